@@ -1,0 +1,35 @@
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin/
+
+.PHONY: help install quickstart test check format clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+install: $(VENV)/.installed ## set up .venv with pinned versions and leave .venv/bin/opera
+
+$(VENV)/.installed: pyproject.toml requirements.lock
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "OPERA needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
+	$(PYTHON) -m venv $(VENV)
+	$(RUN)python -m pip install --quiet --disable-pip-version-check --requirement requirements.lock
+	$(RUN)python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	touch $@
+
+quickstart: install ## teach a real model to search the Python standard library (about 4 minutes on 2 cores)
+	$(RUN)opera quickstart --out quickstart --overwrite
+
+test: install ## run the whole test suite (under 10 minutes on 2 cores)
+	$(RUN)python -m pytest
+
+check: install ## lint and type-check
+	$(RUN)ruff check .
+	$(RUN)ruff format --check .
+	$(RUN)mypy
+
+format: install ## rewrite files in the house style
+	$(RUN)ruff check --fix .
+	$(RUN)ruff format .
+
+clean: ## remove the environment and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

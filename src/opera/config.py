@@ -1,0 +1,217 @@
+"""All settings of a training run: declared once here, read from YAML, the command line or Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import yaml
+from pydantic import BeforeValidator, ValidationError, model_validator
+
+from opera.errors import SettingError
+from opera.methods import METHODS, method_named
+from opera.settings import SettingDoc, Settings, explain, setting, unknown_setting
+
+
+def _parse_range(value: Any) -> Any:
+    """Read ``LO:HI`` as a pair of ranks."""
+    if isinstance(value, str):
+        low, colon, high = value.partition(":")
+        if not (colon and low.strip().isdigit() and high.strip().isdigit()):
+            raise ValueError("must be LO:HI, two ranks such as 10:100")
+        value = (int(low), int(high))
+    if isinstance(value, tuple | list) and len(value) == 2 and all(isinstance(v, int) for v in value):
+        if not 1 <= value[0] <= value[1]:
+            raise ValueError("must be LO:HI with 1 <= LO <= HI (ranks count from 1, both ends included)")
+        return tuple(value)
+    raise ValueError("must be LO:HI, two ranks such as 10:100")
+
+
+RankRange = Annotated[tuple[int, int], BeforeValidator(_parse_range)]
+
+
+class TrainSettings(Settings):
+    """Settings of a run, apart from those of its method. Names follow transformers and FlagEmbedding."""
+
+    max_steps: int = setting(1000, "optimizer steps (--steps)", "OPERA", ge=1)
+    per_device_train_batch_size: int = setting(
+        64, "queries a step and device (--batch-size)", "Appendix A.2 (8 on each of 8 devices)", ge=1
+    )
+    gradient_accumulation_steps: int = setting(1, "batches an optimizer step", "transformers", ge=1)
+    learning_rate: float | None = setting(
+        None,
+        "peak rate (--lr); auto: 1e-2 for a static model, 1e-4 below 50M parameters, 2e-5 above",
+        "OPERA (the paper: 1e-6 for bge-large over 32,000 steps)",
+        gt=0,
+    )
+    lr_scheduler_type: str = setting("linear", "how the rate falls after warm-up", "Appendix A.2")
+    warmup_ratio: float = setting(0.0, "share of the steps spent warming up", "Appendix A.2", ge=0, lt=1)
+    weight_decay: float = setting(0.0, "AdamW's weight decay", "Appendix A.2", ge=0)
+    max_grad_norm: float = setting(1.0, "gradient norm to clip at; 0 turns clipping off", "Appendix A.2", ge=0)
+    optim: str = setting("adamw_torch", "optimizer, by its name in transformers", "transformers")
+    gradient_checkpointing: bool = setting(False, "trade speed for memory", "transformers")
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = setting(
+        "auto", "autocast in training and encoding; auto: bf16 where the device computes in it", "OPERA"
+    )
+    seed: int = setting(0, "of every random draw (--seed)", "OPERA", ge=0)
+
+    temperature: float = setting(0.02, "divides the cosine similarities in the loss", "Appendix A.2", gt=0)
+    mask_known_positives: bool = setting(
+        True, "leave a query's known positives out of its negatives; false is the paper's way", "notes"
+    )
+    train_group_size: int = setting(
+        2, "documents a query in the batch: one positive, the rest negatives", "FlagEmbedding", ge=1
+    )
+    negatives: Literal["random", "hard", "given"] | None = setting(
+        None,
+        "explicit negatives: random from the corpus, hard (mined), or given in the data; "
+        "auto: given where the data has them, else random",
+        "Appendix A.2",
+    )
+    range: RankRange | None = setting(
+        None, "ranks LO:HI of the pretrained ranking that hard negatives come from; auto: 10:100", "Appendix A.2"
+    )
+    max_mined_negatives: int = setting(200, "hard negatives kept for a query", "the release", ge=1)
+
+    max_query_length: int = setting(128, "tokens of a query, at most the model's own limit", "Appendix A.2", ge=1)
+    max_passage_length: int = setting(
+        512, "tokens of a document, at most the model's own limit", "Appendix A.2", ge=1
+    )
+    corpus_text: Literal["title_text", "text"] = setting(
+        "title_text", "what of a document is encoded; text alone is the release's way", "notes, row 11"
+    )
+    encode_batch_size: int = setting(128, "texts a batch when encoding", "OPERA", ge=1)
+
+    logging_steps: int = setting(10, "steps between two log lines", "transformers", ge=1)
+    report_to: str = setting("none", "where transformers logs to: none, tensorboard, wandb, ...", "transformers")
+    save_steps: int = setting(500, "steps between two checkpoints", "transformers", ge=1)
+    save_total_limit: int = setting(2, "checkpoints kept", "transformers", ge=1)
+    eval_steps: int | None = setting(
+        None, "steps between two evaluations on the dev split; auto: none", "transformers", ge=1
+    )
+    metric_for_best_model: str = setting("nDCG@10", "dev measure that best model and patience go by", "OPERA")
+    load_best_model_at_end: bool = setting(
+        False, "keep the model of the best evaluation; needs eval_steps", "transformers"
+    )
+    early_stopping_patience: int | None = setting(
+        None, "evaluations without a better one before training stops; needs eval_steps", "transformers", ge=1
+    )
+    dev_fraction: float = setting(
+        0.1, "share of train queries drawn as dev, where dev is needed and absent", "OPERA", gt=0, lt=1
+    )
+    test_fraction: float = setting(
+        0.1, "share of train queries drawn as test, where the data has no test split", "OPERA", gt=0, lt=1
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        if self.range is not None and self.negatives != "hard":
+            raise ValueError(f"range={self.range[0]}:{self.range[1]} needs negatives=hard, got {self.negatives}")
+        for name in ("load_best_model_at_end", "early_stopping_patience"):
+            if getattr(self, name) and self.eval_steps is None:
+                raise ValueError(f"{name}={getattr(self, name)} needs eval_steps: steps between two evaluations")
+        if self.load_best_model_at_end and self.eval_steps and self.save_steps % self.eval_steps:
+            raise ValueError(
+                f"load_best_model_at_end needs save_steps to be a multiple of eval_steps, "
+                f"got save_steps={self.save_steps}, eval_steps={self.eval_steps}"
+            )
+        return self
+
+    @property
+    def needs_dev(self) -> bool:
+        """Whether some setting evaluates on the dev split during training."""
+        return self.eval_steps is not None
+
+    @property
+    def mining_range(self) -> tuple[int, int]:
+        """The rank range of hard negatives."""
+        return self.range or (10, 100)
+
+
+class Recipe(Settings):
+    """Everything that decides a run, apart from its data and model."""
+
+    method: str
+    train: TrainSettings
+    method_settings: Any
+
+    def flat(self) -> dict[str, Any]:
+        """All settings under their own names, as written to ``run.json``."""
+        values = {"method": self.method, **self.train.model_dump(), **self.method_settings.model_dump()}
+        return {key: list(value) if isinstance(value, tuple) else value for key, value in values.items()}
+
+
+def make_recipe(values: Mapping[str, Any]) -> Recipe:
+    """Build a recipe from flat values: ``method`` (default ``dp``), any training setting, any of the method's.
+
+    Raises:
+        SettingError: telling every mistake at once: unknown names with the nearest known one, values out of
+            range, settings that contradict each other, settings of another method.
+    """
+    name = str(values.get("method", "dp"))
+    method = method_named(name)
+    own, general = method.settings_class.model_fields, TrainSettings.model_fields
+    mistakes = [
+        _misplaced(key, name) for key in values if key != "method" and key not in own and key not in general
+    ]
+    parts = []
+    for part in (TrainSettings, method.settings_class):
+        try:
+            parts.append(part(**{key: value for key, value in values.items() if key in part.model_fields}))
+        except ValidationError as error:
+            mistakes += explain(error, part.model_fields)
+    if mistakes:
+        raise SettingError("\n".join(mistakes))
+    return Recipe(method=name, train=parts[0], method_settings=parts[1])
+
+
+def _misplaced(key: str, method: str) -> str:
+    owners = [other for other, cls in METHODS.items() if key in cls.settings_class.model_fields]
+    if owners:
+        return f"setting '{key}' belongs to method {' and '.join(owners)}; this run's method is {method}"
+    known = [*TrainSettings.model_fields, *method_named(method).settings_class.model_fields, "method"]
+    return unknown_setting(key, dict.fromkeys(known))
+
+
+def read_recipe(path: Path) -> dict[str, Any]:
+    """Read the flat values of a YAML recipe.
+
+    Raises:
+        SettingError: if the file is missing, is not YAML, or is not a mapping of names to values.
+    """
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingError(f"--config {path}: cannot be read ({error.strerror})") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise SettingError(f"--config {path}: not YAML ({str(error).splitlines()[0]})") from None
+    if not isinstance(values, dict):
+        raise SettingError(f"--config {path}: must map setting names to values, got {type(values).__name__}")
+    return {str(key): value for key, value in values.items()}
+
+
+def parse_assignments(assignments: list[str]) -> dict[str, Any]:
+    """Read ``--set key=value`` arguments; values are YAML scalars.
+
+    Raises:
+        SettingError: if one is not ``key=value``.
+    """
+    values = {}
+    for assignment in assignments:
+        key, equals, text = assignment.partition("=")
+        if not equals or not key.strip():
+            raise SettingError(f"--set {assignment}: must be key=value, such as --set temperature=0.05")
+        # LO:HI would be read as a base-60 number by YAML 1.1.
+        values[key.strip()] = text if ":" in text else yaml.safe_load(text)
+    return values
+
+
+def all_docs() -> dict[str, list[SettingDoc]]:
+    """Describe every setting, grouped: ``training`` first, then by method (those with the same settings together)."""
+    groups: dict[type[Settings], list[str]] = {}
+    for name, method in METHODS.items():
+        if method.settings_class.model_fields:
+            groups.setdefault(method.settings_class, []).append(name)
+    described = {f"method {', '.join(names)}": cls.docs() for cls, names in groups.items()}
+    return {"training": TrainSettings.docs(), **described}

@@ -1,0 +1,127 @@
+"""BEIR folders: ``corpus.jsonl``, ``queries.jsonl``, ``qrels/{train,dev,test}.tsv`` with graded scores."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from opera.data.lines import json_records, numbered_lines, text_field
+from opera.data.retrieval import RetrievalData
+from opera.data.store import Draft, TextRow, files_digest, stored
+from opera.data.tables import Judgements, TextTable, join_title
+from opera.errors import DataError, nearest
+
+QRELS_HEADER = ["query-id", "corpus-id", "score"]
+
+
+def load_beir(folder: Path) -> RetrievalData:
+    """Read a BEIR folder; every ``.tsv`` file in ``qrels/`` is a split.
+
+    Raises:
+        DataError: naming file, line, rule and value, at the first thing that breaks a rule.
+    """
+    corpus, queries = folder / "corpus.jsonl", folder / "queries.jsonl"
+    qrels = sorted((folder / "qrels").glob("*.tsv"))
+    for path in (corpus, queries):
+        if not path.is_file():
+            raise DataError(f"{folder}: not a BEIR folder: {path.name} is missing")
+    if not qrels:
+        raise DataError(f"{folder}: not a BEIR folder: qrels/ holds no .tsv file such as qrels/train.tsv")
+
+    def read(draft: Draft) -> None:
+        corpus_table = draft.write_texts("corpus", _texts(corpus, ["_id", "text"], ["title", "metadata"]))
+        query_table = draft.write_texts("queries", _texts(queries, ["_id", "text"], ["metadata"]))
+        for path, table in ((corpus, corpus_table), (queries, query_table)):
+            refuse_duplicates(path, table)
+        for path in qrels:
+            draft.splits[path.stem] = _read_qrels(path, corpus_table, query_table, draft.notes)
+
+    return stored(files_digest([corpus, queries, *qrels], "beir"), folder.resolve().name, str(folder), read)
+
+
+def refuse_duplicates(path: Path, table: TextTable) -> None:
+    """Refuse a file in which an id stands twice.
+
+    Raises:
+        DataError: naming the id and the line of its second occurrence.
+    """
+    if len(table) == 0:
+        raise DataError(f"{path}: is empty; it needs at least one line")
+    if pc.count_distinct(table.table["id"]).as_py() == len(table):
+        return
+    repeated = Counter(table.ids()).most_common(1)[0][0]
+    lines = [number for number, record in json_records(path, ["_id"], ["text", "title", "metadata"]) if record["_id"] == repeated]
+    raise DataError(f"{path}:{lines[1]}: duplicate _id '{repeated}', first seen on line {lines[0]}; ids must be unique")
+
+
+def _texts(path: Path, required: list[str], optional: list[str]) -> Iterator[TextRow]:
+    for number, record in json_records(path, required, optional):
+        identifier = text_field(path, number, record, "_id")
+        title, text = (text_field(path, number, record, key) for key in ("title", "text"))
+        if not identifier:
+            raise DataError(f"{path}:{number}: column '_id' must not be empty")
+        if not join_title(title, text).strip():
+            raise DataError(f"{path}:{number}: _id '{identifier}' has an empty text; give it one or remove the line")
+        yield identifier, title, text
+
+
+def _read_qrels(path: Path, corpus: TextTable, queries: TextTable, notes: list[str]) -> Judgements:
+    numbers, query_ids, doc_ids, grades = [], [], [], []
+    lines = numbered_lines(path)
+    first, header = next(lines, (1, ""))
+    if header.split("\t") != QRELS_HEADER:
+        found = header.split("\t")
+        wrong = next((name for name in found if name not in QRELS_HEADER), None)
+        hint = f": unknown column '{wrong}'{nearest(wrong, QRELS_HEADER)}" if wrong else ""
+        raise DataError(f"{path}:{first}: the header must be {' TAB '.join(QRELS_HEADER)}, got {header!r}{hint}")
+    for number, line in lines:
+        fields = line.split("\t")
+        if len(fields) != 3:
+            raise DataError(f"{path}:{number}: must have 3 columns separated by tabs, got {len(fields)}: {line!r}")
+        try:
+            grades.append(int(fields[2]))
+        except ValueError:
+            raise DataError(f"{path}:{number}: score must be a whole number, got '{fields[2]}'") from None
+        numbers.append(number)
+        query_ids.append(fields[0])
+        doc_ids.append(fields[1])
+    if not numbers:
+        raise DataError(f"{path}: has no judgements")
+    query_rows, doc_rows = queries.rows_of(pa.array(query_ids)), corpus.rows_of(pa.array(doc_ids))
+    for rows, ids, what, file in (
+        (query_rows, query_ids, "query-id", "queries.jsonl"),
+        (doc_rows, doc_ids, "corpus-id", "corpus.jsonl"),
+    ):
+        if (rows < 0).any():
+            at = int(np.argmax(rows < 0))
+            raise DataError(f"{path}:{numbers[at]}: {what} '{ids[at]}' does not exist in {file}")
+    return _merge_repeats(path, np.array(numbers), query_rows, doc_rows, np.array(grades), notes)
+
+
+def _merge_repeats(
+    path: Path,
+    numbers: np.ndarray,
+    query_rows: np.ndarray,
+    doc_rows: np.ndarray,
+    grades: np.ndarray,
+    notes: list[str],
+) -> Judgements:
+    """Merge rows that say the same thing twice; refuse two scores for one pair."""
+    order = np.lexsort((numbers, doc_rows, query_rows))
+    query, doc, grade = query_rows[order], doc_rows[order], grades[order]
+    repeat = np.concatenate([[False], (query[1:] == query[:-1]) & (doc[1:] == doc[:-1])])
+    clash = np.flatnonzero(repeat & (grade != np.roll(grade, 1)))
+    if len(clash):
+        first, second = numbers[order[clash[0] - 1]], numbers[order[clash[0]]]
+        raise DataError(
+            f"{path}:{second}: score {grade[clash[0]]} for a pair that line {first} gives score {grade[clash[0] - 1]}; "
+            "a pair has one score"
+        )
+    if repeat.any():
+        notes.append(f"{path.name}: merged {int(repeat.sum())} repeated rows")
+    return Judgements.of(query[~repeat], doc[~repeat], grade[~repeat])

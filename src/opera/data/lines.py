@@ -1,0 +1,73 @@
+"""Reading files line by line, so that every complaint can name its line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from opera.errors import DataError, nearest
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield (line number from 1, line without its end) for each line that is not blank.
+
+    Raises:
+        DataError: if the file cannot be read or is not UTF-8.
+    """
+    number = 0
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield number, line.rstrip("\r\n")
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: after line {number}: not UTF-8 ({error.reason}); convert the file") from None
+
+
+def json_records(
+    path: Path, required: Collection[str], optional: Collection[str]
+) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (line number, record) of a JSON Lines file whose records have known keys.
+
+    Raises:
+        DataError: for a line that is not a JSON object, or one with a key missing or unknown.
+    """
+    for number, line in numbered_lines(path):
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise DataError(f"{path}:{number}: not JSON ({error.msg}): {_short(line)}") from None
+        if not isinstance(record, dict):
+            raise DataError(f"{path}:{number}: must be a JSON object, got {_short(line)}")
+        known = [*required, *optional]
+        for key in record:
+            if key not in known:
+                raise DataError(
+                    f"{path}:{number}: unknown column '{key}'{nearest(key, known)} (known: {', '.join(known)})"
+                )
+        for key in required:
+            if key not in record:
+                raise DataError(f"{path}:{number}: column '{key}' is missing (it has: {', '.join(record) or 'none'})")
+        yield number, record
+
+
+def text_field(path: Path, number: int, record: dict[str, Any], key: str) -> str:
+    """Return a string column of a record, ``""`` where it is absent or null.
+
+    Raises:
+        DataError: if it is of another type.
+    """
+    value = record.get(key)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise DataError(f"{path}:{number}: column '{key}' must be a string, got {_short(json.dumps(value))}")
+    return value
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 80 else text[:77] + "..."

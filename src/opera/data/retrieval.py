@@ -1,0 +1,105 @@
+"""``RetrievalData``: a corpus, queries, and the relevance judgements of each split."""
+
+from __future__ import annotations
+
+import csv
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from opera.data.tables import GivenNegatives, Judgements, TextTable
+from opera.errors import DataError
+from opera.rng import generator
+
+
+@dataclass(frozen=True)
+class RetrievalData:
+    """A retrieval data set, whatever it was read from.
+
+    Attributes:
+        name: short name, for tables.
+        source: what the user called it, such as a path or ``python:PACKAGE``.
+        fingerprint: SHA-256 over everything that was read, in hex.
+        corpus: the documents.
+        queries: the queries of all splits.
+        splits: judgements by split name (``train``, ``dev``, ``test``).
+        given_negatives: negatives that came with the data, or ``None``.
+        notes: what was merged, dropped or drawn, in sentences for people.
+    """
+
+    name: str
+    source: str
+    fingerprint: str
+    corpus: TextTable
+    queries: TextTable
+    splits: dict[str, Judgements]
+    given_negatives: GivenNegatives | None = None
+    notes: tuple[str, ...] = ()
+
+    def split(self, name: str) -> Judgements:
+        """Return the judgements of a split.
+
+        Raises:
+            DataError: if there is no such split.
+        """
+        if name not in self.splits:
+            raise DataError(f"{self.source}: has no split '{name}' (it has: {', '.join(self.splits) or 'none'})")
+        return self.splits[name]
+
+    def training_split(self) -> Judgements:
+        """Return the relevant judgements of ``train``.
+
+        Raises:
+            DataError: if there is no training pair.
+        """
+        relevant = self.split("train").relevant()
+        if relevant.n_queries == 0:
+            raise DataError(f"{self.source}: split 'train' has no pair with a score above 0: nothing to train on")
+        return relevant
+
+    def with_held_out(self, split: str, fraction: float, seed: int) -> RetrievalData:
+        """Move a random share of the train queries, drawn by seed, to a new split; a note says so.
+
+        Raises:
+            DataError: if train is too small to give up a query.
+        """
+        train = self.split("train")
+        count = max(1, round(fraction * train.n_queries))
+        if train.n_queries < 2:
+            raise DataError(
+                f"{self.source}: has no split '{split}', and its {train.n_queries} train queries are too few to draw one"
+            )
+        drawn = np.zeros(train.n_queries, dtype=bool)
+        drawn[generator(seed, f"data.{split}").permutation(train.n_queries)[:count]] = True
+        note = f"no {split} split: drew {count} of the {train.n_queries} train queries by seed {seed}"
+        splits = {**self.splits, "train": train.of_queries(~drawn), split: train.of_queries(drawn)}
+        return replace(self, splits=splits, notes=(*self.notes, note))
+
+    def counts(self) -> dict[str, int]:
+        """Count documents, and queries and relevant pairs of each split."""
+        counts = {"documents": len(self.corpus)}
+        for name, judgements in self.splits.items():
+            relevant = judgements.relevant()
+            counts[f"{name}_queries"], counts[f"{name}_pairs"] = relevant.n_queries, len(relevant.doc_rows)
+        return counts
+
+    def write_beir(self, folder: Path) -> None:
+        """Write the data as a BEIR folder: ``corpus.jsonl``, ``queries.jsonl``, ``qrels/*.tsv``."""
+        (folder / "qrels").mkdir(parents=True, exist_ok=True)
+        for name, table in (("corpus", self.corpus), ("queries", self.queries)):
+            with (folder / f"{name}.jsonl").open("w", encoding="utf-8") as file:
+                for row in table.table.to_pylist():
+                    fields = {"_id": row["id"], "title": row["title"], "text": row["text"]}
+                    if name == "queries":
+                        del fields["title"]
+                    file.write(json.dumps(fields, ensure_ascii=False) + "\n")
+        query_ids, doc_ids = self.queries.ids(), self.corpus.ids()
+        for name, judgements in self.splits.items():
+            with (folder / "qrels" / f"{name}.tsv").open("w", encoding="utf-8", newline="") as file:
+                rows = csv.writer(file, delimiter="\t", lineterminator="\n")
+                rows.writerow(["query-id", "corpus-id", "score"])
+                queries = judgements.query_rows[judgements.query_of]
+                for query, doc, grade in zip(queries, judgements.doc_rows, judgements.grades, strict=True):
+                    rows.writerow([query_ids[query], doc_ids[doc], grade])

@@ -1,0 +1,158 @@
+"""Texts and relevance judgements: texts stay in memory-mapped Arrow files, judgements are integer arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from opera.errors import DataError
+from opera.methods.pairs import IntArray, Pairs
+
+TextChoice = Literal["title_text", "text"]
+
+TEXT_SCHEMA = pa.schema([("id", pa.string()), ("title", pa.string()), ("text", pa.string())])
+
+
+def join_title(title: str, text: str) -> str:
+    """Title, a space, text: the BEIR convention (notes, row 11)."""
+    return f"{title} {text}".strip() if title else text
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """Documents or queries, one a row, memory-mapped; rows are addressed by number.
+
+    Attributes:
+        table: Arrow table with the string columns ``id``, ``title``, ``text``.
+    """
+
+    table: pa.Table
+
+    @classmethod
+    def open(cls, path: Path) -> TextTable:
+        """Memory-map an Arrow IPC file that OPERA wrote."""
+        return cls(pa.ipc.open_file(pa.memory_map(str(path))).read_all())
+
+    def __len__(self) -> int:
+        return int(self.table.num_rows)
+
+    def texts(self, rows: IntArray | slice | None = None, choice: TextChoice = "title_text") -> list[str]:
+        """Return the texts of some rows (default all), title joined in front unless ``choice="text"``."""
+        part = self._rows(rows)
+        bodies = part["text"].to_pylist()
+        if choice == "text":
+            return bodies
+        return [join_title(title, body) for title, body in zip(part["title"].to_pylist(), bodies, strict=True)]
+
+    def ids(self, rows: IntArray | slice | None = None) -> list[str]:
+        """Return the ids of some rows (default all)."""
+        return self._rows(rows)["id"].to_pylist()
+
+    def rows_of(self, ids: Sequence[str] | pa.Array) -> NDArray[np.int64]:
+        """Find the row of each id: int64, -1 for an id that is not there."""
+        wanted = ids if isinstance(ids, pa.Array) else pa.array(ids, pa.string())
+        return pc.fill_null(pc.index_in(wanted, self.table["id"]), -1).to_numpy(zero_copy_only=False).astype(np.int64)
+
+    @cached_property
+    def id_order(self) -> NDArray[np.int32]:
+        """Each row's place when ids are sorted, int32: what breaks ties between equal scores."""
+        order = pc.sort_indices(self.table["id"]).to_numpy()
+        place = np.empty(len(order), dtype=np.int32)
+        place[order] = np.arange(len(order), dtype=np.int32)
+        return place
+
+    def refuse_empty(self, choice: TextChoice, what: str) -> None:
+        """Refuse a table in which ``choice`` leaves a row without text.
+
+        Raises:
+            DataError: naming the first such row.
+        """
+        if choice == "text":
+            row = pc.index(pc.utf8_length(pc.utf8_trim_whitespace(self.table["text"])), 0).as_py()
+            if row >= 0:
+                raise DataError(
+                    f"corpus_text=text: {what} '{self.ids(slice(row, row + 1))[0]}' has a title but no text; "
+                    "use corpus_text=title_text"
+                )
+
+    def _rows(self, rows: IntArray | slice | None) -> pa.Table:
+        if rows is None:
+            return self.table
+        if isinstance(rows, slice):
+            start, stop, _ = rows.indices(len(self))
+            return self.table.slice(start, max(0, stop - start))
+        return self.table.take(pa.array(np.asarray(rows, dtype=np.int64)))
+
+
+@dataclass(frozen=True)
+class Judgements:
+    """The relevance judgements of one split, sorted by query row, then document row.
+
+    Attributes:
+        query_rows: int32 ``[n]``, the judged queries' rows in the query table.
+        offsets: int64 ``[n + 1]``; judgements of query i are ``offsets[i]`` to ``offsets[i + 1]``.
+        doc_rows: int32 ``[M]``, rows in the corpus.
+        grades: int32 ``[M]``; above 0 is relevant.
+    """
+
+    query_rows: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+    doc_rows: NDArray[np.int32]
+    grades: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, query: IntArray, doc: IntArray, grade: IntArray) -> Judgements:
+        """Build from parallel arrays ``[M]`` in any order, without repeated (query, document) pairs."""
+        order = np.lexsort((doc, query))
+        rows, counts = np.unique(np.asarray(query), return_counts=True)
+        return cls(
+            rows.astype(np.int32),
+            np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
+            np.asarray(doc, dtype=np.int32)[order],
+            np.asarray(grade, dtype=np.int32)[order],
+        )
+
+    @property
+    def n_queries(self) -> int:
+        """Number of judged queries."""
+        return len(self.query_rows)
+
+    @cached_property
+    def query_of(self) -> NDArray[np.int32]:
+        """For each judgement, which of the judged queries (0 to n-1) it is of: int32 ``[M]``."""
+        return np.repeat(np.arange(self.n_queries, dtype=np.int32), np.diff(self.offsets))
+
+    def relevant(self) -> Judgements:
+        """Keep the judgements above 0, and the queries that have one."""
+        keep = self.grades > 0
+        return Judgements.of(self.query_rows[self.query_of[keep]], self.doc_rows[keep], self.grades[keep])
+
+    def of_queries(self, keep: NDArray[np.bool_]) -> Judgements:
+        """Keep some of the judged queries: ``keep`` is bool ``[n]``."""
+        rows = keep[self.query_of]
+        return Judgements.of(self.query_rows[self.query_of[rows]], self.doc_rows[rows], self.grades[rows])
+
+    def pairs(self) -> Pairs:
+        """Return these judgements as training pairs; query i of the pairs is ``query_rows[i]``."""
+        return Pairs.of(self.query_of, self.doc_rows)
+
+
+@dataclass(frozen=True)
+class GivenNegatives:
+    """Negatives that came with the data, for the queries of the train split.
+
+    Attributes:
+        offsets: int64 ``[q + 1]`` over all rows of the query table.
+        doc_rows: int32, rows in the corpus.
+    """
+
+    offsets: NDArray[np.int64]
+    doc_rows: NDArray[np.int32]

@@ -1,0 +1,123 @@
+"""Texts to vectors: normalised, float32, kept in the cache and memory-mapped."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
+from tqdm.auto import tqdm
+
+from opera.data import RetrievalData, TextTable, cache_folder
+from opera.data.tables import TextChoice
+from opera.device import Precision, autocast, resolve_precision
+from opera.methods.pairs import IntArray
+from opera.models import is_static, model_fingerprint
+
+Role = Literal["query", "document"]
+CHUNK_BATCHES = 32
+
+
+class Encoder:
+    """A model with everything that decides what it makes of a text.
+
+    Attributes:
+        model: the SentenceTransformer.
+        device: where it computes.
+        precision: ``fp32``, ``bf16`` or ``fp16``: what it computes in; vectors are float32 always.
+    """
+
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        precision: Precision = "auto",
+        batch_size: int = 128,
+        use_cache: bool = True,
+        show_progress: bool = True,
+    ) -> None:
+        self.model, self.batch_size, self.use_cache = model, batch_size, use_cache
+        self._hide_bar = None if show_progress else True  # None: shown on a terminal only
+        self.device = model.device.type
+        self.precision = resolve_precision(precision, self.device, not is_static(model))
+        self._fingerprint: str | None = None
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the model."""
+        if self._fingerprint is None:
+            self._fingerprint = model_fingerprint(self.model)
+        return self._fingerprint
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+        return int(self.model.get_embedding_dimension())
+
+    def encode(self, texts: list[str], role: Role) -> NDArray[np.float32]:
+        """Encode a few texts: float32 ``[len(texts), dimension]``, rows of length 1."""
+        encode = self.model.encode_query if role == "query" else self.model.encode_document
+        with autocast(self.precision, self.device):
+            vectors = encode(
+                texts, batch_size=self.batch_size, show_progress_bar=False, convert_to_numpy=True, truncate_dim=None
+            )
+        vectors = np.asarray(vectors, dtype=np.float32)
+        return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12), dtype=np.float32)
+
+    def corpus(self, data: RetrievalData, choice: TextChoice = "title_text") -> NDArray[np.float32]:
+        """Encode a whole corpus, from the cache where it is there: float32 ``[documents, dimension]``."""
+        return self._rows(data.corpus, None, "document", choice, f"{data.fingerprint}/corpus", "documents")
+
+    def queries(self, data: RetrievalData, rows: IntArray) -> NDArray[np.float32]:
+        """Encode some queries, from the cache where they are there: float32 ``[len(rows), dimension]``."""
+        selected = hashlib.sha256(np.asarray(rows, dtype=np.int64).tobytes()).hexdigest()
+        return self._rows(data.queries, rows, "query", "text", f"{data.fingerprint}/queries/{selected}", "queries")
+
+    def _rows(
+        self, table: TextTable, rows: IntArray | None, role: Role, choice: TextChoice, key: str, what: str
+    ) -> NDArray[np.float32]:
+        count = len(table) if rows is None else len(rows)
+        if not self.use_cache:
+            vectors = np.empty((count, self.dimension), dtype=np.float32)
+            self._fill(vectors, table, rows, role, choice, what)
+            return vectors
+        full_key = "\0".join((self.fingerprint, self.precision, role, choice, key))
+        path = cache_folder() / "vectors" / f"{hashlib.sha256(full_key.encode()).hexdigest()[:32]}.npy"
+        if not path.exists():
+            self._write(path, count, table, rows, role, choice, what)
+        return np.asarray(np.load(path, mmap_mode="r"))
+
+    def _write(
+        self, path: Path, count: int, table: TextTable, rows: IntArray | None, role: Role, choice: TextChoice, what: str
+    ) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=".encoding-", dir=path.parent)
+        os.close(handle)
+        try:
+            vectors = np.lib.format.open_memmap(name, "w+", np.float32, (count, self.dimension))
+            self._fill(vectors, table, rows, role, choice, what)
+            vectors.flush()
+            Path(name).replace(path)
+        finally:
+            Path(name).unlink(missing_ok=True)
+
+    def _fill(
+        self,
+        vectors: NDArray[np.float32],
+        table: TextTable,
+        rows: IntArray | None,
+        role: Role,
+        choice: TextChoice,
+        what: str,
+    ) -> None:
+        chunk = self.batch_size * CHUNK_BATCHES
+        with tqdm(total=len(vectors), desc=f"encoding {what}", unit=f" {what}", disable=self._hide_bar) as bar:
+            for start in range(0, len(vectors), chunk):
+                part = slice(start, min(start + chunk, len(vectors)))
+                texts = table.texts(part if rows is None else rows[part], choice)
+                vectors[part] = self.encode(texts, role)
+                bar.update(len(texts))

@@ -1,0 +1,86 @@
+"""A model on a split of a data set: encode, search, measure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opera.data import Judgements, RetrievalData
+from opera.data.tables import TextChoice
+from opera.encode import Encoder
+from opera.errors import DataError
+from opera.measures import DEFAULT_MEASURES, Ranking, check_measures, means, per_query
+from opera.search import exact_search
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a model does on the judged queries of a split.
+
+    Attributes:
+        split: the split's name.
+        query_ids: the judged queries that have a relevant document.
+        per_query: float64 ``[n]`` by measure.
+        ranking: the documents found.
+    """
+
+    split: str
+    query_ids: list[str]
+    per_query: dict[str, NDArray[np.float64]]
+    ranking: Ranking
+
+    @property
+    def measures(self) -> dict[str, float]:
+        """Each measure's mean over the queries."""
+        return means(self.per_query)
+
+
+def judged(data: RetrievalData, split: str) -> Judgements:
+    """Return a split's judgements, without the queries that have no relevant document.
+
+    Raises:
+        DataError: if there is no such split, or no query in it has a relevant document.
+    """
+    judgements = data.split(split)
+    has_relevant = np.bincount(judgements.query_of[judgements.grades > 0], minlength=judgements.n_queries) > 0
+    if not has_relevant.any():
+        raise DataError(f"{data.source}: split '{split}' has no judgement above 0: nothing to measure")
+    return judgements.of_queries(has_relevant)
+
+
+def evaluate_encoder(
+    encoder: Encoder,
+    data: RetrievalData,
+    split: str,
+    measures: Sequence[str] = DEFAULT_MEASURES,
+    choice: TextChoice = "title_text",
+) -> Evaluation:
+    """Rank the corpus for the judged queries of a split, and measure.
+
+    Raises:
+        DataError: if the split is missing or empty.
+        SettingError: for an unknown measure.
+    """
+    depth = check_measures(measures)
+    judgements = judged(data, split)
+    ranking = exact_search(
+        encoder.queries(data, judgements.query_rows), encoder.corpus(data, choice), data.corpus, depth, encoder.device
+    )
+    return Evaluation(
+        split, data.queries.ids(judgements.query_rows), per_query(ranking, judgements, measures), ranking
+    )
+
+
+def found_documents(encoder: Encoder, data: RetrievalData, query: str, depth: int) -> list[dict[str, Any]]:
+    """Search a corpus for one query: rank, id, score and text of each document found, best first."""
+    ranking = exact_search(encoder.encode([query], "query"), encoder.corpus(data), data.corpus, depth, encoder.device)
+    rows = ranking.doc_rows[0]
+    ids, texts = data.corpus.ids(rows), data.corpus.texts(rows)
+    return [
+        {"rank": rank, "id": doc, "score": float(score), "text": text}
+        for rank, (doc, score, text) in enumerate(zip(ids, ranking.scores[0], texts, strict=True), start=1)
+    ]

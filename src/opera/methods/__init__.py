@@ -1,0 +1,37 @@
+"""The methods of the paper: NumPy only. A new method is one class and one line in ``METHODS``."""
+
+from __future__ import annotations
+
+from opera.errors import SettingError, nearest
+from opera.methods.base import Method, Moment, Plan, Probabilities
+from opera.methods.dynamic import DynamicPruning
+from opera.methods.finetuning import FineTuning
+from opera.methods.pairs import Pairs
+from opera.methods.scores import PairScores
+from opera.methods.static import RandomPruning, StaticPruning
+
+METHODS: dict[str, type[Method]] = {
+    method.name: method for method in (FineTuning, RandomPruning, StaticPruning, DynamicPruning)
+}
+
+__all__ = [
+    "METHODS",
+    "Method",
+    "Moment",
+    "PairScores",
+    "Pairs",
+    "Plan",
+    "Probabilities",
+    "method_named",
+]
+
+
+def method_named(name: str) -> type[Method]:
+    """Look a method up by the name users call it.
+
+    Raises:
+        SettingError: if there is none, with the nearest.
+    """
+    if name not in METHODS:
+        raise SettingError(f"unknown method '{name}'{nearest(name, METHODS)} (known: {', '.join(METHODS)})")
+    return METHODS[name]

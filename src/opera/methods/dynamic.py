@@ -1,0 +1,283 @@
+"""Dynamic pruning (DP): keep everything, and change while training how likely each query and document is drawn."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opera.errors import SettingError
+from opera.methods.base import Method, Moment, Plan, Probabilities
+from opera.methods.draws import ShuffledPasses, draw_documents, draw_pool
+from opera.methods.finetuning import uniform_documents, uniform_queries
+from opera.methods.pairs import BoolArray, FloatArray, IntArray, Pairs
+from opera.methods.schedules import cosine_schedule, top_ratio, virtual_dataset_size
+from opera.methods.scores import PairScores
+from opera.rng import generator
+from opera.settings import Settings, setting
+
+QueryScore = Literal["negative_loss", "similarity", "loss"]
+
+
+def query_scores(scores: PairScores, kind: QueryScore) -> NDArray[np.float64]:
+    """**q** of Algorithm 1: a score per query, float64 ``[n]``; the highest are "high quality" (notes, row 4)."""
+    if kind == "similarity":
+        return scores.mean_similarity()
+    loss = scores.mean_loss()
+    return loss if kind == "loss" else -loss
+
+
+def top_queries(score: FloatArray, count: int) -> BoolArray:
+    """Algorithm 1, SampleQuery: mark the ``count`` highest scores ``[n]``; of equal ones, the earlier."""
+    n = len(score)
+    if count <= 0:
+        return np.zeros(n, dtype=bool)
+    threshold = np.partition(score, n - count)[n - count]
+    is_top = np.asarray(score > threshold)
+    ties = np.flatnonzero(score == threshold)
+    is_top[ties[: count - int(is_top.sum())]] = True
+    return is_top
+
+
+def document_threshold(
+    pairs: Pairs, similarity: FloatArray, cutoff: float, over: Literal["global", "per_query"] = "global"
+) -> NDArray[np.float64]:
+    """Algorithm 1, SampleDocument: the threshold T at cutoff v, the (1 - v) quantile of the similarities ``[N]``.
+
+    Over all pairs (the release; notes, row 5), or over each query's own. Quantiles interpolate linearly.
+
+    Returns:
+        float64 ``[1]`` or ``[n]``.
+    """
+    if over == "global":
+        return np.asarray([np.quantile(similarity, 1 - cutoff)], dtype=np.float64)
+    ascending = np.asarray(similarity, dtype=np.float64)[np.lexsort((similarity, pairs.pair_query))]
+    position = (1 - cutoff) * (pairs.positives_per_query - 1)
+    below = pairs.query_offsets[:-1] + np.floor(position).astype(np.int64)
+    above = np.minimum(below + 1, pairs.query_offsets[1:] - 1)
+    return np.asarray(ascending[below] + (position % 1) * (ascending[above] - ascending[below]))
+
+
+def document_weights(high_quality: BoolArray, strength: float, soft: bool = True) -> NDArray[np.float64]:
+    """Algorithm 1, SampleDocument: ``w = (p > T)·(β - 1) + 1``, from ``p > T`` as bool ``[...]``.
+
+    With ``soft=False`` (the hard-cutoff ablation) w is 1 above the threshold and 0 below.
+    """
+    if soft:
+        return high_quality * (strength - 1.0) + 1.0
+    return high_quality.astype(np.float64)
+
+
+def document_probabilities(pairs: Pairs, weight: FloatArray) -> NDArray[np.float64]:
+    """Equation 5, right: P(d|q) = w / Σ w over the query's documents, float64 ``[N]``; uniform where Σ w is 0."""
+    total = pairs.sum_by_query(weight)
+    uniform = (total == 0)[pairs.pair_query]
+    share = weight / np.where(total == 0, 1, total)[pairs.pair_query]
+    return np.where(uniform, uniform_documents(pairs), share)
+
+
+def query_probabilities(is_top: BoolArray, pool_size: int) -> NDArray[np.float64]:
+    """Equation 5, left, made to sum to one (notes, row 1): float64 ``[n]``.
+
+    A top query is always among the n₀ of the pool: P = 1/n₀. The n₀ - K other places are shared by the n - K
+    other queries: P = (n₀ - K) / (n₀·(n - K)), which is 1/(α·n₀) but for rounding K = r·n down.
+    """
+    n, top = len(is_top), int(is_top.sum())
+    other = (pool_size - top) / (pool_size * (n - top)) if n > top else 0.0
+    return np.where(is_top, 1 / pool_size, other)
+
+
+class DynamicSettings(Settings):
+    """Settings of dp; the defaults are the paper's."""
+
+    alpha_start: float = setting(2.0, "query strength α at the first step", "Appendix A.2", ge=1)
+    alpha_end: float = setting(5.0, "query strength α at the last step", "Appendix A.2", ge=1)
+    r_start: float = setting(0.25, "share of high-quality queries at the smaller α", "Appendix A.2", gt=0, lt=1)
+    beta_start: float = setting(5.0, "document strength β at the first step", "Appendix A.2", ge=1)
+    beta_end: float = setting(5.0, "document strength β at the last step", "Appendix A.2", ge=1)
+    v_start: float = setting(0.25, "share of high-quality pairs at the first step", "Appendix A.2", gt=0, lt=1)
+    v_end: float = setting(0.5, "share of high-quality pairs at the last step", "Appendix A.2", gt=0, lt=1)
+    query_score: QueryScore = setting(
+        "negative_loss", "what ranks queries: mean over their pairs, highest first", "notes, row 4"
+    )
+    threshold: Literal["global", "per_query"] = setting(
+        "global", "document threshold T over all pairs or over each query's own", "the release; notes, row 5"
+    )
+    update_interval: int | Literal["epoch"] = setting(
+        1, "I_u: steps between two rankings of the queries; epoch is once per n₀ queries", "Table 4; notes, row 6"
+    )
+    levels: Literal["both", "query", "document"] = setting("both", "which level DP acts on", "Section 3.3")
+    soft: bool = setting(True, "false excludes documents below T, where a query has some above", "Table 11")
+
+
+class DynamicPruning(Method):
+    """Algorithm 1, with the notes' corrections.
+
+    At each refresh (every ``update_interval`` steps) the queries are ranked, the threshold T is set, and the
+    queries of the whole interval are drawn from the pool; documents are drawn at every step from the latest
+    similarities, with the step's β.
+    """
+
+    name = "dp"
+    title = "Dynamic pruning"
+    settings_class = DynamicSettings
+    scores: PairScores
+
+    def __init__(self, pairs: Pairs, plan: Plan, settings: Any, scores: PairScores | None = None) -> None:
+        super().__init__(pairs, plan, settings, scores)
+        self.pool_size = virtual_dataset_size(pairs.n_queries, smaller_strength(settings), settings.r_start)
+        self._passes = ShuffledPasses(plan.seed, "dp.passes", pairs.n_queries)
+        self._is_top = np.zeros(pairs.n_queries, dtype=bool)
+        self._threshold = np.zeros(1)
+        self._query_threshold = math.nan
+        self._queue = np.empty(0, dtype=np.int64)
+        self._refreshes = 0
+
+    @classmethod
+    def needs_scores(cls, settings: Any) -> bool:
+        """DP starts from the pretrained model's similarities and losses."""
+        return True
+
+    @classmethod
+    def check(cls, settings: Any, n_queries: int, n_pairs: int) -> None:
+        """Refuse a schedule whose r leaves (0, 1), and an update interval below 1."""
+        if settings.update_interval != "epoch" and settings.update_interval < 1:
+            raise SettingError(
+                f"update_interval: must be 1 or more, or 'epoch', got {settings.update_interval}"
+            )
+        low, high = sorted((settings.alpha_start, settings.alpha_end))
+        if high == 1:
+            return
+        pool_share = (1 - settings.r_start) / low + settings.r_start
+        for strength in (low, high):
+            ratio = 1.0 if strength == 1 else top_ratio(strength, pool_share, 1)
+            if not 0 < ratio < 1:
+                raise SettingError(
+                    f"alpha_start={settings.alpha_start}, alpha_end={settings.alpha_end}, r_start={settings.r_start}: "
+                    f"at α={strength:g} the share of top queries is r=(α·n₀ - n)/((α - 1)·n)={ratio:.3g} "
+                    f"(n₀={pool_share:.3g}·n), which must lie between 0 and 1; "
+                    "give both α above 1, or both 1 for uniform queries"
+                )
+
+    def draw(self, step: int) -> NDArray[np.int64]:
+        """SampleQuery, then SampleDocument."""
+        if self.settings.levels == "document":
+            self._refresh_if_due(step)
+            queries = self._passes.take(step * self.plan.batch_size, self.plan.batch_size)
+        else:
+            queries = self._next_queries(step)
+        weight = None if self.settings.levels == "query" else partial(self._weights, step)
+        return draw_documents(generator(self.plan.seed, "dp.documents", step), self.pairs, queries, weight)
+
+    def probabilities(self, step: int) -> Probabilities:
+        """Equation 5, for the ranking and the threshold in force at ``step``."""
+        if self._refreshes == 0:
+            self._rank(step)
+        uniform_q, uniform_d = uniform_queries(self.pairs), uniform_documents(self.pairs)
+        query_level, document_level = self.settings.levels != "document", self.settings.levels != "query"
+        query = query_probabilities(self._is_top, self.pool_size) if query_level else uniform_q
+        weight = self._weights(step, np.arange(self.pairs.n_pairs))
+        return Probabilities.of(
+            self.pairs, query, document_probabilities(self.pairs, weight) if document_level else uniform_d
+        )
+
+    def observe(self, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray) -> None:
+        """Update **q** and **p** from the forward pass."""
+        self.scores.observe(pair_ids, similarity, loss)
+
+    def moment(self, step: int) -> Moment:
+        """Return α, r, β, v at ``step``, and the thresholds in force."""
+        on_queries, on_documents = self.settings.levels != "document", self.settings.levels != "query"
+        alpha = self._scheduled("alpha", step)
+        return Moment(
+            alpha=alpha if on_queries else None,
+            r=self._ratio(alpha) if on_queries else None,
+            beta=self._scheduled("beta", step) if on_documents else None,
+            v=self._scheduled("v", step) if on_documents else None,
+            query_threshold=self._query_threshold if on_queries else None,
+            document_threshold=float(self._threshold.mean()) if on_documents else None,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """The scores, the ranking and threshold in force, and the queries drawn but not yet used."""
+        return {
+            "scores": self.scores.state_dict(),
+            "is_top": self._is_top.copy(),
+            "threshold": self._threshold.copy(),
+            "query_threshold": self._query_threshold,
+            "queue": self._queue.copy(),
+            "refreshes": self._refreshes,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
+        self.scores.load_state_dict(state["scores"])
+        self._is_top = np.array(state["is_top"], dtype=bool)
+        self._threshold = np.array(state["threshold"], dtype=np.float64)
+        self._query_threshold = float(state["query_threshold"])
+        self._queue = np.array(state["queue"], dtype=np.int64)
+        self._refreshes = int(state["refreshes"])
+
+    def summary(self) -> dict[str, Any]:
+        """The pool size n₀ beside the counts."""
+        return {**super().summary(), "pool_size": self.pool_size}
+
+    def _scheduled(self, name: str, step: int) -> float:
+        start, end = getattr(self.settings, f"{name}_start"), getattr(self.settings, f"{name}_end")
+        return cosine_schedule(start, end, step, self.plan.max_steps)
+
+    def _ratio(self, alpha: float) -> float:
+        """Return r at strength α, from the whole n₀; all queries are alike at α = 1."""
+        return 0.0 if alpha == 1 else top_ratio(alpha, self.pool_size, self.pairs.n_queries)
+
+    def _rank(self, step: int) -> None:
+        """Rank the queries and set the threshold T."""
+        ratio = self._ratio(self._scheduled("alpha", step))
+        score = query_scores(self.scores, self.settings.query_score)
+        self._is_top = top_queries(score, math.floor(max(ratio, 0.0) * self.pairs.n_queries))
+        self._query_threshold = float(score[self._is_top].min()) if self._is_top.any() else math.nan
+        self._threshold = document_threshold(
+            self.pairs, self.scores.similarity, self._scheduled("v", step), self.settings.threshold
+        )
+
+    def _refresh(self, step: int) -> None:
+        self._rank(step)
+        interval = self.settings.update_interval
+        count = self.pool_size if interval == "epoch" else interval * self.plan.batch_size
+        rng = generator(self.plan.seed, "dp.queries", self._refreshes)
+        self._queue = draw_pool(rng, self._is_top, self.pool_size, count)
+        self._refreshes += 1
+
+    def _next_queries(self, step: int) -> NDArray[np.int64]:
+        taken, missing = [], self.plan.batch_size
+        while missing:
+            if len(self._queue) == 0:
+                self._refresh(step)
+            taken.append(self._queue[:missing])
+            self._queue = self._queue[missing:]
+            missing -= len(taken[-1])
+        return np.concatenate(taken)
+
+    def _refresh_if_due(self, step: int) -> None:
+        """Move T for the document level alone, where queries come from passes."""
+        interval = self.settings.update_interval
+        steps = max(1, self.pool_size // self.plan.batch_size) if interval == "epoch" else interval
+        if step % steps == 0:
+            self._rank(step)
+            self._refreshes += 1
+
+    def _weights(self, step: int, pair_ids: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return w for some pairs ``[M]``: float64 ``[M]``."""
+        threshold = self._threshold
+        if len(threshold) > 1:
+            threshold = threshold[self.pairs.pair_query[pair_ids]]
+        high_quality = np.asarray(self.scores.similarity[pair_ids] > threshold)
+        return document_weights(high_quality, self._scheduled("beta", step), self.settings.soft)
+
+
+def smaller_strength(settings: DynamicSettings) -> float:
+    """Return the smaller end of the α range, from which n₀ is fixed (notes, row 3)."""
+    return min(settings.alpha_start, settings.alpha_end)

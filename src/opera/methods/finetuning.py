@@ -1,0 +1,49 @@
+"""Plain fine-tuning (FT): every query equally often, every positive document of a query equally likely."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opera.methods.base import Method, Plan, Probabilities
+from opera.methods.draws import ShuffledPasses, draw_documents
+from opera.methods.pairs import Pairs
+from opera.methods.scores import PairScores
+from opera.rng import generator
+
+
+def finetuning_probabilities(pairs: Pairs) -> Probabilities:
+    """Equation 1: P(q) = 1/n and P(d|q) = 1/m_q."""
+    return Probabilities.of(pairs, uniform_queries(pairs), uniform_documents(pairs))
+
+
+def uniform_queries(pairs: Pairs) -> NDArray[np.float64]:
+    """P(q) = 1/n: float64 ``[n]``."""
+    return np.full(pairs.n_queries, 1 / pairs.n_queries)
+
+
+def uniform_documents(pairs: Pairs) -> NDArray[np.float64]:
+    """P(d|q) = 1/m_q: float64 ``[N]``."""
+    return 1 / pairs.positives_per_query[pairs.pair_query]
+
+
+class FineTuning(Method):
+    """Queries in shuffled passes, each once a pass; one positive document uniformly among the query's."""
+
+    name = "ft"
+    title = "Fine-tuning"
+
+    def __init__(self, pairs: Pairs, plan: Plan, settings: Any, scores: PairScores | None = None) -> None:
+        super().__init__(pairs, plan, settings, scores)
+        self._passes = ShuffledPasses(plan.seed, "ft.queries", pairs.n_queries)
+
+    def draw(self, step: int) -> NDArray[np.int64]:
+        """Return the next ``batch_size`` queries of the pass, each with a positive document."""
+        queries = self._passes.take(step * self.plan.batch_size, self.plan.batch_size)
+        return draw_documents(generator(self.plan.seed, "ft.documents", step), self.pairs, queries)
+
+    def probabilities(self, step: int) -> Probabilities:
+        """Equation 1, at every step."""
+        return finetuning_probabilities(self.pairs)

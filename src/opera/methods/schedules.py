@@ -1,0 +1,30 @@
+"""The paper's schedules: how DP's strengths and ratios move with the training step."""
+
+from __future__ import annotations
+
+import math
+
+
+def cosine_schedule(start: float, end: float, step: int, max_steps: int) -> float:
+    """Equation 6: ``end + (1 + cos(π·t / t_max))·(start - end) / 2``.
+
+    ``start`` at step 0, ``end`` at ``max_steps``; used for α, β and v.
+    """
+    return end + (1 + math.cos(math.pi * step / max_steps)) * (start - end) / 2
+
+
+def virtual_dataset_size(n: int, strength: float, ratio: float) -> int:
+    """Algorithm 1: ``n₀ = ⌊n·(1 - r_s)/α_s + r_s·n⌋``, the number of queries in the pool; at least 1.
+
+    ``strength`` is the *smaller* end of the α range, so that the reversed schedule keeps r inside (0, 1)
+    (notes, row 3); for the paper's forward schedule the two are the same.
+    """
+    return max(1, math.floor(n * (1 - ratio) / strength + ratio * n))
+
+
+def top_ratio(strength: float, pool_size: float, n: int) -> float:
+    """Algorithm 1: ``r = (α·n₀ - n) / ((α - 1)·n)``, the share of queries that count as high quality.
+
+    ``strength`` (α) must exceed 1; at α = 1 sampling is uniform and no ratio is needed (notes, row 3).
+    """
+    return (strength * pool_size - n) / ((strength - 1) * n)

@@ -1,0 +1,75 @@
+"""The score state: what is known of each pair, from the pretrained model first and from training since."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opera.methods.pairs import FloatArray, IntArray, Pairs
+
+
+class PairScores:
+    """Latest similarity and contrastive loss of every pair, with their sums over each query's pairs.
+
+    Attributes:
+        similarity: float32 ``[N]``, cosine of query and positive document (the paper's **p**).
+        loss: float32 ``[N]``, contrastive loss of the pair, in nats.
+    """
+
+    def __init__(self, pairs: Pairs, similarity: FloatArray, loss: FloatArray) -> None:
+        self.pairs = pairs
+        self.similarity = np.array(similarity, dtype=np.float32)
+        self.loss = np.array(loss, dtype=np.float32)
+        for name, values in (("similarity", self.similarity), ("loss", self.loss)):
+            if values.shape != (pairs.n_pairs,):
+                raise ValueError(f"{name} must have shape ({pairs.n_pairs},), got {values.shape}")
+            if not np.isfinite(values).all():
+                raise ValueError(f"{name} must be finite for every pair")
+        self._similarity_sum = pairs.sum_by_query(self.similarity)
+        self._loss_sum = pairs.sum_by_query(self.loss)
+
+    def observe(self, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray) -> None:
+        """Overwrite the scores of the pairs of one batch.
+
+        Args:
+            pair_ids: int ``[B]``; where a pair stands twice, its last entry counts.
+            similarity: float ``[B]``, from the forward pass.
+            loss: float ``[B]``, unweighted, from the forward pass.
+        """
+        ids = np.asarray(pair_ids, dtype=np.int64)
+        latest_ids, last = np.unique(ids[::-1], return_index=True)
+        last = len(ids) - 1 - last
+        queries = self.pairs.pair_query[latest_ids]
+        for values, sums, seen in (
+            (self.similarity, self._similarity_sum, similarity),
+            (self.loss, self._loss_sum, loss),
+        ):
+            new = np.asarray(seen, dtype=np.float32)[last]
+            np.add.at(sums, queries, new.astype(np.float64) - values[latest_ids])
+            values[latest_ids] = new
+
+    def mean_similarity(self) -> NDArray[np.float64]:
+        """Mean similarity over each query's pairs: float64 ``[n]``."""
+        return self._similarity_sum / self.pairs.positives_per_query
+
+    def mean_loss(self) -> NDArray[np.float64]:
+        """Mean contrastive loss over each query's pairs (the paper's **q**, before its offset): float64 ``[n]``."""
+        return self._loss_sum / self.pairs.positives_per_query
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything needed to go on from here, as arrays."""
+        return {
+            "similarity": self.similarity.copy(),
+            "loss": self.loss.copy(),
+            "similarity_sum": self._similarity_sum.copy(),
+            "loss_sum": self._loss_sum.copy(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
+        self.similarity = np.array(state["similarity"], dtype=np.float32)
+        self.loss = np.array(state["loss"], dtype=np.float32)
+        self._similarity_sum = np.array(state["similarity_sum"], dtype=np.float64)
+        self._loss_sum = np.array(state["loss_sum"], dtype=np.float64)

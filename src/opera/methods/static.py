@@ -1,0 +1,129 @@
+"""Pruning before training: static pruning (SP) keeps the best pairs, random pruning (RP) any."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opera.errors import SettingError
+from opera.methods.base import Method, Plan, Probabilities
+from opera.methods.draws import ShuffledPasses
+from opera.methods.pairs import BoolArray, FloatArray, Pairs
+from opera.methods.scores import PairScores
+from opera.rng import generator
+from opera.settings import Settings, setting
+
+
+def kept_count(n_pairs: int, retention: float) -> int:
+    """Return ⌊k·N⌋, how many pairs are kept (Equation 4)."""
+    return math.floor(retention * n_pairs)
+
+
+def keep_highest(scores: FloatArray, count: int) -> BoolArray:
+    """I_{q,d} of Section 2.2: mark the ``count`` highest of the scores ``[N]``; of equal ones, the earlier."""
+    keep = np.zeros(len(scores), dtype=bool)
+    keep[np.argsort(-np.asarray(scores, dtype=np.float64), kind="stable")[:count]] = True
+    return keep
+
+
+def static_probabilities(pairs: Pairs, keep: BoolArray, query_weighting: str = "pairs") -> Probabilities:
+    """Equation 3: P(q) = kept pairs of q / all kept pairs, P(d|q) = I_{q,d} / kept pairs of q.
+
+    With ``query_weighting="uniform"`` (the authors' release; notes, row 7), P(q) is one over the number of queries
+    that keep a pair.
+    """
+    kept = pairs.sum_by_query(keep)
+    weight = kept if query_weighting == "pairs" else (kept > 0).astype(np.float64)
+    return Probabilities.of(pairs, weight / weight.sum(), keep / np.maximum(kept, 1)[pairs.pair_query])
+
+
+class StaticSettings(Settings):
+    """Settings of sp and rp."""
+
+    k: float = setting(0.25, "share of the training pairs to keep (retention rate)", "Appendix B.2", gt=0, le=1)
+    query_weighting: Literal["pairs", "uniform"] = setting(
+        "pairs",
+        "P(q) over the kept pairs: in proportion to them (the paper) or uniform over queries (the release)",
+        "Equation 3; notes, row 7",
+    )
+
+
+class StaticMethod(Method):
+    """Keep some pairs once, before training, and train on those alone, in shuffled passes."""
+
+    settings_class = StaticSettings
+
+    def __init__(self, pairs: Pairs, plan: Plan, settings: Any, scores: PairScores | None = None) -> None:
+        super().__init__(pairs, plan, settings, scores)
+        self.keep = self.keep_pairs(kept_count(pairs.n_pairs, settings.k))
+        self._kept_ids = np.flatnonzero(self.keep)
+        self._kept_by_query = pairs.sum_by_query(self.keep).astype(np.int64)
+        self._first_kept = np.concatenate([[0], np.cumsum(self._kept_by_query)[:-1]])
+        self._kept_queries = np.flatnonzero(self._kept_by_query)
+        rows = self._kept_ids if settings.query_weighting == "pairs" else self._kept_queries
+        self._passes = ShuffledPasses(plan.seed, f"{self.name}.{settings.query_weighting}", len(rows))
+
+    def keep_pairs(self, count: int) -> BoolArray:
+        """Mark the ``count`` pairs to keep: bool ``[N]``."""
+        raise NotImplementedError
+
+    @classmethod
+    def check(cls, settings: Any, n_queries: int, n_pairs: int) -> None:
+        """Refuse a retention rate that keeps nothing."""
+        if kept_count(n_pairs, settings.k) == 0:
+            raise SettingError(
+                f"k={settings.k} keeps ⌊{settings.k}·{n_pairs}⌋ = 0 of {n_pairs} pairs: all are pruned; "
+                f"give k of at least {1 / n_pairs:.3g}"
+            )
+
+    def draw(self, step: int) -> NDArray[np.int64]:
+        """Return the next ``batch_size`` kept pairs of the pass (or kept queries, with one kept pair each)."""
+        rows = self._passes.take(step * self.plan.batch_size, self.plan.batch_size)
+        if self.settings.query_weighting == "pairs":
+            return np.asarray(self._kept_ids[rows], dtype=np.int64)
+        queries = self._kept_queries[rows]
+        rng = generator(self.plan.seed, f"{self.name}.documents", step)
+        return np.asarray(self._kept_ids[self._first_kept[queries] + rng.integers(self._kept_by_query[queries])])
+
+    def probabilities(self, step: int) -> Probabilities:
+        """Equation 3, at every step."""
+        return static_probabilities(self.pairs, self.keep, self.settings.query_weighting)
+
+    def summary(self) -> dict[str, Any]:
+        """How much was kept."""
+        return {
+            **super().summary(),
+            "kept_pairs": len(self._kept_ids),
+            "kept_queries": len(self._kept_queries),
+        }
+
+
+class StaticPruning(StaticMethod):
+    """Keep the ⌊k·N⌋ pairs with the highest pretrained similarity."""
+
+    name = "sp"
+    title = "Static pruning"
+
+    @classmethod
+    def needs_scores(cls, settings: Any) -> bool:
+        """Pairs are ranked by the pretrained model's similarity."""
+        return True
+
+    def keep_pairs(self, count: int) -> BoolArray:
+        """Mark the highest pairs."""
+        assert self.scores is not None
+        return keep_highest(self.scores.similarity, count)
+
+
+class RandomPruning(StaticMethod):
+    """Keep ⌊k·N⌋ pairs drawn uniformly."""
+
+    name = "rp"
+    title = "Random pruning"
+
+    def keep_pairs(self, count: int) -> BoolArray:
+        """Mark random pairs."""
+        return keep_highest(generator(self.plan.seed, "rp.keep").random(self.pairs.n_pairs), count)

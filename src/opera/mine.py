@@ -1,0 +1,121 @@
+"""Explicit negatives for training queries: random, mined from the pretrained ranking, or given with the data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opera.data import TextTable
+from opera.errors import SettingError
+from opera.methods.pairs import IntArray
+from opera.positives import KnownPositives
+from opera.rng import generator
+from opera.search import exact_search
+
+
+class Negatives(Protocol):
+    """Where the explicit negatives of a batch come from."""
+
+    def draw(self, queries: IntArray, count: int, seed: int, step: int) -> NDArray[np.int64]:
+        """Return corpus rows, int64 ``[B, count]``, for training queries ``[B]`` at a step."""
+        ...
+
+
+@dataclass(frozen=True)
+class RandomNegatives:
+    """Uniform over the corpus."""
+
+    n_docs: int
+
+    def draw(self, queries: IntArray, count: int, seed: int, step: int) -> NDArray[np.int64]:
+        """Return uniform rows; known positives among them are left to the loss's mask."""
+        return generator(seed, "negatives", step).integers(self.n_docs, size=(len(queries), count))
+
+
+@dataclass(frozen=True)
+class ListedNegatives:
+    """Uniform over a list for each query; over the corpus for a query whose list is empty.
+
+    Attributes:
+        offsets: int64 ``[n + 1]``; query q's list is ``offsets[q]`` to ``offsets[q + 1]``.
+        doc_rows: int32, corpus rows.
+        n_docs: size of the corpus.
+    """
+
+    offsets: NDArray[np.int64]
+    doc_rows: NDArray[np.int32]
+    n_docs: int
+
+    @classmethod
+    def of(cls, lists: list[NDArray[np.integer]], n_docs: int) -> ListedNegatives:
+        """Build from one array of corpus rows a query."""
+        offsets = np.concatenate([[0], np.cumsum([len(rows) for rows in lists])]).astype(np.int64)
+        rows = np.concatenate(lists) if lists else np.empty(0)
+        return cls(offsets, rows.astype(np.int32), n_docs)
+
+    @property
+    def without(self) -> int:
+        """How many queries have an empty list."""
+        return int((np.diff(self.offsets) == 0).sum())
+
+    def draw(self, queries: IntArray, count: int, seed: int, step: int) -> NDArray[np.int64]:
+        """Return rows without repeats where a list is long enough for that."""
+        rng = generator(seed, "negatives", step)
+        drawn = np.empty((len(queries), count), dtype=np.int64)
+        for at, query in enumerate(queries):
+            listed = self.doc_rows[self.offsets[query] : self.offsets[query + 1]]
+            if len(listed) == 0:
+                drawn[at] = rng.integers(self.n_docs, size=count)
+            else:
+                drawn[at] = rng.choice(listed, count, replace=len(listed) < count)
+        return drawn
+
+
+def check_range(ranks: tuple[int, int], n_docs: int) -> None:
+    """Refuse a rank range that starts past the corpus.
+
+    Raises:
+        SettingError: with the numbers.
+    """
+    if ranks[0] > n_docs:
+        raise SettingError(f"range={ranks[0]}:{ranks[1]} starts past the end of the corpus ({n_docs} documents)")
+
+
+def mine_hard_negatives(
+    queries: NDArray[np.float32],
+    corpus: NDArray[np.float32],
+    table: TextTable,
+    known: KnownPositives,
+    ranks: tuple[int, int],
+    keep: int,
+    seed: int,
+    device: str = "cpu",
+) -> ListedNegatives:
+    """Rank the corpus for each training query and keep documents from ranks LO to HI that are no known positives.
+
+    Positives count as ranks; where more than ``keep`` are left, a random ``keep`` of them stay (notes, "The reference
+    facts").
+
+    Args:
+        queries: float32 ``[n, dimension]``, the training queries under the pretrained model.
+        corpus: float32 ``[documents, dimension]``.
+        table: the corpus, for its ids.
+        known: the known positives.
+        ranks: LO and HI, from 1, both included.
+        keep: most negatives a query.
+        seed: of the sampling.
+        device: where to multiply.
+    """
+    check_range(ranks, len(corpus))
+    ranking = exact_search(queries, corpus, table, ranks[1], device)
+    candidates = ranking.doc_rows[:, ranks[0] - 1 :]
+    allowed = ~known.contains(np.arange(len(queries))[:, None], candidates)
+    rng = generator(seed, "mine")
+    lists = []
+    for row, fine in zip(candidates, allowed, strict=True):
+        left = row[fine]
+        lists.append(left if len(left) <= keep else left[np.sort(rng.choice(len(left), keep, replace=False))])
+    return ListedNegatives.of(lists, len(corpus))

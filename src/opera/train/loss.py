@@ -1,0 +1,97 @@
+"""The contrastive loss of the paper, one value a pair, and what it saw on the way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from opera.errors import TrainingError
+from opera.methods import Pairs
+from opera.positives import KnownPositives
+
+Observer = Callable[[int, NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]], None]
+"""Called with the step, pair ids ``[B]``, cosine similarities ``[B]`` and losses ``[B]``."""
+
+
+def contrastive_losses(similarity: Tensor, temperature: float, excluded: Tensor | None) -> Tensor:
+    """Cross-entropy of each query's positive against every other document of the batch.
+
+    Args:
+        similarity: float ``[B, M]`` cosines; row i's positive is column i.
+        temperature: divides the cosines (the paper's 0.02).
+        excluded: bool ``[B, M]``, documents to leave out of a row; never its own positive.
+
+    Returns:
+        float ``[B]``, in nats.
+    """
+    logits = similarity / temperature
+    if excluded is not None:
+        logits = logits.masked_fill(excluded, -torch.inf)
+    return F.cross_entropy(logits, torch.arange(len(logits), device=logits.device), reduction="none")
+
+
+class PairContrastiveLoss(nn.Module):
+    """In-batch contrastive loss over cosine similarities that tells an observer what each pair got.
+
+    Args:
+        model: the model that trains.
+        pairs: the training pairs, for the documents and queries behind the ids in the labels.
+        temperature: of the softmax.
+        known: documents to leave out of a query's negatives; ``None`` leaves none out (the paper's way).
+        observer: told of every training batch.
+    """
+
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        pairs: Pairs,
+        temperature: float,
+        known: KnownPositives | None,
+        observer: Observer,
+    ) -> None:
+        super().__init__()
+        self.model, self.pairs, self.temperature = model, pairs, temperature
+        self.known, self.observer = known, observer
+
+    def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
+        """Return the mean loss of a batch.
+
+        Args:
+            sentence_features: tokenised columns: anchor, positive, negatives.
+            labels: int64 ``[B, 2 + documents]``: step, pair, corpus rows of the positive and the negatives.
+
+        Raises:
+            TrainingError: if a loss is not a finite number.
+        """
+        vectors = [self.model(features)["sentence_embedding"] for features in sentence_features]
+        with torch.autocast(vectors[0].device.type, enabled=False):  # cosines in float32 whatever the model ran in
+            queries, *documents = (F.normalize(vector.float(), dim=-1) for vector in vectors)
+            similarity = queries @ torch.cat(documents).T
+            numbers = labels.cpu().numpy()
+            losses = contrastive_losses(similarity, self.temperature, self._excluded(numbers, similarity.device))
+        self._tell(numbers, similarity.detach().diagonal(), losses.detach())
+        return losses.mean()
+
+    def _excluded(self, numbers: NDArray[np.int64], device: torch.device) -> Tensor | None:
+        if self.known is None:
+            return None
+        queries = self.pairs.pair_query[numbers[:, 1]]
+        documents = numbers[:, 2:].T.ravel()  # all positives, then all first negatives, ...
+        excluded = self.known.contains(queries[:, None], documents)
+        own = np.arange(len(queries))
+        excluded[own, own] = False
+        return torch.from_numpy(excluded).to(device)
+
+    def _tell(self, numbers: NDArray[np.int64], similarity: Tensor, losses: Tensor) -> None:
+        step, seen = int(numbers[0, 0]), losses.float().cpu().numpy()
+        if not np.isfinite(seen).all():
+            raise TrainingError(
+                f"step {step}: the loss is not a finite number; lower learning_rate, or set precision=fp32"
+            )
+        self.observer(step, numbers[:, 1], similarity.float().cpu().numpy(), seen)

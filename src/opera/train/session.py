@@ -1,0 +1,143 @@
+"""One training session: method, sampler, loss and trainer put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+import numpy as np
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
+from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallback
+from transformers.trainer_utils import get_last_checkpoint
+
+from opera.config import TrainSettings
+from opera.data import RetrievalData
+from opera.methods import Method, Pairs
+from opera.mine import Negatives
+from opera.positives import KnownPositives
+from opera.runs import SAMPLER_FILE, TRACE_FILE, RunWriter
+from opera.sampler import PairSampler
+from opera.train.callbacks import Progress, Trace, nest
+from opera.train.dataset import PairDataset
+from opera.train.loss import PairContrastiveLoss
+from opera.train.trainer import OperaTrainer, SplitEvaluator, training_arguments
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """How training went.
+
+    Attributes:
+        steps: optimizer steps done, over all sittings.
+        resumed_from: the step this sitting went on from, 0 for a fresh start.
+        best_step: the step of the best dev evaluation, where there were evaluations.
+        best_value: its measure.
+        lag: steps between an observation and the first draw that uses it.
+    """
+
+    steps: int
+    resumed_from: int
+    best_step: int | None
+    best_value: float | None
+    lag: int
+
+
+def train(
+    model: SentenceTransformer,
+    data: RetrievalData,
+    query_rows: NDArray[np.int32],
+    pairs: Pairs,
+    method: Method,
+    negatives: Negatives,
+    known: KnownPositives,
+    settings: TrainSettings,
+    learning_rate: float,
+    precision: str,
+    writer: RunWriter,
+    resume: bool = False,
+) -> TrainingResult:
+    """Train ``model`` in place.
+
+    Args:
+        model: the model.
+        data: where the texts are.
+        query_rows: int32 ``[n]``, the query table's row of each training query.
+        pairs: the training pairs.
+        method: says which pairs each step trains on.
+        negatives: gives the explicit negatives.
+        known: the known positives, for the mask.
+        settings: the run's settings.
+        learning_rate: the peak rate.
+        precision: ``fp32``, ``bf16`` or ``fp16``.
+        writer: of the run folder, for checkpoints and the trace.
+        resume: go on from the newest checkpoint, if there is one.
+
+    Raises:
+        TrainingError: if the loss stops being a number.
+    """
+    n_negatives = settings.train_group_size - 1
+    sampler = PairSampler(method, pairs, negatives, n_negatives, settings.per_device_train_batch_size)
+    trace = Trace(sampler, writer)
+    loss = PairContrastiveLoss(
+        model,
+        pairs,
+        settings.temperature,
+        known if settings.mask_known_positives else None,
+        _observer(sampler, trace),
+    )
+    trainer = OperaTrainer(
+        model=model,
+        args=training_arguments(settings, learning_rate, precision, model, writer, model.device.type),
+        train_dataset=PairDataset(data, query_rows, pairs.n_pairs, n_negatives, settings.corpus_text),
+        loss=loss,
+        evaluator=SplitEvaluator(data, "dev", settings, [settings.metric_for_best_model]) if settings.needs_dev else None,
+        sampler=sampler,
+        callbacks=[trace, Progress(settings.metric_for_best_model)],
+    )
+    for unwanted in (ProgressCallback, PrinterCallback):
+        trainer.remove_callback(unwanted)
+    if settings.early_stopping_patience is not None:
+        trainer.add_callback(EarlyStoppingCallback(settings.early_stopping_patience))
+    checkpoint = newest_checkpoint(writer) if resume else None
+    if checkpoint:
+        _restore(sampler, trace, checkpoint, writer)
+    resumed_from = sampler.next_step
+    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    trace.write()
+    best = trainer.state.best_model_checkpoint
+    return TrainingResult(
+        steps=trainer.state.global_step,
+        resumed_from=resumed_from,
+        best_step=int(best.rsplit("-", 1)[-1]) if best else None,
+        best_value=trainer.state.best_metric,
+        lag=sampler.lag,
+    )
+
+
+def newest_checkpoint(writer: RunWriter) -> Path | None:
+    """Return the newest checkpoint that has the sampler's state, or ``None``."""
+    if not writer.checkpoints.is_dir():
+        return None
+    newest = get_last_checkpoint(str(writer.checkpoints))
+    return Path(newest) if newest and (Path(newest) / SAMPLER_FILE).is_file() else None
+
+
+def _observer(sampler: PairSampler, trace: Trace) -> Callable[..., None]:
+    def observe(
+        step: int, pair_ids: NDArray[np.int64], similarity: NDArray[np.float32], loss: NDArray[np.float32]
+    ) -> None:
+        sampler.observe(step, pair_ids, similarity, loss)
+        trace.saw(loss)
+
+    return observe
+
+
+def _restore(sampler: PairSampler, trace: Trace, checkpoint: Path, writer: RunWriter) -> None:
+    with np.load(checkpoint / SAMPLER_FILE) as arrays:
+        sampler.load_state_dict(nest({key: arrays[key] for key in arrays.files}))
+    rows = pq.read_table(writer.path / TRACE_FILE).to_pylist()
+    trace.rows = [row for row in rows if row["step"] <= sampler.next_step]

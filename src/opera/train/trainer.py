@@ -1,0 +1,108 @@
+"""sentence-transformers' trainer with our batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers.base.evaluation import BaseEvaluator
+from torch.utils.data import DataLoader
+
+from opera.config import TrainSettings
+from opera.data import RetrievalData
+from opera.encode import Encoder
+from opera.evaluate import evaluate_encoder
+from opera.models import prompt_for
+from opera.runs import RunWriter
+from opera.sampler import PairSampler
+from opera.train.dataset import column_names
+
+
+class OperaTrainer(SentenceTransformerTrainer):
+    """Draws its batches from a :class:`PairSampler`, one at a time and only when the step before is done.
+
+    The data loader is left unprepared by accelerate, which would read one batch ahead of the model; batches reach the
+    device in the trainer's own ``_prepare_inputs``.
+    """
+
+    def __init__(self, *args: Any, sampler: PairSampler, **kwargs: Any) -> None:
+        self.sampler = sampler
+        super().__init__(*args, **kwargs)
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """Return a loader over the sampler's batches."""
+        return DataLoader(
+            self.train_dataset,
+            batch_sampler=self.sampler,
+            collate_fn=self.data_collator,
+            generator=torch.Generator().manual_seed(self.args.seed),  # leaves torch's global stream to dropout alone
+            pin_memory=self.args.device.type == "cuda",
+        )
+
+    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
+        """Leave the automatic model card out: the run writes its own, with its measures."""
+
+
+class SplitEvaluator(BaseEvaluator):
+    """Measures the model on a split during training."""
+
+    def __init__(self, data: RetrievalData, split: str, settings: TrainSettings, measures: list[str]) -> None:
+        super().__init__()
+        self.data, self.split, self.settings, self.measures = data, split, settings, measures
+        self.primary_metric = settings.metric_for_best_model
+
+    def __call__(
+        self, model: SentenceTransformer, output_path: str | None = None, epoch: float = -1, steps: int = -1
+    ) -> dict[str, float]:
+        """Return each measure's mean."""
+        encoder = Encoder(
+            model, self.settings.precision, self.settings.encode_batch_size, use_cache=False, show_progress=False
+        )
+        evaluation = evaluate_encoder(encoder, self.data, self.split, self.measures, self.settings.corpus_text)
+        return evaluation.measures
+
+
+def training_arguments(
+    settings: TrainSettings,
+    learning_rate: float,
+    precision: str,
+    model: SentenceTransformer,
+    writer: RunWriter,
+    device: str,
+) -> SentenceTransformerTrainingArguments:
+    """Turn our settings into the trainer's."""
+    columns = column_names(settings.train_group_size - 1)
+    roles = {column: "query" if column == "anchor" else "document" for column in columns}
+    prompts = {column: prompt for column, role in roles.items() if (prompt := prompt_for(model, role))}
+    evaluates = settings.eval_steps is not None
+    return SentenceTransformerTrainingArguments(
+        output_dir=str(writer.checkpoints),
+        max_steps=settings.max_steps,
+        per_device_train_batch_size=settings.per_device_train_batch_size,
+        gradient_accumulation_steps=settings.gradient_accumulation_steps,
+        learning_rate=learning_rate,
+        lr_scheduler_type=settings.lr_scheduler_type,
+        warmup_steps=settings.warmup_ratio,
+        weight_decay=settings.weight_decay,
+        max_grad_norm=settings.max_grad_norm,
+        optim=settings.optim,
+        gradient_checkpointing=settings.gradient_checkpointing,
+        bf16=precision == "bf16",
+        fp16=precision == "fp16",
+        use_cpu=device == "cpu",
+        seed=settings.seed,
+        logging_steps=settings.logging_steps,
+        report_to=settings.report_to,
+        save_strategy="steps",
+        save_steps=settings.save_steps,
+        save_total_limit=settings.save_total_limit,
+        eval_strategy="steps" if evaluates else "no",
+        eval_steps=settings.eval_steps,
+        load_best_model_at_end=settings.load_best_model_at_end,
+        metric_for_best_model=f"eval_{settings.metric_for_best_model}" if evaluates else None,
+        greater_is_better=True if evaluates else None,
+        prompts=prompts or None,
+        router_mapping=roles,
+        ignore_data_skip=True,  # the sampler goes on from its own saved state
+    )
