@@ -22,7 +22,7 @@ from opera.device import describe_device, pick_device
 from opera.encode import Encoder
 from opera.errors import SettingError
 from opera.evaluate import Evaluation, evaluate_encoder, judged
-from opera.measures import DEFAULT_MEASURES, as_table, check_measures
+from opera.measures import DEFAULT_MEASURES, check_measures
 from opera.methods import METHODS, Method, Pairs, PairScores, Plan
 from opera.mine import ListedNegatives, Negatives, RandomNegatives, check_range, mine_hard_negatives
 from opera.models import is_static, load_model, parameter_count, set_lengths
@@ -33,7 +33,15 @@ from opera.train import TrainingResult, train
 
 log = logging.getLogger("opera")
 
-VERSIONED = ("opera-retrieval", "torch", "sentence-transformers", "transformers", "accelerate", "ir-measures", "numpy")
+VERSIONED = (
+    "opera-retrieval",
+    "torch",
+    "sentence-transformers",
+    "transformers",
+    "accelerate",
+    "ir-measures",
+    "numpy",
+)
 
 
 @dataclass(frozen=True)
@@ -167,11 +175,19 @@ def default_learning_rate(model: SentenceTransformer) -> float:
 
 def _run(prepared: Prepared, writer: RunWriter, clock: Clock, resume: bool) -> Run:
     settings, data, encoder = prepared.settings, prepared.data, prepared.encoder
-    about = {"status": "running", "started": datetime.now(UTC).isoformat(timespec="seconds"), **prepared.about}
+    about = {
+        "status": "running",
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        **prepared.about,
+    }
     writer.write_about({**about, "seconds": clock.seconds})
     for note in data.notes:
         log.info("note: %s", note)
-    log.info("%s: %s", data.name, ", ".join(f"{count:,} {what.replace('_', ' ')}" for what, count in data.counts().items()))
+    log.info(
+        "%s: %s",
+        data.name,
+        ", ".join(f"{count:,} {what.replace('_', ' ')}" for what, count in data.counts().items()),
+    )
     log.info("model %s on %s, %s", prepared.about["model"]["source"], about["device"], encoder.precision)
 
     with clock.phase("evaluate_before"):
@@ -180,12 +196,18 @@ def _run(prepared: Prepared, writer: RunWriter, clock: Clock, resume: bool) -> R
         pairs = prepared.training.pairs()
         known = KnownPositives(pairs, len(data.corpus))
         negatives, negatives_about = _negatives(prepared, known)
-        scores = _scores(prepared, pairs, known) if prepared.method.needs_scores(prepared.recipe.method_settings) else None
+        scores = (
+            _scores(prepared, pairs, known) if prepared.method.needs_scores(prepared.recipe.method_settings) else None
+        )
         batch = settings.per_device_train_batch_size * settings.gradient_accumulation_steps
         plan = Plan(settings.seed, settings.max_steps, batch)
         method = prepared.method(pairs, plan, prepared.recipe.method_settings, scores)
         about |= {"method": method.summary(), "negatives": negatives_about}
-    log.info("%s: %s", method.title.lower(), ", ".join(f"{n:,} {what.replace('_', ' ')}" for what, n in method.summary().items()))
+    log.info(
+        "%s: %s",
+        method.title.lower(),
+        ", ".join(f"{n:,} {what.replace('_', ' ')}" for what, n in method.summary().items()),
+    )
     writer.write_about({**about, "seconds": clock.seconds})
     with clock.phase("train"):
         result = train(
@@ -218,9 +240,7 @@ def _write_results(
     result: TrainingResult,
 ) -> None:
     writer.write_measures({"before": before.measures, "after": after.measures})
-    writer.write_per_query(
-        {"query_id": before.query_ids, **as_table(before.per_query, "before"), **as_table(after.per_query, "after")}
-    )
+    writer.write_per_query({"query_id": before.query_ids, **before.columns("before"), **after.columns("after")})
     write_card(writer.path / "model", about, before.measures, after.measures)
     writer.write_about({**about, "status": "finished", "training": vars(result), "seconds": clock.seconds})
 

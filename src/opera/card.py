@@ -33,9 +33,7 @@ scores = model.similarity(model.encode_query(["a question"]), model.encode_docum
 """
 
 
-def write_card(
-    folder: Path, about: Mapping[str, Any], before: Mapping[str, float], after: Mapping[str, float]
-) -> None:
+def write_card(folder: Path, about: Mapping[str, Any], before: Mapping[str, float], after: Mapping[str, float]) -> None:
     """Write the model's README.md: what it is, its figures before and after, how to load it."""
     settings = about["settings"]
     text = CARD.format(

@@ -70,14 +70,14 @@ class TrainSettings(Settings):
         "Appendix A.2",
     )
     range: RankRange | None = setting(
-        None, "ranks LO:HI of the pretrained ranking that hard negatives come from; auto: 10:100", "Appendix A.2"
+        None,
+        "ranks LO:HI of the pretrained ranking that hard negatives come from; auto: 10:100",
+        "Appendix A.2",
     )
     max_mined_negatives: int = setting(200, "hard negatives kept for a query", "the release", ge=1)
 
     max_query_length: int = setting(128, "tokens of a query, at most the model's own limit", "Appendix A.2", ge=1)
-    max_passage_length: int = setting(
-        512, "tokens of a document, at most the model's own limit", "Appendix A.2", ge=1
-    )
+    max_passage_length: int = setting(512, "tokens of a document, at most the model's own limit", "Appendix A.2", ge=1)
     corpus_text: Literal["title_text", "text"] = setting(
         "title_text", "what of a document is encoded; text alone is the release's way", "notes, row 11"
     )
@@ -152,9 +152,7 @@ def make_recipe(values: Mapping[str, Any]) -> Recipe:
     name = str(values.get("method", "dp"))
     method = method_named(name)
     own, general = method.settings_class.model_fields, TrainSettings.model_fields
-    mistakes = [
-        _misplaced(key, name) for key in values if key != "method" and key not in own and key not in general
-    ]
+    mistakes = [_misplaced(key, name) for key in values if key != "method" and key not in own and key not in general]
     parts = []
     for part in (TrainSettings, method.settings_class):
         try:

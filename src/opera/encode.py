@@ -63,7 +63,11 @@ class Encoder:
         encode = self.model.encode_query if role == "query" else self.model.encode_document
         with autocast(self.precision, self.device):
             vectors = encode(
-                texts, batch_size=self.batch_size, show_progress_bar=False, convert_to_numpy=True, truncate_dim=None
+                texts,
+                batch_size=self.batch_size,
+                show_progress_bar=False,
+                convert_to_numpy=True,
+                truncate_dim=None,
             )
         vectors = np.asarray(vectors, dtype=np.float32)
         return np.asarray(vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12), dtype=np.float32)
@@ -92,7 +96,14 @@ class Encoder:
         return np.asarray(np.load(path, mmap_mode="r"))
 
     def _write(
-        self, path: Path, count: int, table: TextTable, rows: IntArray | None, role: Role, choice: TextChoice, what: str
+        self,
+        path: Path,
+        count: int,
+        table: TextTable,
+        rows: IntArray | None,
+        role: Role,
+        choice: TextChoice,
+        what: str,
     ) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=".encoding-", dir=path.parent)

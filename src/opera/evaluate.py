@@ -16,6 +16,8 @@ from opera.errors import DataError
 from opera.measures import DEFAULT_MEASURES, Ranking, check_measures, means, per_query
 from opera.search import exact_search
 
+TOP_DOCUMENTS = 10
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -26,17 +28,24 @@ class Evaluation:
         query_ids: the judged queries that have a relevant document.
         per_query: float64 ``[n]`` by measure.
         ranking: the documents found.
+        top_documents: ids of the best 10 documents of each query.
     """
 
     split: str
     query_ids: list[str]
     per_query: dict[str, NDArray[np.float64]]
     ranking: Ranking
+    top_documents: list[list[str]]
 
     @property
     def measures(self) -> dict[str, float]:
         """Each measure's mean over the queries."""
         return means(self.per_query)
+
+    def columns(self, prefix: str) -> dict[str, Any]:
+        """Name the per-query values and documents for a table: ``{"before nDCG@10": ..., "before documents": ...}``."""
+        values: dict[str, Any] = {f"{prefix} {name}": array for name, array in self.per_query.items()}
+        return {**values, f"{prefix} documents": self.top_documents}
 
 
 def judged(data: RetrievalData, split: str) -> Judgements:
@@ -68,10 +77,20 @@ def evaluate_encoder(
     depth = check_measures(measures)
     judgements = judged(data, split)
     ranking = exact_search(
-        encoder.queries(data, judgements.query_rows), encoder.corpus(data, choice), data.corpus, depth, encoder.device
+        encoder.queries(data, judgements.query_rows),
+        encoder.corpus(data, choice),
+        data.corpus,
+        depth,
+        encoder.device,
     )
+    top = ranking.doc_rows[:, :TOP_DOCUMENTS]
+    ids = data.corpus.ids(top.ravel())
     return Evaluation(
-        split, data.queries.ids(judgements.query_rows), per_query(ranking, judgements, measures), ranking
+        split=split,
+        query_ids=data.queries.ids(judgements.query_rows),
+        per_query=per_query(ranking, judgements, measures),
+        ranking=ranking,
+        top_documents=[ids[start : start + top.shape[1]] for start in range(0, top.size, top.shape[1])],
     )
 
 

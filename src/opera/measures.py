@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import ir_measures
 import numpy as np
@@ -65,11 +64,11 @@ def per_query(
     """Compute measures for each judged query.
 
     ``nDCG`` is trec_eval's (graded gains, the ideal over all judged documents); ``R`` is hits over the number of
-    relevant documents, not capped at the cutoff; ``retrieved_ideal_nDCG`` is the paper's (:func:`retrieved_ideal_ndcg`).
+    relevant documents, not capped at the cutoff; ``retrieved_ideal_nDCG`` is :func:`retrieved_ideal_ndcg`.
 
     Args:
         ranking: rows parallel to ``judgements.query_rows``.
-        judgements: every query must have a relevant document (``Judgements.of_queries`` drops others).
+        judgements: every query must have a relevant document.
         names: measures such as ``nDCG@10``.
 
     Returns:
@@ -123,7 +122,7 @@ def _qrels(judgements: Judgements) -> dict[str, dict[str, int]]:
 
 
 def _run(ranking: Ranking) -> dict[str, dict[str, float]]:
-    """Give ir_measures ranks for scores: its providers break ties in different ways, the ranking has done so already."""
+    """Give ir_measures ranks for scores: its providers break ties in different ways, and the ranking has none left."""
     depth = ranking.doc_rows.shape[1]
     return {
         str(query): {str(doc): float(depth - rank) for rank, doc in enumerate(docs) if doc >= 0}
@@ -138,8 +137,3 @@ def _binary_gains(ranking: Ranking, judgements: Judgements) -> NDArray[np.float6
         relevant = judgements.doc_rows[part][judgements.grades[part] > 0]
         gains[query] = np.isin(ranking.doc_rows[query], relevant)
     return gains
-
-
-def as_table(values: dict[str, NDArray[np.float64]], prefix: str) -> dict[str, Any]:
-    """Name per-query values for a table: ``{"before nDCG@10": array, ...}``."""
-    return {f"{prefix} {name}": array for name, array in values.items()}

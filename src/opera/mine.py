@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -50,7 +51,7 @@ class ListedNegatives:
     n_docs: int
 
     @classmethod
-    def of(cls, lists: list[NDArray[np.integer]], n_docs: int) -> ListedNegatives:
+    def of(cls, lists: Sequence[IntArray], n_docs: int) -> ListedNegatives:
         """Build from one array of corpus rows a query."""
         offsets = np.concatenate([[0], np.cumsum([len(rows) for rows in lists])]).astype(np.int64)
         rows = np.concatenate(lists) if lists else np.empty(0)

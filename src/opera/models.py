@@ -124,7 +124,7 @@ def model_fingerprint(model: SentenceTransformer) -> str:
     total.update(repr([[type(m).__name__ for m in model], model.prompts, model.max_seq_length, *lengths]).encode())
     tokenizer = getattr(model[0], "tokenizer", None)
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
-    if hasattr(backend, "to_str"):
+    if backend is not None and hasattr(backend, "to_str"):
         total.update(backend.to_str().encode())
     return total.hexdigest()
 

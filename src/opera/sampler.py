@@ -106,9 +106,7 @@ class PairSampler:
         self.next_step, self.applied = int(state["next_step"]), int(state["applied"])
         self.method.load_state_dict(state.get("method", {}))
         self._waiting = {
-            int(step): [
-                tuple(observations[at][part] for part in OBSERVED) for at in sorted(observations, key=int)
-            ]
+            int(step): [tuple(observations[at][part] for part in OBSERVED) for at in sorted(observations, key=int)]
             for step, observations in state.get("waiting", {}).items()
         }
 

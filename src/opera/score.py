@@ -12,10 +12,8 @@ from opera.rng import generator
 CHUNK_PAIRS = 65_536
 
 
-def pair_similarities(
-    pairs: Pairs, queries: NDArray[np.float32], corpus: NDArray[np.float32]
-) -> NDArray[np.float32]:
-    """s(e_q, e_d) of every pair: float32 ``[N]``, from unit vectors ``[n, dimension]`` and ``[documents, dimension]``."""
+def pair_similarities(pairs: Pairs, queries: NDArray[np.float32], corpus: NDArray[np.float32]) -> NDArray[np.float32]:
+    """s(e_q, e_d) of every pair: float32 ``[N]``, from unit vectors ``[n, dim]`` and ``[documents, dim]``."""
     similarity = np.empty(pairs.n_pairs, dtype=np.float32)
     for start in range(0, pairs.n_pairs, CHUNK_PAIRS):
         part = slice(start, start + CHUNK_PAIRS)

@@ -15,7 +15,11 @@ CORPUS_CHUNK = 65_536
 
 
 def exact_search(
-    queries: NDArray[np.float32], corpus: NDArray[np.float32], table: TextTable, depth: int, device: str = "cpu"
+    queries: NDArray[np.float32],
+    corpus: NDArray[np.float32],
+    table: TextTable,
+    depth: int,
+    device: str = "cpu",
 ) -> Ranking:
     """Rank the corpus for each query and keep the best.
 
@@ -34,7 +38,12 @@ def exact_search(
     depth = min(depth, len(corpus))
     tie_place = -table.id_order.astype(np.int64)
     parts = []
-    for start in tqdm(range(0, len(queries), QUERY_CHUNK), desc="searching", unit=" chunks", disable=_no_bar(queries, corpus)):
+    for start in tqdm(
+        range(0, len(queries), QUERY_CHUNK),
+        desc="searching",
+        unit=" chunks",
+        disable=_no_bar(queries, corpus),
+    ):
         block = torch.from_numpy(np.array(queries[start : start + QUERY_CHUNK])).to(device)
         docs = np.empty((len(block), 0), dtype=np.int64)
         scores = np.empty((len(block), 0), dtype=np.float32)

@@ -81,9 +81,7 @@ def explain(error: ValidationError, known: Mapping[str, Any]) -> list[str]:
 
 def unknown_setting(name: str, known: Mapping[str, Any]) -> str:
     """Say that ``name`` is no setting, and which one is nearest."""
-    return (
-        f"unknown setting '{name}'{nearest(name, known)} (opera train --help-settings lists all)"
-    )
+    return f"unknown setting '{name}'{nearest(name, known)} (opera train --help-settings lists all)"
 
 
 def kind_of(annotation: Any) -> str:

@@ -12,7 +12,15 @@ from opera.data.store import cache_folder
 from opera.data.tables import GivenNegatives, Judgements, TextTable
 from opera.errors import DataError
 
-__all__ = ["GivenNegatives", "Judgements", "RetrievalData", "TextTable", "cache_folder", "load_data", "load_python"]
+__all__ = [
+    "GivenNegatives",
+    "Judgements",
+    "RetrievalData",
+    "TextTable",
+    "cache_folder",
+    "load_data",
+    "load_python",
+]
 
 
 def load_data(source: str | Path) -> RetrievalData:

@@ -55,7 +55,11 @@ def refuse_duplicates(path: Path, table: TextTable) -> None:
     if pc.count_distinct(table.table["id"]).as_py() == len(table):
         return
     repeated = Counter(table.ids()).most_common(1)[0][0]
-    lines = [number for number, record in json_records(path, ["_id"], ["text", "title", "metadata"]) if record["_id"] == repeated]
+    lines = [
+        number
+        for number, record in json_records(path, ["_id"], ["text", "title", "metadata"])
+        if record["_id"] == repeated
+    ]
     raise DataError(f"{path}:{lines[1]}: duplicate _id '{repeated}', first seen on line {lines[0]}; ids must be unique")
 
 

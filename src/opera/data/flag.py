@@ -36,7 +36,12 @@ def load_flag(path: Path) -> RetrievalData:
             positives = _text_list(path, number, record, "pos")
             if not positives:
                 raise DataError(f"{path}:{number}: column 'pos' must hold at least one text")
-            texts.add(query, positives, _text_list(path, number, record, "neg"), set(record) - {"query", "pos", "neg"})
+            texts.add(
+                query,
+                positives,
+                _text_list(path, number, record, "neg"),
+                set(record) - {"query", "pos", "neg"},
+            )
         if not texts.positives:
             raise DataError(f"{path}: is empty: no training pairs")
         texts.store(draft)

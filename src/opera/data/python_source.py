@@ -31,7 +31,20 @@ CHUNK_CHARACTERS = 600
 SHORTEST_CHUNK = 40
 FEWEST_WORDS = 3
 TEST_SHARE = 0.2
-NOT_STDLIB = {"site-packages", "dist-packages", "test", "tests", "idlelib", "lib2to3", "turtledemo", "ensurepip", "pydoc_data", "__pycache__"}
+NOT_STDLIB = {
+    "site-packages",
+    "dist-packages",
+    "test",
+    "tests",
+    "idlelib",
+    "lib2to3",
+    "turtledemo",
+    "ensurepip",
+    "pydoc_data",
+    "__pycache__",
+}
+
+Documentable = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 @dataclass(frozen=True)
@@ -163,7 +176,7 @@ def _dotted(path: Path) -> str:
 
 def _objects_in(node: ast.AST, lines: list[str], scope: str, module: str) -> Iterator[DocumentedObject]:
     for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        if isinstance(child, Documentable):
             name = f"{scope}.{child.name}"
             item = _document(child, lines, name, module)
             if item:
@@ -174,9 +187,7 @@ def _objects_in(node: ast.AST, lines: list[str], scope: str, module: str) -> Ite
             yield from _objects_in(child, lines, scope, module)
 
 
-def _document(
-    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, lines: list[str], name: str, module: str
-) -> DocumentedObject | None:
+def _document(node: Documentable, lines: list[str], name: str, module: str) -> DocumentedObject | None:
     docstring = ast.get_docstring(node)
     if not docstring:
         return None
@@ -188,11 +199,13 @@ def _document(
     return DocumentedObject(name, module, summary, tuple(chunks)) if chunks else None
 
 
-def _code_lines(
-    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, lines: list[str], rest: str
-) -> list[str]:
+def _first_line(node: Documentable) -> int:
+    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+
+
+def _code_lines(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, lines: list[str], rest: str) -> list[str]:
     """Return the object's source with its docstring cut down to ``rest``; members with a docstring are left out."""
-    first = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+    first = _first_line(node)
     assert node.end_lineno is not None
     replaced: dict[int, list[str]] = {}
     dropped: set[int] = set()
@@ -201,9 +214,8 @@ def _code_lines(
         if at == 0:
             dropped |= set(span)
             replaced[child.lineno] = textwrap.indent(rest, " " * child.col_offset).splitlines()
-        elif isinstance(node, ast.ClassDef) and isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            if ast.get_docstring(child):
-                dropped |= set(range(min([child.lineno, *(d.lineno for d in child.decorator_list)]), span.stop))
+        elif isinstance(node, ast.ClassDef) and isinstance(child, Documentable) and ast.get_docstring(child):
+            dropped |= set(range(_first_line(child), span.stop))
     kept: list[str] = []
     for number in range(first, node.end_lineno + 1):
         kept += replaced.get(number, [])

@@ -69,7 +69,7 @@ class RetrievalData:
         count = max(1, round(fraction * train.n_queries))
         if train.n_queries < 2:
             raise DataError(
-                f"{self.source}: has no split '{split}', and its {train.n_queries} train queries are too few to draw one"
+                f"{self.source}: has no split '{split}', and {train.n_queries} train queries are too few to draw one"
             )
         drawn = np.zeros(train.n_queries, dtype=bool)
         drawn[generator(seed, f"data.{split}").permutation(train.n_queries)[:count]] = True

@@ -92,7 +92,11 @@ def _finish(draft: Draft) -> None:
         arrays["negatives/offsets"] = draft.given_negatives.offsets
         arrays["negatives/doc_rows"] = draft.given_negatives.doc_rows
     np.savez(draft.folder / "arrays.npz", **arrays)
-    about = {"splits": list(draft.splits), "notes": draft.notes, "negatives": draft.given_negatives is not None}
+    about = {
+        "splits": list(draft.splits),
+        "notes": draft.notes,
+        "negatives": draft.given_negatives is not None,
+    }
     (draft.folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
 
 

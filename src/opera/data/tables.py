@@ -47,19 +47,20 @@ class TextTable:
     def texts(self, rows: IntArray | slice | None = None, choice: TextChoice = "title_text") -> list[str]:
         """Return the texts of some rows (default all), title joined in front unless ``choice="text"``."""
         part = self._rows(rows)
-        bodies = part["text"].to_pylist()
+        bodies: list[str] = part["text"].to_pylist()
         if choice == "text":
             return bodies
         return [join_title(title, body) for title, body in zip(part["title"].to_pylist(), bodies, strict=True)]
 
     def ids(self, rows: IntArray | slice | None = None) -> list[str]:
         """Return the ids of some rows (default all)."""
-        return self._rows(rows)["id"].to_pylist()
+        return list(self._rows(rows)["id"].to_pylist())
 
     def rows_of(self, ids: Sequence[str] | pa.Array) -> NDArray[np.int64]:
         """Find the row of each id: int64, -1 for an id that is not there."""
         wanted = ids if isinstance(ids, pa.Array) else pa.array(ids, pa.string())
-        return pc.fill_null(pc.index_in(wanted, self.table["id"]), -1).to_numpy(zero_copy_only=False).astype(np.int64)
+        places = pc.fill_null(pc.index_in(wanted, self.table["id"]), -1)
+        return np.asarray(places.to_numpy(zero_copy_only=False), dtype=np.int64)
 
     @cached_property
     def id_order(self) -> NDArray[np.int32]:

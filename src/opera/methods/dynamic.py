@@ -66,17 +66,16 @@ def document_weights(high_quality: BoolArray, strength: float, soft: bool = True
 
     With ``soft=False`` (the hard-cutoff ablation) w is 1 above the threshold and 0 below.
     """
-    if soft:
-        return high_quality * (strength - 1.0) + 1.0
-    return high_quality.astype(np.float64)
+    high = high_quality.astype(np.float64)
+    return high * (strength - 1.0) + 1.0 if soft else high
 
 
-def document_probabilities(pairs: Pairs, weight: FloatArray) -> NDArray[np.float64]:
+def document_probabilities(pairs: Pairs, weight: NDArray[np.float64]) -> NDArray[np.float64]:
     """Equation 5, right: P(d|q) = w / Σ w over the query's documents, float64 ``[N]``; uniform where Σ w is 0."""
     total = pairs.sum_by_query(weight)
     uniform = (total == 0)[pairs.pair_query]
     share = weight / np.where(total == 0, 1, total)[pairs.pair_query]
-    return np.where(uniform, uniform_documents(pairs), share)
+    return np.asarray(np.where(uniform, uniform_documents(pairs), share), dtype=np.float64)
 
 
 def query_probabilities(is_top: BoolArray, pool_size: int) -> NDArray[np.float64]:
@@ -107,7 +106,9 @@ class DynamicSettings(Settings):
         "global", "document threshold T over all pairs or over each query's own", "the release; notes, row 5"
     )
     update_interval: int | Literal["epoch"] = setting(
-        1, "I_u: steps between two rankings of the queries; epoch is once per n₀ queries", "Table 4; notes, row 6"
+        1,
+        "I_u: steps between two rankings of the queries; epoch is once per n₀ queries",
+        "Table 4; notes, row 6",
     )
     levels: Literal["both", "query", "document"] = setting("both", "which level DP acts on", "Section 3.3")
     soft: bool = setting(True, "false excludes documents below T, where a query has some above", "Table 11")
@@ -145,9 +146,7 @@ class DynamicPruning(Method):
     def check(cls, settings: Any, n_queries: int, n_pairs: int) -> None:
         """Refuse a schedule whose r leaves (0, 1), and an update interval below 1."""
         if settings.update_interval != "epoch" and settings.update_interval < 1:
-            raise SettingError(
-                f"update_interval: must be 1 or more, or 'epoch', got {settings.update_interval}"
-            )
+            raise SettingError(f"update_interval: must be 1 or more, or 'epoch', got {settings.update_interval}")
         low, high = sorted((settings.alpha_start, settings.alpha_end))
         if high == 1:
             return

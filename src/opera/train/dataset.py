@@ -27,7 +27,12 @@ class PairDataset(Dataset[dict[str, Any]]):
     """
 
     def __init__(
-        self, data: RetrievalData, query_rows: NDArray[np.int32], n_pairs: int, n_negatives: int, choice: TextChoice
+        self,
+        data: RetrievalData,
+        query_rows: NDArray[np.int32],
+        n_pairs: int,
+        n_negatives: int,
+        choice: TextChoice,
     ) -> None:
         self.data, self.query_rows, self.n_pairs, self.choice = data, query_rows, n_pairs, choice
         self.column_names = [*column_names(n_negatives), "label"]

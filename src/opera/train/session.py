@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-
 import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
@@ -94,7 +93,9 @@ def train(
         args=training_arguments(settings, learning_rate, precision, model, writer, model.device.type),
         train_dataset=PairDataset(data, query_rows, pairs.n_pairs, n_negatives, settings.corpus_text),
         loss=loss,
-        evaluator=SplitEvaluator(data, "dev", settings, [settings.metric_for_best_model]) if settings.needs_dev else None,
+        evaluator=SplitEvaluator(data, "dev", settings, [settings.metric_for_best_model])
+        if settings.needs_dev
+        else None,
         sampler=sampler,
         callbacks=[trace, Progress(settings.metric_for_best_model)],
     )

@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
 from sentence_transformers.base.evaluation import BaseEvaluator
 from torch.utils.data import DataLoader
 
@@ -19,7 +23,7 @@ from opera.sampler import PairSampler
 from opera.train.dataset import column_names
 
 
-class OperaTrainer(SentenceTransformerTrainer):
+class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
     """Draws its batches from a :class:`PairSampler`, one at a time and only when the step before is done.
 
     The data loader is left unprepared by accelerate, which would read one batch ahead of the model; batches reach the
@@ -44,7 +48,7 @@ class OperaTrainer(SentenceTransformerTrainer):
         """Leave the automatic model card out: the run writes its own, with its measures."""
 
 
-class SplitEvaluator(BaseEvaluator):
+class SplitEvaluator(BaseEvaluator):  # type: ignore[misc]
     """Measures the model on a split during training."""
 
     def __init__(self, data: RetrievalData, split: str, settings: TrainSettings, measures: list[str]) -> None:
@@ -57,7 +61,11 @@ class SplitEvaluator(BaseEvaluator):
     ) -> dict[str, float]:
         """Return each measure's mean."""
         encoder = Encoder(
-            model, self.settings.precision, self.settings.encode_batch_size, use_cache=False, show_progress=False
+            model,
+            self.settings.precision,
+            self.settings.encode_batch_size,
+            use_cache=False,
+            show_progress=False,
         )
         evaluation = evaluate_encoder(encoder, self.data, self.split, self.measures, self.settings.corpus_text)
         return evaluation.measures
@@ -87,7 +95,6 @@ def training_arguments(
         weight_decay=settings.weight_decay,
         max_grad_norm=settings.max_grad_norm,
         optim=settings.optim,
-        gradient_checkpointing=settings.gradient_checkpointing,
         bf16=precision == "bf16",
         fp16=precision == "fp16",
         use_cpu=device == "cpu",
@@ -105,4 +112,5 @@ def training_arguments(
         prompts=prompts or None,
         router_mapping=roles,
         ignore_data_skip=True,  # the sampler goes on from its own saved state
+        **({"gradient_checkpointing": True} if settings.gradient_checkpointing else {}),
     )

@@ -1,0 +1,62 @@
+"""Evaluating a model in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from opera.data import RetrievalData, load_data
+from opera.device import Precision, pick_device
+from opera.encode import Encoder
+from opera.evaluate import Evaluation, evaluate_encoder, judged
+from opera.measures import DEFAULT_MEASURES, check_measures
+from opera.models import load_model, set_lengths
+
+
+def evaluate(
+    model: str | Path,
+    data: str | Path | RetrievalData,
+    split: str = "test",
+    measures: Sequence[str] = DEFAULT_MEASURES,
+    precision: Precision = "auto",
+    max_query_length: int | None = None,
+    max_passage_length: int | None = None,
+) -> Evaluation:
+    """Measure a model on a split of a data set.
+
+    Args:
+        model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``.
+        data: anything :func:`opera.load_data` reads, or loaded data.
+        split: which judgements to use.
+        measures: names such as ``nDCG@10``.
+        precision: what to compute in.
+        max_query_length: tokens of a query; the default is what the model says.
+        max_passage_length: tokens of a document; likewise.
+
+    Returns:
+        Per-query values and their means (``.measures``).
+
+    Raises:
+        InputError: for anything that cannot be used.
+    """
+    check_measures(measures)
+    loaded = load_data(data) if isinstance(data, str | Path) else data
+    judged(loaded, split)
+    encoder = open_encoder(model, precision, max_query_length, max_passage_length)
+    return evaluate_encoder(encoder, loaded, split, measures)
+
+
+def open_encoder(
+    model: str | Path,
+    precision: Precision = "auto",
+    max_query_length: int | None = None,
+    max_passage_length: int | None = None,
+) -> Encoder:
+    """Load a model for encoding, with its own lengths unless others are given."""
+    loaded = load_model(model, pick_device())
+    lengths = {"max_query_length": max_query_length, "max_passage_length": max_passage_length}
+    chosen = {name for name, value in lengths.items() if value is not None}
+    if chosen:
+        own = [getattr(loaded[0], name, None) for name in ("query_length", "document_length")]
+        set_lengths(loaded, max_query_length or own[0], max_passage_length or own[1], chosen)
+    return Encoder(loaded, precision)

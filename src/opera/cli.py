@@ -1,0 +1,244 @@
+"""The command line. Exit status: 0 done, 2 wrong input (one message, no traceback), 1 broken off, 130 interrupted."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from opera.errors import OperaError, SettingError
+
+if TYPE_CHECKING:
+    from opera.runs import Run
+
+app = typer.Typer(
+    help="Adapt a dense retriever to your own data (OPERA, COLM 2026).",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+DataArgument = Annotated[
+    str, typer.Argument(help="BEIR folder, FlagEmbedding .jsonl file, or python:PACKAGE", metavar="DATA")
+]
+ModelArgument = Annotated[
+    str,
+    typer.Argument(help="sentence-transformers folder or hub id, OPERA run, or 'minilm'", metavar="MODEL"),
+]
+ModelOption = Annotated[
+    str, typer.Option("--model", help="sentence-transformers folder or hub id, OPERA run, or 'minilm'")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="print JSON on standard output")]
+SeedOption = Annotated[int, typer.Option("--seed", help="of every random draw", min=0)]
+
+
+def main() -> None:
+    """Run the command line; this is what ``opera`` calls."""
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[_TqdmHandler()])
+    logging.getLogger("opera").setLevel(logging.INFO)
+    try:
+        app()
+    except OperaError as error:
+        print(f"opera: error: {error}", file=sys.stderr)
+        sys.exit(error.exit_status)
+    except KeyboardInterrupt:
+        print("opera: interrupted; a training run goes on with the same command and --resume", file=sys.stderr)
+        sys.exit(130)
+
+
+class _TqdmHandler(logging.Handler):
+    """Prints log lines above the progress bars, on standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        from tqdm.auto import tqdm
+
+        tqdm.write(self.format(record), file=sys.stderr)
+
+
+def _print_settings(asked: bool) -> None:
+    if not asked:
+        return
+    from rich.table import Table
+
+    from opera.config import all_docs
+    from opera.show import console
+
+    for group, docs in all_docs().items():
+        table = Table(title=f"{group}: --set NAME=VALUE, or NAME: VALUE in --config", title_justify="left")
+        for column in ("name", "kind", "default", "what it does", "default's source"):
+            table.add_column(column, overflow="fold")
+        for doc in docs:
+            table.add_row(doc.name, doc.kind, doc.default, doc.help, doc.source)
+        console().print(table, soft_wrap=False)
+    raise typer.Exit
+
+
+@app.command(
+    epilog="Example: opera train my-beir-folder --model minilm --method dp --out run --steps 500 --set temperature=0.05"
+)
+def train(
+    data: DataArgument,
+    model: ModelOption,
+    out: Annotated[Path, typer.Option("--out", help="run folder to write")],
+    method: Annotated[str | None, typer.Option("--method", help="ft, rp, sp or dp (the default)")] = None,
+    steps: Annotated[int | None, typer.Option("--steps", help="optimizer steps (max_steps)")] = None,
+    batch_size: Annotated[
+        int | None, typer.Option("--batch-size", help="queries a step (per_device_train_batch_size)")
+    ] = None,
+    lr: Annotated[float | None, typer.Option("--lr", help="peak learning rate (learning_rate)")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="of every random draw")] = None,
+    negatives: Annotated[str | None, typer.Option("--negatives", help="random, hard or given")] = None,
+    range_: Annotated[str | None, typer.Option("--range", help="ranks LO:HI of hard negatives")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="any setting, as key=value; repeatable")] = None,
+    config: Annotated[Path | None, typer.Option("--config", help="YAML recipe of settings")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace the run in --out")] = False,
+    json_: JsonOption = False,
+    help_settings: Annotated[
+        bool,
+        typer.Option("--help-settings", help="list every setting and exit", is_eager=True, callback=_print_settings),
+    ] = False,
+) -> None:
+    """Adapt a model to a data set, and measure it before and after on the test split."""
+    from opera.config import parse_assignments, read_recipe
+
+    flags = {
+        "method": method,
+        "max_steps": steps,
+        "per_device_train_batch_size": batch_size,
+        "learning_rate": lr,
+        "seed": seed,
+        "negatives": negatives,
+        "range": range_,
+    }
+    given = {name: value for name, value in flags.items() if value is not None}
+    assigned = parse_assignments(set_ or [])
+    if twice := given.keys() & assigned.keys():
+        raise SettingError(f"given twice, by its own option and by --set: {', '.join(sorted(twice))}")
+    values = {**(read_recipe(config) if config else {}), **assigned, **given}
+
+    from opera.adapt import adapt
+
+    _report(adapt(data, model=model, out=out, resume=resume, overwrite=overwrite, **values), json_)
+
+
+@app.command(epilog="Example: opera evaluate run my-beir-folder --split test --json")
+def evaluate(
+    model: ModelArgument,
+    data: DataArgument,
+    split: Annotated[str, typer.Option("--split", help="which judgements to use")] = "test",
+    measures: Annotated[str | None, typer.Option("--measures", help="comma-separated, such as nDCG@10,R@100")] = None,
+    full: Annotated[bool, typer.Option("--full", help="all measures at 1, 5, 10, 20, 50 and 100")] = False,
+    run_file: Annotated[Path | None, typer.Option("--run-file", help="also write the ranking as a TREC run")] = None,
+    json_: JsonOption = False,
+) -> None:
+    """Measure a model on a split of a data set."""
+    from opera.api import evaluate as evaluate_model
+    from opera.data import load_data
+    from opera.measures import DEFAULT_MEASURES, FULL_MEASURES
+    from opera.outputs import check_suffix, write_trec_run
+    from opera.show import console, measure_table
+
+    if run_file:
+        check_suffix(run_file, (".trec", ".run", ".txt"))
+    names = tuple(measures.split(",")) if measures else FULL_MEASURES if full else DEFAULT_MEASURES
+    loaded = load_data(data)
+    result = evaluate_model(model, loaded, split, names)
+    if run_file:
+        write_trec_run(run_file, result, loaded)
+    if json_:
+        facts = {"model": model, "data": data, "split": split, "queries": len(result.query_ids)}
+        print(json.dumps({**facts, "measures": result.measures}, indent=2))
+    else:
+        console().print(measure_table(result.measures, f"{model} on {data}, {split}: {len(result.query_ids)} queries"))
+
+
+@app.command(epilog="Example: opera score my-beir-folder --model minilm --out pairs.parquet")
+def score(
+    data: DataArgument,
+    model: ModelOption,
+    out: Annotated[Path, typer.Option("--out", help="file to write: .parquet, .tsv or .jsonl")],
+    seed: SeedOption = 0,
+) -> None:
+    """Write the pretrained similarity and stand-in loss of every training pair: what SP ranks by and DP starts from."""
+    from opera.outputs import score_pairs
+    from opera.show import console, measure_table
+
+    summary = score_pairs(data, model, out, seed)
+    console().print(measure_table(summary, f"similarity of {data}'s training pairs; {out} has them all"))
+
+
+@app.command(epilog="Example: opera mine my-beir-folder --model minilm --range 10:100 --out mined.jsonl")
+def mine(
+    data: DataArgument,
+    model: ModelOption,
+    out: Annotated[Path, typer.Option("--out", help="file to write: .jsonl (FlagEmbedding) or .tsv (ids)")],
+    range_: Annotated[str, typer.Option("--range", help="ranks LO:HI to take negatives from")] = "10:100",
+    keep: Annotated[int, typer.Option("--keep", help="most negatives a query", min=1)] = 15,
+    seed: SeedOption = 0,
+) -> None:
+    """Mine hard negatives for the training queries; the .jsonl trains with this and with FlagEmbedding."""
+    from opera.outputs import mine_negatives
+
+    count = mine_negatives(data, model, out, range_, keep, seed)
+    print(f"{out}: {count:,} negatives")
+
+
+@app.command(epilog='Example: opera search run my-beir-folder "does garlic lower cholesterol" --top 5')
+def search(
+    model: ModelArgument,
+    data: DataArgument,
+    query: Annotated[str, typer.Argument(help="what to look for")],
+    top: Annotated[int, typer.Option("--top", help="how many documents", min=1)] = 5,
+    json_: JsonOption = False,
+) -> None:
+    """Search a corpus with a model."""
+    from opera.api import open_encoder
+    from opera.data import load_data
+    from opera.errors import DataError
+    from opera.evaluate import found_documents
+    from opera.show import console, print_found
+
+    if not query.strip():
+        raise DataError("query: must not be empty")
+    loaded = load_data(data)
+    found = found_documents(open_encoder(model), loaded, query, top)
+    if json_:
+        print(json.dumps(found, indent=2, ensure_ascii=False))
+    else:
+        print_found(console(), found, f"“{query}” in {data}")
+
+
+@app.command(epilog="Example: opera quickstart --out quickstart")
+def quickstart(
+    out: Annotated[Path, typer.Option("--out", help="folder to write")] = Path("quickstart"),
+    method: Annotated[str, typer.Option("--method", help="ft, rp, sp or dp")] = "dp",
+    seed: SeedOption = 0,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace an earlier quickstart")] = False,
+) -> None:
+    """Teach all-MiniLM-L6-v2 to search the Python standard library: about 4 minutes on 2 cores."""
+    from opera.quickstart import quickstart as run_quickstart
+    from opera.quickstart import show
+    from opera.show import console
+
+    show(run_quickstart(out, method, seed, overwrite), console())
+
+
+def _report(run: Run, as_json: bool) -> None:
+    from rich.text import Text
+
+    from opera.show import before_after, console, how_to_load
+
+    if as_json:
+        print(json.dumps({"run": str(run.path), "measures": run.measures}, indent=2))
+        return
+    settings, screen = run.settings, console()
+    masked = str(settings["mask_known_positives"]).lower()
+    title = f"{settings['method']}, {settings['max_steps']} steps, mask_known_positives={masked}, test split"
+    screen.print(before_after(run.measures, title))
+    screen.print(Text(f"\n{how_to_load(str(run.model_path))}"))

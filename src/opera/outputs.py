@@ -1,0 +1,156 @@
+"""Files that single commands write: pair scores, mined negatives, TREC runs. Each is written whole or not at all."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from opera.api import open_encoder
+from opera.config import TrainSettings
+from opera.data import RetrievalData, load_data
+from opera.encode import Encoder
+from opera.errors import SettingError
+from opera.evaluate import Evaluation
+from opera.methods import Pairs
+from opera.mine import ListedNegatives, check_range, mine_hard_negatives
+from opera.positives import KnownPositives
+from opera.runs import replace_file
+from opera.score import pretrained_scores
+
+
+def check_suffix(path: Path, known: tuple[str, ...]) -> None:
+    """Refuse an output file of a format that the command does not write, or in a folder that does not exist.
+
+    Raises:
+        SettingError: naming what it writes.
+    """
+    if path.suffix not in known:
+        raise SettingError(f"{path}: must end in {' or '.join(known)}, which says the format")
+    if not path.parent.is_dir():
+        raise SettingError(f"{path}: its folder does not exist; make it first")
+
+
+def score_pairs(source: str, model: str, out: Path, seed: int) -> dict[str, float]:
+    """Write a row a training pair: query id, document id, grade, similarity, stand-in loss.
+
+    Returns:
+        Quantiles of the similarity.
+    """
+    check_suffix(out, (".parquet", ".tsv", ".jsonl"))
+    data, encoder, pairs, query_rows = _training(source, model)
+    known = KnownPositives(pairs, len(data.corpus))
+    defaults = TrainSettings()
+    scores = pretrained_scores(
+        pairs,
+        encoder.queries(data, query_rows),
+        encoder.corpus(data),
+        defaults.temperature,
+        defaults.per_device_train_batch_size * defaults.train_group_size,
+        seed,
+        known,
+    )
+    training = data.training_split()
+    table = pa.table(
+        {
+            "query_id": data.queries.ids(query_rows[pairs.pair_query]),
+            "doc_id": data.corpus.ids(pairs.pair_doc),
+            "grade": training.grades,
+            "similarity": scores.similarity,
+            "loss": scores.loss,
+        }
+    )
+    if out.suffix == ".parquet":
+        replace_file(out, lambda temporary: pq.write_table(table, temporary))
+    elif out.suffix == ".tsv":
+        _write_tsv(out, table.column_names, (row.values() for row in table.to_pylist()))
+    else:
+        _write_jsonl(out, table.to_pylist())
+    quantiles = np.quantile(scores.similarity, [0, 0.25, 0.5, 0.75, 1])
+    return dict(zip(("lowest", "25%", "median", "75%", "highest"), quantiles.tolist(), strict=True))
+
+
+def mine_negatives(source: str, model: str, out: Path, ranks: str, keep: int, seed: int) -> int:
+    """Write mined negatives: FlagEmbedding's JSON Lines, or query and document ids.
+
+    Returns:
+        How many there are.
+    """
+    check_suffix(out, (".jsonl", ".tsv"))
+    settings = TrainSettings.parse({"negatives": "hard", "range": ranks})
+    data, encoder, pairs, query_rows = _training(source, model, settings.mining_range)
+    mined = mine_hard_negatives(
+        encoder.queries(data, query_rows),
+        encoder.corpus(data),
+        data.corpus,
+        KnownPositives(pairs, len(data.corpus)),
+        settings.mining_range,
+        keep,
+        seed,
+        encoder.device,
+    )
+    if out.suffix == ".tsv":
+        ids = zip(
+            data.queries.ids(np.repeat(query_rows, np.diff(mined.offsets))),
+            data.corpus.ids(mined.doc_rows),
+            strict=True,
+        )
+        _write_tsv(out, ["query-id", "corpus-id"], ids)
+    else:
+        _write_jsonl(out, _flag_records(data, pairs, query_rows, mined))
+    return len(mined.doc_rows)
+
+
+def write_trec_run(path: Path, result: Evaluation, data: RetrievalData) -> None:
+    """Write a ranking in TREC's run format: query, Q0, document, rank, score, tag."""
+
+    def lines() -> Iterable[str]:
+        for at, query in enumerate(result.query_ids):
+            docs = data.corpus.ids(result.ranking.doc_rows[at])
+            for rank, (doc, score) in enumerate(zip(docs, result.ranking.scores[at], strict=True), start=1):
+                yield f"{query} Q0 {doc} {rank} {score:.8g} opera\n"
+
+    replace_file(path, lambda temporary: temporary.write_text("".join(lines()), encoding="utf-8"))
+
+
+def _training(
+    source: str, model: str, ranks: tuple[int, int] | None = None
+) -> tuple[RetrievalData, Encoder, Pairs, np.ndarray]:
+    data = load_data(source)
+    training = data.training_split()
+    if ranks:
+        check_range(ranks, len(data.corpus))
+    return data, open_encoder(model), training.pairs(), training.query_rows
+
+
+def _flag_records(
+    data: RetrievalData, pairs: Pairs, query_rows: np.ndarray, mined: ListedNegatives
+) -> Iterable[dict[str, object]]:
+    for number, query in enumerate(data.queries.texts(query_rows)):
+        positives = pairs.pair_doc[pairs.query_offsets[number] : pairs.query_offsets[number + 1]]
+        negatives = mined.doc_rows[mined.offsets[number] : mined.offsets[number + 1]]
+        yield {"query": query, "pos": data.corpus.texts(positives), "neg": data.corpus.texts(negatives)}
+
+
+def _write_tsv(path: Path, header: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
+    def write(temporary: Path) -> None:
+        with temporary.open("w", encoding="utf-8", newline="") as file:
+            lines = csv.writer(file, delimiter="\t", lineterminator="\n")
+            lines.writerow(header)
+            lines.writerows(rows)
+
+    replace_file(path, write)
+
+
+def _write_jsonl(path: Path, records: Iterable[dict[str, object]]) -> None:
+    def write(temporary: Path) -> None:
+        with temporary.open("w", encoding="utf-8") as file:
+            for record in records:
+                file.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+    replace_file(path, write)

@@ -1,0 +1,99 @@
+"""``opera quickstart``: teach all-MiniLM-L6-v2 to search the source code of the Python standard library."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.text import Text
+
+from opera.adapt import adapt
+from opera.data import RetrievalData, load_data, load_python
+from opera.models import MINILM, minilm_folder
+from opera.rng import generator
+from opera.runs import Run, check_out_folder
+from opera.show import before_after, how_to_load, print_found
+
+log = logging.getLogger("opera")
+
+RECIPE: dict[str, Any] = {
+    "max_steps": 100,
+    "per_device_train_batch_size": 32,
+    "learning_rate": 1e-4,
+    "temperature": 0.05,
+    "max_query_length": 48,
+    "max_passage_length": 96,
+}
+TRAIN_QUERIES, TEST_QUERIES = 1500, 200
+SHOWN_SEARCHES, SHOWN_DOCUMENTS = 3, 3
+
+
+def quickstart(out: Path, method: str = "dp", seed: int = 0, overwrite: bool = False) -> Run:
+    """Write the data to ``out/data`` as a BEIR folder, and adapt MiniLM to it in ``out/run``.
+
+    Raises:
+        InputError: if the model's package is missing or ``out/run`` is not free.
+    """
+    minilm_folder()
+    check_out_folder(out / "run", resume=False, overwrite=overwrite)
+    log.info("reading the Python standard library")
+    data = load_python("stdlib", seed, TRAIN_QUERIES, TEST_QUERIES)
+    shutil.rmtree(out / "data", ignore_errors=True)
+    data.write_beir(out / "data")
+    return adapt(
+        load_data(out / "data"),
+        model=MINILM,
+        out=out / "run",
+        method=method,
+        seed=seed,
+        overwrite=overwrite,
+        **RECIPE,
+    )
+
+
+def show(run: Run, console: Console) -> None:
+    """Print the figures, three searches before and after, where the model is and how to load it."""
+    data = load_data(run.about["data"]["source"])
+    for query in _queries_to_show(run):
+        _show_search(run, data, query, console)
+    counts = data.counts()
+    settings = run.settings
+    title = (
+        f"{counts['test_queries']} held-out queries, {counts['documents']:,} chunks, {settings['max_steps']} steps of "
+        f"{settings['method']}, mask_known_positives={str(settings['mask_known_positives']).lower()}"
+    )
+    console.print(before_after(run.measures, title))
+    console.print(f"\nThe model: {run.model_path}", style="bold")
+    console.print(Text(how_to_load(str(run.model_path))))
+    console.print("\nNext:", style="bold")
+    console.print(Text(f'  opera search {run.path} {data.source} "parse a date string"'))
+    console.print(Text(f"  opera train {data.source} --model minilm --method sp --out {run.path.parent / 'sp'}"))
+    console.print(Text("  opera train python:YOUR_PACKAGE --model minilm --out yours"))
+
+
+def _queries_to_show(run: Run) -> list[int]:
+    """Draw queries by seed among those whose best documents changed, so that no side is favoured."""
+    table = run.per_query()
+    before, after = (table[f"{when} documents"].to_pylist() for when in ("before", "after"))
+    changed = [at for at in range(table.num_rows) if before[at][:SHOWN_DOCUMENTS] != after[at][:SHOWN_DOCUMENTS]]
+    order = generator(run.settings["seed"], "quickstart.shown").permutation(len(changed))[:SHOWN_SEARCHES]
+    return [changed[at] for at in np.sort(order)]
+
+
+def _show_search(run: Run, data: RetrievalData, at: int, console: Console) -> None:
+    row = run.per_query().slice(at, 1).to_pylist()[0]
+    query = int(data.queries.rows_of([row["query_id"]])[0])
+    judgements = data.split("test").relevant()
+    place = int(np.flatnonzero(judgements.query_rows == query)[0])
+    rows = judgements.doc_rows[judgements.offsets[place] : judgements.offsets[place + 1]]
+    relevant = frozenset(data.corpus.ids(rows))
+    console.print(Text(f"\n“{data.queries.texts(np.array([query]))[0]}”", style="bold"))
+    for when in ("before", "after"):
+        ids = row[f"{when} documents"][:SHOWN_DOCUMENTS]
+        texts = data.corpus.texts(data.corpus.rows_of(ids))
+        found = [{"rank": i, "id": d, "text": t} for i, (d, t) in enumerate(zip(ids, texts, strict=True), start=1)]
+        print_found(console, found, f"{when} (✓ belongs to the object)", relevant)

@@ -1,0 +1,65 @@
+"""What the command line prints: tables and search results. All corpus text is printed as it is, never as markup."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+
+def console() -> Console:
+    """Return the console for results, on standard output; where that is no terminal, lines are 120 wide or more."""
+    width = None if sys.stdout.isatty() else max(120, shutil.get_terminal_size().columns)
+    return Console(width=width, highlight=False)
+
+
+def before_after(measures: Mapping[str, Mapping[str, float]], title: str) -> Table:
+    """Make the table of a run: each measure before, after, and the difference in points."""
+    table = Table(title=Text(title), title_justify="left")
+    table.add_column("measure")
+    for column in ("before", "after", "points"):
+        table.add_column(column, justify="right")
+    for name, before in measures["before"].items():
+        after = measures["after"][name]
+        table.add_row(name, f"{before:.4f}", f"{after:.4f}", f"{100 * (after - before):+.1f}")
+    return table
+
+
+def measure_table(values: Mapping[str, float], title: str) -> Table:
+    """Make the table of one evaluation."""
+    table = Table(title=Text(title), title_justify="left")
+    table.add_column("measure")
+    table.add_column("value", justify="right")
+    for name, value in values.items():
+        table.add_row(name, f"{value:.4f}")
+    return table
+
+
+def print_found(
+    screen: Console, found: Sequence[Mapping[str, Any]], title: str, relevant: frozenset[str] = frozenset()
+) -> None:
+    """Print the documents of one search, two lines each; those in ``relevant`` are marked with ✓."""
+    screen.print(Text(title, style="bold"))
+    for document in found:
+        mark = "✓" if document["id"] in relevant else " "
+        score = f"  {document['score']:.3f}" if "score" in document else ""
+        screen.print(Text(f"{mark} {document['rank']}.{score}  {document['id']}"), overflow="ellipsis", no_wrap=True)
+        screen.print(
+            Text(f"       {' '.join(document['text'].split())}", style="dim"),
+            overflow="ellipsis",
+            no_wrap=True,
+        )
+
+
+def how_to_load(folder: str) -> str:
+    """Return the three lines of Python that load a model."""
+    return (
+        "from sentence_transformers import SentenceTransformer\n"
+        f"model = SentenceTransformer({folder!r})\n"
+        'vectors = model.encode_query(["your question"])'
+    )
