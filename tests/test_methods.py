@@ -1,0 +1,351 @@
+"""Equations, and the contract that every method of the registry passes."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chisquare
+
+from opera.errors import SettingError
+from opera.methods import METHODS, Method, Pairs, PairScores, Plan, method_named
+from opera.methods.draws import ShuffledPasses, draw_documents, draw_pool
+from opera.methods.dynamic import (
+    DynamicPruning,
+    DynamicSettings,
+    document_threshold,
+    document_weights,
+    query_scores,
+    top_queries,
+)
+from opera.methods.schedules import cosine_schedule, top_ratio, virtual_dataset_size
+from opera.methods.static import StaticSettings, keep_highest
+from opera.rng import generator
+
+VARIANTS: list[tuple[str, dict[str, object]]] = [
+    ("ft", {}),
+    ("rp", {"k": 0.5}),
+    ("rp", {"k": 0.5, "query_weighting": "uniform"}),
+    ("sp", {"k": 0.5}),
+    ("sp", {"k": 0.3, "query_weighting": "uniform"}),
+    ("dp", {}),
+    ("dp", {"update_interval": 10}),
+    ("dp", {"update_interval": "epoch"}),
+    ("dp", {"query_score": "similarity", "threshold": "per_query"}),
+    ("dp", {"query_score": "loss", "levels": "query"}),
+    ("dp", {"levels": "document"}),
+    ("dp", {"soft": False}),
+    ("dp", {"alpha_start": 5, "alpha_end": 2, "beta_start": 1, "beta_end": 8}),
+    ("dp", {"alpha_start": 1, "alpha_end": 1}),
+]
+IDS = [f"{name}-{'-'.join(f'{k}={v}' for k, v in values.items())}" for name, values in VARIANTS]
+
+
+def make_pairs(counts: list[int], n_docs: int = 1000) -> Pairs:
+    rng = np.random.default_rng(sum(counts))
+    docs = np.concatenate([rng.choice(n_docs, c, replace=False) for c in counts])
+    return Pairs.of(np.repeat(np.arange(len(counts)), counts), docs)
+
+
+def make_scores(pairs: Pairs, seed: int = 0) -> PairScores:
+    rng = np.random.default_rng(seed)
+    return PairScores(pairs, rng.uniform(-1, 1, pairs.n_pairs), rng.exponential(2.0, pairs.n_pairs))
+
+
+def make(name: str, values: dict[str, object], pairs: Pairs, batch: int = 8, steps: int = 50, seed: int = 0) -> Method:
+    method = METHODS[name]
+    parsed = method.settings_class.parse(values)
+    method.check(parsed, pairs.n_queries, pairs.n_pairs)
+    return method(pairs, Plan(seed, steps, batch), parsed, make_scores(pairs))
+
+
+@pytest.fixture
+def pairs() -> Pairs:
+    return make_pairs([1, 2, 3, 4, 5, 6, 7, 8, 1, 1, 2, 9, 3, 3, 3, 12])
+
+
+class TestSchedules:
+    def test_cosine_runs_from_start_to_end(self) -> None:
+        assert cosine_schedule(2, 5, 0, 100) == 2
+        assert cosine_schedule(2, 5, 100, 100) == 5
+        assert cosine_schedule(2, 5, 50, 100) == pytest.approx(3.5)
+
+    def test_ratio_runs_from_a_quarter_to_053_forward_and_back(self) -> None:
+        n = 100_000
+        pool = virtual_dataset_size(n, 2, 0.25)
+        assert pool == 62_500
+        assert top_ratio(2, pool, n) == pytest.approx(0.25)
+        assert top_ratio(5, pool, n) == pytest.approx(0.53125)
+
+    @given(st.floats(1.01, 10), st.floats(1.0, 5), st.floats(0.01, 0.99))
+    def test_top_and_rest_inclusion_differ_by_alpha(self, low: float, factor: float, ratio: float) -> None:
+        n, alpha = 1.0, low * factor
+        pool = n * (1 - ratio) / low + ratio * n
+        r = top_ratio(alpha, pool, 1)
+        assert 0 < r < 1
+        assert (pool - r) / (1 - r) == pytest.approx(1 / alpha)
+
+    def test_impossible_schedules_are_refused_with_the_numbers(self) -> None:
+        with pytest.raises(SettingError, match=r"alpha_start=1\.0, alpha_end=5\.0.* r=.*=1 "):
+            DynamicPruning.check(DynamicSettings(alpha_start=1, alpha_end=5), 100, 1000)
+        with pytest.raises(SettingError, match="update_interval: must be 1 or more"):
+            DynamicPruning.check(DynamicSettings(update_interval=0), 100, 1000)
+        DynamicPruning.check(DynamicSettings(alpha_start=1, alpha_end=1), 100, 1000)
+
+
+class TestStatic:
+    def test_sp_keeps_the_highest(self, pairs: Pairs) -> None:
+        method = make("sp", {"k": 0.33}, pairs)
+        scores = make_scores(pairs).similarity
+        keep = method.keep  # type: ignore[attr-defined]
+        assert keep.sum() == math.floor(0.33 * pairs.n_pairs)
+        assert scores[keep].min() > scores[~keep].max()
+
+    @given(st.lists(st.integers(0, 5), min_size=1, max_size=50), st.floats(0.01, 1))
+    def test_keep_counts_are_exact_even_with_ties(self, values: list[int], share: float) -> None:
+        count = math.floor(share * len(values))
+        keep = keep_highest(np.array(values, dtype=float), count)
+        assert keep.sum() == count
+        if 0 < count < len(values):
+            assert np.array(values)[keep].min() >= np.array(values)[~keep].max()
+
+    def test_pruning_everything_is_refused(self) -> None:
+        with pytest.raises(SettingError, match="all are pruned"):
+            METHODS["sp"].check(StaticSettings(k=0.01), 5, 50)
+
+    def test_rp_depends_on_the_seed_alone(self, pairs: Pairs) -> None:
+        keeps = [make("rp", {"k": 0.5}, pairs, seed=s).keep for s in (0, 0, 1)]  # type: ignore[attr-defined]
+        assert np.array_equal(keeps[0], keeps[1])
+        assert not np.array_equal(keeps[0], keeps[2])
+
+
+class TestDynamic:
+    def test_query_scores_are_means_over_a_querys_pairs(self, pairs: Pairs) -> None:
+        scores = make_scores(pairs)
+        means = [scores.loss[pairs.pair_query == q].mean(dtype=np.float64) for q in range(pairs.n_queries)]
+        assert np.allclose(query_scores(scores, "loss"), means)
+        assert np.allclose(query_scores(scores, "negative_loss"), -np.array(means))
+
+    def test_observations_overwrite_and_the_last_of_a_pair_counts(self, pairs: Pairs) -> None:
+        scores = make_scores(pairs)
+        scores.observe(np.array([3, 5, 3]), np.array([0.1, 0.2, 0.3]), np.array([1.0, 2.0, 3.0]))
+        assert scores.similarity[[3, 5]].tolist() == pytest.approx([0.3, 0.2])
+        fresh = PairScores(pairs, scores.similarity, scores.loss)
+        assert np.allclose(scores.mean_loss(), fresh.mean_loss())
+        assert np.allclose(scores.mean_similarity(), fresh.mean_similarity())
+
+    @given(st.lists(st.integers(-3, 3), min_size=1, max_size=40), st.data())
+    def test_top_queries_are_exactly_so_many_of_the_highest(self, values: list[int], data: st.DataObject) -> None:
+        count = data.draw(st.integers(0, len(values)))
+        score = np.array(values, dtype=float)
+        top = top_queries(score, count)
+        assert top.sum() == count
+        if 0 < count < len(values):
+            assert score[top].min() >= score[~top].max()
+
+    def test_thresholds_are_numpys_quantiles(self, pairs: Pairs) -> None:
+        similarity = make_scores(pairs).similarity
+        assert document_threshold(pairs, similarity, 0.25)[0] == np.quantile(similarity, 0.75)
+        own = document_threshold(pairs, similarity, 0.3, "per_query")
+        for query in range(pairs.n_queries):
+            assert own[query] == pytest.approx(np.quantile(similarity[pairs.pair_query == query], 0.7), abs=1e-6)
+
+    def test_weights_are_beta_and_one(self) -> None:
+        high = np.array([True, False])
+        assert document_weights(high, 5.0).tolist() == [5, 1]
+        assert document_weights(high, 5.0, soft=False).tolist() == [1, 0]
+
+    def test_soft_keeps_every_pair_possible(self, pairs: Pairs) -> None:
+        assert (make("dp", {}, pairs).probabilities(0).pair > 0).all()
+
+    def test_alpha_is_the_ratio_of_top_to_rest(self) -> None:
+        method = make("dp", {}, make_pairs([2] * 10_000))
+        for step, alpha in ((0, 2.0), (50, 5.0)):
+            method._rank(step)  # type: ignore[attr-defined]
+            query = method.probabilities(step).query
+            assert query.max() / query.min() == pytest.approx(alpha, rel=1e-3)
+
+    def test_observations_move_the_ranking(self) -> None:
+        pairs = make_pairs([1] * 100)
+        method = make("dp", {}, pairs)
+        method.draw(0)
+        lowest = int(method.probabilities(0).query.argmin())
+        method.observe(np.array([lowest]), np.array([1.0]), np.array([0.0]))
+        method.draw(1)
+        assert method.probabilities(1).query[lowest] == method.probabilities(1).query.max()
+
+    def test_interval_freezes_the_ranking_between_refreshes(self) -> None:
+        pairs = make_pairs([1] * 100)
+        method = make("dp", {"update_interval": 5}, pairs)
+        method.draw(0)
+        before = method.probabilities(0).query
+        method.observe(np.arange(100), np.ones(100), np.arange(100.0))
+        method.draw(1)
+        assert np.array_equal(method.probabilities(1).query, before)
+        for step in range(2, 6):
+            method.draw(step)
+        assert not np.array_equal(method.probabilities(5).query, before)
+
+    def test_an_epoch_visits_every_top_query_once(self) -> None:
+        pairs = make_pairs([1] * 64)
+        method = make("dp", {"update_interval": "epoch"}, pairs, batch=8)
+        pool = method.pool_size  # type: ignore[attr-defined]
+        assert pool == 40
+        drawn = np.concatenate([method.draw(step) for step in range(pool // 8)])
+        assert len(np.unique(drawn)) == pool
+        top = np.flatnonzero(method.probabilities(0).query == 1 / pool)
+        assert set(top) <= set(drawn)
+
+
+class TestDraws:
+    @given(st.integers(1, 30), st.integers(0, 200), st.integers(1, 90))
+    def test_passes_hold_every_item_once_and_can_be_read_anywhere(self, size: int, start: int, count: int) -> None:
+        row = ShuffledPasses(4, "test", size).take(0, start + count)
+        assert np.array_equal(row[start:], ShuffledPasses(4, "test", size).take(start, count))
+        for first in range(0, len(row) - size + 1, size):
+            assert sorted(row[first : first + size]) == list(range(size))
+
+    def test_pool_draws_have_the_pools_distribution(self) -> None:
+        is_top = np.zeros(30, dtype=bool)
+        is_top[:8] = True
+        counts = np.zeros(30)
+        rng = generator(0, "test")
+        for _ in range(4000):
+            drawn = draw_pool(rng, is_top, 14, 5)
+            assert len(set(drawn.tolist())) == 5
+            counts[drawn] += 1
+        expected = np.where(is_top, 1 / 14, 6 / (14 * 22)) * 4000 * 5
+        assert chisquare(counts, expected).pvalue > 1e-3
+
+    def test_pool_of_the_size_asked_holds_all_tops(self) -> None:
+        is_top = np.arange(20) < 6
+        drawn = draw_pool(generator(1, "test"), is_top, 10, 10)
+        assert set(range(6)) <= set(drawn.tolist())
+        assert len(set(drawn.tolist())) == 10
+
+    def test_document_draws_follow_the_weights(self, pairs: Pairs) -> None:
+        weight = np.where(np.arange(pairs.n_pairs) % 3 == 0, 5.0, 1.0)
+        queries = np.full(20_000, 15)
+        drawn = draw_documents(generator(0, "test"), pairs, queries, lambda ids: weight[ids])
+        own = np.flatnonzero(pairs.pair_query == 15)
+        expected = weight[own] / weight[own].sum() * len(queries)
+        assert chisquare(np.bincount(drawn, minlength=pairs.n_pairs)[own], expected).pvalue > 1e-3
+
+    def test_generators_are_named(self) -> None:
+        streams = [generator(*key).random() for key in ((0, "a", 0), (0, "a", 1), (0, "b", 0), (1, "a", 0))]
+        assert len(set(streams)) == 4
+        assert generator(0, "a", 0).random() == streams[0]
+
+
+@pytest.mark.parametrize(("name", "values"), VARIANTS, ids=IDS)
+class TestContract:
+    def test_draws_are_pairs_that_exist(self, name: str, values: dict[str, object], pairs: Pairs) -> None:
+        method = make(name, values, pairs)
+        for step in range(30):
+            drawn = method.draw(step)
+            assert drawn.shape == (8,)
+            assert drawn.dtype == np.int64
+            assert ((drawn >= 0) & (drawn < pairs.n_pairs)).all()
+
+    def test_probabilities_sum_to_one(self, name: str, values: dict[str, object], pairs: Pairs) -> None:
+        method = make(name, values, pairs)
+        for step in range(0, 50, 7):
+            method.draw(step)
+            p = method.probabilities(step)
+            assert p.query.sum() == pytest.approx(1)
+            assert p.pair.sum() == pytest.approx(1)
+            assert np.allclose(pairs.sum_by_query(p.document)[p.query > 0], 1)
+
+    def test_drawn_frequencies_match_the_probabilities(
+        self, name: str, values: dict[str, object], pairs: Pairs
+    ) -> None:
+        """χ² over many runs that differ in seed alone; the scores stay fixed, so the probabilities do."""
+        if name == "rp":
+            pytest.skip("what rp keeps is itself random; sp runs the same code with a fixed choice")
+        counts = np.zeros(pairs.n_pairs)
+        for seed in range(400):
+            method = make(name, values, pairs, batch=4, steps=10**9, seed=seed)  # the schedule stands still
+            for step in range(5):
+                counts[method.draw(step)] += 1
+        expected = make(name, values, pairs, steps=10**9).probabilities(0).pair
+        possible = expected > 0
+        assert counts[~possible].sum() == 0
+        assert chisquare(counts[possible], expected[possible] * counts.sum()).pvalue > 1e-4
+
+    def test_same_seed_same_draws(self, name: str, values: dict[str, object], pairs: Pairs) -> None:
+        runs = [
+            [make_method.draw(s).tolist() for s in range(20)]
+            for make_method in (make(name, values, pairs), make(name, values, pairs))
+        ]
+        other = make(name, values, pairs, seed=1)
+        assert runs[0] == runs[1]
+        assert runs[0] != [other.draw(s).tolist() for s in range(20)]
+
+    def test_state_round_trips(self, name: str, values: dict[str, object], pairs: Pairs) -> None:
+        rng = np.random.default_rng(1)
+        first = make(name, values, pairs)
+        for step in range(13):
+            drawn = first.draw(step)
+            first.observe(drawn, rng.random(8), rng.random(8))
+        second = make(name, values, pairs)
+        second.load_state_dict(first.state_dict())
+        for step in range(13, 40):
+            a, b = first.draw(step), second.draw(step)
+            assert a.tolist() == b.tolist()
+            seen = rng.random(8), rng.random(8)
+            first.observe(a, *seen)
+            second.observe(b, *seen)
+
+    @pytest.mark.parametrize("counts", [[5], [1], [1] * 9, [50, 1]])
+    def test_small_data(self, name: str, values: dict[str, object], counts: list[int]) -> None:
+        pairs = make_pairs(counts)
+        if math.floor(float(str(values.get("k", 1))) * pairs.n_pairs) == 0:
+            with pytest.raises(SettingError, match="all are pruned"):
+                make(name, values, pairs)
+            return
+        method = make(name, values, pairs)
+        for step in range(12):
+            assert len(method.draw(step)) == 8
+        assert method.probabilities(12).pair.sum() == pytest.approx(1)
+
+    @pytest.mark.parametrize("value", [0.0, 1.0, -1.0, 3.4e38, 1e-45])
+    def test_equal_and_extreme_scores(self, name: str, values: dict[str, object], pairs: Pairs, value: float) -> None:
+        method = METHODS[name]
+        same = np.full(pairs.n_pairs, value, dtype=np.float32)
+        made = method(pairs, Plan(0, 50, 8), method.settings_class.parse(values), PairScores(pairs, same, same))
+        for step in range(10):
+            drawn = made.draw(step)
+            made.observe(drawn, same[drawn], same[drawn])
+        p = made.probabilities(10).pair
+        assert np.isfinite(p).all()
+        assert p.sum() == pytest.approx(1)
+
+
+@given(
+    st.lists(st.integers(1, 6), min_size=1, max_size=30),
+    st.sampled_from(VARIANTS),
+    st.integers(1, 20),
+    st.integers(0, 2**31),
+)
+@settings(deadline=None, max_examples=60)
+def test_any_sizes_work(counts: list[int], variant: tuple[str, dict[str, object]], batch: int, seed: int) -> None:
+    pairs = make_pairs(counts)
+    try:
+        method = make(*variant, pairs, batch=batch, steps=9, seed=seed)
+    except SettingError:
+        return
+    for step in range(9):
+        drawn = method.draw(step)
+        method.observe(drawn, np.linspace(-1, 1, batch), np.linspace(0, 9, batch))
+        p = method.probabilities(step)
+        assert p.pair.sum() == pytest.approx(1)
+        assert (p.pair[drawn] > 0).all() or variant[0] == "dp"
+
+
+def test_registry_names_are_the_methods_own() -> None:
+    assert all(method_named(name).name == name for name in METHODS)
+    with pytest.raises(SettingError, match="did you mean 'sp'"):
+        method_named("spp")

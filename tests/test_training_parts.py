@@ -1,0 +1,257 @@
+"""The sampler, the loss, scores and negatives, each against the plain way of computing it."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+
+from opera.data import load_data
+from opera.encode import Encoder
+from opera.errors import SettingError, TrainingError
+from opera.methods import METHODS, Pairs, Plan
+from opera.mine import ListedNegatives, RandomNegatives, mine_hard_negatives
+from opera.models import load_model
+from opera.positives import KnownPositives
+from opera.sampler import PairSampler
+from opera.score import pair_similarities, pretrained_losses, pretrained_scores
+from opera.search import exact_search
+from opera.train.callbacks import flatten, nest
+from opera.train.dataset import PairDataset
+from opera.train.loss import PairContrastiveLoss, contrastive_losses
+
+
+@pytest.fixture
+def pairs() -> Pairs:
+    return Pairs.of(np.array([0, 0, 1, 2, 2, 2, 3]), np.array([4, 7, 4, 1, 2, 3, 9]))
+
+
+def unit(rng: np.random.Generator, *shape: int) -> np.ndarray:
+    vectors = rng.normal(size=shape).astype(np.float32)
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+class TestPairs:
+    def test_gaps_and_disorder_are_refused(self) -> None:
+        for bad in ([0, 2], [1, 1], [1, 0], []):
+            with pytest.raises(ValueError, match="sorted"):
+                Pairs.of(np.array(bad, dtype=int), np.zeros(len(bad), dtype=int))
+
+    @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9)), min_size=1, unique=True))
+    def test_known_positives_are_exactly_the_pairs(self, drawn: list[tuple[int, int]]) -> None:
+        queries = sorted({q for q, _ in drawn})
+        renumbered = sorted((queries.index(q), d) for q, d in drawn)
+        made = Pairs.of(np.array([q for q, _ in renumbered]), np.array([d for _, d in renumbered]))
+        table = KnownPositives(made, 10).contains(np.arange(len(queries))[:, None], np.arange(10))
+        assert {(int(q), int(d)) for q, d in zip(*np.nonzero(table), strict=True)} == set(renumbered)
+
+
+class TestScores:
+    def test_similarity_and_loss_are_the_plain_formulas(self, pairs: Pairs) -> None:
+        rng = np.random.default_rng(0)
+        queries, corpus = unit(rng, 4, 6), unit(rng, 12, 6)
+        known = KnownPositives(pairs, 12)
+        similarity = pair_similarities(pairs, queries, corpus)
+        for masked in (None, known):
+            losses = pretrained_losses(pairs, queries, corpus, similarity, 0.1, 12, 0, masked)
+            for pair in range(pairs.n_pairs):
+                query, doc = pairs.pair_query[pair], pairs.pair_doc[pair]
+                others = [
+                    d
+                    for d in range(12)
+                    if d != doc and not (masked and known.contains(np.array([query]), np.array([d]))[0])
+                ]
+                logits = np.array([queries[query] @ corpus[d] for d in [doc, *others]], dtype=np.float64) / 0.1
+                assert similarity[pair] == pytest.approx(queries[query] @ corpus[doc], abs=1e-6)
+                assert losses[pair] == pytest.approx(np.log(np.exp(logits).sum()) - logits[0], abs=1e-4)
+
+    def test_the_random_set_is_as_large_as_asked_and_depends_on_the_seed(self, pairs: Pairs) -> None:
+        rng = np.random.default_rng(0)
+        queries, corpus = unit(rng, 4, 6), unit(rng, 200, 6)
+        made = [pretrained_scores(pairs, queries, corpus, 0.1, 8, seed, None).loss for seed in (0, 0, 1)]
+        assert np.array_equal(made[0], made[1])
+        assert not np.array_equal(made[0], made[2])
+        assert (made[0] < math.log(8 + 1) + 2 / 0.1).all()
+
+
+class TestNegatives:
+    def test_mined_come_from_the_ranks_and_are_no_positives(self, beir: Path, static_model: Path) -> None:
+        data = load_data(beir)
+        training = data.training_split()
+        pairs, encoder = training.pairs(), Encoder(load_model(static_model, "cpu"))
+        queries, corpus = encoder.queries(data, training.query_rows), encoder.corpus(data)
+        known = KnownPositives(pairs, len(corpus))
+        mined = mine_hard_negatives(queries, corpus, data.corpus, known, (3, 20), 5, seed=0)
+        ranking = exact_search(queries, corpus, data.corpus, 20)
+        for query in range(pairs.n_queries):
+            found = mined.doc_rows[mined.offsets[query] : mined.offsets[query + 1]]
+            allowed = set(ranking.doc_rows[query][2:20]) - set(pairs.pair_doc[pairs.pair_query == query])
+            assert set(found.tolist()) <= allowed
+            assert len(found) == min(5, len(allowed))
+
+    def test_a_range_past_the_corpus_is_refused(self, pairs: Pairs, beir: Path) -> None:
+        data = load_data(beir)
+        vectors = np.ones((120, 2), dtype=np.float32)
+        with pytest.raises(SettingError, match=r"range=500:600 starts past the end of the corpus \(120 documents\)"):
+            mine_hard_negatives(vectors[:4], vectors, data.corpus, KnownPositives(pairs, 120), (500, 600), 5, 0)
+
+    def test_draws(self) -> None:
+        listed = ListedNegatives.of([np.array([3, 5, 8]), np.array([], dtype=int), np.array([2])], 10)
+        assert listed.without == 1
+        for step in range(50):
+            drawn = listed.draw(np.array([0, 1, 2]), 2, seed=0, step=step)
+            assert set(drawn[0]) <= {3, 5, 8}
+            assert len(set(drawn[0])) == 2
+            assert (drawn[1] < 10).all()
+            assert drawn[2].tolist() == [2, 2]
+        random = RandomNegatives(10)
+        assert np.array_equal(random.draw(np.arange(4), 3, 0, 1), random.draw(np.arange(4), 3, 0, 1))
+        assert not np.array_equal(random.draw(np.arange(4), 3, 0, 1), random.draw(np.arange(4), 3, 0, 2))
+
+
+class TestSampler:
+    def make(self, pairs: Pairs, lag: int = 1, micro: int = 2) -> PairSampler:
+        scores = pretrained_scores(
+            pairs, np.eye(4, 6, dtype=np.float32), np.eye(12, 6, dtype=np.float32), 0.1, 8, 0, None
+        )
+        method = METHODS["dp"]
+        made = method(pairs, Plan(0, 20, 4), method.settings_class.parse({}), scores)
+        return PairSampler(made, pairs, RandomNegatives(12), 2, micro, lag)
+
+    def test_length_is_planned_and_kept(self, pairs: Pairs) -> None:
+        sampler = self.make(pairs)
+        assert len(sampler) == 40
+        batches = list(sampler)
+        assert [len(batch) for batch in batches] == [2] * 40
+        assert [batch[0].step for batch in batches] == [step for step in range(20) for _ in range(2)]
+        for row in (row for batch in batches for row in batch):
+            assert pairs.pair_query[row.pair] == row.query
+            assert pairs.pair_doc[row.pair] == row.docs[0]
+            assert len(row.docs) == 3
+
+    @pytest.mark.parametrize("lag", [1, 2, 5])
+    def test_a_step_uses_observations_up_to_the_lag_and_no_later(self, pairs: Pairs, lag: int) -> None:
+        sampler = self.make(pairs, lag)
+        seen: list[int] = []
+        sampler.method.observe = lambda ids, *_: seen.append(int(ids[0]))  # type: ignore[method-assign]
+        for step in range(10):
+            sampler.draw_step(step)
+            assert seen == list(range(step - lag + 1))
+            sampler.observe(step, np.array([step]), np.array([0.5]), np.array([0.5]))
+
+    def test_state_round_trips_through_flat_arrays(self, pairs: Pairs, tmp_path: Path) -> None:
+        rng = np.random.default_rng(0)
+        observed = [(rng.random(4), rng.random(4)) for _ in range(20)]
+
+        def run(sampler: PairSampler, steps: range) -> list[list[object]]:
+            drawn = []
+            for step in steps:
+                rows = sampler.draw_step(step)
+                sampler.next_step = step + 1
+                sampler.observe(step, np.array([row.pair for row in rows]), *observed[step])
+                drawn.append(list(rows))
+            return drawn
+
+        whole = run(self.make(pairs, lag=3), range(20))
+        first = self.make(pairs, lag=3)
+        run(first, range(9))
+        np.savez(tmp_path / "state.npz", **flatten(first.state_dict()))
+        second = self.make(pairs, lag=3)
+        with np.load(tmp_path / "state.npz") as arrays:
+            second.load_state_dict(nest(dict(arrays)))
+        assert second.next_step == 9
+        assert run(second, range(9, 20)) == whole[9:]
+
+    def test_bad_lag_and_batch(self, pairs: Pairs) -> None:
+        with pytest.raises(ValueError, match="lag"):
+            self.make(pairs, lag=0)
+        with pytest.raises(ValueError, match="multiple"):
+            self.make(pairs, micro=3)
+
+
+class TestLoss:
+    def test_matches_the_formula(self) -> None:
+        similarity = torch.randn(3, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        excluded = torch.zeros(3, 5, dtype=torch.bool)
+        excluded[0, 4] = excluded[2, 0] = True
+        got = contrastive_losses(similarity, 0.1, excluded)
+        for row in range(3):
+            kept = [column for column in range(5) if not excluded[row, column]]
+            logits = similarity[row, kept] / 0.1
+            expected = torch.logsumexp(logits, 0) - similarity[row, row] / 0.1
+            assert got[row].item() == pytest.approx(expected.item())
+
+    def batch(
+        self, beir: Path, static_model: Path, n_negatives: int
+    ) -> tuple[SentenceTransformer, Pairs, list, torch.Tensor]:
+        data, model = load_data(beir), load_model(static_model, "cpu")
+        training = data.training_split()
+        pairs = training.pairs()
+        method = METHODS["ft"](pairs, Plan(0, 4, 16), None)
+        sampler = PairSampler(method, pairs, RandomNegatives(len(data.corpus)), n_negatives, 16)
+        items = PairDataset(data, training.query_rows, pairs.n_pairs, n_negatives, "title_text").__getitems__(
+            next(iter(sampler))
+        )
+        columns = [name for name in items[0] if name != "label"]
+        features = [model.preprocess([item[name] for item in items]) for name in columns]
+        return model, pairs, features, torch.tensor([item["label"] for item in items])
+
+    @pytest.mark.parametrize("n_negatives", [0, 1, 3])
+    def test_unmasked_it_is_sentence_transformers_own(self, beir: Path, static_model: Path, n_negatives: int) -> None:
+        model, pairs, features, labels = self.batch(beir, static_model, n_negatives)
+        seen: list[tuple] = []
+        ours = PairContrastiveLoss(model, pairs, 0.05, None, lambda *args: seen.append(args))
+        loss = ours([dict(f) for f in features], labels)
+        loss.backward()
+        gradient = model[0].embedding.weight.grad.clone()
+        model.zero_grad()
+        theirs = MultipleNegativesRankingLoss(model, scale=20)([dict(f) for f in features], labels)
+        theirs.backward()
+        assert loss.item() == pytest.approx(theirs.item(), rel=1e-5)
+        assert torch.allclose(gradient, model[0].embedding.weight.grad, atol=1e-6)
+        step, ids, similarity, losses = seen[0]
+        assert step == 0
+        assert ids.tolist() == labels[:, 1].tolist()
+        assert losses.mean() == pytest.approx(loss.item(), rel=1e-6)
+        assert (np.abs(similarity) <= 1.0001).all()
+
+    def test_masked_columns_have_no_say(self, beir: Path, static_model: Path) -> None:
+        model, pairs, features, labels = self.batch(beir, static_model, 2)
+        known = KnownPositives(pairs, 120)
+        seen: list[tuple] = []
+        PairContrastiveLoss(model, pairs, 0.05, known, lambda *args: seen.append(args))(
+            [dict(f) for f in features], labels
+        )
+        queries, *docs = (model(dict(f))["sentence_embedding"] for f in features)
+        logits = (queries @ torch.cat(docs).T / 0.05).double()
+        docs_of_columns = labels[:, 2:].T.flatten().tolist()
+        masked = 0
+        for row in range(len(labels)):
+            positives = set(pairs.pair_doc[pairs.pair_query == pairs.pair_query[labels[row, 1]]].tolist())
+            keep = [c for c, doc in enumerate(docs_of_columns) if c == row or doc not in positives]
+            masked += len(docs_of_columns) - len(keep)
+            expected = torch.logsumexp(logits[row, keep], 0) - logits[row, row]
+            assert seen[0][3][row] == pytest.approx(expected.item(), abs=1e-4)
+        assert masked > 0
+
+    def test_a_loss_that_is_no_number_ends_training(self, beir: Path, static_model: Path) -> None:
+        model, pairs, features, labels = self.batch(beir, static_model, 1)
+        with torch.no_grad():
+            model[0].embedding.weight.fill_(torch.nan)
+        loss = PairContrastiveLoss(model, pairs, 0.05, None, lambda *_: None)
+        with pytest.raises(TrainingError, match="step 0: the loss is not a finite number; lower learning_rate"):
+            loss([dict(f) for f in features], labels)
+
+
+@given(st.recursive(st.integers(), lambda inner: st.dictionaries(st.text("abc", min_size=1), inner, min_size=1)))
+@settings(max_examples=50)
+def test_flatten_and_nest_undo_each_other(value: object) -> None:
+    state = {"root": value}
+    assert nest(flatten(state)) == state
