@@ -13,7 +13,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from opera.adapt import adapt as adapt
+    from opera.adaptation import adapt as adapt
     from opera.api import evaluate as evaluate
     from opera.data import RetrievalData as RetrievalData
     from opera.data import load_data as load_data
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from opera.runs import Run as Run
 
 _HOMES = {
-    "adapt": "opera.adapt",
+    "adapt": "opera.adaptation",
     "evaluate": "opera.api",
     "load_data": "opera.data",
     "RetrievalData": "opera.data",

@@ -8,7 +8,7 @@ from pathlib import Path
 from opera.data import RetrievalData, load_data
 from opera.device import Precision, pick_device
 from opera.encode import Encoder
-from opera.evaluate import Evaluation, evaluate_encoder, judged
+from opera.evaluation import Evaluation, evaluate_encoder, judged
 from opera.measures import DEFAULT_MEASURES, check_measures
 from opera.models import load_model, set_lengths
 

@@ -122,7 +122,7 @@ def train(
         raise SettingError(f"given twice, by its own option and by --set: {', '.join(sorted(twice))}")
     values = {**(read_recipe(config) if config else {}), **assigned, **given}
 
-    from opera.adapt import adapt
+    from opera.adaptation import adapt
 
     _report(adapt(data, model=model, out=out, resume=resume, overwrite=overwrite, **values), json_)
 
@@ -201,7 +201,7 @@ def search(
     from opera.api import open_encoder
     from opera.data import load_data
     from opera.errors import DataError
-    from opera.evaluate import found_documents
+    from opera.evaluation import found_documents
     from opera.show import console, print_found
 
     if not query.strip():

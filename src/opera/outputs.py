@@ -16,7 +16,7 @@ from opera.config import TrainSettings
 from opera.data import RetrievalData, load_data
 from opera.encode import Encoder
 from opera.errors import SettingError
-from opera.evaluate import Evaluation
+from opera.evaluation import Evaluation
 from opera.methods import Pairs
 from opera.mine import ListedNegatives, check_range, mine_hard_negatives
 from opera.positives import KnownPositives

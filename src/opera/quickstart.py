@@ -11,7 +11,7 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from opera.adapt import adapt
+from opera.adaptation import adapt
 from opera.data import RetrievalData, load_data, load_python
 from opera.models import MINILM, minilm_folder
 from opera.rng import generator

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader
 from opera.config import TrainSettings
 from opera.data import RetrievalData
 from opera.encode import Encoder
-from opera.evaluate import evaluate_encoder
+from opera.evaluation import evaluate_encoder
 from opera.models import prompt_for
 from opera.runs import RunWriter
 from opera.sampler import PairSampler

@@ -21,7 +21,7 @@ from opera.data import Judgements, RetrievalData, load_data
 from opera.device import describe_device, pick_device
 from opera.encode import Encoder
 from opera.errors import SettingError
-from opera.evaluate import Evaluation, evaluate_encoder, judged
+from opera.evaluation import Evaluation, evaluate_encoder, judged
 from opera.measures import DEFAULT_MEASURES, check_measures
 from opera.methods import METHODS, Method, Pairs, PairScores, Plan
 from opera.mine import ListedNegatives, Negatives, RandomNegatives, check_range, mine_hard_negatives

@@ -1,0 +1,274 @@
+"""The whole path, with real training in seconds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+import opera
+from opera.errors import DataError, InputError, RunFolderError, SettingError
+from opera.runs import Run
+
+FAST: dict[str, Any] = {
+    "max_steps": 60,
+    "per_device_train_batch_size": 16,
+    "learning_rate": 0.1,
+    "temperature": 0.1,
+    "save_steps": 20,
+}
+SMALL: dict[str, Any] = {**FAST, "max_steps": 8, "save_steps": 4, "learning_rate": 1e-3}
+
+
+def weights(run: Run) -> str:
+    file = next(run.model_path.rglob("model.safetensors"))
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, beir: Path, static_model: Path) -> Run:
+    return opera.adapt(beir, model=static_model, out=tmp_path_factory.mktemp("runs") / "dp", method="dp", **FAST)
+
+
+@pytest.mark.parametrize("method", ["ft", "rp", "sp", "dp"])
+def test_every_method_learns(method: str, beir: Path, static_model: Path, tmp_path: Path) -> None:
+    settings = {"k": 0.5} if method in ("rp", "sp") else {}
+    run = opera.adapt(beir, model=static_model, out=tmp_path / method, method=method, **FAST, **settings)
+    assert run.finished
+    before, after = run.measures["before"], run.measures["after"]
+    assert after["nDCG@10"] > before["nDCG@10"] + 0.1
+    assert {"nDCG@10", "R@20", "RR@10", "Success@10", "retrieved_ideal_nDCG@10"} == set(after) == set(before)
+
+
+def test_the_run_folder_says_it_all(finished: Run, beir: Path) -> None:
+    about = json.loads((finished.path / "run.json").read_text())
+    assert about["status"] == "finished"
+    assert about["settings"]["method"] == "dp"
+    assert about["settings"]["mask_known_positives"] is True
+    assert about["settings"]["learning_rate"] == 0.1
+    assert about["settings"]["negatives"] == "random"
+    assert about["seed"] == 0
+    assert about["training"]["lag"] == 1
+    assert set(about["seconds"]) == {"load", "evaluate_before", "score_and_mine", "train", "evaluate_after"}
+    assert {"python", "torch", "sentence-transformers", "opera-retrieval"} <= set(about["versions"])
+    assert about["data"]["fingerprint"] == opera.load_data(beir).fingerprint
+    assert about["data"]["counts"]["documents"] == 120
+    trace = finished.trace()
+    assert trace.column_names == [
+        "step", "loss", "learning_rate", "alpha", "r", "beta", "v",
+        "query_threshold", "document_threshold", "seconds",
+    ]  # fmt: skip
+    assert trace["step"].to_pylist() == list(range(1, 61))
+    assert trace["alpha"][0].as_py() == 2
+    assert trace["v"][0].as_py() == 0.25
+    assert trace["alpha"][59].as_py() == pytest.approx(5, abs=0.01)
+    assert trace["learning_rate"].to_pylist() == pytest.approx([0.1 * (1 - step / 60) for step in range(60)])
+    loss = trace["loss"].to_numpy()
+    assert loss[-10:].mean() < loss[:10].mean()
+    assert (trace["seconds"].to_numpy() > 0).all()
+    assert not [p for p in finished.path.iterdir() if p.name.startswith(".")]
+
+
+def test_per_query_values_average_to_the_measures(finished: Run) -> None:
+    table = finished.per_query()
+    for when in ("before", "after"):
+        for name, mean in finished.measures[when].items():
+            assert np.mean(table[f"{when} {name}"].to_numpy()) == pytest.approx(mean)
+    assert table["query_id"].to_pylist()[0].startswith("test")
+    assert all(len(found) == 10 for found in table["after documents"].to_pylist())
+
+
+def test_the_model_loads_plainly_and_measures_the_same(finished: Run, beir: Path) -> None:
+    model = SentenceTransformer(str(finished.model_path), device="cpu")
+    assert model.encode(["t1w1 t1w2"]).shape == (1, 24)
+    for place in (finished.model_path, finished.path):
+        again = opera.evaluate(place, beir, "test")
+        assert again.measures == pytest.approx(finished.measures["after"])
+    assert "nDCG@10" in (finished.model_path / "README.md").read_text()
+
+
+def test_same_command_same_bytes(finished: Run, beir: Path, static_model: Path, tmp_path: Path) -> None:
+    again = opera.adapt(beir, model=static_model, out=tmp_path / "again", method="dp", **FAST)
+    assert weights(again) == weights(finished)
+    assert again.trace().drop_columns("seconds") == finished.trace().drop_columns("seconds")
+    other = opera.adapt(beir, model=static_model, out=tmp_path / "other", method="dp", seed=1, **FAST)
+    assert weights(other) != weights(finished)
+
+
+@pytest.mark.parametrize("interval", [1, 7, "epoch"])
+def test_an_interrupted_run_resumes_to_the_same_weights(
+    beir: Path, bert_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interval: object
+) -> None:
+    settings = {**SMALL, "update_interval": interval, "precision": "fp32", "gradient_accumulation_steps": 2}
+    whole = opera.adapt(beir, model=bert_model, out=tmp_path / "whole", **settings)
+
+    from opera.train.callbacks import Trace
+
+    on_step_end = Trace.on_step_end
+
+    def interrupt(self: Trace, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        on_step_end(self, args, state, control, **kwargs)
+        if state.global_step == 6:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Trace, "on_step_end", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        opera.adapt(beir, model=bert_model, out=tmp_path / "cut", **settings)
+    monkeypatch.undo()
+    assert Run.open(tmp_path / "cut").about["status"] == "running"
+    with pytest.raises(RunFolderError, match="holds another run"):
+        opera.adapt(beir, model=bert_model, out=tmp_path / "cut", **settings)
+    with pytest.raises(RunFolderError, match="was started differently") as caught:
+        opera.adapt(beir, model=bert_model, out=tmp_path / "cut", resume=True, **{**settings, "temperature": 0.5})
+    assert "temperature: the run has 0.1, this call 0.5" in str(caught.value)
+    resumed = opera.adapt(beir, model=bert_model, out=tmp_path / "cut", resume=True, **settings)
+    assert resumed.about["training"]["resumed_from"] == 4
+    assert resumed.trace().drop_columns("seconds") == whole.trace().drop_columns("seconds")
+    assert weights(resumed) == weights(whole)
+    assert opera.adapt(beir, model=bert_model, out=tmp_path / "cut", resume=True, **settings).finished
+
+
+def test_overwrite_replaces_the_run_and_spares_other_files(beir: Path, static_model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    first = opera.adapt(beir, model=static_model, out=out, method="ft", **SMALL)
+    (out / "my-notes.txt").write_text("keep me")
+    second = opera.adapt(beir, model=static_model, out=out, method="sp", overwrite=True, **SMALL)
+    assert second.settings["method"] == "sp"
+    assert weights(first) == weights(second)  # the same folder
+    assert (out / "my-notes.txt").read_text() == "keep me"
+    assert second.about["method"]["kept_pairs"] == int(0.25 * second.about["method"]["pairs"])
+
+
+def test_dev_evaluations_early_stopping_and_best_model(
+    make_beir: Callable[..., Path], static_model: Path, tmp_path: Path
+) -> None:
+    run = opera.adapt(
+        make_beir(dev=True),
+        model=static_model,
+        out=tmp_path / "run",
+        **{**FAST, "max_steps": 400, "save_steps": 10, "learning_rate": 0.05},
+        eval_steps=10,
+        early_stopping_patience=3,
+        load_best_model_at_end=True,
+    )
+    training = run.about["training"]
+    assert training["steps"] < 400
+    assert training["best_step"] <= training["steps"]
+    assert training["best_value"] > 0
+    assert len(run.trace()) == training["steps"]
+
+
+def test_a_missing_dev_split_is_drawn_and_said(beir: Path, static_model: Path, tmp_path: Path) -> None:
+    run = opera.adapt(beir, model=static_model, out=tmp_path / "run", **SMALL, eval_steps=4)
+    assert run.about["data"]["notes"] == ["no dev split: drew 4 of the 40 train queries by seed 0"]
+    assert run.about["method"]["queries"] == 36
+    without = opera.adapt(beir, model=static_model, out=tmp_path / "without", **SMALL)
+    assert without.about["method"]["queries"] == 40
+
+
+def test_hard_negatives(beir: Path, static_model: Path, tmp_path: Path) -> None:
+    run = opera.adapt(
+        beir, model=static_model, out=tmp_path / "run", **SMALL, negatives="hard", range=(2, 40), train_group_size=4
+    )
+    assert run.about["negatives"]["kind"] == "hard"
+    assert run.about["negatives"]["listed"] > 0
+    assert run.settings["range"] == [2, 40]
+
+
+def test_flag_files_train_with_their_negatives(static_model: Path, tmp_path: Path) -> None:
+    path = tmp_path / "pairs.jsonl"
+    records = [
+        {
+            "query": f"t{i % 12}w5 t{i % 12}w6 common{i}",
+            "pos": [f"t{i % 12}w1 common{i}"],
+            "neg": [f"t{(i + 1) % 12}w2"],
+        }
+        for i in range(20)
+    ]
+    path.write_text("\n".join(json.dumps(record) for record in records))
+    run = opera.adapt(path, model=static_model, out=tmp_path / "run", **SMALL)
+    assert run.settings["negatives"] == "given"
+    assert run.about["data"]["notes"] == ["no test split: drew 2 of the 20 train queries by seed 0"]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_transformer_with_prompts_and_lengths(beir: Path, bert_model: Path, tmp_path: Path, precision: str) -> None:
+    run = opera.adapt(
+        beir,
+        model=bert_model,
+        out=tmp_path / "run",
+        **SMALL,
+        precision=precision,
+        max_query_length=8,
+        max_passage_length=12,
+    )
+    assert run.settings["precision"] == precision
+    assert (run.settings["max_query_length"], run.settings["max_passage_length"]) == (8, 12)
+    saved = SentenceTransformer(str(run.model_path), device="cpu")
+    assert (saved[0].query_length, saved[0].document_length) == (8, 12)
+    assert saved.prompts == {"query": "common1 ", "document": "common2 "}
+
+
+BAD: list[tuple[dict[str, Any], type[InputError], str]] = [
+    ({"max_steps": 0}, SettingError, "max_steps: must be greater than or equal to 1, got 0"),
+    ({"method": "spp"}, SettingError, "did you mean 'sp'"),
+    ({"method": "sp", "k": 0.0001}, SettingError, "all are pruned"),
+    ({"negatives": "hard", "range": (500, 600)}, SettingError, "starts past the end of the corpus"),
+    ({"negatives": "given"}, SettingError, "holds no negatives"),
+    ({"alpha_start": 1.0}, SettingError, "which must lie between 0 and 1"),
+    ({"max_query_length": 5}, SettingError, "reads whole texts"),
+    ({"eval_steps": 5, "metric_for_best_model": "NDCG"}, SettingError, "unknown measure 'NDCG'"),
+    ({"model": "./absent"}, InputError, "no such model folder"),
+    ({"data": "absent"}, DataError, "no such file or folder"),
+    ({"resume": True}, RunFolderError, "holds no run to resume"),
+    ({"resume": True, "overwrite": True}, RunFolderError, "give one of the two"),
+]
+
+
+@pytest.mark.parametrize(("changes", "kind", "message"), BAD, ids=[message for _, _, message in BAD])
+def test_bad_input_is_refused_before_anything_is_written(
+    changes: dict[str, Any], kind: type[InputError], message: str, beir: Path, static_model: Path, tmp_path: Path
+) -> None:
+    arguments = {"data": beir, "model": static_model, "out": tmp_path / "run", **changes}
+    with pytest.raises(kind) as caught:
+        opera.adapt(**arguments)
+    assert message in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_folder_with_other_things_is_not_written_to(beir: Path, static_model: Path, tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("years of work")
+    for overwrite in (False, True):
+        with pytest.raises(RunFolderError, match="is not empty and holds no run"):
+            opera.adapt(beir, model=static_model, out=tmp_path, overwrite=overwrite, **SMALL)
+    with pytest.raises(RunFolderError, match="is a file"):
+        opera.adapt(beir, model=static_model, out=tmp_path / "thesis.tex", **SMALL)
+    with pytest.raises(RunFolderError, match="not a run folder"):
+        Run.open(tmp_path)
+
+
+@pytest.mark.shared
+def test_pretrained_figures_on_nfcorpus(shared: Path) -> None:
+    found = opera.evaluate(shared / "models" / "potion-base-4m", shared / "data" / "nfcorpus").measures
+    assert found["nDCG@10"] == pytest.approx(0.227, abs=0.001)
+    assert found["retrieved_ideal_nDCG@10"] == pytest.approx(0.303, abs=0.001)
+    assert found["R@20"] == pytest.approx(0.132, abs=0.001)
+
+
+@pytest.mark.shared
+def test_learning_on_nfcorpus(shared: Path, tmp_path: Path) -> None:
+    run = opera.adapt(
+        shared / "data" / "nfcorpus",
+        model=shared / "models" / "potion-base-4m",
+        out=tmp_path / "run",
+        max_steps=100,
+        temperature=0.05,
+        learning_rate=1e-2,
+    )
+    assert run.measures["after"]["nDCG@10"] > run.measures["before"]["nDCG@10"] + 0.08
