@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ["OMP_NUM_THREADS"] = "1"  # the models here are tiny; threads would only wait for each other
 
 SHARED = Path(__file__).parents[2] / "shared"
 TOPICS, WORDS_PER_TOPIC = 12, 8

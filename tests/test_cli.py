@@ -3,28 +3,59 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
-Opera = Callable[..., subprocess.CompletedProcess[str]]
+from opera.cli import main
+
 COMMANDS = ["train", "evaluate", "score", "mine", "search", "quickstart"]
 
 
+@dataclass(frozen=True)
+class Done:
+    """How a command ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Opera = Callable[..., Done]
+
+
 @pytest.fixture
-def run_opera(tmp_path: Path) -> Opera:
-    def call(*arguments: object) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-c", "from opera.cli import main; main()", *map(str, arguments)]
-        return subprocess.run(
-            command, capture_output=True, text=True, cwd=tmp_path, env={**os.environ, "COLUMNS": "160"}
-        )
+def run_opera(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Opera:
+    """Run the command line in this process, in an empty folder; a process of its own takes seconds to start."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "160")
+
+    def call(*arguments: object) -> Done:
+        monkeypatch.setattr(sys, "argv", ["opera", *map(str, arguments)])
+        capsys.readouterr()
+        try:
+            main()
+            status = 0
+        except SystemExit as end:
+            status = int(end.code or 0)
+        captured = capsys.readouterr()
+        return Done(status, captured.out, captured.err)
 
     return call
+
+
+def test_the_installed_command(tmp_path: Path) -> None:
+    command = [str(Path(sys.executable).parent / "opera"), "evaluate", "absent", "absent"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("opera: error: absent: no such file or folder; data is a BEIR folder")
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stdout == ""
 
 
 def test_help_has_an_example_for_every_command(run_opera: Opera) -> None:

@@ -252,7 +252,9 @@ class TestPython:
         assert data.fingerprint != load_python("opera", seed=2, train_queries=30, test_queries=10).fingerprint
 
     def test_nothing_is_imported(self) -> None:
-        code = "import sys, opera.data; opera.data.load_data('python:opera'); assert 'opera.adaptation' not in sys.modules"
+        code = (
+            "import sys, opera.data; opera.data.load_data('python:opera'); assert 'opera.adaptation' not in sys.modules"
+        )
         subprocess.run([sys.executable, "-c", code], check=True)
 
     def test_absent_and_tiny_packages(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,7 +13,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from sentence_transformers import SentenceTransformer
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
+from transformers import TrainerCallback
 
 from opera.card import write_card
 from opera.config import Recipe, TrainSettings, make_recipe
@@ -27,9 +28,9 @@ from opera.methods import METHODS, Method, Pairs, PairScores, Plan
 from opera.mine import ListedNegatives, Negatives, RandomNegatives, check_range, mine_hard_negatives
 from opera.models import is_static, load_model, parameter_count, set_lengths
 from opera.positives import KnownPositives
-from opera.runs import Run, RunWriter, check_out_folder, clear_run, refuse_other_settings
+from opera.runs import Run, RunWriter, check_out_folder, clear_leftovers, clear_run, refuse_other_settings
 from opera.score import pretrained_scores
-from opera.train import TrainingResult, train
+from opera.train import TrainingResult, train, training_arguments
 
 log = logging.getLogger("opera")
 
@@ -54,6 +55,7 @@ class Prepared:
     model: SentenceTransformer
     encoder: Encoder
     method: type[Method]
+    arguments: SentenceTransformerTrainingArguments
     about: dict[str, Any]
 
     @property
@@ -70,6 +72,7 @@ def adapt(
     method: str = "dp",
     resume: bool = False,
     overwrite: bool = False,
+    callbacks: Sequence[TrainerCallback] = (),
     **settings: Any,
 ) -> Run:
     """Adapt a retriever to a data set and measure it before and after.
@@ -81,6 +84,7 @@ def adapt(
         method: ``ft``, ``rp``, ``sp`` or ``dp``.
         resume: go on with the run in ``out`` from its newest checkpoint.
         overwrite: replace the run in ``out``.
+        callbacks: more transformers callbacks for the trainer.
         settings: any other setting by its name (``opera train --help-settings`` lists them).
 
     Returns:
@@ -95,7 +99,8 @@ def adapt(
     check_out_folder(home, resume, overwrite)
     clock = Clock()
     with clock.phase("load"):
-        prepared = prepare(load_data(data) if isinstance(data, str | Path) else data, str(model), recipe, set(settings))
+        loaded = load_data(data) if isinstance(data, str | Path) else data
+        prepared = prepare(loaded, str(model), recipe, set(settings), RunWriter(home).checkpoints)
     if resume:
         refuse_other_settings(home, prepared.about["identity"])
         if Run.open(home).finished:
@@ -104,10 +109,11 @@ def adapt(
     if overwrite:
         clear_run(home)
     home.mkdir(parents=True, exist_ok=True)
-    return _run(prepared, RunWriter(home), clock, resume)
+    clear_leftovers(home)
+    return _run(prepared, RunWriter(home), clock, resume, callbacks)
 
 
-def prepare(data: RetrievalData, model_spec: str, recipe: Recipe, chosen: set[str]) -> Prepared:
+def prepare(data: RetrievalData, model_spec: str, recipe: Recipe, chosen: set[str], checkpoints: Path) -> Prepared:
     """Load and check everything that a run needs; writes nothing.
 
     Args:
@@ -115,6 +121,7 @@ def prepare(data: RetrievalData, model_spec: str, recipe: Recipe, chosen: set[st
         model_spec: what :func:`load_model` takes.
         recipe: the run's settings.
         chosen: names of the settings that the user gave.
+        checkpoints: where the trainer will save.
 
     Raises:
         InputError: for anything that cannot be used.
@@ -163,7 +170,8 @@ def prepare(data: RetrievalData, model_spec: str, recipe: Recipe, chosen: set[st
         "settings": {**recipe.flat(), **resolved},
         "versions": {"python": platform.python_version(), **{name: version(name) for name in VERSIONED}},
     }
-    return Prepared(recipe, data, training, model, encoder, method, about)
+    arguments = training_arguments(settings, learning_rate, encoder.precision, model, checkpoints)
+    return Prepared(recipe, data, training, model, encoder, method, arguments, about)
 
 
 def default_learning_rate(model: SentenceTransformer) -> float:
@@ -173,7 +181,9 @@ def default_learning_rate(model: SentenceTransformer) -> float:
     return 1e-4 if parameter_count(model) < 50_000_000 else 2e-5
 
 
-def _run(prepared: Prepared, writer: RunWriter, clock: Clock, resume: bool) -> Run:
+def _run(
+    prepared: Prepared, writer: RunWriter, clock: Clock, resume: bool, callbacks: Sequence[TrainerCallback]
+) -> Run:
     settings, data, encoder = prepared.settings, prepared.data, prepared.encoder
     about = {
         "status": "running",
@@ -219,10 +229,10 @@ def _run(prepared: Prepared, writer: RunWriter, clock: Clock, resume: bool) -> R
             negatives,
             known,
             settings,
-            about["settings"]["learning_rate"],
-            encoder.precision,
+            prepared.arguments,
             writer,
             resume,
+            callbacks,
         )
     writer.write_model(lambda folder: prepared.model.save_pretrained(str(folder), create_model_card=False))
     with clock.phase("evaluate_after"):  # of the folder that the user gets, loaded as the user will load it

@@ -45,7 +45,9 @@ class TrainSettings(Settings):
         "OPERA (the paper: 1e-6 for bge-large over 32,000 steps)",
         gt=0,
     )
-    lr_scheduler_type: str = setting("linear", "how the rate falls after warm-up", "Appendix A.2")
+    lr_scheduler_type: Literal["linear", "cosine", "constant", "constant_with_warmup", "polynomial"] = setting(
+        "linear", "how the rate falls after warm-up", "Appendix A.2"
+    )
     warmup_ratio: float = setting(0.0, "share of the steps spent warming up", "Appendix A.2", ge=0, lt=1)
     weight_decay: float = setting(0.0, "AdamW's weight decay", "Appendix A.2", ge=0)
     max_grad_norm: float = setting(1.0, "gradient norm to clip at; 0 turns clipping off", "Appendix A.2", ge=0)

@@ -7,6 +7,8 @@ from typing import Literal
 
 import torch
 
+from opera.errors import SettingError
+
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 
 
@@ -25,7 +27,13 @@ def describe_device(device: str) -> str:
 
 
 def resolve_precision(precision: Precision, device: str, is_transformer: bool) -> Literal["fp32", "bf16", "fp16"]:
-    """Turn ``auto`` into bf16 where the device computes in bf16 and the model has matrices to gain from it."""
+    """Turn ``auto`` into bf16 where the device computes in bf16 and the model has matrices to gain from it.
+
+    Raises:
+        SettingError: for fp16 on a device other than CUDA, which cannot scale its gradients.
+    """
+    if precision == "fp16" and device != "cuda":
+        raise SettingError(f"precision=fp16: needs CUDA, this machine has {device}; use auto, fp32 or bf16")
     if precision != "auto":
         return precision
     if not is_transformer:

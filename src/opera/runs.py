@@ -182,11 +182,22 @@ def check_out_folder(path: Path, resume: bool, overwrite: bool) -> None:
 def clear_run(path: Path) -> None:
     """Remove a run's own files from its folder, and nothing else that lies there."""
     for name in OURS:
-        place = path / name
-        if place.is_dir():
-            shutil.rmtree(place)
-        else:
-            place.unlink(missing_ok=True)
+        _remove(path / name)
+    clear_leftovers(path)
+
+
+def clear_leftovers(path: Path) -> None:
+    """Remove what a killed process had begun to write beside the run's own files."""
+    for name in (*OURS, "old"):
+        for place in path.glob(f".{name}-*"):
+            _remove(place)
+
+
+def _remove(place: Path) -> None:
+    if place.is_dir():
+        shutil.rmtree(place)
+    else:
+        place.unlink(missing_ok=True)
 
 
 def refuse_other_settings(path: Path, identity: Mapping[str, Any]) -> None:

@@ -7,7 +7,11 @@ from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+from tqdm.auto import tqdm
+
 from opera.errors import DataError, nearest
+
+BAR_BYTES = 50_000_000
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -18,8 +22,14 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """
     number = 0
     try:
-        with path.open(encoding="utf-8") as file:
+        size = path.stat().st_size
+        hidden = None if size > BAR_BYTES else True  # None: shown on a terminal only
+        with (
+            path.open(encoding="utf-8") as file,
+            tqdm(total=size, desc=f"reading {path.name}", unit="B", unit_scale=True, disable=hidden) as bar,
+        ):
             for number, line in enumerate(file, start=1):
+                bar.update(len(line))
                 if line.strip():
                     yield number, line.rstrip("\r\n")
     except OSError as error:

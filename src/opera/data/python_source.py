@@ -85,18 +85,18 @@ def load_python(
     }
 
     def read(draft: Draft) -> None:
-        docs: dict[str, tuple[int, str]] = {}
+        docs: list[tuple[str, str, str]] = []
         queries: list[tuple[str, str, str]] = []
         for split, items in chosen.items():
             rows = []
             for item in items:
                 for number, chunk in enumerate(item.chunks):
-                    row, _ = docs.setdefault(chunk, (len(docs), f"{item.name}#{number}"))
-                    rows.append((len(queries), row))
+                    rows.append((len(queries), len(docs)))
+                    docs.append((f"{item.name}#{number}", item.name, chunk))
                 queries.append((item.name, "", item.summary))
-            query, doc = np.unique(np.array(rows), axis=0).T
+            query, doc = np.array(rows).T
             draft.splits[split] = Judgements.of(query, doc, np.ones(len(doc), dtype=np.int32))
-        draft.write_texts("corpus", ((identifier, "", chunk) for chunk, (_, identifier) in docs.items()))
+        draft.write_texts("corpus", docs)
         draft.write_texts("queries", queries)
 
     digest = hashlib.sha256(f"{LAYOUT}\0python\0{package}".encode())
@@ -125,10 +125,15 @@ def _split_by_module(
 
 
 def _sample(items: list[DocumentedObject], limit: int | None, seed: int, split: str) -> list[DocumentedObject]:
+    """Keep a random ``limit`` of the objects, taking turns between modules so that no large one crowds the rest out."""
     if limit is None or len(items) <= limit:
         return items
-    kept = np.sort(generator(seed, f"python.{split}").permutation(len(items))[:limit])
-    return [items[at] for at in kept]
+    taken: Counter[str] = Counter()
+    turns: list[tuple[int, int, int]] = []
+    for at in generator(seed, f"python.{split}").permutation(len(items)).tolist():
+        turns.append((taken[items[at].module], len(turns), at))
+        taken[items[at].module] += 1
+    return [items[at] for at in sorted(at for _, _, at in sorted(turns)[:limit])]
 
 
 def _distinct_summaries(objects: list[DocumentedObject]) -> list[DocumentedObject]:

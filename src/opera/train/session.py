@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from sentence_transformers import SentenceTransformer
-from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallback
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
+from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallback, TrainerCallback
 from transformers.trainer_utils import get_last_checkpoint
 
 from opera.config import TrainSettings
@@ -23,7 +23,7 @@ from opera.sampler import PairSampler
 from opera.train.callbacks import Progress, Trace, nest
 from opera.train.dataset import PairDataset
 from opera.train.loss import PairContrastiveLoss
-from opera.train.trainer import OperaTrainer, SplitEvaluator, training_arguments
+from opera.train.trainer import OperaTrainer, SplitEvaluator
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,10 @@ def train(
     negatives: Negatives,
     known: KnownPositives,
     settings: TrainSettings,
-    learning_rate: float,
-    precision: str,
+    arguments: SentenceTransformerTrainingArguments,
     writer: RunWriter,
     resume: bool = False,
+    callbacks: Sequence[TrainerCallback] = (),
 ) -> TrainingResult:
     """Train ``model`` in place.
 
@@ -70,10 +70,10 @@ def train(
         negatives: gives the explicit negatives.
         known: the known positives, for the mask.
         settings: the run's settings.
-        learning_rate: the peak rate.
-        precision: ``fp32``, ``bf16`` or ``fp16``.
+        arguments: the trainer's own, made of them by :func:`training_arguments`.
         writer: of the run folder, for checkpoints and the trace.
         resume: go on from the newest checkpoint, if there is one.
+        callbacks: more transformers callbacks for the trainer.
 
     Raises:
         TrainingError: if the loss stops being a number.
@@ -90,14 +90,14 @@ def train(
     )
     trainer = OperaTrainer(
         model=model,
-        args=training_arguments(settings, learning_rate, precision, model, writer, model.device.type),
+        args=arguments,
         train_dataset=PairDataset(data, query_rows, pairs.n_pairs, n_negatives, settings.corpus_text),
         loss=loss,
         evaluator=SplitEvaluator(data, "dev", settings, [settings.metric_for_best_model])
         if settings.needs_dev
         else None,
         sampler=sampler,
-        callbacks=[trace, Progress(settings.metric_for_best_model)],
+        callbacks=[trace, Progress(settings.metric_for_best_model), *callbacks],
     )
     for unwanted in (ProgressCallback, PrinterCallback):
         trainer.remove_callback(unwanted)

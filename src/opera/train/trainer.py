@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,13 +14,14 @@ from sentence_transformers import (
 )
 from sentence_transformers.base.evaluation import BaseEvaluator
 from torch.utils.data import DataLoader
+from transformers.integrations import get_reporting_integration_callbacks
 
 from opera.config import TrainSettings
 from opera.data import RetrievalData
 from opera.encode import Encoder
+from opera.errors import SettingError
 from opera.evaluation import evaluate_encoder
 from opera.models import prompt_for
-from opera.runs import RunWriter
 from opera.sampler import PairSampler
 from opera.train.dataset import column_names
 
@@ -76,16 +79,30 @@ def training_arguments(
     learning_rate: float,
     precision: str,
     model: SentenceTransformer,
-    writer: RunWriter,
-    device: str,
+    checkpoints: Path,
 ) -> SentenceTransformerTrainingArguments:
-    """Turn our settings into the trainer's."""
+    """Turn our settings into the trainer's.
+
+    Args:
+        settings: the run's settings.
+        learning_rate: the peak rate.
+        precision: ``fp32``, ``bf16`` or ``fp16``.
+        model: the model that will train, for its prompts and device.
+        checkpoints: folder to save in; not made here.
+
+    Raises:
+        SettingError: if transformers refuses a value, or one process of several is asked to train.
+    """
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise SettingError(
+            f"WORLD_SIZE={os.environ['WORLD_SIZE']}: opera trains in one process; start it without torchrun"
+        )
     columns = column_names(settings.train_group_size - 1)
     roles = {column: "query" if column == "anchor" else "document" for column in columns}
     prompts = {column: prompt for column, role in roles.items() if (prompt := prompt_for(model, role))}
     evaluates = settings.eval_steps is not None
-    return SentenceTransformerTrainingArguments(
-        output_dir=str(writer.checkpoints),
+    values = dict(
+        output_dir=str(checkpoints),
         max_steps=settings.max_steps,
         per_device_train_batch_size=settings.per_device_train_batch_size,
         gradient_accumulation_steps=settings.gradient_accumulation_steps,
@@ -97,7 +114,7 @@ def training_arguments(
         optim=settings.optim,
         bf16=precision == "bf16",
         fp16=precision == "fp16",
-        use_cpu=device == "cpu",
+        use_cpu=model.device.type == "cpu",
         seed=settings.seed,
         logging_steps=settings.logging_steps,
         report_to=settings.report_to,
@@ -114,3 +131,11 @@ def training_arguments(
         ignore_data_skip=True,  # the sampler goes on from its own saved state
         **({"gradient_checkpointing": True} if settings.gradient_checkpointing else {}),
     )
+    try:
+        arguments = SentenceTransformerTrainingArguments(**values)
+        get_reporting_integration_callbacks(arguments.report_to)
+    except (ValueError, ImportError, RuntimeError) as error:
+        raise SettingError(f"transformers refuses the settings: {error}") from None
+    if arguments.n_gpu > 1:  # torch's DataParallel would split batches behind the sampler's back
+        arguments._n_gpu = 1
+    return arguments
