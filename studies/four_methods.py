@@ -50,28 +50,9 @@ Seconds a run (median, one thread, two runs side by side): {seconds}.
 
 def command(method: str, seed: int, masked: bool, out: str) -> list[str]:
     """Return the command line of one run."""
-    settings = {"temperature": 0.05, "mask_known_positives": str(masked).lower()}
-    assignments = [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
-    return [
-        "opera",
-        "train",
-        DATA,
-        "--model",
-        MODEL,
-        "--method",
-        method,
-        "--out",
-        out,
-        "--steps",
-        str(STEPS),
-        "--batch-size",
-        "64",
-        "--lr",
-        "1e-2",
-        "--seed",
-        str(seed),
-        *assignments,
-    ]
+    fixed = f"--steps {STEPS} --batch-size 64 --lr 1e-2 --set temperature=0.05"
+    own = f"--seed {seed} --set mask_known_positives={str(masked).lower()}"
+    return f"opera train {DATA} --model {MODEL} --method {method} --out {out} {fixed} {own}".split()
 
 
 def run_one(arguments: list[str], out: Path) -> None:

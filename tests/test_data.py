@@ -244,6 +244,12 @@ class TestPython:
         assert modules["test"]
         assert not modules["train"] & modules["test"]
 
+    @pytest.mark.parametrize("package", ["json", "opera", "stdlib"])
+    def test_ids_are_unique_even_where_names_are_not(self, package: str) -> None:
+        data = load_python(package, train_queries=300, test_queries=60)
+        for table in (data.corpus, data.queries):
+            assert len(set(table.ids())) == len(table)
+
     def test_limits_and_seed(self) -> None:
         data = load_python("opera", seed=1, train_queries=30, test_queries=10)
         assert data.split("train").n_queries == 30

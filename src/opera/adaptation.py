@@ -26,7 +26,7 @@ from opera.evaluation import Evaluation, evaluate_encoder, judged
 from opera.measures import DEFAULT_MEASURES, check_measures
 from opera.methods import METHODS, Method, Pairs, PairScores, Plan
 from opera.mine import ListedNegatives, Negatives, RandomNegatives, check_range, mine_hard_negatives
-from opera.models import is_static, load_model, parameter_count, set_lengths
+from opera.models import is_static, load_model, parameter_count, set_lengths, set_training_ways
 from opera.positives import KnownPositives
 from opera.runs import Run, RunWriter, check_out_folder, clear_leftovers, clear_run, refuse_other_settings
 from opera.score import pretrained_scores
@@ -145,6 +145,7 @@ def prepare(data: RetrievalData, model_spec: str, recipe: Recipe, chosen: set[st
     device = pick_device()
     model = load_model(model_spec, device)
     lengths = set_lengths(model, settings.max_query_length, settings.max_passage_length, chosen)
+    set_training_ways(model, settings.dropout, settings.attn_implementation)
     encoder = Encoder(model, settings.precision, settings.encode_batch_size)
     learning_rate = settings.learning_rate or default_learning_rate(model)
     resolved = {"learning_rate": learning_rate, "precision": encoder.precision, "negatives": kind, **lengths}

@@ -56,6 +56,10 @@ class TrainSettings(Settings):
     precision: Literal["auto", "fp32", "bf16", "fp16"] = setting(
         "auto", "autocast in training and encoding; auto: bf16 where the device computes in it", "OPERA"
     )
+    dropout: float | None = setting(None, "dropout rate in training; auto: the model's own", "OPERA", ge=0, lt=1)
+    attn_implementation: Literal["eager", "sdpa", "flash_attention_2"] | None = setting(
+        None, "how attention is computed; auto: what transformers picks", "transformers"
+    )
     seed: int = setting(0, "of every random draw (--seed)", "OPERA", ge=0)
 
     temperature: float = setting(0.02, "divides the cosine similarities in the loss", "Appendix A.2", gt=0)

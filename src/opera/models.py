@@ -106,6 +106,28 @@ def set_lengths(model: SentenceTransformer, query: int | None, passage: int | No
     return {"max_query_length": model[0].query_length, "max_passage_length": model[0].document_length}
 
 
+def set_training_ways(model: SentenceTransformer, dropout: float | None, attention: str | None) -> None:
+    """Set the dropout rate and the attention implementation that a model trains with; neither is saved with it.
+
+    Raises:
+        SettingError: if the model has nothing to set.
+    """
+    if dropout is not None:
+        layers = [module for module in model.modules() if isinstance(module, torch.nn.Dropout)]
+        if not layers:
+            raise SettingError(f"dropout={dropout}: {type(model[0]).__name__} has no dropout; leave the setting out")
+        for layer in layers:
+            layer.p = dropout
+    if attention is not None:
+        transformer = getattr(model[0], "auto_model", None)
+        if transformer is None:
+            raise SettingError(f"attn_implementation={attention}: {type(model[0]).__name__} has no attention")
+        try:
+            transformer.set_attn_implementation(attention)
+        except (ImportError, ValueError) as error:
+            raise SettingError(f"attn_implementation={attention}: {error}") from None
+
+
 def prompt_for(model: SentenceTransformer, role: str) -> str | None:
     """Return the prompt that ``encode_query`` or ``encode_document`` would put in front."""
     for name in PROMPT_NAMES[role]:

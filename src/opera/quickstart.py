@@ -21,14 +21,18 @@ from opera.show import before_after, how_to_load, print_found
 log = logging.getLogger("opera")
 
 RECIPE: dict[str, Any] = {
-    "max_steps": 100,
+    "max_steps": 80,
     "per_device_train_batch_size": 32,
     "learning_rate": 1e-4,
     "temperature": 0.05,
-    "max_query_length": 48,
+    "negatives": "hard",
+    "range": "5:50",
+    "max_query_length": 32,
     "max_passage_length": 96,
+    "dropout": 0.0,
+    "attn_implementation": "eager",
 }
-TRAIN_QUERIES, TEST_QUERIES = 1500, 200
+PACKAGE, TRAIN_QUERIES, TEST_QUERIES = "stdlib", 1500, 200
 SHOWN_SEARCHES, SHOWN_DOCUMENTS = 3, 3
 
 
@@ -41,7 +45,7 @@ def quickstart(out: Path, method: str = "dp", seed: int = 0, overwrite: bool = F
     minilm_folder()
     check_out_folder(out / "run", resume=False, overwrite=overwrite)
     log.info("reading the Python standard library")
-    data = load_python("stdlib", seed, TRAIN_QUERIES, TEST_QUERIES)
+    data = load_python(PACKAGE, seed, TRAIN_QUERIES, TEST_QUERIES)
     shutil.rmtree(out / "data", ignore_errors=True)
     data.write_beir(out / "data")
     return adapt(

@@ -16,7 +16,7 @@ import textwrap
 import warnings
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -71,7 +71,7 @@ def load_python(
     Raises:
         DataError: if the package is not installed, or has too few documented objects in too few modules.
     """
-    objects = _distinct_summaries(list(_documented_objects(package)))
+    objects = _distinct_names(_distinct_summaries(list(_documented_objects(package))))
     modules = sorted({item.module for item in objects})
     if len(modules) < 2:
         raise DataError(
@@ -140,6 +140,16 @@ def _distinct_summaries(objects: list[DocumentedObject]) -> list[DocumentedObjec
     """Drop objects whose summary another shares: such a query does not say which one it is after."""
     shared = Counter(item.summary.casefold() for item in objects)
     return [item for item in objects if shared[item.summary.casefold()] == 1]
+
+
+def _distinct_names(objects: list[DocumentedObject]) -> list[DocumentedObject]:
+    """Number the second and later objects of one name, such as the branches of an if or a property's setter."""
+    seen: Counter[str] = Counter()
+    renamed = []
+    for item in objects:
+        seen[item.name] += 1
+        renamed.append(item if seen[item.name] == 1 else replace(item, name=f"{item.name}({seen[item.name]})"))
+    return renamed
 
 
 def _documented_objects(package: str) -> Iterator[DocumentedObject]:
