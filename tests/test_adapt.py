@@ -215,6 +215,61 @@ def test_a_transformer_with_prompts_and_lengths(beir: Path, bert_model: Path, tm
     assert saved.prompts == {"query": "common1 ", "document": "common2 "}
 
 
+def test_a_checkpoint_cut_off_while_written_falls_back_to_the_one_before(
+    beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {**SMALL, "max_steps": 12}
+    whole = opera.adapt(beir, model=static_model, out=tmp_path / "whole", **settings)
+
+    from opera.train import callbacks
+
+    replace_file = callbacks.replace_file
+
+    def cut(path: Path, write: Callable[[Path], Any]) -> None:
+        if path.parent.name == "checkpoint-8":
+            raise KeyboardInterrupt
+        replace_file(path, write)
+
+    monkeypatch.setattr(callbacks, "replace_file", cut)
+    with pytest.raises(KeyboardInterrupt):
+        opera.adapt(beir, model=static_model, out=tmp_path / "cut", **settings)
+    monkeypatch.undo()
+    resumed = opera.adapt(beir, model=static_model, out=tmp_path / "cut", resume=True, **settings)
+    assert resumed.about["training"]["resumed_from"] == 4
+    assert weights(resumed) == weights(whole)
+    assert resumed.trace().drop_columns("seconds") == whole.trace().drop_columns("seconds")
+
+
+def test_a_run_on_data_without_a_test_split_can_be_measured_again(static_model: Path, tmp_path: Path) -> None:
+    path = tmp_path / "pairs.jsonl"
+    path.write_text(
+        "\n".join(json.dumps({"query": f"t{i % 12}w5 common{i}", "pos": [f"t{i % 12}w1"]}) for i in range(20))
+    )
+    run = opera.adapt(path, model=static_model, out=tmp_path / "run", **SMALL, corpus_text="text", seed=3)
+    assert opera.evaluate(run.path, path).measures == pytest.approx(run.measures["after"])
+    with pytest.raises(DataError, match="has no split 'test'"):
+        opera.evaluate(static_model, path)
+
+
+def test_someone_elses_run_json_is_no_run(beir: Path, static_model: Path, tmp_path: Path) -> None:
+    (tmp_path / "run.json").write_text('{"name": "my experiment"}')
+    (tmp_path / "model").mkdir()
+    for options in ({}, {"overwrite": True}, {"resume": True}):
+        with pytest.raises(RunFolderError, match="holds no run"):
+            opera.adapt(beir, model=static_model, out=tmp_path, **options, **SMALL)
+    assert (tmp_path / "model").is_dir()
+
+
+def test_dev_splits_without_a_relevant_document_are_refused_first(
+    make_beir: Callable[..., Path], static_model: Path, tmp_path: Path
+) -> None:
+    folder = make_beir(dev=True)
+    (folder / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\ndev0\td0\t0\n")
+    with pytest.raises(DataError, match="split 'dev' has no judgement above 0"):
+        opera.adapt(folder, model=static_model, out=tmp_path / "run", eval_steps=2, **SMALL)
+    assert not (tmp_path / "run").exists()
+
+
 BAD: list[tuple[dict[str, Any], type[InputError], str]] = [
     ({"max_steps": 0}, SettingError, "max_steps: must be greater than or equal to 1, got 0"),
     ({"method": "spp"}, SettingError, "did you mean 'sp'"),
@@ -224,6 +279,12 @@ BAD: list[tuple[dict[str, Any], type[InputError], str]] = [
     ({"alpha_start": 1.0}, SettingError, "which must lie between 0 and 1"),
     ({"max_query_length": 5}, SettingError, "reads whole texts"),
     ({"eval_steps": 5, "metric_for_best_model": "NDCG"}, SettingError, "unknown measure 'NDCG'"),
+    ({"optim": "adamw_torhc"}, SettingError, "transformers refuses the settings"),
+    ({"lr_scheduler_type": "liner"}, SettingError, "lr_scheduler_type: must be 'linear'"),
+    ({"precision": "fp16"}, SettingError, "needs CUDA"),
+    ({"dropout": 0.1}, SettingError, "has no dropout"),
+    ({"seed": 2**32}, SettingError, "seed: must be less than 4294967296"),
+    ({"out": "/dev/null/run"}, RunFolderError, "is not a folder that can be written to"),
     ({"model": "./absent"}, InputError, "no such model folder"),
     ({"data": "absent"}, DataError, "no such file or folder"),
     ({"resume": True}, RunFolderError, "holds no run to resume"),

@@ -43,7 +43,7 @@ def test_all_mistakes_are_told_at_once() -> None:
         ({"range": "10:50"}, "needs negatives=hard"),
         ({"load_best_model_at_end": True}, "needs eval_steps"),
         ({"early_stopping_patience": 2}, "needs eval_steps"),
-        ({"load_best_model_at_end": True, "eval_steps": 30, "save_steps": 100}, "multiple of eval_steps"),
+        ({"model": "minilm"}, "'model' is no setting: give it as the argument or option model of the command"),
         ({"negatives": "mined"}, "negatives: must be 'random', 'hard' or 'given', got 'mined'"),
     ],
 )
@@ -64,6 +64,13 @@ def test_assignments_and_recipes(tmp_path: Path) -> None:
     path = tmp_path / "recipe.yaml"
     path.write_text("method: sp\nk: 0.5\nwarmup_ratio: 0.1\n")
     assert make_recipe(read_recipe(path)).method_settings.k == 0.5
+    path.write_text("method: dp\nnegatives: hard\nrange: 10:50\nlearning_rate: 1e-5\nsoft: false\n")
+    sexagesimal = make_recipe(read_recipe(path))
+    assert sexagesimal.train.range == (10, 50)
+    assert sexagesimal.train.learning_rate == 1e-5
+    assert sexagesimal.method_settings.soft is False
+    with pytest.raises(SettingError, match="temperature"):
+        make_recipe(parse_assignments(["temperature=[1"]))
     path.write_text("- a list\n")
     with pytest.raises(SettingError, match="must map setting names to values"):
         read_recipe(path)

@@ -65,6 +65,14 @@ class TestBeir:
                 "corpus.jsonl:3: duplicate _id 'd0', first seen on line 1",
             ),
             ("queries.jsonl", 2, '{"_id": "train0", "text": "a"}', "queries.jsonl:2: duplicate _id 'train0'"),
+            (
+                "corpus.jsonl",
+                3,
+                '{"_id": "x", "text": "cut \\ud83d"}',
+                "corpus.jsonl:3: column 'text' holds half a character",
+            ),
+            ("corpus.jsonl", 3, '{"_id": "a\\tb", "text": "a"}', "must not hold a tab or a line break"),
+            ("qrels/train.tsv", 2, "train0\td0\t4294967297", "score must lie between -1000 and 1000"),
             ("qrels/train.tsv", 1, "query-id\tcorpus-id\tgrade", "train.tsv:1: the header must be query-id"),
             ("qrels/train.tsv", 2, "train0\td0", "train.tsv:2: must have 3 columns"),
             ("qrels/train.tsv", 2, "train0\td0\thigh", "train.tsv:2: score must be a whole number, got 'high'"),
@@ -139,6 +147,20 @@ class TestBeir:
         assert not np.array_equal(
             held.split("dev").query_rows, data.with_held_out("dev", 0.25, 2).split("dev").query_rows
         )
+
+
+def test_rows_are_found_across_chunks(monkeypatch: pytest.MonkeyPatch, make_beir: MakeBeir) -> None:
+    folder = make_beir()
+    edit_line(folder / "corpus.jsonl", 1, '{"_id": "d0", "title": "a \\"quoted\\" id", "text": "x"}')
+    monkeypatch.setattr("opera.data.store.BATCH_ROWS", 7)
+    data = load_data(folder)
+    assert data.corpus.table["text"].num_chunks > 10
+    texts = data.corpus.texts()
+    rows = np.random.default_rng(0).integers(len(texts), size=200)
+    assert data.corpus.texts(rows) == [texts[row] for row in rows]
+    assert data.corpus.ids(rows) == [f"d{row}" for row in rows]
+    assert data.corpus.texts(slice(5, 30)) == texts[5:30]
+    assert data.corpus.texts(np.array([], dtype=int)) == []
 
 
 class TestFlag:

@@ -9,7 +9,7 @@ from rich.console import Console
 
 import opera.quickstart as q
 from opera.data import load_data
-from opera.errors import RunFolderError
+from opera.errors import RunFolderError, SettingError
 
 
 def test_quickstart_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,5 +31,16 @@ def test_quickstart_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     for text in ("nDCG@10", "before", "after", str(run.model_path), "SentenceTransformer(", "opera search"):
         assert text in shown
 
-    with pytest.raises(RunFolderError, match="holds another run"):
+    with pytest.raises(RunFolderError, match="holds an earlier quickstart; give --overwrite"):
         q.quickstart(tmp_path / "quickstart")
+
+
+def test_a_data_folder_of_the_users_own_is_spared(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "precious.csv").write_text("1,2\n")
+    for overwrite in (False, True):
+        with pytest.raises(RunFolderError, match="is not of a quickstart"):
+            q.quickstart(tmp_path, overwrite=overwrite)
+    with pytest.raises(SettingError, match="unknown method"):
+        q.quickstart(tmp_path / "other", method="dq")
+    assert [path.name for path in tmp_path.rglob("*")] == ["data", "precious.csv"]

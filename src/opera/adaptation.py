@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import platform
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -22,7 +22,7 @@ from opera.data import Judgements, RetrievalData, load_data
 from opera.device import describe_device, pick_device
 from opera.encode import Encoder
 from opera.errors import SettingError
-from opera.evaluation import Evaluation, evaluate_encoder, judged
+from opera.evaluation import Evaluation, evaluate_encoder, judged, with_needed_splits
 from opera.measures import DEFAULT_MEASURES, check_measures
 from opera.methods import METHODS, Method, Pairs, PairScores, Plan
 from opera.mine import ListedNegatives, Negatives, RandomNegatives, check_range, mine_hard_negatives
@@ -130,11 +130,9 @@ def prepare(data: RetrievalData, model_spec: str, recipe: Recipe, chosen: set[st
     if settings.needs_dev:
         check_measures([settings.metric_for_best_model])
     data.training_split()
-    if "test" not in data.splits:
-        data = data.with_held_out("test", settings.test_fraction, settings.seed)
-    if settings.needs_dev and "dev" not in data.splits:
-        data = data.with_held_out("dev", settings.dev_fraction, settings.seed)
-    judged(data, "test")
+    data = with_needed_splits(data, settings, settings.needs_dev)
+    for split in ("test", "dev") if settings.needs_dev else ("test",):
+        judged(data, split)
     data.corpus.refuse_empty(settings.corpus_text, "document")
     training = data.training_split()
     method = METHODS[recipe.method]
@@ -191,6 +189,10 @@ def _run(
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         **prepared.about,
     }
+    if resume:
+        earlier = Run.open(writer.path).about
+        about["started"] = earlier["started"]
+        clock.add(earlier["seconds"])
     writer.write_about({**about, "seconds": clock.seconds})
     for note in data.notes:
         log.info("note: %s", note)
@@ -252,8 +254,9 @@ def _write_results(
 ) -> None:
     writer.write_measures({"before": before.measures, "after": after.measures})
     writer.write_per_query({"query_id": before.query_ids, **before.columns("before"), **after.columns("after")})
+    about |= {"status": "finished", "training": vars(result), "seconds": clock.seconds}
     write_card(writer.path / "model", about, before.measures, after.measures)
-    writer.write_about({**about, "status": "finished", "training": vars(result), "seconds": clock.seconds})
+    writer.write_about(about)
 
 
 def _evaluate_saved(writer: RunWriter, prepared: Prepared) -> Evaluation:
@@ -320,4 +323,9 @@ class Clock:
         """Time what happens inside."""
         start = time.perf_counter()
         yield
-        self.seconds[name] = round(time.perf_counter() - start, 3)
+        self.add({name: time.perf_counter() - start})
+
+    def add(self, seconds: Mapping[str, float]) -> None:
+        """Add to the phases, such as the seconds of an earlier sitting."""
+        for name, more in seconds.items():
+            self.seconds[name] = round(self.seconds.get(name, 0.0) + more, 3)

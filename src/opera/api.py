@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from opera.config import TrainSettings
 from opera.data import RetrievalData, load_data
+from opera.data.tables import TextChoice
 from opera.device import Precision, pick_device
 from opera.encode import Encoder
-from opera.evaluation import Evaluation, evaluate_encoder, judged
+from opera.evaluation import Evaluation, evaluate_encoder, judged, with_needed_splits
 from opera.measures import DEFAULT_MEASURES, check_measures
 from opera.models import load_model, set_lengths
+from opera.runs import Run, holds_run
 
 
 def evaluate(
@@ -41,9 +44,26 @@ def evaluate(
     """
     check_measures(measures)
     loaded = load_data(data) if isinstance(data, str | Path) else data
+    loaded = with_splits_of_run(loaded, model)
     judged(loaded, split)
     encoder = open_encoder(model, precision, max_query_length, max_passage_length)
-    return evaluate_encoder(encoder, loaded, split, measures)
+    return evaluate_encoder(encoder, loaded, split, measures, text_choice(model))
+
+
+def with_splits_of_run(data: RetrievalData, model: str | Path) -> RetrievalData:
+    """Draw the test and dev splits that a run drew from these data, where ``model`` is a run and it did."""
+    if not holds_run(Path(model)):
+        return data
+    run = Run.open(model)
+    if run.about["data"]["fingerprint"] != data.fingerprint:
+        return data
+    settings = TrainSettings.parse({name: run.settings[name] for name in ("seed", "test_fraction", "dev_fraction")})
+    return with_needed_splits(data, settings, needs_dev=run.settings["eval_steps"] is not None)
+
+
+def text_choice(model: str | Path) -> TextChoice:
+    """Return what of a document a run's model was trained on; title and text for other models."""
+    return "text" if holds_run(Path(model)) and Run.open(model).settings["corpus_text"] == "text" else "title_text"
 
 
 def open_encoder(

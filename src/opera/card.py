@@ -40,7 +40,7 @@ def write_card(folder: Path, about: Mapping[str, Any], before: Mapping[str, floa
         base=about["model"]["source"],
         data=about["data"]["source"],
         method=settings["method"],
-        steps=settings["max_steps"],
+        steps=about["training"]["steps"],
         seed=about["seed"],
         masked=json.dumps(settings["mask_known_positives"]),
         rows="\n".join(f"| {name} | {before[name]:.4f} | {after[name]:.4f} |" for name in before),

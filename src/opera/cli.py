@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -46,9 +48,16 @@ def main() -> None:
     except OperaError as error:
         print(f"opera: error: {error}", file=sys.stderr)
         sys.exit(error.exit_status)
+
+
+@contextmanager
+def _interruptible(advice: str) -> Iterator[None]:
+    """Turn Ctrl-C into a sentence that says how to go on, and exit status 130."""
+    try:
+        yield
     except KeyboardInterrupt:
-        print("opera: interrupted; a training run goes on with the same command and --resume", file=sys.stderr)
-        sys.exit(130)
+        print(f"\nopera: interrupted; {advice}", file=sys.stderr)
+        raise typer.Exit(130) from None
 
 
 class _TqdmHandler(logging.Handler):
@@ -105,7 +114,7 @@ def train(
     ] = False,
 ) -> None:
     """Adapt a model to a data set, and measure it before and after on the test split."""
-    from opera.config import parse_assignments, read_recipe
+    from opera.config import make_recipe, parse_assignments, read_recipe
 
     flags = {
         "method": method,
@@ -122,9 +131,12 @@ def train(
         raise SettingError(f"given twice, by its own option and by --set: {', '.join(sorted(twice))}")
     values = {**(read_recipe(config) if config else {}), **assigned, **given}
 
+    make_recipe(values)
     from opera.adaptation import adapt
 
-    _report(adapt(data, model=model, out=out, resume=resume, overwrite=overwrite, **values), json_)
+    with _interruptible(f"the same command with --resume goes on from the newest checkpoint in {out}"):
+        run = adapt(data, model=model, out=out, resume=resume, overwrite=overwrite, **values)
+    _report(run, json_)
 
 
 @app.command(epilog="Example: opera evaluate run my-beir-folder --split test --json")
@@ -198,7 +210,7 @@ def search(
     json_: JsonOption = False,
 ) -> None:
     """Search a corpus with a model."""
-    from opera.api import open_encoder
+    from opera.api import open_encoder, text_choice
     from opera.data import load_data
     from opera.errors import DataError
     from opera.evaluation import found_documents
@@ -207,7 +219,7 @@ def search(
     if not query.strip():
         raise DataError("query: must not be empty")
     loaded = load_data(data)
-    found = found_documents(open_encoder(model), loaded, query, top)
+    found = found_documents(open_encoder(model), loaded, query, top, text_choice(model))
     if json_:
         print(json.dumps(found, indent=2, ensure_ascii=False))
     else:
@@ -226,7 +238,9 @@ def quickstart(
     from opera.quickstart import show
     from opera.show import console
 
-    show(run_quickstart(out, method, seed, overwrite), console())
+    with _interruptible("the same command with --overwrite starts again"):
+        run = run_quickstart(out, method, seed, overwrite)
+    show(run, console())
 
 
 def _report(run: Run, as_json: bool) -> None:
@@ -239,6 +253,6 @@ def _report(run: Run, as_json: bool) -> None:
         return
     settings, screen = run.settings, console()
     masked = str(settings["mask_known_positives"]).lower()
-    title = f"{settings['method']}, {settings['max_steps']} steps, mask_known_positives={masked}, test split"
+    title = f"{settings['method']}, {run.steps} steps, mask_known_positives={masked}, test split"
     screen.print(before_after(run.measures, title))
     screen.print(Text(f"\n{how_to_load(str(run.model_path))}"))

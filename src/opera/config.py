@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -27,6 +28,9 @@ def _parse_range(value: Any) -> Any:
         return tuple(value)
     raise ValueError("must be LO:HI, two ranks such as 10:100")
 
+
+ARGUMENTS = ("data", "model", "out", "resume", "overwrite", "callbacks", "config")
+"""What a run is told beside its settings."""
 
 RankRange = Annotated[tuple[int, int], BeforeValidator(_parse_range)]
 
@@ -60,7 +64,7 @@ class TrainSettings(Settings):
     attn_implementation: Literal["eager", "sdpa", "flash_attention_2"] | None = setting(
         None, "how attention is computed; auto: what transformers picks", "transformers"
     )
-    seed: int = setting(0, "of every random draw (--seed)", "OPERA", ge=0)
+    seed: int = setting(0, "of every random draw (--seed)", "OPERA", ge=0, lt=2**32)
 
     temperature: float = setting(0.02, "divides the cosine similarities in the loss", "Appendix A.2", gt=0)
     mask_known_positives: bool = setting(
@@ -92,13 +96,13 @@ class TrainSettings(Settings):
     logging_steps: int = setting(10, "steps between two log lines", "transformers", ge=1)
     report_to: str = setting("none", "where transformers logs to: none, tensorboard, wandb, ...", "transformers")
     save_steps: int = setting(500, "steps between two checkpoints", "transformers", ge=1)
-    save_total_limit: int = setting(2, "checkpoints kept", "transformers", ge=1)
+    save_total_limit: int = setting(2, "checkpoints kept", "transformers", ge=2)
     eval_steps: int | None = setting(
         None, "steps between two evaluations on the dev split; auto: none", "transformers", ge=1
     )
     metric_for_best_model: str = setting("nDCG@10", "dev measure that best model and patience go by", "OPERA")
     load_best_model_at_end: bool = setting(
-        False, "keep the model of the best evaluation; needs eval_steps", "transformers"
+        False, "keep the model of the best evaluation; needs eval_steps, and saves at each", "transformers"
     )
     early_stopping_patience: int | None = setting(
         None, "evaluations without a better one before training stops; needs eval_steps", "transformers", ge=1
@@ -117,11 +121,6 @@ class TrainSettings(Settings):
         for name in ("load_best_model_at_end", "early_stopping_patience"):
             if getattr(self, name) and self.eval_steps is None:
                 raise ValueError(f"{name}={getattr(self, name)} needs eval_steps: steps between two evaluations")
-        if self.load_best_model_at_end and self.eval_steps and self.save_steps % self.eval_steps:
-            raise ValueError(
-                f"load_best_model_at_end needs save_steps to be a multiple of eval_steps, "
-                f"got save_steps={self.save_steps}, eval_steps={self.eval_steps}"
-            )
         return self
 
     @property
@@ -174,8 +173,24 @@ def _misplaced(key: str, method: str) -> str:
     owners = [other for other, cls in METHODS.items() if key in cls.settings_class.model_fields]
     if owners:
         return f"setting '{key}' belongs to method {' and '.join(owners)}; this run's method is {method}"
+    if key in ARGUMENTS:
+        return f"'{key}' is no setting: give it as the argument or option {key} of the command"
     known = [*TrainSettings.model_fields, *method_named(method).settings_class.model_fields, "method"]
     return unknown_setting(key, dict.fromkeys(known))
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML without base-60 numbers, in which ``range: 10:50`` would be 650."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if not tag.endswith((":int", ":float", ":timestamp"))]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver("tag:yaml.org,2002:int", re.compile(r"[-+]?\d+$"), list("-+0123456789"))
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.\d*|\.\d+|\d+)([eE][-+]?\d+)?$"), list("-+.0123456789")
+)
 
 
 def read_recipe(path: Path) -> dict[str, Any]:
@@ -185,7 +200,7 @@ def read_recipe(path: Path) -> dict[str, Any]:
         SettingError: if the file is missing, is not YAML, or is not a mapping of names to values.
     """
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+        values = yaml.load(path.read_text(encoding="utf-8"), _Loader)
     except OSError as error:
         raise SettingError(f"--config {path}: cannot be read ({error.strerror})") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
@@ -206,8 +221,10 @@ def parse_assignments(assignments: list[str]) -> dict[str, Any]:
         key, equals, text = assignment.partition("=")
         if not equals or not key.strip():
             raise SettingError(f"--set {assignment}: must be key=value, such as --set temperature=0.05")
-        # LO:HI would be read as a base-60 number by YAML 1.1.
-        values[key.strip()] = text if ":" in text else yaml.safe_load(text)
+        try:
+            values[key.strip()] = yaml.load(text, _Loader)
+        except yaml.YAMLError:
+            values[key.strip()] = text
     return values
 
 

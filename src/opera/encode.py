@@ -21,6 +21,7 @@ from opera.models import is_static, model_fingerprint
 
 Role = Literal["query", "document"]
 CHUNK_BATCHES = 32
+MOST_IN_MEMORY = 2**30
 
 
 class Encoder:
@@ -86,7 +87,7 @@ class Encoder:
     ) -> NDArray[np.float32]:
         count = len(table) if rows is None else len(rows)
         if not self.use_cache:
-            vectors = np.empty((count, self.dimension), dtype=np.float32)
+            vectors = _room_for(count, self.dimension)
             self._fill(vectors, table, rows, role, choice, what)
             return vectors
         full_key = "\0".join((self.fingerprint, self.precision, role, choice, key))
@@ -132,3 +133,10 @@ class Encoder:
                 texts = table.texts(part if rows is None else rows[part], choice)
                 vectors[part] = self.encode(texts, role)
                 bar.update(len(texts))
+
+
+def _room_for(rows: int, dimension: int) -> NDArray[np.float32]:
+    """Return room for vectors that nobody keeps: in memory, or past a gigabyte in a file that goes with them."""
+    if rows * dimension * 4 < MOST_IN_MEMORY:
+        return np.empty((rows, dimension), dtype=np.float32)
+    return np.memmap(tempfile.TemporaryFile(), np.float32, "w+", shape=(rows, dimension))

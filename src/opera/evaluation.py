@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opera.config import TrainSettings
 from opera.data import Judgements, RetrievalData
 from opera.data.tables import TextChoice
 from opera.encode import Encoder
@@ -46,6 +47,15 @@ class Evaluation:
         """Name the per-query values and documents for a table: ``{"before nDCG@10": ..., "before documents": ...}``."""
         values: dict[str, Any] = {f"{prefix} {name}": array for name, array in self.per_query.items()}
         return {**values, f"{prefix} documents": self.top_documents}
+
+
+def with_needed_splits(data: RetrievalData, settings: TrainSettings, needs_dev: bool) -> RetrievalData:
+    """Draw a test split from train where there is none, and a dev split likewise where it is needed."""
+    if "test" not in data.splits:
+        data = data.with_held_out("test", settings.test_fraction, settings.seed)
+    if needs_dev and "dev" not in data.splits:
+        data = data.with_held_out("dev", settings.dev_fraction, settings.seed)
+    return data
 
 
 def judged(data: RetrievalData, split: str) -> Judgements:
@@ -94,9 +104,13 @@ def evaluate_encoder(
     )
 
 
-def found_documents(encoder: Encoder, data: RetrievalData, query: str, depth: int) -> list[dict[str, Any]]:
+def found_documents(
+    encoder: Encoder, data: RetrievalData, query: str, depth: int, choice: TextChoice = "title_text"
+) -> list[dict[str, Any]]:
     """Search a corpus for one query: rank, id, score and text of each document found, best first."""
-    ranking = exact_search(encoder.encode([query], "query"), encoder.corpus(data), data.corpus, depth, encoder.device)
+    ranking = exact_search(
+        encoder.encode([query], "query"), encoder.corpus(data, choice), data.corpus, depth, encoder.device
+    )
     rows = ranking.doc_rows[0]
     ids, texts = data.corpus.ids(rows), data.corpus.texts(rows)
     return [

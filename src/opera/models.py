@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,8 @@ MINILM = "minilm"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 """The names sentence-transformers looks for, in this order, in a model's prompts."""
+NOT_THE_MODELS = {"_name_or_path", "transformers_version", "dtype", "torch_dtype"}
+"""Entries of a transformer's configuration that do not change its embeddings."""
 
 
 def load_model(spec: str | Path, device: str) -> SentenceTransformer:
@@ -141,9 +142,14 @@ def model_fingerprint(model: SentenceTransformer) -> str:
     total = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        total.update(tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
-    lengths = [getattr(model[0], name, None) for name in ("query_length", "document_length")]
-    total.update(repr([[type(m).__name__ for m in model], model.prompts, model.max_seq_length, *lengths]).encode())
+        total.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    for module in model:
+        config = module.get_config_dict() if hasattr(module, "get_config_dict") else {}
+        total.update(f"{type(module).__name__} {sorted(config.items())!r}".encode())
+    if hasattr(model[0], "auto_model"):
+        config = model[0].auto_model.config.to_dict()
+        total.update(repr([item for item in sorted(config.items()) if item[0] not in NOT_THE_MODELS]).encode())
+    total.update(repr([model.prompts, model.max_seq_length, model.truncate_dim, model.similarity_fn_name]).encode())
     tokenizer = getattr(model[0], "tokenizer", None)
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if backend is not None and hasattr(backend, "to_str"):
@@ -153,7 +159,6 @@ def model_fingerprint(model: SentenceTransformer) -> str:
 
 def quiet_libraries() -> None:
     """Keep the libraries underneath from drawing their own bars and notes while a model loads."""
-    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()
@@ -164,7 +169,7 @@ def quiet_libraries() -> None:
 def _open(spec: Path | str, device: str) -> SentenceTransformer:
     quiet_libraries()
     try:
-        model = SentenceTransformer(str(spec), device=device)
+        model = SentenceTransformer(str(spec), device=device).float()  # half precision is autocast's business
     except Exception as error:  # the loaders below raise many kinds; all mean that this is not a usable model
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise ModelError(f"{spec}: cannot be loaded as a sentence-transformers model: {reason[0]}") from error

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from opera.api import open_encoder
+from opera.api import open_encoder, text_choice
 from opera.config import TrainSettings
 from opera.data import RetrievalData, load_data
 from opera.encode import Encoder
-from opera.errors import SettingError
+from opera.errors import DataError, SettingError
 from opera.evaluation import Evaluation
 from opera.methods import Pairs
 from opera.mine import ListedNegatives, check_range, mine_hard_negatives
@@ -49,7 +49,7 @@ def score_pairs(source: str, model: str, out: Path, seed: int) -> dict[str, floa
     scores = pretrained_scores(
         pairs,
         encoder.queries(data, query_rows),
-        encoder.corpus(data),
+        encoder.corpus(data, text_choice(model)),
         defaults.temperature,
         defaults.per_device_train_batch_size * defaults.train_group_size,
         seed,
@@ -86,7 +86,7 @@ def mine_negatives(source: str, model: str, out: Path, ranks: str, keep: int, se
     data, encoder, pairs, query_rows = _training(source, model, settings.mining_range)
     mined = mine_hard_negatives(
         encoder.queries(data, query_rows),
-        encoder.corpus(data),
+        encoder.corpus(data, text_choice(model)),
         data.corpus,
         KnownPositives(pairs, len(data.corpus)),
         settings.mining_range,
@@ -107,7 +107,14 @@ def mine_negatives(source: str, model: str, out: Path, ranks: str, keep: int, se
 
 
 def write_trec_run(path: Path, result: Evaluation, data: RetrievalData) -> None:
-    """Write a ranking in TREC's run format: query, Q0, document, rank, score, tag."""
+    """Write a ranking in TREC's run format: query, Q0, document, rank, score, tag.
+
+    Raises:
+        DataError: for an id with white space, which the format cannot hold.
+    """
+    for identifier in (*result.query_ids, *data.corpus.ids()):
+        if len(identifier.split()) != 1:
+            raise DataError(f"{path}: TREC's format cannot hold the id {identifier!r}: it has white space")
 
     def lines() -> Iterable[str]:
         for at, query in enumerate(result.query_ids):

@@ -12,10 +12,12 @@ from rich.console import Console
 from rich.text import Text
 
 from opera.adaptation import adapt
+from opera.config import make_recipe
 from opera.data import RetrievalData, load_data, load_python
+from opera.errors import RunFolderError
 from opera.models import MINILM, minilm_folder
 from opera.rng import generator
-from opera.runs import Run, check_out_folder
+from opera.runs import Run, check_out_folder, holds_run
 from opera.show import before_after, how_to_load, print_found
 
 log = logging.getLogger("opera")
@@ -33,6 +35,7 @@ RECIPE: dict[str, Any] = {
     "attn_implementation": "eager",
 }
 PACKAGE, TRAIN_QUERIES, TEST_QUERIES = "stdlib", 1500, 200
+MARK = "README.txt"
 SHOWN_SEARCHES, SHOWN_DOCUMENTS = 3, 3
 
 
@@ -42,21 +45,20 @@ def quickstart(out: Path, method: str = "dp", seed: int = 0, overwrite: bool = F
     Raises:
         InputError: if the model's package is missing or ``out/run`` is not free.
     """
+    settings = {"method": method, "seed": seed, **RECIPE}
+    make_recipe(settings)
     minilm_folder()
+    if holds_run(out / "run") and not overwrite:
+        raise RunFolderError(f"--out {out}: holds an earlier quickstart; give --overwrite to replace it")
     check_out_folder(out / "run", resume=False, overwrite=overwrite)
+    if (out / "data").exists() and not (out / "data" / MARK).is_file():
+        raise RunFolderError(f"--out {out}: {out / 'data'} is there and is not of a quickstart; give another folder")
     log.info("reading the Python standard library")
     data = load_python(PACKAGE, seed, TRAIN_QUERIES, TEST_QUERIES)
     shutil.rmtree(out / "data", ignore_errors=True)
     data.write_beir(out / "data")
-    return adapt(
-        load_data(out / "data"),
-        model=MINILM,
-        out=out / "run",
-        method=method,
-        seed=seed,
-        overwrite=overwrite,
-        **RECIPE,
-    )
+    (out / "data" / MARK).write_text("Written by opera quickstart, which replaces this folder when it runs again.\n")
+    return adapt(load_data(out / "data"), model=MINILM, out=out / "run", overwrite=overwrite, **settings)
 
 
 def show(run: Run, console: Console) -> None:
@@ -67,7 +69,7 @@ def show(run: Run, console: Console) -> None:
     counts = data.counts()
     settings = run.settings
     title = (
-        f"{counts['test_queries']} held-out queries, {counts['documents']:,} chunks, {settings['max_steps']} steps of "
+        f"{counts['test_queries']} held-out queries, {counts['documents']:,} chunks, {run.steps} steps of "
         f"{settings['method']}, mask_known_positives={str(settings['mask_known_positives']).lower()}"
     )
     console.print(before_after(run.measures, title))

@@ -56,8 +56,8 @@ class Run:
             RunFolderError: if the folder holds no run.
         """
         folder = Path(path)
-        if not (folder / RUN_FILE).is_file():
-            raise RunFolderError(f"{path}: not a run folder: it holds no {RUN_FILE}")
+        if not holds_run(folder):
+            raise RunFolderError(f"{path}: not a run folder: it holds no {RUN_FILE} that opera wrote")
         return cls(folder)
 
     @cached_property
@@ -79,6 +79,11 @@ class Run:
     def measures(self) -> dict[str, dict[str, float]]:
         """``{"before": {measure: mean}, "after": {...}}`` on the test split."""
         return dict(json.loads((self.path / MEASURES_FILE).read_text(encoding="utf-8")))
+
+    @property
+    def steps(self) -> int:
+        """How many optimizer steps the finished run took."""
+        return int(self.about["training"]["steps"])
 
     @property
     def model_path(self) -> Path:
@@ -156,6 +161,15 @@ def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def holds_run(path: Path) -> bool:
+    """Whether a folder holds a ``run.json`` that OPERA wrote."""
+    try:
+        about = json.loads((path / RUN_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(about, dict) and {"status", "identity", "settings"} <= about.keys()
+
+
 def check_out_folder(path: Path, resume: bool, overwrite: bool) -> None:
     """Refuse an output folder that is not free; writes nothing.
 
@@ -167,23 +181,26 @@ def check_out_folder(path: Path, resume: bool, overwrite: bool) -> None:
         raise RunFolderError("--resume goes on with a run and --overwrite replaces it: give one of the two")
     if path.exists() and not path.is_dir():
         raise RunFolderError(f"--out {path}: is a file; give a folder")
-    holds_run = (path / RUN_FILE).is_file()
-    if resume and not holds_run:
+    ours = holds_run(path)
+    if resume and not ours:
         raise RunFolderError(f"--out {path}: holds no run to resume; leave out --resume to start one")
-    if holds_run and not resume and not overwrite:
+    if ours and not resume and not overwrite:
         raise RunFolderError(
             f"--out {path}: holds another run; give --resume to go on with it, --overwrite to replace it, "
             "or another folder"
         )
-    if not holds_run and path.is_dir() and any(path.iterdir()):
+    if not ours and path.is_dir() and any(path.iterdir()):
         raise RunFolderError(f"--out {path}: is not empty and holds no run; give an empty or a new folder")
+    existing = next(place for place in (path, *path.absolute().parents) if place.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        raise RunFolderError(f"--out {path}: {existing} is not a folder that can be written to")
 
 
 def clear_run(path: Path) -> None:
     """Remove a run's own files from its folder, and nothing else that lies there."""
-    for name in OURS:
-        _remove(path / name)
     clear_leftovers(path)
+    for name in reversed(OURS):  # run.json last: until then the folder is known as a run
+        _remove(path / name)
 
 
 def clear_leftovers(path: Path) -> None:

@@ -10,7 +10,7 @@ from tqdm.auto import tqdm
 from opera.data import TextTable
 from opera.measures import Ranking
 
-QUERY_CHUNK = 512
+QUERY_CHUNK = 2048
 CORPUS_CHUNK = 65_536
 
 

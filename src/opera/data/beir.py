@@ -17,6 +17,7 @@ from opera.data.tables import Judgements, TextTable, join_title
 from opera.errors import DataError, nearest
 
 QRELS_HEADER = ["query-id", "corpus-id", "score"]
+MOST_GRADE = 1000
 
 
 def load_beir(folder: Path) -> RetrievalData:
@@ -69,6 +70,8 @@ def _texts(path: Path, required: list[str], optional: list[str]) -> Iterator[Tex
         title, text = (text_field(path, number, record, key) for key in ("title", "text"))
         if not identifier:
             raise DataError(f"{path}:{number}: column '_id' must not be empty")
+        if "\t" in identifier or len(identifier.splitlines()) > 1:
+            raise DataError(f"{path}:{number}: _id {identifier!r} must not hold a tab or a line break")
         if not join_title(title, text).strip():
             raise DataError(f"{path}:{number}: _id '{identifier}' has an empty text; give it one or remove the line")
         yield identifier, title, text
@@ -91,6 +94,8 @@ def _read_qrels(path: Path, corpus: TextTable, queries: TextTable, notes: list[s
             grades.append(int(fields[2]))
         except ValueError:
             raise DataError(f"{path}:{number}: score must be a whole number, got '{fields[2]}'") from None
+        if abs(grades[-1]) > MOST_GRADE:
+            raise DataError(f"{path}:{number}: score must lie between -{MOST_GRADE} and {MOST_GRADE}, got {grades[-1]}")
         numbers.append(number)
         query_ids.append(fields[0])
         doc_ids.append(fields[1])

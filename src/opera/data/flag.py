@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from opera.data.lines import json_records, text_field
+from opera.data.lines import json_records, refuse_half_characters, text_field
 from opera.data.retrieval import RetrievalData
 from opera.data.store import Draft, files_digest, stored
 from opera.data.tables import GivenNegatives, Judgements
@@ -95,6 +95,8 @@ def _text_list(path: Path, number: int, record: dict[str, Any], key: str) -> lis
     values = record.get(key) or []
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise DataError(f"{path}:{number}: column '{key}' must be a list of strings, got {values!r:.80}")
-    if any(not value.strip() for value in values):
-        raise DataError(f"{path}:{number}: column '{key}' holds an empty text")
+    for value in values:
+        if not value.strip():
+            raise DataError(f"{path}:{number}: column '{key}' holds an empty text")
+        refuse_half_characters(path, number, key, value)
     return values

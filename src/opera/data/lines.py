@@ -76,7 +76,22 @@ def text_field(path: Path, number: int, record: dict[str, Any], key: str) -> str
         return ""
     if not isinstance(value, str):
         raise DataError(f"{path}:{number}: column '{key}' must be a string, got {_short(json.dumps(value))}")
+    refuse_half_characters(path, number, key, value)
     return value
+
+
+def refuse_half_characters(path: Path, number: int, key: str, value: str) -> None:
+    """Refuse a text with half of a UTF-16 pair, as texts have that were cut in the middle of an emoji.
+
+    Raises:
+        DataError: naming the line.
+    """
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise DataError(
+            f"{path}:{number}: column '{key}' holds half a character ({value[error.start]!r}); remove it"
+        ) from None
 
 
 def _short(text: str) -> str:

@@ -161,7 +161,7 @@ def _documented_objects(package: str) -> Iterator[DocumentedObject]:
                 tree = ast.parse(source)
         except (SyntaxError, ValueError, OSError):
             continue  # templates and files in other encodings lie in many packages; they hold no objects
-        yield from _objects_in(tree, source.splitlines(), module, module)
+        yield from _objects_in(tree, source.split("\n"), module, module)
 
 
 def _modules(package: str) -> Iterator[tuple[str, Path]]:
@@ -228,7 +228,7 @@ def _code_lines(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, lin
         span = range(child.lineno, (child.end_lineno or child.lineno) + 1)
         if at == 0:
             dropped |= set(span)
-            replaced[child.lineno] = textwrap.indent(rest, " " * child.col_offset).splitlines()
+            replaced[child.lineno] = textwrap.indent(rest, " " * child.col_offset).split("\n") if rest else []
         elif isinstance(node, ast.ClassDef) and isinstance(child, Documentable) and ast.get_docstring(child):
             dropped |= set(range(_first_line(child), span.stop))
     kept: list[str] = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -66,14 +65,15 @@ class RetrievalData:
             DataError: if train is too small to give up a query.
         """
         train = self.split("train")
-        count = max(1, round(fraction * train.n_queries))
-        if train.n_queries < 2:
+        usable = np.flatnonzero(np.bincount(train.query_of[train.grades > 0], minlength=train.n_queries))
+        if len(usable) < 2:
             raise DataError(
-                f"{self.source}: has no split '{split}', and {train.n_queries} train queries are too few to draw one"
+                f"{self.source}: has no split '{split}', and {len(usable)} train queries are too few to draw one"
             )
+        count = min(max(1, round(fraction * len(usable))), len(usable) - 1)
         drawn = np.zeros(train.n_queries, dtype=bool)
-        drawn[generator(seed, f"data.{split}").permutation(train.n_queries)[:count]] = True
-        note = f"no {split} split: drew {count} of the {train.n_queries} train queries by seed {seed}"
+        drawn[usable[generator(seed, f"data.{split}").permutation(len(usable))[:count]]] = True
+        note = f"no {split} split: drew {count} of the {len(usable)} train queries by seed {seed}"
         splits = {**self.splits, "train": train.of_queries(~drawn), split: train.of_queries(drawn)}
         return replace(self, splits=splits, notes=(*self.notes, note))
 
@@ -98,8 +98,7 @@ class RetrievalData:
         query_ids, doc_ids = self.queries.ids(), self.corpus.ids()
         for name, judgements in self.splits.items():
             with (folder / "qrels" / f"{name}.tsv").open("w", encoding="utf-8", newline="") as file:
-                rows = csv.writer(file, delimiter="\t", lineterminator="\n")
-                rows.writerow(["query-id", "corpus-id", "score"])
+                file.write("query-id\tcorpus-id\tscore\n")
                 queries = judgements.query_rows[judgements.query_of]
                 for query, doc, grade in zip(queries, judgements.doc_rows, judgements.grades, strict=True):
-                    rows.writerow([query_ids[query], doc_ids[doc], grade])
+                    file.write(f"{query_ids[query]}\t{doc_ids[doc]}\t{grade}\n")

@@ -46,15 +46,14 @@ class TextTable:
 
     def texts(self, rows: IntArray | slice | None = None, choice: TextChoice = "title_text") -> list[str]:
         """Return the texts of some rows (default all), title joined in front unless ``choice="text"``."""
-        part = self._rows(rows)
-        bodies: list[str] = part["text"].to_pylist()
+        bodies = self._column("text", rows)
         if choice == "text":
             return bodies
-        return [join_title(title, body) for title, body in zip(part["title"].to_pylist(), bodies, strict=True)]
+        return [join_title(title, body) for title, body in zip(self._column("title", rows), bodies, strict=True)]
 
     def ids(self, rows: IntArray | slice | None = None) -> list[str]:
         """Return the ids of some rows (default all)."""
-        return list(self._rows(rows)["id"].to_pylist())
+        return self._column("id", rows)
 
     def rows_of(self, ids: Sequence[str] | pa.Array) -> NDArray[np.int64]:
         """Find the row of each id: int64, -1 for an id that is not there."""
@@ -84,13 +83,28 @@ class TextTable:
                     "use corpus_text=title_text"
                 )
 
-    def _rows(self, rows: IntArray | slice | None) -> pa.Table:
+    def _column(self, name: str, rows: IntArray | slice | None) -> list[str]:
+        column = self.table[name]
         if rows is None:
-            return self.table
+            return list(column.to_pylist())
         if isinstance(rows, slice):
             start, stop, _ = rows.indices(len(self))
-            return self.table.slice(start, max(0, stop - start))
-        return self.table.take(pa.array(np.asarray(rows, dtype=np.int64)))
+            return list(column.slice(start, max(0, stop - start)).to_pylist())
+        # Chunk by chunk: Arrow's own take on a chunked string column copies the whole column first.
+        wanted = np.asarray(rows, dtype=np.int64)
+        chunk_of = np.searchsorted(self._chunk_starts, wanted, side="right") - 1
+        values = [""] * len(wanted)
+        for chunk in np.unique(chunk_of).tolist():
+            places = np.flatnonzero(chunk_of == chunk)
+            local = pa.array(wanted[places] - self._chunk_starts[chunk])
+            for place, value in zip(places.tolist(), column.chunk(chunk).take(local).to_pylist(), strict=True):
+                values[place] = value
+        return values
+
+    @cached_property
+    def _chunk_starts(self) -> NDArray[np.int64]:
+        lengths = [len(chunk) for chunk in self.table["id"].chunks]
+        return np.cumsum([0, *lengths[:-1]], dtype=np.int64)
 
 
 @dataclass(frozen=True)

@@ -229,14 +229,17 @@ class DynamicPruning(Method):
         return cosine_schedule(start, end, step, self.plan.max_steps)
 
     def _ratio(self, alpha: float) -> float:
-        """Return r at strength α, from the whole n₀; all queries are alike at α = 1."""
-        return 0.0 if alpha == 1 else top_ratio(alpha, self.pool_size, self.pairs.n_queries)
+        """Return r at strength α, from the whole n₀; all queries are alike at α = 1.
+
+        With a handful of queries, rounding n₀ down can take r below 0: then none is a top query.
+        """
+        return 0.0 if alpha == 1 else max(0.0, top_ratio(alpha, self.pool_size, self.pairs.n_queries))
 
     def _rank(self, step: int) -> None:
         """Rank the queries and set the threshold T."""
         ratio = self._ratio(self._scheduled("alpha", step))
         score = query_scores(self.scores, self.settings.query_score)
-        self._is_top = top_queries(score, math.floor(max(ratio, 0.0) * self.pairs.n_queries))
+        self._is_top = top_queries(score, math.floor(ratio * self.pairs.n_queries))
         self._query_threshold = float(score[self._is_top].min()) if self._is_top.any() else math.nan
         self._threshold = document_threshold(
             self.pairs, self.scores.similarity, self._scheduled("v", step), self.settings.threshold
@@ -245,7 +248,8 @@ class DynamicPruning(Method):
     def _refresh(self, step: int) -> None:
         self._rank(step)
         interval = self.settings.update_interval
-        count = self.pool_size if interval == "epoch" else interval * self.plan.batch_size
+        left = max(1, self.plan.max_steps - step)
+        count = self.pool_size if interval == "epoch" else min(interval, left) * self.plan.batch_size
         rng = generator(self.plan.seed, "dp.queries", self._refreshes)
         self._queue = draw_pool(rng, self._is_top, self.pool_size, count)
         self._refreshes += 1

@@ -18,8 +18,8 @@ from opera.settings import Settings, setting
 
 
 def kept_count(n_pairs: int, retention: float) -> int:
-    """Return ⌊k·N⌋, how many pairs are kept (Equation 4)."""
-    return math.floor(retention * n_pairs)
+    """Return ⌊k·N⌋, how many pairs are kept (Equation 4); 0.29 of 100 is 29, whatever binary makes of 0.29."""
+    return math.floor(retention * n_pairs + 1e-9)
 
 
 def keep_highest(scores: FloatArray, count: int) -> BoolArray:
@@ -76,7 +76,7 @@ class StaticMethod(Method):
         if kept_count(n_pairs, settings.k) == 0:
             raise SettingError(
                 f"k={settings.k} keeps ⌊{settings.k}·{n_pairs}⌋ = 0 of {n_pairs} pairs: all are pruned; "
-                f"give k of at least {1 / n_pairs:.3g}"
+                f"give k of at least {math.ceil(1e6 / n_pairs) / 1e6:g}"
             )
 
     def draw(self, step: int) -> NDArray[np.int64]:

@@ -65,11 +65,11 @@ class Trace(TrainerCallback):  # type: ignore[misc]
         self._losses, self._before = [], now
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Write the trace and, beside the trainer's checkpoint, the sampler's state."""
+        """Write the trace and, beside the trainer's checkpoint, the sampler's state: last, it makes it whole."""
+        self.write()
         folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
         arrays = flatten(self.sampler.state_dict())
         replace_file(folder / SAMPLER_FILE, lambda temporary: _save_arrays(temporary, arrays))
-        self.write()
 
     def write(self) -> None:
         """Write ``trace.parquet``."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +13,6 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallback, TrainerCallback
-from transformers.trainer_utils import get_last_checkpoint
 
 from opera.config import TrainSettings
 from opera.data import RetrievalData
@@ -24,6 +25,8 @@ from opera.train.callbacks import Progress, Trace, nest
 from opera.train.dataset import PairDataset
 from opera.train.loss import PairContrastiveLoss
 from opera.train.trainer import OperaTrainer, SplitEvaluator
+
+log = logging.getLogger("opera")
 
 
 @dataclass(frozen=True)
@@ -106,25 +109,32 @@ def train(
     checkpoint = newest_checkpoint(writer) if resume else None
     if checkpoint:
         _restore(sampler, trace, checkpoint, writer)
+    if resume:
+        log.info("resuming from step %d", sampler.next_step)
     resumed_from = sampler.next_step
     trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     trace.write()
-    best = trainer.state.best_model_checkpoint
     return TrainingResult(
         steps=trainer.state.global_step,
         resumed_from=resumed_from,
-        best_step=int(best.rsplit("-", 1)[-1]) if best else None,
+        best_step=trainer.state.best_global_step,
         best_value=trainer.state.best_metric,
         lag=sampler.lag,
     )
 
 
 def newest_checkpoint(writer: RunWriter) -> Path | None:
-    """Return the newest checkpoint that has the sampler's state, or ``None``."""
-    if not writer.checkpoints.is_dir():
-        return None
-    newest = get_last_checkpoint(str(writer.checkpoints))
-    return Path(newest) if newest and (Path(newest) / SAMPLER_FILE).is_file() else None
+    """Return the newest whole checkpoint, or ``None``; those cut off while they were written are removed.
+
+    The sampler's state is what is written last.
+    """
+    checkpoints = sorted(writer.checkpoints.glob("checkpoint-*"), key=lambda path: int(path.name.rsplit("-", 1)[-1]))
+    for folder in reversed(checkpoints):
+        if (folder / SAMPLER_FILE).is_file():
+            return folder
+        log.info("note: %s is not whole; going on from the one before", folder.name)
+        shutil.rmtree(folder)
+    return None
 
 
 def _observer(sampler: PairSampler, trace: Trace) -> Callable[..., None]:

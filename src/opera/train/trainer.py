@@ -102,7 +102,7 @@ def training_arguments(
     prompts = {column: prompt for column, role in roles.items() if (prompt := prompt_for(model, role))}
     evaluates = settings.eval_steps is not None
     values = dict(
-        output_dir=str(checkpoints),
+        output_dir=str(checkpoints.resolve()),
         max_steps=settings.max_steps,
         per_device_train_batch_size=settings.per_device_train_batch_size,
         gradient_accumulation_steps=settings.gradient_accumulation_steps,
@@ -119,7 +119,7 @@ def training_arguments(
         logging_steps=settings.logging_steps,
         report_to=settings.report_to,
         save_strategy="steps",
-        save_steps=settings.save_steps,
+        save_steps=settings.eval_steps if settings.load_best_model_at_end else settings.save_steps,
         save_total_limit=settings.save_total_limit,
         eval_strategy="steps" if evaluates else "no",
         eval_steps=settings.eval_steps,
@@ -128,6 +128,7 @@ def training_arguments(
         greater_is_better=True if evaluates else None,
         prompts=prompts or None,
         router_mapping=roles,
+        restore_callback_states_from_checkpoint=True,
         ignore_data_skip=True,  # the sampler goes on from its own saved state
         **({"gradient_checkpointing": True} if settings.gradient_checkpointing else {}),
     )
