@@ -115,6 +115,8 @@ def train(
 ) -> None:
     """Adapt a model to a data set, and measure it before and after on the test split."""
     from opera.config import make_recipe, parse_assignments, read_recipe
+    from opera.data import load_data
+    from opera.runs import check_out_folder
 
     flags = {
         "method": method,
@@ -132,10 +134,13 @@ def train(
     values = {**(read_recipe(config) if config else {}), **assigned, **given}
 
     make_recipe(values)
+    check_out_folder(out, resume, overwrite)
+    loaded = load_data(data)  # mistakes are told before torch is loaded, which takes seconds
+
     from opera.adaptation import adapt
 
     with _interruptible(f"the same command with --resume goes on from the newest checkpoint in {out}"):
-        run = adapt(data, model=model, out=out, resume=resume, overwrite=overwrite, **values)
+        run = adapt(loaded, model=model, out=out, resume=resume, overwrite=overwrite, **values)
     _report(run, json_)
 
 
@@ -150,16 +155,19 @@ def evaluate(
     json_: JsonOption = False,
 ) -> None:
     """Measure a model on a split of a data set."""
-    from opera.api import evaluate as evaluate_model
     from opera.data import load_data
-    from opera.measures import DEFAULT_MEASURES, FULL_MEASURES
+    from opera.measures import DEFAULT_MEASURES, FULL_MEASURES, check_measures
+
+    names = tuple(measures.split(",")) if measures else FULL_MEASURES if full else DEFAULT_MEASURES
+    check_measures(names)
+    loaded = load_data(data)
+
+    from opera.api import evaluate as evaluate_model
     from opera.outputs import check_suffix, write_trec_run
     from opera.show import console, measure_table
 
     if run_file:
         check_suffix(run_file, (".trec", ".run", ".txt"))
-    names = tuple(measures.split(",")) if measures else FULL_MEASURES if full else DEFAULT_MEASURES
-    loaded = load_data(data)
     result = evaluate_model(model, loaded, split, names)
     if run_file:
         write_trec_run(run_file, result, loaded)
@@ -210,15 +218,17 @@ def search(
     json_: JsonOption = False,
 ) -> None:
     """Search a corpus with a model."""
-    from opera.api import open_encoder, text_choice
     from opera.data import load_data
     from opera.errors import DataError
-    from opera.evaluation import found_documents
-    from opera.show import console, print_found
 
     if not query.strip():
         raise DataError("query: must not be empty")
     loaded = load_data(data)
+
+    from opera.api import open_encoder, text_choice
+    from opera.evaluation import found_documents
+    from opera.show import console, print_found
+
     found = found_documents(open_encoder(model), loaded, query, top, text_choice(model))
     if json_:
         print(json.dumps(found, indent=2, ensure_ascii=False))
