@@ -45,9 +45,9 @@ query's measure averaged over the seeds, two-sided, Holm-corrected over the thre
 ## Reading
 
 On this model and budget dynamic pruning does not beat plain fine-tuning: with either mask the difference in nDCG@10 and
-R@20 is within what the seeds do, and no test tells them apart. Keeping a quarter of the pairs costs recall, as the paper
-says of static pruning; here it costs trec_eval's nDCG@10 too, by similarity (`sp`) no less than at random (`rp`);
-what `sp` wins is the first hit (Success@10, and with the mask RR@10). The paper's gain of SP in nDCG@10 on NFCorpus
+R@20 is within what the seeds do, and no test tells them apart. Keeping a quarter of the pairs costs recall, as the
+paper says of static pruning; here it costs trec_eval's nDCG@10 too, by similarity (`sp`) no less than at random (`rp`).
+What `sp` wins is the first hit: Success@10, and with the mask RR@10. The paper's gain of SP in nDCG@10 on NFCorpus
 (.466 to .491, bge-large, 32,000 steps) is in the retrieved-ideal variant, which forgives lost recall; even there `sp`
 stays below `ft` here. The mask of known positives is worth more than any of the methods on these data: 43 positives a
 query. This model moves its token vectors far in few steps, and for that fewer pairs may simply be less data; it says

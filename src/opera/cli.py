@@ -164,7 +164,7 @@ def evaluate(
 
     from opera.api import evaluate as evaluate_model
     from opera.outputs import check_suffix, write_trec_run
-    from opera.show import console, measure_table
+    from opera.show import console, print_measures
 
     if run_file:
         check_suffix(run_file, (".trec", ".run", ".txt"))
@@ -175,7 +175,7 @@ def evaluate(
         facts = {"model": model, "data": data, "split": split, "queries": len(result.query_ids)}
         print(json.dumps({**facts, "measures": result.measures}, indent=2))
     else:
-        console().print(measure_table(result.measures, f"{model} on {data}, {split}: {len(result.query_ids)} queries"))
+        print_measures(console(), result.measures, f"{model} on {data}, {split}: {len(result.query_ids)} queries")
 
 
 @app.command(epilog="Example: opera score my-beir-folder --model minilm --out pairs.parquet")
@@ -187,10 +187,10 @@ def score(
 ) -> None:
     """Write the pretrained similarity and stand-in loss of every training pair: what SP ranks by and DP starts from."""
     from opera.outputs import score_pairs
-    from opera.show import console, measure_table
+    from opera.show import console, print_measures
 
     summary = score_pairs(data, model, out, seed)
-    console().print(measure_table(summary, f"similarity of {data}'s training pairs; {out} has them all"))
+    print_measures(console(), summary, f"similarity of {data}'s training pairs; {out} has them all")
 
 
 @app.command(epilog="Example: opera mine my-beir-folder --model minilm --range 10:100 --out mined.jsonl")
@@ -256,7 +256,7 @@ def quickstart(
 def _report(run: Run, as_json: bool) -> None:
     from rich.text import Text
 
-    from opera.show import before_after, console, how_to_load
+    from opera.show import console, how_to_load, print_before_after
 
     if as_json:
         print(json.dumps({"run": str(run.path), "measures": run.measures}, indent=2))
@@ -264,5 +264,5 @@ def _report(run: Run, as_json: bool) -> None:
     settings, screen = run.settings, console()
     masked = str(settings["mask_known_positives"]).lower()
     title = f"{settings['method']}, {run.steps} steps, mask_known_positives={masked}, test split"
-    screen.print(before_after(run.measures, title))
+    print_before_after(screen, run.measures, title)
     screen.print(Text(f"\n{how_to_load(str(run.model_path))}"))

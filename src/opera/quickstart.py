@@ -18,7 +18,7 @@ from opera.errors import RunFolderError
 from opera.models import MINILM, minilm_folder
 from opera.rng import generator
 from opera.runs import Run, check_out_folder, holds_run
-from opera.show import before_after, how_to_load, print_found
+from opera.show import how_to_load, print_before_after, print_found
 
 log = logging.getLogger("opera")
 
@@ -72,7 +72,7 @@ def show(run: Run, console: Console) -> None:
         f"{counts['test_queries']} held-out queries, {counts['documents']:,} chunks, {run.steps} steps of "
         f"{settings['method']}, mask_known_positives={str(settings['mask_known_positives']).lower()}"
     )
-    console.print(before_after(run.measures, title))
+    print_before_after(console, run.measures, title)
     console.print(f"\nThe model: {run.model_path}", style="bold")
     console.print(Text(how_to_load(str(run.model_path))))
     console.print("\nNext:", style="bold")
@@ -100,6 +100,6 @@ def _show_search(run: Run, data: RetrievalData, at: int, console: Console) -> No
     console.print(Text(f"\n“{data.queries.texts(np.array([query]))[0]}”", style="bold"))
     for when in ("before", "after"):
         ids = row[f"{when} documents"][:SHOWN_DOCUMENTS]
-        texts = data.corpus.texts(data.corpus.rows_of(ids))
+        texts = data.corpus.texts(data.corpus.rows_of(ids), "text")
         found = [{"rank": i, "id": d, "text": t} for i, (d, t) in enumerate(zip(ids, texts, strict=True), start=1)]
         print_found(console, found, f"{when} (✓ belongs to the object)", relevant)

@@ -18,26 +18,28 @@ def console() -> Console:
     return Console(width=width, highlight=False)
 
 
-def before_after(measures: Mapping[str, Mapping[str, float]], title: str) -> Table:
-    """Make the table of a run: each measure before, after, and the difference in points."""
-    table = Table(title=Text(title), title_justify="left")
+def print_before_after(screen: Console, measures: Mapping[str, Mapping[str, float]], title: str) -> None:
+    """Print the table of a run: each measure before, after, and the difference in points."""
+    table = Table()
     table.add_column("measure")
     for column in ("before", "after", "points"):
         table.add_column(column, justify="right")
     for name, before in measures["before"].items():
         after = measures["after"][name]
         table.add_row(name, f"{before:.4f}", f"{after:.4f}", f"{100 * (after - before):+.1f}")
-    return table
+    screen.print(Text(f"\n{title}", style="bold"))
+    screen.print(table)
 
 
-def measure_table(values: Mapping[str, float], title: str) -> Table:
-    """Make the table of one evaluation."""
-    table = Table(title=Text(title), title_justify="left")
+def print_measures(screen: Console, values: Mapping[str, float], title: str) -> None:
+    """Print the table of one evaluation."""
+    table = Table()
     table.add_column("measure")
     table.add_column("value", justify="right")
     for name, value in values.items():
         table.add_row(name, f"{value:.4f}")
-    return table
+    screen.print(Text(title, style="bold"))
+    screen.print(table)
 
 
 def print_found(
