@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +18,7 @@ from opera.data.tables import TextChoice
 from opera.device import Precision, autocast, resolve_precision
 from opera.methods.pairs import IntArray
 from opera.models import is_static, model_fingerprint
+from opera.runs import replace_file
 
 Role = Literal["query", "document"]
 CHUNK_BATCHES = 32
@@ -86,53 +87,33 @@ class Encoder:
         self, table: TextTable, rows: IntArray | None, role: Role, choice: TextChoice, key: str, what: str
     ) -> NDArray[np.float32]:
         count = len(table) if rows is None else len(rows)
+
+        def texts(part: slice) -> list[str]:
+            return table.texts(part if rows is None else rows[part], choice)
+
+        def write(temporary: Path) -> None:
+            vectors = np.lib.format.open_memmap(temporary, "w+", np.float32, (count, self.dimension))
+            self._fill(vectors, texts, role, what)
+            vectors.flush()
+
         if not self.use_cache:
             vectors = _room_for(count, self.dimension)
-            self._fill(vectors, table, rows, role, choice, what)
+            self._fill(vectors, texts, role, what)
             return vectors
         full_key = "\0".join((self.fingerprint, self.precision, role, choice, key))
         path = cache_folder() / "vectors" / f"{hashlib.sha256(full_key.encode()).hexdigest()[:32]}.npy"
         if not path.exists():
-            self._write(path, count, table, rows, role, choice, what)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            replace_file(path, write)
         return np.asarray(np.load(path, mmap_mode="r"))
 
-    def _write(
-        self,
-        path: Path,
-        count: int,
-        table: TextTable,
-        rows: IntArray | None,
-        role: Role,
-        choice: TextChoice,
-        what: str,
-    ) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=".encoding-", dir=path.parent)
-        os.close(handle)
-        try:
-            vectors = np.lib.format.open_memmap(name, "w+", np.float32, (count, self.dimension))
-            self._fill(vectors, table, rows, role, choice, what)
-            vectors.flush()
-            Path(name).replace(path)
-        finally:
-            Path(name).unlink(missing_ok=True)
-
-    def _fill(
-        self,
-        vectors: NDArray[np.float32],
-        table: TextTable,
-        rows: IntArray | None,
-        role: Role,
-        choice: TextChoice,
-        what: str,
-    ) -> None:
+    def _fill(self, vectors: NDArray[np.float32], texts: Callable[[slice], list[str]], role: Role, what: str) -> None:
         chunk = self.batch_size * CHUNK_BATCHES
         with tqdm(total=len(vectors), desc=f"encoding {what}", unit=f" {what}", disable=self._hide_bar) as bar:
             for start in range(0, len(vectors), chunk):
                 part = slice(start, min(start + chunk, len(vectors)))
-                texts = table.texts(part if rows is None else rows[part], choice)
-                vectors[part] = self.encode(texts, role)
-                bar.update(len(texts))
+                vectors[part] = self.encode(texts(part), role)
+                bar.update(part.stop - part.start)
 
 
 def _room_for(rows: int, dimension: int) -> NDArray[np.float32]:
