@@ -251,6 +251,18 @@ def test_a_run_on_data_without_a_test_split_can_be_measured_again(static_model: 
         opera.evaluate(static_model, path)
 
 
+def test_a_roundabout_path_does_not_hide_the_data_folder(
+    make_beir: Callable[..., Path], static_model: Path, tmp_path: Path
+) -> None:
+    folder = make_beir()
+    for overwrite in (False, True):
+        with pytest.raises(RunFolderError, match="is not empty and holds no run"):
+            opera.adapt(
+                folder, model=static_model, out=tmp_path / "no" / ".." / folder.name, overwrite=overwrite, **SMALL
+            )
+    assert {path.name for path in folder.iterdir()} == {"corpus.jsonl", "queries.jsonl", "qrels"}
+
+
 def test_someone_elses_run_json_is_no_run(beir: Path, static_model: Path, tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text('{"name": "my experiment"}')
     (tmp_path / "model").mkdir()

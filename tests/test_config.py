@@ -16,6 +16,9 @@ def test_defaults_are_the_papers() -> None:
     assert (dp.beta_start, dp.beta_end, dp.v_start, dp.v_end) == (5, 5, 0.25, 0.5)
     assert (dp.query_score, dp.threshold, dp.update_interval) == ("negative_loss", "global", 1)
     assert recipe.train.temperature == 0.02
+    assert make_recipe({"steps": 5, "batch_size": 8, "lr": 0.1}).train.per_device_train_batch_size == 8
+    assert make_recipe({"steps": 50}).train.steps_between_checkpoints == 5
+    assert make_recipe({"steps": 32_000}).train.steps_between_checkpoints == 500
     assert recipe.train.mask_known_positives is True
     assert make_recipe({"method": "sp"}).method_settings.k == 0.25
 

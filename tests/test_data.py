@@ -74,6 +74,7 @@ class TestBeir:
             ("corpus.jsonl", 3, '{"_id": "a\\tb", "text": "a"}', "must not hold a tab or a line break"),
             ("qrels/train.tsv", 2, "train0\td0\t4294967297", "score must lie between -1000 and 1000"),
             ("qrels/train.tsv", 1, "query-id\tcorpus-id\tgrade", "train.tsv:1: the header must be query-id"),
+            ("qrels/train.tsv", 1, "query-id corpus-id score", "columns must be separated by tabs, and there is none"),
             ("qrels/train.tsv", 2, "train0\td0", "train.tsv:2: must have 3 columns"),
             ("qrels/train.tsv", 2, "train0\td0\thigh", "train.tsv:2: score must be a whole number, got 'high'"),
             ("qrels/train.tsv", 2, "nobody\td0\t1", "train.tsv:2: query-id 'nobody' does not exist in queries.jsonl"),
@@ -106,6 +107,14 @@ class TestBeir:
         assert merged.notes == ("train.tsv: merged 1 repeated rows",)
         path.write_text(path.read_text() + first[:-1] + "9\n")
         with pytest.raises(DataError, match="score 9 for a pair that line"):
+            load_data(folder)
+
+    def test_bytes_that_are_not_utf8_are_found(self, make_beir: MakeBeir) -> None:
+        folder = make_beir()
+        lines = (folder / "corpus.jsonl").read_bytes().split(b"\n")
+        lines[41] = b'{"_id": "d41", "text": "caf\xe9"}'
+        (folder / "corpus.jsonl").write_bytes(b"\n".join(lines))
+        with pytest.raises(DataError, match=r"corpus\.jsonl:42: not UTF-8"):
             load_data(folder)
 
     def test_missing_files(self, make_beir: MakeBeir, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import platform
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -95,7 +96,7 @@ def adapt(
         TrainingError: if training breaks off.
     """
     recipe = make_recipe({"method": method, **settings})
-    home = Path(out)
+    home = Path(os.path.normpath(out))
     check_out_folder(home, resume, overwrite)
     clock = Clock()
     with clock.phase("load"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -51,13 +51,22 @@ def main() -> None:
 
 
 @contextmanager
-def _interruptible(advice: str) -> Iterator[None]:
+def _interruptible(advice: Callable[[], str]) -> Iterator[None]:
     """Turn Ctrl-C into a sentence that says how to go on, and exit status 130."""
     try:
         yield
     except KeyboardInterrupt:
-        print(f"\nopera: interrupted; {advice}", file=sys.stderr)
+        print(f"\nopera: interrupted; {advice()}", file=sys.stderr)
         raise typer.Exit(130) from None
+
+
+def _how_to_go_on(out: Path) -> str:
+    from opera.runs import CHECKPOINTS_FOLDER
+
+    steps = [int(place.name.rsplit("-", 1)[-1]) for place in (out / CHECKPOINTS_FOLDER).glob("checkpoint-*")]
+    if not steps:
+        return "no checkpoint was saved yet: the same command with --resume starts from step 0"
+    return f"the same command with --resume goes on from step {max(steps)}"
 
 
 class _TqdmHandler(logging.Handler):
@@ -80,7 +89,7 @@ def _print_settings(asked: bool) -> None:
     for group, docs in all_docs().items():
         table = Table(title=f"{group}: --set NAME=VALUE, or NAME: VALUE in --config", title_justify="left")
         for column in ("name", "kind", "default", "what it does", "default's source"):
-            table.add_column(column, overflow="fold")
+            table.add_column(column, overflow="fold", no_wrap=column == "name")
         for doc in docs:
             table.add_row(doc.name, doc.kind, doc.default, doc.help, doc.source)
         console().print(table, soft_wrap=False)
@@ -139,7 +148,7 @@ def train(
 
     from opera.adaptation import adapt
 
-    with _interruptible(f"the same command with --resume goes on from the newest checkpoint in {out}"):
+    with _interruptible(lambda: _how_to_go_on(out)):
         run = adapt(loaded, model=model, out=out, resume=resume, overwrite=overwrite, **values)
     _report(run, json_)
 
@@ -248,7 +257,7 @@ def quickstart(
     from opera.quickstart import show
     from opera.show import console
 
-    with _interruptible("the same command with --overwrite starts again"):
+    with _interruptible(lambda: "the same command with --overwrite starts again"):
         run = run_quickstart(out, method, seed, overwrite)
     show(run, console())
 
@@ -263,6 +272,7 @@ def _report(run: Run, as_json: bool) -> None:
         return
     settings, screen = run.settings, console()
     masked = str(settings["mask_known_positives"]).lower()
-    title = f"{settings['method']}, {run.steps} steps, mask_known_positives={masked}, test split"
+    queries = run.per_query().num_rows
+    title = f"{settings['method']}, {run.steps} steps, mask_known_positives={masked}; {queries} test queries"
     print_before_after(screen, run.measures, title)
     screen.print(Text(f"\n{how_to_load(str(run.model_path))}"))

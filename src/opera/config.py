@@ -32,6 +32,9 @@ def _parse_range(value: Any) -> Any:
 ARGUMENTS = ("data", "model", "out", "resume", "overwrite", "callbacks", "config")
 """What a run is told beside its settings."""
 
+ALIASES = {"steps": "max_steps", "batch_size": "per_device_train_batch_size", "lr": "learning_rate"}
+"""The short names of the command line's options, good in Python and YAML too."""
+
 RankRange = Annotated[tuple[int, int], BeforeValidator(_parse_range)]
 
 
@@ -95,7 +98,9 @@ class TrainSettings(Settings):
 
     logging_steps: int = setting(10, "steps between two log lines", "transformers", ge=1)
     report_to: str = setting("none", "where transformers logs to: none, tensorboard, wandb, ...", "transformers")
-    save_steps: int = setting(500, "steps between two checkpoints", "transformers", ge=1)
+    save_steps: int | None = setting(
+        None, "steps between two checkpoints; auto: a tenth of max_steps, at most 500", "OPERA", ge=1
+    )
     save_total_limit: int = setting(2, "checkpoints kept", "transformers", ge=2)
     eval_steps: int | None = setting(
         None, "steps between two evaluations on the dev split; auto: none", "transformers", ge=1
@@ -122,6 +127,13 @@ class TrainSettings(Settings):
             if getattr(self, name) and self.eval_steps is None:
                 raise ValueError(f"{name}={getattr(self, name)} needs eval_steps: steps between two evaluations")
         return self
+
+    @property
+    def steps_between_checkpoints(self) -> int:
+        """``save_steps``, or what ``auto`` means; with ``load_best_model_at_end`` every evaluation is saved."""
+        if self.load_best_model_at_end and self.eval_steps is not None:
+            return self.eval_steps
+        return self.save_steps or min(500, max(1, self.max_steps // 10))
 
     @property
     def needs_dev(self) -> bool:
@@ -154,6 +166,7 @@ def make_recipe(values: Mapping[str, Any]) -> Recipe:
         SettingError: telling every mistake at once: unknown names with the nearest known one, values out of
             range, settings that contradict each other, settings of another method.
     """
+    values = {ALIASES.get(key, key): value for key, value in values.items()}
     name = str(values.get("method", "dp"))
     method = method_named(name)
     own, general = method.settings_class.model_fields, TrainSettings.model_fields

@@ -163,7 +163,8 @@ def quiet_libraries() -> None:
 
     transformers_logging.disable_progress_bar()
     transformers_logging.set_verbosity_error()
-    logging.getLogger("sentence_transformers").setLevel(logging.ERROR)
+    for library in ("sentence_transformers", "huggingface_hub"):
+        logging.getLogger(library).setLevel(logging.ERROR)
 
 
 def _open(spec: Path | str, device: str) -> SentenceTransformer:
@@ -171,7 +172,12 @@ def _open(spec: Path | str, device: str) -> SentenceTransformer:
     try:
         model = SentenceTransformer(str(spec), device=device).float()  # half precision is autocast's business
     except Exception as error:  # the loaders below raise many kinds; all mean that this is not a usable model
-        reason = str(error).strip().splitlines() or [type(error).__name__]
-        raise ModelError(f"{spec}: cannot be loaded as a sentence-transformers model: {reason[0]}") from error
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        hint = (
+            f"; there is no folder of that name either, and '{MINILM}' needs no network"
+            if isinstance(spec, str)
+            else ""
+        )
+        raise ModelError(f"{spec}: cannot be loaded as a sentence-transformers model: {reason}{hint}") from error
     model.model_card_data.local_files_only = True  # no look-ups on the hub when the model is saved
     return model

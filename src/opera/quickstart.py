@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,7 @@ def quickstart(out: Path, method: str = "dp", seed: int = 0, overwrite: bool = F
 def show(run: Run, console: Console) -> None:
     """Print the figures, three searches before and after, where the model is and how to load it."""
     data = load_data(run.about["data"]["source"])
+    console.print("\nThree held-out queries, drawn by seed among those whose best documents changed:", style="bold")
     for query in _queries_to_show(run):
         _show_search(run, data, query, console)
     counts = data.counts()
@@ -75,10 +77,11 @@ def show(run: Run, console: Console) -> None:
     print_before_after(console, run.measures, title)
     console.print(f"\nThe model: {run.model_path}", style="bold")
     console.print(Text(how_to_load(str(run.model_path))))
+    opera = sys.argv[0] if Path(sys.argv[0]).name == "opera" else "opera"
     console.print("\nNext:", style="bold")
-    console.print(Text(f'  opera search {run.path} {data.source} "parse a date string"'))
-    console.print(Text(f"  opera train {data.source} --model minilm --method sp --out {run.path.parent / 'sp'}"))
-    console.print(Text("  opera train python:YOUR_PACKAGE --model minilm --out yours"))
+    console.print(Text(f'  {opera} search {run.path} {data.source} "parse a date string"'))
+    console.print(Text(f"  {opera} train {data.source} --model minilm --method sp --out {run.path.parent / 'sp'}"))
+    console.print(Text(f"  {opera} train python:YOUR_PACKAGE --model minilm --out yours"))
 
 
 def _queries_to_show(run: Run) -> list[int]:

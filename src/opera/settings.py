@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -91,6 +91,8 @@ def kind_of(annotation: Any) -> str:
         return " | ".join(str(choice) for choice in get_args(annotation))
     if origin in (Union, types.UnionType):
         return " | ".join(kind_of(part) for part in get_args(annotation) if part is not type(None))
+    if origin is Annotated:
+        return kind_of(get_args(annotation)[0])
     if origin is tuple:
         return "LO:HI"
     return getattr(annotation, "__name__", str(annotation))

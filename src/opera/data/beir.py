@@ -82,6 +82,8 @@ def _read_qrels(path: Path, corpus: TextTable, queries: TextTable, notes: list[s
     lines = numbered_lines(path)
     first, header = next(lines, (1, ""))
     if header.split("\t") != QRELS_HEADER:
+        if "\t" not in header:
+            raise DataError(f"{path}:{first}: columns must be separated by tabs, and there is none in {header!r}")
         found = header.split("\t")
         wrong = next((name for name in found if name not in QRELS_HEADER), None)
         hint = f": unknown column '{wrong}'{nearest(wrong, QRELS_HEADER)}" if wrong else ""

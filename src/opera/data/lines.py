@@ -35,7 +35,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}: after line {number}: not UTF-8 ({error.reason}); convert the file") from None
+        raise DataError(f"{path}:{_undecodable_line(path)}: not UTF-8 ({error.reason}); convert the file") from None
 
 
 def json_records(
@@ -92,6 +92,17 @@ def refuse_half_characters(path: Path, number: int, key: str, value: str) -> Non
         raise DataError(
             f"{path}:{number}: column '{key}' holds half a character ({value[error.start]!r}); remove it"
         ) from None
+
+
+def _undecodable_line(path: Path) -> int:
+    """Find the first line that is not UTF-8; the text reader fails a buffer at a time, and does not say."""
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            try:
+                line.decode("utf-8")
+            except UnicodeDecodeError:
+                return number
+    return 0
 
 
 def _short(text: str) -> str:

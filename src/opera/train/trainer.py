@@ -119,7 +119,7 @@ def training_arguments(
         logging_steps=settings.logging_steps,
         report_to=settings.report_to,
         save_strategy="steps",
-        save_steps=settings.eval_steps if settings.load_best_model_at_end else settings.save_steps,
+        save_steps=settings.steps_between_checkpoints,
         save_total_limit=settings.save_total_limit,
         eval_strategy="steps" if evaluates else "no",
         eval_steps=settings.eval_steps,
