@@ -25,6 +25,7 @@ log = logging.getLogger("opera")
 
 RECIPE: dict[str, Any] = {
     "max_steps": 80,
+    "save_steps": 40,
     "per_device_train_batch_size": 32,
     "learning_rate": 1e-4,
     "temperature": 0.05,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from typing import Any, Literal
 
 import numpy as np
@@ -66,9 +67,9 @@ class StaticMethod(Method):
         rows = self._kept_ids if settings.query_weighting == "pairs" else self._kept_queries
         self._passes = ShuffledPasses(plan.seed, f"{self.name}.{settings.query_weighting}", len(rows))
 
+    @abstractmethod
     def keep_pairs(self, count: int) -> BoolArray:
         """Mark the ``count`` pairs to keep: bool ``[N]``."""
-        raise NotImplementedError
 
     @classmethod
     def check(cls, settings: Any, n_queries: int, n_pairs: int) -> None:
