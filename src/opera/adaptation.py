@@ -256,13 +256,13 @@ def _write_results(
     writer.write_measures({"before": before.measures, "after": after.measures})
     writer.write_per_query({"query_id": before.query_ids, **before.columns("before"), **after.columns("after")})
     about |= {"status": "finished", "training": vars(result), "seconds": clock.seconds}
-    write_card(writer.path / "model", about, before.measures, after.measures)
+    write_card(Run(writer.path).model_path, about, before.measures, after.measures)
     writer.write_about(about)
 
 
 def _evaluate_saved(writer: RunWriter, prepared: Prepared) -> Evaluation:
     settings = prepared.settings
-    saved = load_model(writer.path / "model", prepared.encoder.device)
+    saved = load_model(Run(writer.path).model_path, prepared.encoder.device)
     encoder = Encoder(saved, settings.precision, settings.encode_batch_size, use_cache=False)
     return evaluate_encoder(encoder, prepared.data, "test", DEFAULT_MEASURES, settings.corpus_text)
 

@@ -11,6 +11,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from opera.errors import MissingExtraError, ModelError, SettingError
+from opera.runs import Run, holds_run
 
 MINILM = "minilm"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -37,7 +38,7 @@ def load_model(spec: str | Path, device: str) -> SentenceTransformer:
         return _open(minilm_folder(), device)
     path = Path(text).expanduser()
     if path.is_dir():
-        folder = path / "model" if (path / "run.json").is_file() else path
+        folder = Run(path).model_path if holds_run(path) else path
         if not (folder / "modules.json").is_file() and not (folder / "config.json").is_file():
             raise ModelError(
                 f"{text}: not a model folder: it holds neither modules.json (sentence-transformers) nor config.json "

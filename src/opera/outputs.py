@@ -43,7 +43,7 @@ def score_pairs(source: str, model: str, out: Path, seed: int) -> dict[str, floa
         Quantiles of the similarity.
     """
     check_suffix(out, (".parquet", ".tsv", ".jsonl"))
-    data, encoder, pairs, query_rows = _training(source, model)
+    data, encoder, pairs, query_rows, grades = _training(source, model)
     known = KnownPositives(pairs, len(data.corpus))
     defaults = TrainSettings()
     scores = pretrained_scores(
@@ -55,12 +55,11 @@ def score_pairs(source: str, model: str, out: Path, seed: int) -> dict[str, floa
         seed,
         known,
     )
-    training = data.training_split()
     table = pa.table(
         {
             "query_id": data.queries.ids(query_rows[pairs.pair_query]),
             "doc_id": data.corpus.ids(pairs.pair_doc),
-            "grade": training.grades,
+            "grade": grades,
             "similarity": scores.similarity,
             "loss": scores.loss,
         }
@@ -83,7 +82,7 @@ def mine_negatives(source: str, model: str, out: Path, ranks: str, keep: int, se
     """
     check_suffix(out, (".jsonl", ".tsv"))
     settings = TrainSettings.parse({"negatives": "hard", "range": ranks})
-    data, encoder, pairs, query_rows = _training(source, model, settings.mining_range)
+    data, encoder, pairs, query_rows, _ = _training(source, model, settings.mining_range)
     mined = mine_hard_negatives(
         encoder.queries(data, query_rows),
         encoder.corpus(data, text_choice(model)),
@@ -127,12 +126,12 @@ def write_trec_run(path: Path, result: Evaluation, data: RetrievalData) -> None:
 
 def _training(
     source: str, model: str, ranks: tuple[int, int] | None = None
-) -> tuple[RetrievalData, Encoder, Pairs, np.ndarray]:
+) -> tuple[RetrievalData, Encoder, Pairs, np.ndarray, np.ndarray]:
     data = load_data(source)
     training = data.training_split()
     if ranks:
         check_range(ranks, len(data.corpus))
-    return data, open_encoder(model), training.pairs(), training.query_rows
+    return data, open_encoder(model), training.pairs(), training.query_rows, training.grades
 
 
 def _flag_records(
