@@ -11,8 +11,8 @@ import opera
 
 ROOMS = [
     "errors", "rng", "settings", "methods", "config", "data", "measures", "positives", "runs", "show",
-    "device", "models", "encode", "search", "evaluation", "score", "mine", "sampler", "train", "card",
-    "adaptation", "api", "outputs", "quickstart", "cli",
+    "device", "models", "encode", "search", "evaluation", "score", "mine", "noise", "sampler", "train", "card",
+    "preparation", "material", "adaptation", "api", "outputs", "quickstart", "cli",
 ]  # fmt: skip
 HOME = Path(opera.__file__).parent
 

@@ -68,7 +68,7 @@ def test_help_has_an_example_for_every_command(run_opera: Opera) -> None:
 def test_help_settings(run_opera: Opera) -> None:
     done = run_opera("train", "--help-settings")
     assert done.returncode == 0
-    for word in ("temperature", "warmup_ratio", "max_query_length", "alpha_start", "Appendix A.2", "method dp"):
+    for word in ("temperature", "warmup_ratio", "max_query_length", "alpha_start", "Appendix C.2", "method dp"):
         assert word in done.stdout
 
 

@@ -33,7 +33,7 @@ def test_all_mistakes_are_told_at_once() -> None:
     assert "max_steps: must be greater than or equal to 1, got 0" in message
     assert "learning_rate: must be greater than 0, got -1" in message
     assert "alpha_start: must be greater than or equal to 1, got 0.5" in message
-    assert "setting 'k' belongs to method rp and sp; this run's method is dp" in message
+    assert "setting 'k' belongs to method rp, sp, sp+cbs and sp+dp; this run's method is dp" in message
 
 
 @pytest.mark.parametrize(

@@ -12,17 +12,20 @@ from scipy.stats import chisquare
 
 from opera.errors import SettingError
 from opera.methods import METHODS, Method, Pairs, PairScores, Plan, method_named
-from opera.methods.draws import ShuffledPasses, draw_documents, draw_pool
+from opera.methods.draws import ShuffledPasses, draw_by_pairs, draw_documents, draw_pool
 from opera.methods.dynamic import (
     DynamicPruning,
     DynamicSettings,
     document_threshold,
     document_weights,
+    pair_weighted_probabilities,
+    query_probabilities,
     query_scores,
     top_queries,
 )
+from opera.methods.infobatch import infobatch_probabilities, kept_of_learned, learned_queries
 from opera.methods.schedules import cosine_schedule, top_ratio, virtual_dataset_size
-from opera.methods.static import StaticSettings, keep_highest
+from opera.methods.static import StaticSettings, keep_best_pairs, keep_highest
 from opera.rng import generator
 
 VARIANTS: list[tuple[str, dict[str, object]]] = [
@@ -40,6 +43,15 @@ VARIANTS: list[tuple[str, dict[str, object]]] = [
     ("dp", {"soft": False}),
     ("dp", {"alpha_start": 5, "alpha_end": 2, "beta_start": 1, "beta_end": 8}),
     ("dp", {"alpha_start": 1, "alpha_end": 1}),
+    ("dp", {"alpha_start": 4, "alpha_end": 4, "v_end": 0.25}),
+    ("dp", {"pool_weighting": "pairs"}),
+    ("dp", {"pool_weighting": "pairs", "update_interval": 7}),
+    ("sp", {"k": 0.5, "score": "cbs"}),
+    ("sp+cbs", {"k": 0.4}),
+    ("infobatch", {}),
+    ("infobatch", {"rho": 0.5, "delta": 0.3}),
+    ("sp+dp", {"k": 0.5}),
+    ("sp+dp", {"k": 0.6, "score": "cbs", "levels": "query", "update_interval": "epoch"}),
 ]
 IDS = [f"{name}-{'-'.join(f'{k}={v}' for k, v in values.items())}" for name, values in VARIANTS]
 
@@ -52,7 +64,8 @@ def make_pairs(counts: list[int], n_docs: int = 1000) -> Pairs:
 
 def make_scores(pairs: Pairs, seed: int = 0) -> PairScores:
     rng = np.random.default_rng(seed)
-    return PairScores(pairs, rng.uniform(-1, 1, pairs.n_pairs), rng.exponential(2.0, pairs.n_pairs))
+    similarity, loss = rng.uniform(-1, 1, pairs.n_pairs), rng.exponential(2.0, pairs.n_pairs)
+    return PairScores(pairs, similarity, loss, 1 / rng.integers(1, 5, pairs.n_pairs))
 
 
 def make(name: str, values: dict[str, object], pairs: Pairs, batch: int = 8, steps: int = 50, seed: int = 0) -> Method:
@@ -60,6 +73,12 @@ def make(name: str, values: dict[str, object], pairs: Pairs, batch: int = 8, ste
     parsed = method.settings_class.parse(values)
     method.check(parsed, pairs.n_queries, pairs.n_pairs)
     return method(pairs, Plan(seed, steps, batch), parsed, make_scores(pairs))
+
+
+def see_all(method: Method) -> None:
+    """Tell a method every pair's score, so that one whose scores start equal has something to go by."""
+    scores = make_scores(method.pairs)
+    method.observe(np.arange(method.pairs.n_pairs), scores.similarity, scores.loss)
 
 
 @pytest.fixture
@@ -194,13 +213,134 @@ class TestDynamic:
         method = make("dp", {"update_interval": "epoch"}, pairs, batch=8)
         pool = method.pool_size  # type: ignore[attr-defined]
         assert pool == 40
-        drawn = np.concatenate([method.draw(step) for step in range(pool // 8)])
+        drawn = np.concatenate([method.draw(step).pairs for step in range(pool // 8)])
         assert len(np.unique(drawn)) == pool
         top = np.flatnonzero(method.probabilities(0).query == 1 / pool)
         assert set(top) <= set(drawn)
 
 
+class TestInfoBatch:
+    def test_a_pass_prunes_only_learned_queries_and_weighs_those_it_keeps(self) -> None:
+        pairs = make_pairs([2] * 100)
+        method = make("infobatch", {"rho": 0.25}, pairs, batch=29, steps=10**6)
+        loss = np.repeat(np.arange(100.0), 2)
+        method.observe(np.arange(200), np.zeros(200), loss)
+        draws = [method.draw(step) for step in range(3)]  # one pass: 50 above the mean, 37 of the 50 below
+        queries = pairs.pair_query[np.concatenate([d.pairs for d in draws])]
+        weights = np.concatenate([d.weights for d in draws])
+        assert len(np.unique(queries)) == 87
+        assert np.array_equal(weights == 1, queries >= 50)
+        assert np.allclose(weights[queries < 50], 1 / 0.75)
+        p = method.probabilities(0)
+        assert p.query[99] == pytest.approx(1 / 87)
+        assert p.query[0] == pytest.approx(37 / 50 / 87)
+        assert p.weight[0] == pytest.approx(1 / 0.75)
+
+    @given(st.lists(st.floats(0, 20, width=32), min_size=2, max_size=60), st.sampled_from([0.25, 0.5, 0.75]))
+    def test_the_weighted_expectation_is_the_full_datas_loss(self, losses: list[float], rho: float) -> None:
+        """Over one pass, Σ P·w·loss times the pass's size is the sum over all queries, but for rounding kept down."""
+        pairs = make_pairs([1] * len(losses))
+        loss = np.array(losses)
+        learned = learned_queries(loss)
+        p = infobatch_probabilities(pairs, learned, rho)
+        kept = kept_of_learned(int(learned.sum()), rho)
+        size = len(losses) - learned.sum() + kept
+        rounding = kept / ((1 - rho) * learned.sum()) if learned.any() else 1.0
+        expected = loss[~learned].sum() + rounding * loss[learned].sum()
+        assert size * (p.pair * p.weight * loss).sum() == pytest.approx(expected)
+        if (1 - rho) * learned.sum() == kept:
+            assert expected == pytest.approx(loss.sum())
+
+    def test_the_mean_over_many_passes_is_the_full_datas_loss(self) -> None:
+        pairs = make_pairs([1] * 40)
+        loss = np.random.default_rng(0).exponential(2.0, 40)
+        learned = learned_queries(loss)
+        kept = kept_of_learned(int(learned.sum()), 0.5)
+        sums = []
+        for seed in range(300):
+            method = make("infobatch", {"rho": 0.5}, pairs, batch=1, steps=10**6, seed=seed)
+            method.observe(np.arange(40), np.zeros(40), loss)
+            draws = [method.draw(step) for step in range(40 - int(learned.sum()) + kept)]
+            sums.append(sum(float(d.weights[0]) * loss[d.pairs[0]] for d in draws))
+        expected = loss[~learned].sum() + kept / (0.5 * learned.sum()) * loss[learned].sum()
+        assert np.mean(sums) == pytest.approx(expected, abs=3 * np.std(sums) / np.sqrt(len(sums)))
+
+    def test_equal_losses_are_none_below_their_mean(self) -> None:
+        for value in (0.1, 1 / 3, 3.4e38, 0.0):
+            for n in (1, 3, 7, 1000):
+                assert not learned_queries(np.full(n, value)).any()
+
+    def test_annealing_fires_at_delta_of_the_steps_and_resets_the_weights(self) -> None:
+        pairs = make_pairs([1] * 40)
+        method = make("infobatch", {"rho": 0.5, "delta": 0.5}, pairs, batch=4, steps=41)
+        method.observe(np.arange(40), np.zeros(40), np.arange(40.0))
+        draws = [method.draw(step) for step in range(41)]
+        assert any((d.weights > 1).any() for d in draws[:21])
+        assert all((d.weights == 1).all() for d in draws[21:])
+        assert sorted(np.concatenate([d.pairs for d in draws[21:31]])) == list(range(40))  # a whole new pass
+
+    def test_the_latest_loss_counts(self) -> None:
+        pairs = make_pairs([3, 1])
+        method = make("infobatch", {}, pairs)
+        method.observe(np.array([0, 3, 2]), np.zeros(3), np.array([9.0, 5.0, 1.0]))
+        assert method.state_dict()["loss"].tolist() == [1.0, 5.0]
+
+
+class TestTwoStages:
+    def test_nothing_pruned_is_drawn_and_dp_runs_over_the_rest(self, pairs: Pairs) -> None:
+        method = make("sp+dp", {"k": 0.4}, pairs)
+        keep = make("sp", {"k": 0.4}, pairs).keep  # type: ignore[attr-defined]
+        p = method.probabilities(0)
+        assert np.array_equal(p.pair > 0, keep)
+        for step in range(20):
+            assert keep[method.draw(step).pairs].all()
+        kept_queries = len(np.unique(pairs.pair_query[keep]))
+        assert method.summary()["pool_size"] == virtual_dataset_size(kept_queries, 2, 0.25)
+
+    def test_with_everything_kept_it_is_dp(self, pairs: Pairs) -> None:
+        both, alone = make("sp+dp", {"k": 1.0}, pairs), make("dp", {}, pairs)
+        for step in range(20):
+            a, b = both.draw(step).pairs, alone.draw(step).pairs
+            assert a.tolist() == b.tolist()
+            both.observe(a, np.linspace(-1, 1, 8), np.linspace(0, 9, 8))
+            alone.observe(b, np.linspace(-1, 1, 8), np.linspace(0, 9, 8))
+
+    def test_cbs_goes_before_similarity(self) -> None:
+        pairs = make_pairs([4])
+        scores = PairScores(pairs, np.array([0.9, 0.1, 0.2, 0.8]), np.zeros(4), np.array([0.5, 1.0, 1.0, 0.5]))
+        assert keep_best_pairs(scores, "cbs", 1).tolist() == [False, False, True, False]
+        assert keep_best_pairs(scores, "cbs", 3).tolist() == [True, True, True, False]
+        assert keep_best_pairs(scores, "similarity", 1).tolist() == [True, False, False, False]
+
+    def test_subsets_renumber_queries(self) -> None:
+        pairs = Pairs.of(np.array([0, 0, 1, 2, 2]), np.array([5, 6, 7, 8, 9]))
+        kept, queries = pairs.subset(np.array([True, False, False, True, True]))
+        assert kept.pair_query.tolist() == [0, 1, 1]
+        assert kept.pair_doc.tolist() == [5, 8, 9]
+        assert queries.tolist() == [0, 2]
+
+
 class TestDraws:
+    def test_draws_by_pairs_follow_equation_5_times_the_pairs(self, pairs: Pairs) -> None:
+        is_top = np.arange(pairs.n_queries) % 3 == 0
+        drawn = draw_by_pairs(generator(0, "test"), pairs, is_top, 10, 20_000)
+        expected = pair_weighted_probabilities(pairs, query_probabilities(is_top, 10)) * 20_000
+        assert chisquare(np.bincount(drawn, minlength=pairs.n_queries), expected).pvalue > 1e-3
+
+    def test_frequencies_at_the_last_step_match_at_alpha_5_and_r_53(self) -> None:
+        """The paper's end of the schedule: P(top)/P(rest) = α, exactly and as drawn."""
+        pairs = make_pairs([1, 2, 3, 4] * 40)
+        counts = np.zeros(pairs.n_queries)
+        for seed in range(1500):
+            method = make("dp", {}, pairs, batch=8, steps=10**9, seed=seed)
+            counts[pairs.pair_query[method.draw(10**9).pairs]] += 1
+        p = method.probabilities(10**9).query
+        top = p == p.max()
+        assert top.sum() == math.floor(0.53125 * 160) == 85
+        assert p.max() / p.min() == pytest.approx(5)  # n₀ = 100 and r·n = 85 are whole
+        assert chisquare(counts, p * counts.sum()).pvalue > 1e-3
+        assert counts[top].mean() / counts[~top].mean() == pytest.approx(5, rel=0.05)
+
     @given(st.integers(1, 30), st.integers(0, 200), st.integers(1, 90))
     def test_passes_hold_every_item_once_and_can_be_read_anywhere(self, size: int, start: int, count: int) -> None:
         row = ShuffledPasses(4, "test", size).take(0, start + count)
@@ -246,9 +386,12 @@ class TestContract:
         method = make(name, values, pairs)
         for step in range(30):
             drawn = method.draw(step)
-            assert drawn.shape == (8,)
-            assert drawn.dtype == np.int64
-            assert ((drawn >= 0) & (drawn < pairs.n_pairs)).all()
+            assert drawn.pairs.shape == drawn.weights.shape == (8,)
+            assert drawn.pairs.dtype == np.int64
+            assert drawn.weights.dtype == np.float32
+            assert ((drawn.pairs >= 0) & (drawn.pairs < pairs.n_pairs)).all()
+            assert (drawn.weights >= 1).all()
+            method.observe(drawn.pairs, np.linspace(-1, 1, 8), np.linspace(0, 9, 8))
 
     def test_probabilities_sum_to_one(self, name: str, values: dict[str, object], pairs: Pairs) -> None:
         method = make(name, values, pairs)
@@ -268,36 +411,40 @@ class TestContract:
         counts = np.zeros(pairs.n_pairs)
         for seed in range(400):
             method = make(name, values, pairs, batch=4, steps=10**9, seed=seed)  # the schedule stands still
+            see_all(method)
             for step in range(5):
-                counts[method.draw(step)] += 1
-        expected = make(name, values, pairs, steps=10**9).probabilities(0).pair
+                np.add.at(counts, method.draw(step).pairs, 1)
+        method = make(name, values, pairs, steps=10**9)
+        see_all(method)
+        expected = method.probabilities(0).pair
         possible = expected > 0
         assert counts[~possible].sum() == 0
         assert chisquare(counts[possible], expected[possible] * counts.sum()).pvalue > 1e-4
 
     def test_same_seed_same_draws(self, name: str, values: dict[str, object], pairs: Pairs) -> None:
         runs = [
-            [make_method.draw(s).tolist() for s in range(20)]
+            [make_method.draw(s).pairs.tolist() for s in range(20)]
             for make_method in (make(name, values, pairs), make(name, values, pairs))
         ]
         other = make(name, values, pairs, seed=1)
         assert runs[0] == runs[1]
-        assert runs[0] != [other.draw(s).tolist() for s in range(20)]
+        assert runs[0] != [other.draw(s).pairs.tolist() for s in range(20)]
 
     def test_state_round_trips(self, name: str, values: dict[str, object], pairs: Pairs) -> None:
         rng = np.random.default_rng(1)
         first = make(name, values, pairs)
         for step in range(13):
-            drawn = first.draw(step)
+            drawn = first.draw(step).pairs
             first.observe(drawn, rng.random(8), rng.random(8))
         second = make(name, values, pairs)
         second.load_state_dict(first.state_dict())
         for step in range(13, 40):
             a, b = first.draw(step), second.draw(step)
-            assert a.tolist() == b.tolist()
+            assert a.pairs.tolist() == b.pairs.tolist()
+            assert a.weights.tolist() == b.weights.tolist()
             seen = rng.random(8), rng.random(8)
-            first.observe(a, *seen)
-            second.observe(b, *seen)
+            first.observe(a.pairs, *seen)
+            second.observe(b.pairs, *seen)
 
     @pytest.mark.parametrize("counts", [[5], [1], [1] * 9, [50, 1]])
     def test_small_data(self, name: str, values: dict[str, object], counts: list[int]) -> None:
@@ -308,16 +455,16 @@ class TestContract:
             return
         method = make(name, values, pairs)
         for step in range(12):
-            assert len(method.draw(step)) == 8
+            assert len(method.draw(step).pairs) == 8
         assert method.probabilities(12).pair.sum() == pytest.approx(1)
 
     @pytest.mark.parametrize("value", [0.0, 1.0, -1.0, 3.4e38, 1e-45])
     def test_equal_and_extreme_scores(self, name: str, values: dict[str, object], pairs: Pairs, value: float) -> None:
         method = METHODS[name]
         same = np.full(pairs.n_pairs, value, dtype=np.float32)
-        made = method(pairs, Plan(0, 50, 8), method.settings_class.parse(values), PairScores(pairs, same, same))
+        made = method(pairs, Plan(0, 50, 8), method.settings_class.parse(values), PairScores(pairs, same, same, same))
         for step in range(10):
-            drawn = made.draw(step)
+            drawn = made.draw(step).pairs
             made.observe(drawn, same[drawn], same[drawn])
         p = made.probabilities(10).pair
         assert np.isfinite(p).all()
@@ -338,11 +485,11 @@ def test_any_sizes_work(counts: list[int], variant: tuple[str, dict[str, object]
     except SettingError:
         return
     for step in range(9):
-        drawn = method.draw(step)
+        drawn = method.draw(step).pairs
         method.observe(drawn, np.linspace(-1, 1, batch), np.linspace(0, 9, batch))
         p = method.probabilities(step)
         assert p.pair.sum() == pytest.approx(1)
-        assert (p.pair[drawn] > 0).all() or variant[0] == "dp"
+        assert (p.pair[drawn] > 0).all() or variant[0] in ("dp", "sp+dp", "infobatch")  # a step may span two rankings
 
 
 def test_registry_names_are_the_methods_own() -> None:

@@ -231,7 +231,7 @@ class TestLoss:
         )
         queries, *docs = (model(dict(f))["sentence_embedding"] for f in features)
         logits = (queries @ torch.cat(docs).T / 0.05).double()
-        docs_of_columns = labels[:, 2:].T.flatten().tolist()
+        docs_of_columns = labels[:, 3:].T.flatten().tolist()
         masked = 0
         for row in range(len(labels)):
             positives = set(pairs.pair_doc[pairs.pair_query == pairs.pair_query[labels[row, 1]]].tolist())

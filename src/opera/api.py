@@ -24,6 +24,7 @@ def evaluate(
     precision: Precision = "auto",
     max_query_length: int | None = None,
     max_passage_length: int | None = None,
+    relevant_grade: int | None = None,
 ) -> Evaluation:
     """Measure a model on a split of a data set.
 
@@ -35,6 +36,8 @@ def evaluate(
         precision: what to compute in.
         max_query_length: tokens of a query; the default is what the model says.
         max_passage_length: tokens of a document; likewise.
+        relevant_grade: lowest score that counts as relevant; the default is the run's where ``model`` is a run on
+            these data, else 1.
 
     Returns:
         Per-query values and their means (``.measures``).
@@ -44,20 +47,22 @@ def evaluate(
     """
     check_measures(measures)
     loaded = load_data(data) if isinstance(data, str | Path) else data
-    loaded = with_splits_of_run(loaded, model)
+    loaded = with_splits_of_run(loaded.with_relevant_grade(relevant_grade or 1), model)
     judged(loaded, split)
     encoder = open_encoder(model, precision, max_query_length, max_passage_length)
     return evaluate_encoder(encoder, loaded, split, measures, text_choice(model))
 
 
 def with_splits_of_run(data: RetrievalData, model: str | Path) -> RetrievalData:
-    """Draw the test and dev splits that a run drew from these data, where ``model`` is a run and it did."""
+    """Cut the data as a run did, where ``model`` is a run on them: its relevant grade, the splits it drew."""
     if not holds_run(Path(model)):
         return data
     run = Run.open(model)
     if run.about["data"]["fingerprint"] != data.fingerprint:
         return data
-    settings = TrainSettings.parse({name: run.settings[name] for name in ("seed", "test_fraction", "dev_fraction")})
+    names = ("seed", "test_fraction", "dev_fraction", "relevant_grade")
+    settings = TrainSettings.parse({name: run.settings[name] for name in names if name in run.settings})
+    data = data.with_relevant_grade(settings.relevant_grade)
     return with_needed_splits(data, settings, needs_dev=run.settings["eval_steps"] is not None)
 
 

@@ -103,7 +103,9 @@ def train(
     data: DataArgument,
     model: ModelOption,
     out: Annotated[Path, typer.Option("--out", help="run folder to write")],
-    method: Annotated[str | None, typer.Option("--method", help="ft, rp, sp or dp (the default)")] = None,
+    method: Annotated[
+        str | None, typer.Option("--method", help="ft, rp, sp, sp+cbs, infobatch, dp (the default) or sp+dp")
+    ] = None,
     steps: Annotated[int | None, typer.Option("--steps", help="optimizer steps (max_steps)")] = None,
     batch_size: Annotated[
         int | None, typer.Option("--batch-size", help="queries a step (per_device_train_batch_size)")
@@ -160,6 +162,10 @@ def evaluate(
     split: Annotated[str, typer.Option("--split", help="which judgements to use")] = "test",
     measures: Annotated[str | None, typer.Option("--measures", help="comma-separated, such as nDCG@10,R@100")] = None,
     full: Annotated[bool, typer.Option("--full", help="all measures at 1, 5, 10, 20, 50 and 100")] = False,
+    relevant_grade: Annotated[
+        int | None,
+        typer.Option("--relevant-grade", help="lowest score that counts as relevant; auto: a run's own, or 1", min=1),
+    ] = None,
     run_file: Annotated[Path | None, typer.Option("--run-file", help="also write the ranking as a TREC run")] = None,
     json_: JsonOption = False,
 ) -> None:
@@ -177,7 +183,7 @@ def evaluate(
 
     if run_file:
         check_suffix(run_file, (".trec", ".run", ".txt"))
-    result = evaluate_model(model, loaded, split, names)
+    result = evaluate_model(model, loaded, split, names, relevant_grade=relevant_grade)
     if run_file:
         write_trec_run(run_file, result, loaded)
     if json_:
@@ -248,7 +254,7 @@ def search(
 @app.command(epilog="Example: opera quickstart --out quickstart")
 def quickstart(
     out: Annotated[Path, typer.Option("--out", help="folder to write")] = Path("quickstart"),
-    method: Annotated[str, typer.Option("--method", help="ft, rp, sp or dp")] = "dp",
+    method: Annotated[str, typer.Option("--method", help="as for opera train")] = "dp",
     seed: SeedOption = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace an earlier quickstart")] = False,
 ) -> None:

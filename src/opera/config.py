@@ -29,6 +29,10 @@ def _parse_range(value: Any) -> Any:
     raise ValueError("must be LO:HI, two ranks such as 10:100")
 
 
+def _as_given(value: Any) -> str:
+    return ":".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
 ARGUMENTS = ("data", "model", "out", "resume", "overwrite", "callbacks", "config")
 """What a run is told beside its settings."""
 
@@ -43,7 +47,7 @@ class TrainSettings(Settings):
 
     max_steps: int = setting(1000, "optimizer steps (--steps)", "OPERA", ge=1)
     per_device_train_batch_size: int = setting(
-        64, "queries a step and device (--batch-size)", "Appendix A.2 (8 on each of 8 devices)", ge=1
+        64, "queries a step and device (--batch-size)", "Appendix C.2 (8 on each of 8 devices)", ge=1
     )
     gradient_accumulation_steps: int = setting(1, "batches an optimizer step", "transformers", ge=1)
     learning_rate: float | None = setting(
@@ -53,11 +57,11 @@ class TrainSettings(Settings):
         gt=0,
     )
     lr_scheduler_type: Literal["linear", "cosine", "constant", "constant_with_warmup", "polynomial"] = setting(
-        "linear", "how the rate falls after warm-up", "Appendix A.2"
+        "linear", "how the rate falls after warm-up", "Appendix C.2"
     )
-    warmup_ratio: float = setting(0.0, "share of the steps spent warming up", "Appendix A.2", ge=0, lt=1)
-    weight_decay: float = setting(0.0, "AdamW's weight decay", "Appendix A.2", ge=0)
-    max_grad_norm: float = setting(1.0, "gradient norm to clip at; 0 turns clipping off", "Appendix A.2", ge=0)
+    warmup_ratio: float = setting(0.0, "share of the steps spent warming up", "Appendix C.2", ge=0, lt=1)
+    weight_decay: float = setting(0.0, "AdamW's weight decay", "Appendix C.2", ge=0)
+    max_grad_norm: float = setting(1.0, "gradient norm to clip at; 0 turns clipping off", "Appendix C.2", ge=0)
     optim: str = setting("adamw_torch", "optimizer, by its name in transformers", "transformers")
     gradient_checkpointing: bool = setting(False, "trade speed for memory", "transformers")
     precision: Literal["auto", "fp32", "bf16", "fp16"] = setting(
@@ -69,7 +73,7 @@ class TrainSettings(Settings):
     )
     seed: int = setting(0, "of every random draw (--seed)", "OPERA", ge=0, lt=2**32)
 
-    temperature: float = setting(0.02, "divides the cosine similarities in the loss", "Appendix A.2", gt=0)
+    temperature: float = setting(0.02, "divides the cosine similarities in the loss", "Appendix C.2", gt=0)
     mask_known_positives: bool = setting(
         True, "leave a query's known positives out of its negatives; false is the paper's way", "notes"
     )
@@ -80,17 +84,34 @@ class TrainSettings(Settings):
         None,
         "explicit negatives: random from the corpus, hard (mined), or given in the data; "
         "auto: given where the data has them, else random",
-        "Appendix A.2",
+        "Appendix C.2",
     )
     range: RankRange | None = setting(
         None,
         "ranks LO:HI of the pretrained ranking that hard negatives come from; auto: 10:100",
-        "Appendix A.2",
+        "Appendix C.2",
     )
     max_mined_negatives: int = setting(200, "hard negatives kept for a query", "the release", ge=1)
 
-    max_query_length: int = setting(128, "tokens of a query, at most the model's own limit", "Appendix A.2", ge=1)
-    max_passage_length: int = setting(512, "tokens of a document, at most the model's own limit", "Appendix A.2", ge=1)
+    relevant_grade: int = setting(1, "lowest score in the qrels that counts as relevant, in every split", "BEIR", ge=1)
+    noise: Literal["none", "grade", "random", "hard"] = setting(
+        "none",
+        "false positives put into the training pairs, for experiments: judged below relevant_grade, random documents, "
+        "or hard ones from the pretrained ranking",
+        "Section 3.5",
+    )
+    noise_grade: int | None = setting(
+        None, "lowest score let in by noise=grade (ANTIQUE: relevant_grade=3, noise_grade=2)", "Appendix C.4"
+    )
+    noise_share: float | None = setting(
+        None, "share of the training pairs that are false after noise=random or hard", "OPERA", gt=0, lt=1
+    )
+    noise_range: RankRange | None = setting(
+        None, "ranks LO:HI of the pretrained ranking that noise=hard comes from; auto: 10:100", "OPERA"
+    )
+
+    max_query_length: int = setting(128, "tokens of a query, at most the model's own limit", "Appendix C.2", ge=1)
+    max_passage_length: int = setting(512, "tokens of a document, at most the model's own limit", "Appendix C.2", ge=1)
     corpus_text: Literal["title_text", "text"] = setting(
         "title_text", "what of a document is encoded; text alone is the release's way", "notes, row 11"
     )
@@ -123,6 +144,17 @@ class TrainSettings(Settings):
     def _consistent(self) -> Self:
         if self.range is not None and self.negatives != "hard":
             raise ValueError(f"range={self.range[0]}:{self.range[1]} needs negatives=hard, got {self.negatives}")
+        for name, kinds in (("noise_grade", ["grade"]), ("noise_share", ["random", "hard"]), ("noise_range", ["hard"])):
+            value = getattr(self, name)
+            if value is not None and self.noise not in kinds:
+                raise ValueError(f"{name}={_as_given(value)} needs noise={' or '.join(kinds)}, got {self.noise}")
+            if value is None and self.noise in kinds and name != "noise_range":
+                raise ValueError(f"noise={self.noise} needs {name}")
+        if self.noise_grade is not None and self.noise_grade >= self.relevant_grade:
+            raise ValueError(
+                f"noise_grade={self.noise_grade} must be below relevant_grade={self.relevant_grade}, "
+                "which such documents would meet"
+            )
         for name in ("load_best_model_at_end", "early_stopping_patience"):
             if getattr(self, name) and self.eval_steps is None:
                 raise ValueError(f"{name}={getattr(self, name)} needs eval_steps: steps between two evaluations")
@@ -144,6 +176,11 @@ class TrainSettings(Settings):
     def mining_range(self) -> tuple[int, int]:
         """The rank range of hard negatives."""
         return self.range or (10, 100)
+
+    @property
+    def noise_ranks(self) -> tuple[int, int]:
+        """The rank range of hard false positives."""
+        return self.noise_range or (10, 100)
 
 
 class Recipe(Settings):
@@ -182,10 +219,14 @@ def make_recipe(values: Mapping[str, Any]) -> Recipe:
     return Recipe(method=name, train=parts[0], method_settings=parts[1])
 
 
+def _listed(names: list[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
 def _misplaced(key: str, method: str) -> str:
     owners = [other for other, cls in METHODS.items() if key in cls.settings_class.model_fields]
     if owners:
-        return f"setting '{key}' belongs to method {' and '.join(owners)}; this run's method is {method}"
+        return f"setting '{key}' belongs to method {_listed(owners)}; this run's method is {method}"
     if key in ARGUMENTS:
         return f"'{key}' is no setting: give it as the argument or option {key} of the command"
     known = [*TrainSettings.model_fields, *method_named(method).settings_class.model_fields, "method"]

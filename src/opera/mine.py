@@ -75,14 +75,14 @@ class ListedNegatives:
         return drawn
 
 
-def check_range(ranks: tuple[int, int], n_docs: int) -> None:
+def check_range(ranks: tuple[int, int], n_docs: int, name: str = "range") -> None:
     """Refuse a rank range that starts past the corpus.
 
     Raises:
         SettingError: with the numbers.
     """
     if ranks[0] > n_docs:
-        raise SettingError(f"range={ranks[0]}:{ranks[1]} starts past the end of the corpus ({n_docs} documents)")
+        raise SettingError(f"{name}={ranks[0]}:{ranks[1]} starts past the end of the corpus ({n_docs} documents)")
 
 
 def mine_hard_negatives(

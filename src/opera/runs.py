@@ -4,6 +4,7 @@
       run.json            settings, versions, seed, fingerprints, seconds of each phase
       measures.json       {"before": {...}, "after": {...}} on the test split
       per_query.parquet   a row a test query
+      pairs.parquet       a row a training pair: how often it was drawn, whether it was injected as noise
       trace.parquet       a row a step
       model/              loads with SentenceTransformer(path)
       checkpoints/        what --resume goes on from
@@ -31,11 +32,12 @@ from opera.errors import RunFolderError
 RUN_FILE = "run.json"
 MEASURES_FILE = "measures.json"
 PER_QUERY_FILE = "per_query.parquet"
+PAIRS_FILE = "pairs.parquet"
 TRACE_FILE = "trace.parquet"
 MODEL_FOLDER = "model"
 CHECKPOINTS_FOLDER = "checkpoints"
 SAMPLER_FILE = "sampler.npz"
-OURS = (RUN_FILE, MEASURES_FILE, PER_QUERY_FILE, TRACE_FILE, MODEL_FOLDER, CHECKPOINTS_FOLDER)
+OURS = (RUN_FILE, MEASURES_FILE, PER_QUERY_FILE, PAIRS_FILE, TRACE_FILE, MODEL_FOLDER, CHECKPOINTS_FOLDER)
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,11 @@ class Run:
         """A row a test query: ``query_id``, and each measure before and after."""
         return pq.read_table(self.path / PER_QUERY_FILE)
 
+    def pairs(self) -> pa.Table:
+        """A row a training pair: ``query_id``, ``doc_id``, ``grade``, ``injected``, ``times_drawn``, and the pretrained
+        ``similarity`` where the method needed it."""
+        return pq.read_table(self.path / PAIRS_FILE)
+
     def trace(self) -> pa.Table:
         """A row a step: loss, learning rate, schedules, thresholds, seconds."""
         return pq.read_table(self.path / TRACE_FILE)
@@ -115,8 +122,11 @@ class RunWriter:
 
     def write_per_query(self, columns: Mapping[str, Any]) -> None:
         """Write ``per_query.parquet``."""
-        table = pa.table(dict(columns))
-        replace_file(self.path / PER_QUERY_FILE, lambda temporary: pq.write_table(table, temporary))
+        self._write_table(PER_QUERY_FILE, columns)
+
+    def write_pairs(self, columns: Mapping[str, Any]) -> None:
+        """Write ``pairs.parquet``."""
+        self._write_table(PAIRS_FILE, columns)
 
     def write_trace(self, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> None:
         """Write ``trace.parquet``."""
@@ -142,6 +152,10 @@ class RunWriter:
     def checkpoints(self) -> Path:
         """Where the trainer keeps its checkpoints."""
         return self.path / CHECKPOINTS_FOLDER
+
+    def _write_table(self, name: str, columns: Mapping[str, Any]) -> None:
+        table = pa.table(dict(columns))
+        replace_file(self.path / name, lambda temporary: pq.write_table(table, temporary))
 
     def _write_json(self, name: str, value: Mapping[str, Any]) -> None:
         text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"

@@ -29,18 +29,24 @@ class Row:
         pair: the pair's number.
         query: the pair's training query.
         docs: corpus rows: the positive, then the negatives.
+        weight: what the pair's loss is multiplied by.
     """
 
     step: int
     pair: int
     query: int
     docs: tuple[int, ...]
+    weight: float = 1.0
 
 
 class PairSampler:
     """A batch sampler that draws one optimizer step at a time and cuts it into micro-batches.
 
     Its length is fixed from the start: ``max_steps`` times ``accumulation`` batches, since trainers count steps once.
+
+    Attributes:
+        times_drawn: int32 ``[N]``, how often each pair was drawn so far.
+        moments: what the method's schedule said at each step that was drawn and not yet traced.
     """
 
     def __init__(
@@ -61,6 +67,7 @@ class PairSampler:
         self.next_step = 0
         self.applied = 0
         self.moments: dict[int, Moment] = {}
+        self.times_drawn = np.zeros(pairs.n_pairs, dtype=np.int32)
         self._waiting: dict[int, list[tuple[IntArray, FloatArray, FloatArray]]] = {}
 
     def __len__(self) -> int:
@@ -76,13 +83,17 @@ class PairSampler:
     def draw_step(self, step: int) -> list[Row]:
         """Apply the observations of steps up to ``step - lag``, then draw the whole step."""
         self._apply_until(step - self.lag)
-        pair_ids = self.method.draw(step)
+        drawn = self.method.draw(step)
+        pair_ids = drawn.pairs
+        np.add.at(self.times_drawn, pair_ids, 1)
         self.moments[step] = self.method.moment(step)
         queries = self.pairs.pair_query[pair_ids]
         docs = self._documents(pair_ids, queries, step)
         return [
-            Row(step, pair, query, tuple(row))
-            for pair, query, row in zip(pair_ids.tolist(), queries.tolist(), docs.tolist(), strict=True)
+            Row(step, pair, query, tuple(row), weight)
+            for pair, query, row, weight in zip(
+                pair_ids.tolist(), queries.tolist(), docs.tolist(), drawn.weights.tolist(), strict=True
+            )
         ]
 
     def observe(self, step: int, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray) -> None:
@@ -94,6 +105,7 @@ class PairSampler:
         return {
             "next_step": self.next_step,
             "applied": self.applied,
+            "times_drawn": self.times_drawn.copy(),
             "method": self.method.state_dict(),
             "waiting": {
                 str(step): {str(i): dict(zip(OBSERVED, seen, strict=True)) for i, seen in enumerate(observations)}
@@ -104,6 +116,7 @@ class PairSampler:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
         self.next_step, self.applied = int(state["next_step"]), int(state["applied"])
+        self.times_drawn = np.array(state["times_drawn"], dtype=np.int32)
         self.method.load_state_dict(state.get("method", {}))
         self._waiting = {
             int(step): [tuple(observations[at][part] for part in OBSERVED) for at in sorted(observations, key=int)]

@@ -58,6 +58,21 @@ class RetrievalData:
             raise DataError(f"{self.source}: split 'train' has no pair with a score above 0: nothing to train on")
         return relevant
 
+    def with_relevant_grade(self, lowest: int) -> RetrievalData:
+        """Count judgements below a grade as not relevant, in every split; a note says how many.
+
+        Grades of ``lowest`` and above stay as they are, and are the gains of nDCG.
+        """
+        below = sum(int(((split.grades > 0) & (split.grades < lowest)).sum()) for split in self.splits.values())
+        if below == 0:
+            return self
+        splits = {
+            name: replace(split, grades=np.where(split.grades < lowest, 0, split.grades).astype(np.int32))
+            for name, split in self.splits.items()
+        }
+        note = f"relevant_grade={lowest}: {below} judgements below it count as not relevant"
+        return replace(self, splits=splits, notes=(*self.notes, note))
+
     def with_held_out(self, split: str, fraction: float, seed: int) -> RetrievalData:
         """Move a random share of the train queries, drawn by seed, to a new split; a note says so.
 

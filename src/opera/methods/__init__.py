@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 from opera.errors import SettingError, nearest
-from opera.methods.base import Method, Moment, Plan, Probabilities
+from opera.methods.base import Draw, Method, Moment, Plan, Probabilities
 from opera.methods.dynamic import DynamicPruning
 from opera.methods.finetuning import FineTuning
+from opera.methods.infobatch import InfoBatch
 from opera.methods.pairs import Pairs
 from opera.methods.scores import PairScores
-from opera.methods.static import RandomPruning, StaticPruning
+from opera.methods.static import ConsistencyPruning, RandomPruning, StaticPruning
+from opera.methods.twostage import StaticThenDynamic
 
 METHODS: dict[str, type[Method]] = {
-    method.name: method for method in (FineTuning, RandomPruning, StaticPruning, DynamicPruning)
+    method.name: method
+    for method in (
+        FineTuning,
+        RandomPruning,
+        StaticPruning,
+        ConsistencyPruning,
+        InfoBatch,
+        DynamicPruning,
+        StaticThenDynamic,
+    )
 }
 
 __all__ = [
     "METHODS",
+    "Draw",
     "Method",
     "Moment",
     "PairScores",

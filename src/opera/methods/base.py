@@ -30,6 +30,24 @@ class Plan:
 
 
 @dataclass(frozen=True)
+class Draw:
+    """What one step trains on.
+
+    Attributes:
+        pairs: int64 ``[plan.batch_size]``, numbers of pairs.
+        weights: float32 ``[plan.batch_size]``, what each pair's loss is multiplied by before the batch's mean.
+    """
+
+    pairs: NDArray[np.int64]
+    weights: NDArray[np.float32]
+
+    @classmethod
+    def unweighted(cls, pairs: IntArray) -> Draw:
+        """Every pair counts once."""
+        return cls(np.asarray(pairs, dtype=np.int64), np.ones(len(pairs), dtype=np.float32))
+
+
+@dataclass(frozen=True)
 class Probabilities:
     """The exact sampling probabilities at one step.
 
@@ -37,18 +55,23 @@ class Probabilities:
         query: P(q), float64 ``[n]``, sums to 1.
         document: P(d|q), float64 ``[N]``, sums to 1 over each query with P(q) > 0.
         pair: P(q, d), float64 ``[N]``, sums to 1.
+        weight: the loss weight that a draw of each pair comes with, float64 ``[N]``; 1 but for InfoBatch.
     """
 
     query: NDArray[np.float64]
     document: NDArray[np.float64]
     pair: NDArray[np.float64]
+    weight: NDArray[np.float64]
 
     @classmethod
-    def of(cls, pairs: Pairs, query: FloatArray, document: FloatArray) -> Probabilities:
-        """Build from P(q) and P(d|q)."""
+    def of(
+        cls, pairs: Pairs, query: FloatArray, document: FloatArray, query_weight: FloatArray | None = None
+    ) -> Probabilities:
+        """Build from P(q) ``[n]``, P(d|q) ``[N]`` and, where losses are weighted, the weight of each query ``[n]``."""
         q = np.asarray(query, dtype=np.float64)
         d = np.asarray(document, dtype=np.float64)
-        return cls(q, d, q[pairs.pair_query] * d)
+        weight = np.ones(pairs.n_queries) if query_weight is None else np.asarray(query_weight, dtype=np.float64)
+        return cls(q, d, q[pairs.pair_query] * d, weight[pairs.pair_query])
 
 
 @dataclass(frozen=True)
@@ -103,6 +126,11 @@ class Method(ABC):
         return False
 
     @classmethod
+    def needs_consistency(cls, settings: Any) -> int:
+        """How many random documents each pair must be ranked among (Appendix D.1); 0 where the method needs no CBS."""
+        return 0
+
+    @classmethod
     def check(cls, settings: Any, n_queries: int, n_pairs: int) -> None:
         """Refuse settings that cannot work on data of this size, before any long work.
 
@@ -112,8 +140,8 @@ class Method(ABC):
         return None
 
     @abstractmethod
-    def draw(self, step: int) -> NDArray[np.int64]:
-        """Return the pairs to train on at ``step``: int64 ``[plan.batch_size]``. Steps are drawn in order."""
+    def draw(self, step: int) -> Draw:
+        """Return the ``plan.batch_size`` pairs to train on at ``step``. Steps are drawn in order."""
 
     @abstractmethod
     def probabilities(self, step: int) -> Probabilities:

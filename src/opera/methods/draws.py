@@ -67,6 +67,28 @@ def draw_pool(rng: np.random.Generator, is_top: BoolArray, pool_size: int, count
     return np.concatenate(drawn)
 
 
+def draw_by_pairs(
+    rng: np.random.Generator, pairs: Pairs, is_top: BoolArray, pool_size: int, count: int
+) -> NDArray[np.int64]:
+    """``count`` independent queries, each with a chance in proportion to its pairs times its chance of being in the
+    pool of :func:`draw_pool`: 1 for a top query, (n₀ - K)/(n - K) for another of K tops.
+
+    By rejection: the query of a uniform pair is taken if it is a top query, else with its pool's chance.
+
+    Returns:
+        int64 ``[count]``.
+    """
+    n, top = len(is_top), int(is_top.sum())
+    chance = (pool_size - top) / (n - top) if n > top else 1.0
+    drawn, missing = [], count
+    while missing:
+        queries = pairs.pair_query[rng.integers(pairs.n_pairs, size=2 * missing)]
+        taken = queries[is_top[queries] | (rng.random(len(queries)) < chance)][:missing]
+        drawn.append(taken)
+        missing -= len(taken)
+    return np.concatenate(drawn).astype(np.int64)
+
+
 def draw_documents(
     rng: np.random.Generator,
     pairs: Pairs,

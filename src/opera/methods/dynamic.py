@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.errors import SettingError
-from opera.methods.base import Method, Moment, Plan, Probabilities
-from opera.methods.draws import ShuffledPasses, draw_documents, draw_pool
+from opera.methods.base import Draw, Method, Moment, Plan, Probabilities
+from opera.methods.draws import ShuffledPasses, draw_by_pairs, draw_documents, draw_pool
 from opera.methods.finetuning import uniform_documents, uniform_queries
 from opera.methods.pairs import BoolArray, FloatArray, IntArray, Pairs
 from opera.methods.schedules import cosine_schedule, top_ratio, virtual_dataset_size
@@ -89,16 +89,22 @@ def query_probabilities(is_top: BoolArray, pool_size: int) -> NDArray[np.float64
     return np.where(is_top, 1 / pool_size, other)
 
 
+def pair_weighted_probabilities(pairs: Pairs, uniform: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Equation 5, left, times m_q: P(q) in proportion to a query's pairs too, as in Equation 3; float64 ``[n]``."""
+    weight = uniform * pairs.positives_per_query
+    return np.asarray(weight / weight.sum())
+
+
 class DynamicSettings(Settings):
     """Settings of dp; the defaults are the paper's."""
 
-    alpha_start: float = setting(2.0, "query strength α at the first step", "Appendix A.2", ge=1)
-    alpha_end: float = setting(5.0, "query strength α at the last step", "Appendix A.2", ge=1)
-    r_start: float = setting(0.25, "share of high-quality queries at the smaller α", "Appendix A.2", gt=0, lt=1)
-    beta_start: float = setting(5.0, "document strength β at the first step", "Appendix A.2", ge=1)
-    beta_end: float = setting(5.0, "document strength β at the last step", "Appendix A.2", ge=1)
-    v_start: float = setting(0.25, "share of high-quality pairs at the first step", "Appendix A.2", gt=0, lt=1)
-    v_end: float = setting(0.5, "share of high-quality pairs at the last step", "Appendix A.2", gt=0, lt=1)
+    alpha_start: float = setting(2.0, "query strength α at the first step", "Appendix C.2", ge=1)
+    alpha_end: float = setting(5.0, "query strength α at the last step", "Appendix C.2", ge=1)
+    r_start: float = setting(0.25, "share of high-quality queries at the smaller α", "Appendix C.2", gt=0, lt=1)
+    beta_start: float = setting(5.0, "document strength β at the first step", "Appendix C.2", ge=1)
+    beta_end: float = setting(5.0, "document strength β at the last step", "Appendix C.2", ge=1)
+    v_start: float = setting(0.25, "share of high-quality pairs at the first step", "Appendix C.2", gt=0, lt=1)
+    v_end: float = setting(0.5, "share of high-quality pairs at the last step", "Appendix C.2", gt=0, lt=1)
     query_score: QueryScore = setting(
         "negative_loss", "what ranks queries: mean over their pairs, highest first", "notes, row 4"
     )
@@ -108,9 +114,14 @@ class DynamicSettings(Settings):
     update_interval: int | Literal["epoch"] = setting(
         1,
         "I_u: steps between two rankings of the queries; epoch is once per n₀ queries",
-        "Table 4; notes, row 6",
+        "Table 5; notes, row 6",
     )
-    levels: Literal["both", "query", "document"] = setting("both", "which level DP acts on", "Section 3.3")
+    pool_weighting: Literal["uniform", "pairs"] = setting(
+        "uniform",
+        "queries of the pool alike, or in proportion to their pairs as sp has it, with replacement",
+        "Algorithm 1",
+    )
+    levels: Literal["both", "query", "document"] = setting("both", "which level DP acts on", "Table 4")
     soft: bool = setting(True, "false excludes documents below T, where a query has some above", "Table 11")
 
 
@@ -161,7 +172,7 @@ class DynamicPruning(Method):
                     "give both α above 1, or both 1 for uniform queries"
                 )
 
-    def draw(self, step: int) -> NDArray[np.int64]:
+    def draw(self, step: int) -> Draw:
         """SampleQuery, then SampleDocument."""
         if self.settings.levels == "document":
             self._refresh_if_due(step)
@@ -169,7 +180,8 @@ class DynamicPruning(Method):
         else:
             queries = self._next_queries(step)
         weight = None if self.settings.levels == "query" else partial(self._weights, step)
-        return draw_documents(generator(self.plan.seed, "dp.documents", step), self.pairs, queries, weight)
+        rng = generator(self.plan.seed, "dp.documents", step)
+        return Draw.unweighted(draw_documents(rng, self.pairs, queries, weight))
 
     def probabilities(self, step: int) -> Probabilities:
         """Equation 5, for the ranking and the threshold in force at ``step``."""
@@ -178,6 +190,8 @@ class DynamicPruning(Method):
         uniform_q, uniform_d = uniform_queries(self.pairs), uniform_documents(self.pairs)
         query_level, document_level = self.settings.levels != "document", self.settings.levels != "query"
         query = query_probabilities(self._is_top, self.pool_size) if query_level else uniform_q
+        if query_level and self.settings.pool_weighting == "pairs":
+            query = pair_weighted_probabilities(self.pairs, query)
         weight = self._weights(step, np.arange(self.pairs.n_pairs))
         return Probabilities.of(
             self.pairs, query, document_probabilities(self.pairs, weight) if document_level else uniform_d
@@ -251,7 +265,10 @@ class DynamicPruning(Method):
         left = max(1, self.plan.max_steps - step)
         count = self.pool_size if interval == "epoch" else min(interval, left) * self.plan.batch_size
         rng = generator(self.plan.seed, "dp.queries", self._refreshes)
-        self._queue = draw_pool(rng, self._is_top, self.pool_size, count)
+        if self.settings.pool_weighting == "pairs":
+            self._queue = draw_by_pairs(rng, self.pairs, self._is_top, self.pool_size, count)
+        else:
+            self._queue = draw_pool(rng, self._is_top, self.pool_size, count)
         self._refreshes += 1
 
     def _next_queries(self, step: int) -> NDArray[np.int64]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.methods.base import Method, Plan, Probabilities
+from opera.methods.base import Draw, Method, Plan, Probabilities
 from opera.methods.draws import ShuffledPasses, draw_documents
 from opera.methods.pairs import Pairs
 from opera.methods.scores import PairScores
@@ -39,10 +39,10 @@ class FineTuning(Method):
         super().__init__(pairs, plan, settings, scores)
         self._passes = ShuffledPasses(plan.seed, "ft.queries", pairs.n_queries)
 
-    def draw(self, step: int) -> NDArray[np.int64]:
+    def draw(self, step: int) -> Draw:
         """Return the next ``batch_size`` queries of the pass, each with a positive document."""
         queries = self._passes.take(step * self.plan.batch_size, self.plan.batch_size)
-        return draw_documents(generator(self.plan.seed, "ft.documents", step), self.pairs, queries)
+        return Draw.unweighted(draw_documents(generator(self.plan.seed, "ft.documents", step), self.pairs, queries))
 
     def probabilities(self, step: int) -> Probabilities:
         """Equation 1, at every step."""

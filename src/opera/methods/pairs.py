@@ -56,6 +56,11 @@ class Pairs:
         """m_q: int64 ``[n]``, how many positive documents each query has."""
         return np.diff(self.query_offsets)
 
+    def subset(self, keep: BoolArray) -> tuple[Pairs, NDArray[np.int64]]:
+        """Return the kept pairs, bool ``[N]``, with their queries numbered anew, and the queries' old numbers."""
+        queries, renumbered = np.unique(self.pair_query[keep], return_inverse=True)
+        return Pairs.of(renumbered, self.pair_doc[keep]), queries.astype(np.int64)
+
     def sum_by_query(self, values: FloatArray | BoolArray) -> NDArray[np.float64]:
         """Sum a value per pair ``[N]`` over each query's pairs: float64 ``[n]``."""
         return np.add.reduceat(np.asarray(values, dtype=np.float64), self.query_offsets[:-1])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.methods.pairs import FloatArray, IntArray, Pairs
+from opera.methods.pairs import BoolArray, FloatArray, IntArray, Pairs
 
 
 class PairScores:
@@ -16,13 +16,20 @@ class PairScores:
     Attributes:
         similarity: float32 ``[N]``, cosine of query and positive document (the paper's **p**).
         loss: float32 ``[N]``, contrastive loss of the pair, in nats.
+        consistency: float32 ``[N]``, the pair's CBS under the pretrained model, or ``None``; training never moves it.
     """
 
-    def __init__(self, pairs: Pairs, similarity: FloatArray, loss: FloatArray) -> None:
+    def __init__(
+        self, pairs: Pairs, similarity: FloatArray, loss: FloatArray, consistency: FloatArray | None = None
+    ) -> None:
         self.pairs = pairs
         self.similarity = np.array(similarity, dtype=np.float32)
         self.loss = np.array(loss, dtype=np.float32)
-        for name, values in (("similarity", self.similarity), ("loss", self.loss)):
+        self.consistency = None if consistency is None else np.array(consistency, dtype=np.float32)
+        for name in ("similarity", "loss", "consistency"):
+            values = getattr(self, name)
+            if values is None:
+                continue
             if values.shape != (pairs.n_pairs,):
                 raise ValueError(f"{name} must have shape ({pairs.n_pairs},), got {values.shape}")
             if not np.isfinite(values).all():
@@ -49,6 +56,15 @@ class PairScores:
             new = np.asarray(seen, dtype=np.float32)[last]
             np.add.at(sums, queries, new.astype(np.float64) - values[latest_ids])
             values[latest_ids] = new
+
+    def with_consistency(self, consistency: FloatArray) -> PairScores:
+        """Return the same scores with a CBS for each pair ``[N]``."""
+        return PairScores(self.pairs, self.similarity, self.loss, consistency)
+
+    def subset(self, keep: BoolArray, kept: Pairs) -> PairScores:
+        """Return the scores of the pairs in ``keep``, bool ``[N]``, which are ``kept``."""
+        consistency = None if self.consistency is None else self.consistency[keep]
+        return PairScores(kept, self.similarity[keep], self.loss[keep], consistency)
 
     def mean_similarity(self) -> NDArray[np.float64]:
         """Mean similarity over each query's pairs: float64 ``[n]``."""

@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.errors import SettingError
-from opera.methods.base import Method, Plan, Probabilities
+from opera.methods.base import Draw, Method, Plan, Probabilities
 from opera.methods.draws import ShuffledPasses
 from opera.methods.pairs import BoolArray, FloatArray, Pairs
 from opera.methods.scores import PairScores
 from opera.rng import generator
 from opera.settings import Settings, setting
+
+PairScore = Literal["similarity", "cbs"]
 
 
 def kept_count(n_pairs: int, retention: float) -> int:
@@ -30,6 +32,20 @@ def keep_highest(scores: FloatArray, count: int) -> BoolArray:
     return keep
 
 
+def keep_best_pairs(scores: PairScores, by: PairScore, count: int) -> BoolArray:
+    """Mark the ``count`` best pairs, bool ``[N]``: by similarity (Section 2.2), or by CBS (Appendix D.1).
+
+    CBS ties often, most of all at its best value of 1: pairs of equal CBS go by similarity.
+    """
+    if by == "similarity":
+        return keep_highest(scores.similarity, count)
+    assert scores.consistency is not None
+    order = np.lexsort((-scores.similarity, -scores.consistency))
+    keep = np.zeros(len(order), dtype=bool)
+    keep[order[:count]] = True
+    return keep
+
+
 def static_probabilities(pairs: Pairs, keep: BoolArray, query_weighting: str = "pairs") -> Probabilities:
     """Equation 3: P(q) = kept pairs of q / all kept pairs, P(d|q) = I_{q,d} / kept pairs of q.
 
@@ -41,10 +57,28 @@ def static_probabilities(pairs: Pairs, keep: BoolArray, query_weighting: str = "
     return Probabilities.of(pairs, weight / weight.sum(), keep / np.maximum(kept, 1)[pairs.pair_query])
 
 
-class StaticSettings(Settings):
-    """Settings of sp and rp."""
+def refuse_empty(settings: RetentionSettings, n_pairs: int) -> None:
+    """Refuse a retention rate that keeps nothing.
 
-    k: float = setting(0.25, "share of the training pairs to keep (retention rate)", "Appendix B.2", gt=0, le=1)
+    Raises:
+        SettingError: with the numbers.
+    """
+    if kept_count(n_pairs, settings.k) == 0:
+        raise SettingError(
+            f"k={settings.k} keeps ⌊{settings.k}·{n_pairs}⌋ = 0 of {n_pairs} pairs: all are pruned; "
+            f"give k of at least {math.ceil(1e6 / n_pairs) / 1e6:g}"
+        )
+
+
+class RetentionSettings(Settings):
+    """How much to keep."""
+
+    k: float = setting(0.25, "share of the training pairs to keep (retention rate)", "Table 9", gt=0, le=1)
+
+
+class RandomSettings(RetentionSettings):
+    """Settings of rp."""
+
     query_weighting: Literal["pairs", "uniform"] = setting(
         "pairs",
         "P(q) over the kept pairs: in proportion to them (the paper) or uniform over queries (the release)",
@@ -52,10 +86,34 @@ class StaticSettings(Settings):
     )
 
 
+class SelectionSettings(RetentionSettings):
+    """How much to keep, and what the best pairs are."""
+
+    score: PairScore = setting(
+        "similarity", "what the best pairs are: cosine, or cbs, consistency among random documents", "Appendix D.1"
+    )
+    cbs_pool: int = setting(10_000, "random documents that cbs ranks each pair among", "Appendix D.1", ge=1)
+
+    @property
+    def consistency_pool(self) -> int:
+        """``cbs_pool`` where CBS is asked for, else 0."""
+        return self.cbs_pool if self.score == "cbs" else 0
+
+
+class StaticSettings(SelectionSettings, RandomSettings):
+    """Settings of sp."""
+
+
+class ConsistencySettings(StaticSettings):
+    """Settings of sp+cbs."""
+
+    score: PairScore = setting("cbs", "what the best pairs are", "Appendix D.1")
+
+
 class StaticMethod(Method):
     """Keep some pairs once, before training, and train on those alone, in shuffled passes."""
 
-    settings_class = StaticSettings
+    settings_class = RandomSettings
 
     def __init__(self, pairs: Pairs, plan: Plan, settings: Any, scores: PairScores | None = None) -> None:
         super().__init__(pairs, plan, settings, scores)
@@ -74,20 +132,17 @@ class StaticMethod(Method):
     @classmethod
     def check(cls, settings: Any, n_queries: int, n_pairs: int) -> None:
         """Refuse a retention rate that keeps nothing."""
-        if kept_count(n_pairs, settings.k) == 0:
-            raise SettingError(
-                f"k={settings.k} keeps ⌊{settings.k}·{n_pairs}⌋ = 0 of {n_pairs} pairs: all are pruned; "
-                f"give k of at least {math.ceil(1e6 / n_pairs) / 1e6:g}"
-            )
+        refuse_empty(settings, n_pairs)
 
-    def draw(self, step: int) -> NDArray[np.int64]:
+    def draw(self, step: int) -> Draw:
         """Return the next ``batch_size`` kept pairs of the pass (or kept queries, with one kept pair each)."""
         rows = self._passes.take(step * self.plan.batch_size, self.plan.batch_size)
         if self.settings.query_weighting == "pairs":
-            return np.asarray(self._kept_ids[rows], dtype=np.int64)
+            return Draw.unweighted(self._kept_ids[rows])
         queries = self._kept_queries[rows]
         rng = generator(self.plan.seed, f"{self.name}.documents", step)
-        return np.asarray(self._kept_ids[self._first_kept[queries] + rng.integers(self._kept_by_query[queries])])
+        chosen: NDArray[np.int64] = self._first_kept[queries] + rng.integers(self._kept_by_query[queries])
+        return Draw.unweighted(self._kept_ids[chosen])
 
     def probabilities(self, step: int) -> Probabilities:
         """Equation 3, at every step."""
@@ -103,20 +158,34 @@ class StaticMethod(Method):
 
 
 class StaticPruning(StaticMethod):
-    """Keep the ⌊k·N⌋ pairs with the highest pretrained similarity."""
+    """Keep the ⌊k·N⌋ best pairs: by the pretrained model's similarity, or by CBS."""
 
     name = "sp"
     title = "Static pruning"
+    settings_class = StaticSettings
 
     @classmethod
     def needs_scores(cls, settings: Any) -> bool:
-        """Pairs are ranked by the pretrained model's similarity."""
+        """Pairs are ranked by the pretrained model."""
         return True
 
+    @classmethod
+    def needs_consistency(cls, settings: Any) -> int:
+        """With ``score=cbs``."""
+        return int(settings.consistency_pool)
+
     def keep_pairs(self, count: int) -> BoolArray:
-        """Mark the highest pairs."""
+        """Mark the best pairs."""
         assert self.scores is not None
-        return keep_highest(self.scores.similarity, count)
+        return keep_best_pairs(self.scores, self.settings.score, count)
+
+
+class ConsistencyPruning(StaticPruning):
+    """Static pruning by CBS under a name of its own, for the row of Table 10; the same as sp with ``score=cbs``."""
+
+    name = "sp+cbs"
+    title = "Static pruning by CBS"
+    settings_class = ConsistencySettings
 
 
 class RandomPruning(StaticMethod):

@@ -22,8 +22,8 @@ def column_names(n_negatives: int) -> list[str]:
 class PairDataset(Dataset[dict[str, Any]]):
     """Looks texts up in the memory-mapped tables, a whole batch at a time.
 
-    Each item has the text columns and ``label``: the step, the pair's number and its documents' corpus rows, which
-    the collator turns into one int64 tensor ``[B, 2 + documents]`` for the loss.
+    Each item has the text columns and ``label``: the step, the pair's number, the bits of its float32 loss weight and
+    its documents' corpus rows, which the collator turns into one int64 tensor ``[B, 3 + documents]`` for the loss.
     """
 
     def __init__(
@@ -44,12 +44,13 @@ class PairDataset(Dataset[dict[str, Any]]):
         """Return the items of a batch."""
         queries = self.data.queries.texts(self.query_rows[[row.query for row in rows]], "text")
         doc_rows = np.array([row.docs for row in rows], dtype=np.int64)
+        weight_bits = np.array([row.weight for row in rows], dtype=np.float32).view(np.int32).tolist()
         texts = iter(self.data.corpus.texts(doc_rows.ravel(), self.choice))
         return [
             {
                 "anchor": query,
                 **{name: next(texts) for name in self.column_names[1:-1]},
-                "label": [row.step, row.pair, *row.docs],
+                "label": [row.step, row.pair, bits, *row.docs],
             }
-            for row, query in zip(rows, queries, strict=True)
+            for row, query, bits in zip(rows, queries, weight_bits, strict=True)
         ]

@@ -60,11 +60,12 @@ class PairContrastiveLoss(nn.Module):
         self.known, self.observer = known, observer
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
-        """Return the mean loss of a batch.
+        """Return the mean of loss times weight over a batch; the observer is told the losses without weights.
 
         Args:
             sentence_features: tokenised columns: anchor, positive, negatives.
-            labels: int64 ``[B, 2 + documents]``: step, pair, corpus rows of the positive and the negatives.
+            labels: int64 ``[B, 3 + documents]``: step, pair, bits of the float32 weight, corpus rows of the positive
+                and the negatives.
 
         Raises:
             TrainingError: if a loss is not a finite number.
@@ -76,13 +77,14 @@ class PairContrastiveLoss(nn.Module):
             numbers = labels.cpu().numpy()
             losses = contrastive_losses(similarity, self.temperature, self._excluded(numbers, similarity.device))
         self._tell(numbers, similarity.detach().diagonal(), losses.detach())
-        return losses.mean()
+        weights = torch.from_numpy(numbers[:, 2].astype(np.int32).view(np.float32)).to(losses.device)
+        return (losses * weights).mean()
 
     def _excluded(self, numbers: NDArray[np.int64], device: torch.device) -> Tensor | None:
         if self.known is None:
             return None
         queries = self.pairs.pair_query[numbers[:, 1]]
-        documents = numbers[:, 2:].T.ravel()  # all positives, then all first negatives, ...
+        documents = numbers[:, 3:].T.ravel()  # all positives, then all first negatives, ...
         excluded = self.known.contains(queries[:, None], documents)
         own = np.arange(len(queries))
         excluded[own, own] = False

@@ -39,6 +39,7 @@ class TrainingResult:
         best_step: the step of the best dev evaluation, where there were evaluations.
         best_value: its measure.
         lag: steps between an observation and the first draw that uses it.
+        times_drawn: int32 ``[N]``, how often each training pair was drawn.
     """
 
     steps: int
@@ -46,6 +47,11 @@ class TrainingResult:
     best_step: int | None
     best_value: float | None
     lag: int
+    times_drawn: NDArray[np.int32]
+
+    def about(self) -> dict[str, int | float | None]:
+        """Everything but the arrays, for ``run.json``."""
+        return {name: value for name, value in vars(self).items() if name != "times_drawn"}
 
 
 def train(
@@ -120,6 +126,7 @@ def train(
         best_step=trainer.state.best_global_step,
         best_value=trainer.state.best_metric,
         lag=sampler.lag,
+        times_drawn=sampler.times_drawn,
     )
 
 

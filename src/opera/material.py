@@ -1,0 +1,162 @@
+"""What a run trains on: the pairs, with the noise that was asked for; their scores; the negatives."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opera.methods import Pairs, PairScores
+from opera.methods.pairs import FloatArray
+from opera.mine import ListedNegatives, Negatives, RandomNegatives, mine_hard_negatives
+from opera.noise import (
+    NoisyTraining,
+    drawn_false_positives,
+    false_positive_count,
+    listed_candidates,
+    random_candidates,
+)
+from opera.positives import KnownPositives
+from opera.preparation import Prepared
+from opera.score import pair_consistency, pretrained_scores
+
+log = logging.getLogger("opera")
+
+
+@dataclass(frozen=True)
+class Material:
+    """What a run trains on.
+
+    Attributes:
+        training: the judgements behind the pairs, and which of them are false on purpose.
+        pairs: the training pairs.
+        known: the same, to look up; injected ones count, since a trainer cannot know better.
+        negatives: where explicit negatives come from.
+        scores: pretrained scores of the pairs, where the method needs them; training overwrites them.
+        similarity: float32 ``[N]``, a copy of the pretrained similarities, or ``None``.
+        about: facts for ``run.json``.
+    """
+
+    training: NoisyTraining
+    pairs: Pairs
+    known: KnownPositives
+    negatives: Negatives
+    scores: PairScores | None
+    similarity: FloatArray | None
+    about: dict[str, Any]
+
+    @property
+    def query_rows(self) -> NDArray[np.int32]:
+        """The query table's row of each training query: int32 ``[n]``."""
+        return self.training.judgements.query_rows
+
+
+def gather(prepared: Prepared) -> Material:
+    """Put together what a run trains on; encodes queries and corpus where scores or mining need them."""
+    training = _training_pairs(prepared)
+    pairs, query_rows = training.judgements.pairs(), training.judgements.query_rows
+    known = KnownPositives(pairs, len(prepared.data.corpus))
+    negatives, negatives_about = _negatives(prepared, query_rows, known)
+    scores, scores_about = _scores(prepared, pairs, query_rows, known)
+    return Material(
+        training,
+        pairs,
+        known,
+        negatives,
+        scores,
+        None if scores is None else scores.similarity.copy(),
+        {"negatives": negatives_about, "scores": scores_about},
+    )
+
+
+def _training_pairs(prepared: Prepared) -> NoisyTraining:
+    """Return the pairs to train on, with the false ones that ``noise`` asks for; says how many."""
+    settings, data, clean = prepared.settings, prepared.data, prepared.training
+    if settings.noise == "none":
+        return NoisyTraining(clean, np.zeros(len(clean.doc_rows), dtype=bool))
+    if prepared.graded_down is not None:
+        noisy = prepared.graded_down
+    else:
+        assert settings.noise_share is not None
+        if settings.noise == "random":
+            candidates = random_candidates(clean, len(data.corpus))
+        else:
+            known = KnownPositives(clean.pairs(), len(data.corpus))
+            mined = _mine(prepared, clean.query_rows, known, settings.noise_ranks, keep=len(data.corpus))
+            candidates = listed_candidates(mined)
+        noisy = drawn_false_positives(clean, settings.noise_share, settings.seed, candidates)
+    log.info("noise=%s: %d of %d training pairs are false", settings.noise, noisy.count, len(noisy.injected))
+    wanted = false_positive_count(len(clean.doc_rows), settings.noise_share or 0.0)
+    if noisy.count < wanted:
+        log.info("note: noise_share=%s asks for %d; there were no more candidates", settings.noise_share, wanted)
+    return noisy
+
+
+def _mine(
+    prepared: Prepared, query_rows: NDArray[np.int32], known: KnownPositives, ranks: tuple[int, int], keep: int
+) -> ListedNegatives:
+    settings, data, encoder = prepared.settings, prepared.data, prepared.encoder
+    return mine_hard_negatives(
+        encoder.queries(data, query_rows),
+        encoder.corpus(data, settings.corpus_text),
+        data.corpus,
+        known,
+        ranks,
+        keep,
+        settings.seed,
+        encoder.device,
+    )
+
+
+def _negatives(
+    prepared: Prepared, query_rows: NDArray[np.int32], known: KnownPositives
+) -> tuple[Negatives, dict[str, Any]]:
+    settings, data = prepared.settings, prepared.data
+    kind = prepared.about["settings"]["negatives"]
+    n_docs = len(data.corpus)
+    if kind == "random" or settings.train_group_size == 1:
+        return RandomNegatives(n_docs), {"kind": kind}
+    if kind == "given":
+        given = data.given_negatives
+        assert given is not None
+        rows = [given.doc_rows[given.offsets[q] : given.offsets[q + 1]] for q in query_rows]
+        listed = ListedNegatives.of(rows, n_docs)
+    else:
+        listed = _mine(prepared, query_rows, known, settings.mining_range, settings.max_mined_negatives)
+    if listed.without:
+        log.info("note: %d queries have no %s negative: theirs are random", listed.without, kind)
+    return listed, {"kind": kind, "queries_without": listed.without, "listed": len(listed.doc_rows)}
+
+
+def _scores(
+    prepared: Prepared, pairs: Pairs, query_rows: NDArray[np.int32], known: KnownPositives
+) -> tuple[PairScores | None, dict[str, Any]]:
+    """Return the pretrained scores that the method needs, if any, and what ``run.json`` should say of them."""
+    settings, method_settings = prepared.settings, prepared.recipe.method_settings
+    if not prepared.method.needs_scores(method_settings):
+        return None, {}
+    queries = prepared.encoder.queries(prepared.data, query_rows)
+    corpus = prepared.encoder.corpus(prepared.data, settings.corpus_text)
+    scores = pretrained_scores(
+        pairs,
+        queries,
+        corpus,
+        settings.temperature,
+        settings.per_device_train_batch_size * settings.train_group_size,
+        settings.seed,
+        known if settings.mask_known_positives else None,
+    )
+    pool = prepared.method.needs_consistency(method_settings)
+    if pool == 0:
+        return scores, {}
+    consistency = pair_consistency(pairs, queries, corpus, pool, settings.seed)
+    if consistency.smallest_pool < pool:
+        log.info(
+            "note: cbs_pool=%d: some queries have only %d positives of other queries to rank among",
+            pool,
+            consistency.smallest_pool,
+        )
+    return scores.with_consistency(consistency.cbs), {"smallest_cbs_pool": consistency.smallest_pool}

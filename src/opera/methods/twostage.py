@@ -1,0 +1,89 @@
+"""Static pruning, then dynamic pruning of what it kept (SP+DP): for data with known label noise (Section 3.5)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from opera.methods.base import Draw, Method, Moment, Plan, Probabilities
+from opera.methods.dynamic import DynamicPruning, DynamicSettings
+from opera.methods.pairs import FloatArray, IntArray, Pairs
+from opera.methods.scores import PairScores
+from opera.methods.static import SelectionSettings, keep_best_pairs, kept_count, refuse_empty
+
+
+class TwoStageSettings(SelectionSettings, DynamicSettings):
+    """Settings of sp+dp: those of the selection and those of dp."""
+
+
+class StaticThenDynamic(Method):
+    """Keep the ⌊k·N⌋ best pairs once, then run dynamic pruning over the queries and pairs that are left."""
+
+    name = "sp+dp"
+    title = "Static, then dynamic pruning"
+    settings_class = TwoStageSettings
+    scores: PairScores
+
+    def __init__(self, pairs: Pairs, plan: Plan, settings: Any, scores: PairScores | None = None) -> None:
+        super().__init__(pairs, plan, settings, scores)
+        self.keep = keep_best_pairs(self.scores, settings.score, kept_count(pairs.n_pairs, settings.k))
+        self._kept_ids = np.flatnonzero(self.keep)
+        kept_pairs, self._kept_queries = pairs.subset(self.keep)
+        self._number_among_kept = np.cumsum(self.keep) - 1
+        self.dynamic = DynamicPruning(kept_pairs, plan, settings, self.scores.subset(self.keep, kept_pairs))
+
+    @classmethod
+    def needs_scores(cls, settings: Any) -> bool:
+        """Both stages start from the pretrained model's scores."""
+        return True
+
+    @classmethod
+    def needs_consistency(cls, settings: Any) -> int:
+        """With ``score=cbs``."""
+        return int(settings.consistency_pool)
+
+    @classmethod
+    def check(cls, settings: Any, n_queries: int, n_pairs: int) -> None:
+        """Refuse what either stage refuses."""
+        refuse_empty(settings, n_pairs)
+        DynamicPruning.check(settings, n_queries, kept_count(n_pairs, settings.k))
+
+    def draw(self, step: int) -> Draw:
+        """Return what dynamic pruning draws from the kept pairs."""
+        drawn = self.dynamic.draw(step)
+        return Draw(self._kept_ids[drawn.pairs], drawn.weights)
+
+    def probabilities(self, step: int) -> Probabilities:
+        """Equation 5 over the kept pairs; 0 for the pruned."""
+        kept = self.dynamic.probabilities(step)
+        query, document = np.zeros(self.pairs.n_queries), np.zeros(self.pairs.n_pairs)
+        query[self._kept_queries], document[self.keep] = kept.query, kept.document
+        return Probabilities.of(self.pairs, query, document)
+
+    def observe(self, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray) -> None:
+        """Update the scores of the kept pairs among those seen."""
+        ids = np.asarray(pair_ids, dtype=np.int64)
+        mine = self.keep[ids]
+        self.dynamic.observe(self._number_among_kept[ids[mine]], np.asarray(similarity)[mine], np.asarray(loss)[mine])
+
+    def moment(self, step: int) -> Moment:
+        """Return dynamic pruning's."""
+        return self.dynamic.moment(step)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return dynamic pruning's; what was kept follows from the pretrained scores."""
+        return self.dynamic.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
+        self.dynamic.load_state_dict(state)
+
+    def summary(self) -> dict[str, Any]:
+        """How much was kept, and the pool size n₀ over the kept queries."""
+        return {
+            **super().summary(),
+            "kept_pairs": len(self._kept_ids),
+            "kept_queries": len(self._kept_queries),
+            "pool_size": self.dynamic.pool_size,
+        }
