@@ -10,7 +10,8 @@ from pathlib import Path
 import opera
 
 ROOMS = [
-    "errors", "rng", "settings", "methods", "config", "data", "measures", "positives", "runs", "show",
+    "errors", "rng", "settings", "files", "methods", "config", "data", "measures", "positives", "runs",
+    "theory", "show", "charts",
     "device", "models", "encode", "search", "evaluation", "score", "mine", "noise", "sampler", "train", "card",
     "preparation", "material", "adaptation", "api", "outputs", "quickstart", "cli",
 ]  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from opera.runs import replace_file
+from opera.files import replace_file
 
 CARD = """---
 library_name: sentence-transformers

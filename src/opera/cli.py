@@ -178,7 +178,8 @@ def evaluate(
     loaded = load_data(data)
 
     from opera.api import evaluate as evaluate_model
-    from opera.outputs import check_suffix, write_trec_run
+    from opera.files import check_suffix
+    from opera.outputs import write_trec_run
     from opera.show import console, print_measures
 
     if run_file:
@@ -249,6 +250,39 @@ def search(
         print(json.dumps(found, indent=2, ensure_ascii=False))
     else:
         print_found(console(), found, f"“{query}” in {data}")
+
+
+@app.command(epilog="Example: opera theory --noise 0.2 --noise 0.4 --auc 0.7 --k 0.5 --out theory.svg")
+def theory(
+    noise: Annotated[list[float] | None, typer.Option("--noise", help="noise rates of the table; repeatable")] = None,
+    auc: Annotated[list[float] | None, typer.Option("--auc", help="scoring qualities of the table; repeatable")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="k, v, beta, angle, documents, repeats, dimension, concentration, as key=value"),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="chart to write: .svg, .png or .pdf")] = Path("theory.svg"),
+    seed: SeedOption = 0,
+    json_: JsonOption = False,
+) -> None:
+    """When does pruning help? Theorem 1 beside a simulation with the shipped methods, as a table and a chart."""
+    from opera.charts import FORMATS, write_theory_chart
+    from opera.config import parse_assignments
+    from opera.files import check_suffix
+    from opera.show import console, print_theory
+    from opera.theory import AUCS, NOISES, World, as_records, grid, sweeps
+
+    check_suffix(out, FORMATS)
+    noises, aucs = noise or NOISES, auc or AUCS
+    base = {"noise": noises[len(noises) // 2], "auc": aucs[-1], "seed": seed}
+    world = World.parse({**base, **parse_assignments(set_ or [])})
+    points = grid(world, noises, aucs)
+    held = ", ".join(f"{name} = {getattr(world, name):g}" for name in ("k", "v", "beta", "angle", "documents"))
+    write_theory_chart(out, sweeps(world), f"noise = {world.noise:g}, AUC = {world.auc:g}, {held}")
+    if json_:
+        print(json.dumps({"chart": str(out), "points": as_records(points)}, indent=2))
+        return
+    print_theory(console(), points, held)
+    print(f"\n{out}: the gain over ft by noise rate, scoring quality, share selected and β")
 
 
 @app.command(epilog="Example: opera quickstart --out quickstart")

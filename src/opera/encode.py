@@ -16,9 +16,9 @@ from tqdm.auto import tqdm
 from opera.data import RetrievalData, TextTable, cache_folder
 from opera.data.tables import TextChoice
 from opera.device import Precision, autocast, resolve_precision
+from opera.files import replace_file
 from opera.methods.pairs import IntArray
 from opera.models import is_static, model_fingerprint
-from opera.runs import replace_file
 
 Role = Literal["query", "document"]
 CHUNK_BATCHES = 32

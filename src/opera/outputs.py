@@ -15,25 +15,13 @@ from opera.api import open_encoder, text_choice
 from opera.config import TrainSettings
 from opera.data import RetrievalData, load_data
 from opera.encode import Encoder
-from opera.errors import DataError, SettingError
+from opera.errors import DataError
 from opera.evaluation import Evaluation
+from opera.files import check_suffix, replace_file
 from opera.methods import Pairs
 from opera.mine import ListedNegatives, check_range, mine_hard_negatives
 from opera.positives import KnownPositives
-from opera.runs import replace_file
 from opera.score import pretrained_scores
-
-
-def check_suffix(path: Path, known: tuple[str, ...]) -> None:
-    """Refuse an output file of a format that the command does not write, or in a folder that does not exist.
-
-    Raises:
-        SettingError: naming what it writes.
-    """
-    if path.suffix not in known:
-        raise SettingError(f"{path}: must end in {' or '.join(known)}, which says the format")
-    if not path.parent.is_dir():
-        raise SettingError(f"{path}: its folder does not exist; make it first")
 
 
 def score_pairs(source: str, model: str, out: Path, seed: int) -> dict[str, float]:

@@ -28,6 +28,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from opera.errors import RunFolderError
+from opera.files import replace_file
 
 RUN_FILE = "run.json"
 MEASURES_FILE = "measures.json"
@@ -160,19 +161,6 @@ class RunWriter:
     def _write_json(self, name: str, value: Mapping[str, Any]) -> None:
         text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
         replace_file(self.path / name, lambda temporary: temporary.write_text(text, encoding="utf-8"))
-
-
-def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
-    """Write a file beside ``path`` and put it in its place in one step."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
-    try:
-        temporary.chmod(0o644)
-        write(temporary)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def holds_run(path: Path) -> bool:

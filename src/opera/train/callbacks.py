@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 from transformers import TrainerCallback
 
-from opera.runs import SAMPLER_FILE, RunWriter, replace_file
+from opera.files import replace_file
+from opera.runs import SAMPLER_FILE, RunWriter
 from opera.sampler import PairSampler
 
 TRACE_SCHEMA = pa.schema(
