@@ -14,6 +14,7 @@ from sentence_transformers import SentenceTransformer
 
 import opera
 from opera.errors import DataError, InputError, RunFolderError, SettingError
+from opera.methods import METHODS
 from opera.runs import Run
 
 FAST: dict[str, Any] = {
@@ -36,9 +37,9 @@ def finished(tmp_path_factory: pytest.TempPathFactory, beir: Path, static_model:
     return opera.adapt(beir, model=static_model, out=tmp_path_factory.mktemp("runs") / "dp", method="dp", **FAST)
 
 
-@pytest.mark.parametrize("method", ["ft", "rp", "sp", "dp"])
+@pytest.mark.parametrize("method", list(METHODS))
 def test_every_method_learns(method: str, beir: Path, static_model: Path, tmp_path: Path) -> None:
-    settings = {"k": 0.5} if method in ("rp", "sp") else {}
+    settings = {"k": 0.5} if "k" in METHODS[method].settings_class.model_fields else {}
     run = opera.adapt(beir, model=static_model, out=tmp_path / method, method=method, **FAST, **settings)
     assert run.finished
     before, after = run.measures["before"], run.measures["after"]
@@ -172,6 +173,94 @@ def test_a_missing_dev_split_is_drawn_and_said(beir: Path, static_model: Path, t
     assert without.about["method"]["queries"] == 40
 
 
+@pytest.mark.parametrize("method", ["infobatch", "sp+dp"])
+def test_methods_with_state_of_their_own_resume_to_the_same_weights(
+    method: str, beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {**SMALL, "max_steps": 12, "method": method}
+    whole = opera.adapt(beir, model=static_model, out=tmp_path / "whole", **settings)
+
+    from opera.train.callbacks import Trace
+
+    on_step_end = Trace.on_step_end
+
+    def interrupt(self: Trace, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        on_step_end(self, args, state, control, **kwargs)
+        if state.global_step == 10:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Trace, "on_step_end", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        opera.adapt(beir, model=static_model, out=tmp_path / "cut", **settings)
+    monkeypatch.undo()
+    resumed = opera.adapt(beir, model=static_model, out=tmp_path / "cut", resume=True, **settings)
+    assert resumed.about["training"]["resumed_from"] == 8
+    assert weights(resumed) == weights(whole)
+    assert resumed.pairs() == whole.pairs()
+
+
+def test_every_draw_is_recorded(finished: Run) -> None:
+    pairs = finished.pairs()
+    assert sum(pairs["times_drawn"].to_pylist()) == 60 * 16
+    assert not any(pairs["injected"].to_pylist())
+    assert pairs.num_rows == finished.about["method"]["pairs"]
+    assert "noise" not in finished.about
+
+
+def test_infobatch_weights_reach_the_loss(beir: Path, static_model: Path, tmp_path: Path) -> None:
+    """With ρ = 0 nothing is left out and every weight is 1; with ρ = 0.5 the same seed trains to other weights."""
+    runs = [
+        opera.adapt(beir, model=static_model, out=tmp_path / str(rho), method="infobatch", rho=rho, **SMALL)
+        for rho in (0.0, 0.5)
+    ]
+    assert weights(runs[0]) != weights(runs[1])
+    assert runs[0].trace()["query_threshold"].to_pylist()[0] == 1
+
+
+@pytest.mark.parametrize("kind", ["random", "hard"])
+def test_noise_is_injected_recorded_and_counted(kind: str, beir: Path, static_model: Path, tmp_path: Path) -> None:
+    noise = {"noise": kind, "noise_share": 0.3, **({"noise_range": (5, 60)} if kind == "hard" else {})}
+    run = opera.adapt(beir, model=static_model, out=tmp_path / "run", method="sp", k=0.5, **SMALL, **noise)
+    clean = opera.load_data(beir).training_split()
+    about, pairs = run.about["noise"], run.pairs()
+    injected = pairs["injected"].to_numpy()
+    assert injected.sum() == about["injected_pairs"] == int(0.3 / 0.7 * len(clean.doc_rows))
+    assert about["share_of_pairs"] == pytest.approx(0.3, abs=0.01)
+    drawn = pairs["times_drawn"].to_numpy()
+    assert about["share_of_draws"] == pytest.approx(drawn[injected].sum() / drawn.sum())
+    assert run.about["method"]["pairs"] == len(injected)
+    data = opera.load_data(beir)
+    true = set(zip(data.queries.ids(clean.query_rows[clean.query_of]), data.corpus.ids(clean.doc_rows), strict=True))
+    pairs_as_ids = list(zip(pairs["query_id"].to_pylist(), pairs["doc_id"].to_pylist(), strict=True))
+    assert {pair for pair, false in zip(pairs_as_ids, injected, strict=True) if not false} == true
+    assert not {pair for pair, false in zip(pairs_as_ids, injected, strict=True) if false} & true
+
+
+def test_documents_judged_lower_can_be_let_in(beir: Path, static_model: Path, tmp_path: Path) -> None:
+    """The paper's ANTIQUE setup: what counts as relevant starts at one grade, training lets in the one below."""
+    strict = opera.adapt(beir, model=static_model, out=tmp_path / "strict", method="ft", relevant_grade=2, **SMALL)
+    noisy = opera.adapt(
+        beir,
+        model=static_model,
+        out=tmp_path / "noisy",
+        method="ft",
+        relevant_grade=2,
+        noise="grade",
+        noise_grade=1,
+        **SMALL,
+    )
+    assert set(strict.pairs()["grade"].to_pylist()) == {2}
+    pairs = noisy.pairs()
+    assert pairs["injected"].to_pylist() == [grade == 1 for grade in pairs["grade"].to_pylist()]
+    assert pairs.num_rows > strict.pairs().num_rows
+    assert noisy.measures["before"] == strict.measures["before"]
+    plain = opera.evaluate(static_model, beir).measures
+    assert noisy.measures["before"] != plain
+    assert opera.evaluate(static_model, beir, relevant_grade=2).measures == noisy.measures["before"]
+    assert opera.evaluate(noisy.path, beir).measures == noisy.measures["after"]
+    assert "relevant_grade=2" in noisy.about["data"]["notes"][0]
+
+
 def test_hard_negatives(beir: Path, static_model: Path, tmp_path: Path) -> None:
     run = opera.adapt(
         beir, model=static_model, out=tmp_path / "run", **SMALL, negatives="hard", range=(2, 40), train_group_size=4
@@ -293,6 +382,14 @@ BAD: list[tuple[dict[str, Any], type[InputError], str]] = [
     ({"eval_steps": 5, "metric_for_best_model": "NDCG"}, SettingError, "unknown measure 'NDCG'"),
     ({"optim": "adamw_torhc"}, SettingError, "transformers refuses the settings"),
     ({"lr_scheduler_type": "liner"}, SettingError, "lr_scheduler_type: must be 'linear'"),
+    ({"noise": "random"}, SettingError, "noise=random needs noise_share"),
+    ({"noise_share": 0.5}, SettingError, "noise_share=0.5 needs noise=random or hard, got none"),
+    ({"noise": "grade", "noise_grade": 1}, SettingError, "noise_grade=1 must be below relevant_grade=1"),
+    ({"noise": "grade", "noise_grade": 0}, SettingError, "has no train judgement with a score from 0 to 0"),
+    ({"noise": "hard", "noise_share": 0.1, "noise_range": (500, 600)}, SettingError, "noise_range=500:600 starts past"),
+    ({"relevant_grade": 3}, DataError, "nothing to train on"),
+    ({"method": "sp+dp", "k": 0.0001}, SettingError, "all are pruned"),
+    ({"method": "infobatch", "rho": 1.0}, SettingError, "rho: must be less than 1, got 1"),
     ({"precision": "fp16"}, SettingError, "needs CUDA"),
     ({"dropout": 0.1}, SettingError, "has no dropout"),
     ({"seed": 2**32}, SettingError, "seed: must be less than 4294967296"),

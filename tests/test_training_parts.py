@@ -13,15 +13,23 @@ from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
-from opera.data import load_data
+from opera.data import Judgements, load_data
 from opera.encode import Encoder
 from opera.errors import SettingError, TrainingError
 from opera.methods import METHODS, Pairs, Plan
 from opera.mine import ListedNegatives, RandomNegatives, mine_hard_negatives
 from opera.models import load_model
+from opera.noise import (
+    drawn_false_positives,
+    false_positive_count,
+    graded_down,
+    listed_candidates,
+    random_candidates,
+)
 from opera.positives import KnownPositives
+from opera.rng import generator
 from opera.sampler import PairSampler
-from opera.score import pair_similarities, pretrained_losses, pretrained_scores
+from opera.score import pair_consistency, pair_similarities, pretrained_losses, pretrained_scores
 from opera.search import exact_search
 from opera.train.callbacks import flatten, nest
 from opera.train.dataset import PairDataset
@@ -79,6 +87,81 @@ class TestScores:
         assert np.array_equal(made[0], made[1])
         assert not np.array_equal(made[0], made[2])
         assert (made[0] < math.log(8 + 1) + 2 / 0.1).all()
+
+
+class TestConsistency:
+    @pytest.mark.parametrize("pool_size", [2, 5, 10_000])
+    def test_it_is_the_rank_among_positives_of_other_queries(self, pool_size: int) -> None:
+        rng = np.random.default_rng(1)
+        pairs = Pairs.of(np.repeat(np.arange(6), 3), rng.integers(20, size=18))
+        queries, corpus = unit(rng, 6, 5), unit(rng, 20, 5)
+        found = pair_consistency(pairs, queries, corpus, pool_size, seed=3)
+        in_order = generator(3, "score.consistency").permutation(np.unique(pairs.pair_doc))
+        for pair in range(pairs.n_pairs):
+            query = pairs.pair_query[pair]
+            own = set(pairs.pair_doc[pairs.pair_query == query].tolist())
+            pool = [doc for doc in in_order.tolist() if doc not in own][:pool_size]
+            above = sum(queries[query] @ corpus[doc] > queries[query] @ corpus[pairs.pair_doc[pair]] for doc in pool)
+            assert found.rank[pair] == above + 1
+            assert found.pool[pair] == len(pool)
+            assert found.cbs[pair] == np.float32(1 / (above + 1))
+
+    def test_smaller_pools_are_said(self, pairs: Pairs) -> None:
+        rng = np.random.default_rng(0)
+        found = pair_consistency(pairs, unit(rng, 4, 5), unit(rng, 12, 5), 10_000, seed=0)
+        assert "cbs_pool=10000: there are fewer" in found.small_pool_note(10_000)
+        assert found.small_pool_note(found.smallest_pool) == ""
+
+    def test_copies_of_the_document_do_not_push_it_down(self) -> None:
+        pairs = Pairs.of(np.array([0, 1, 2]), np.array([0, 1, 2]))
+        corpus = np.tile(unit(np.random.default_rng(2), 1, 300), (3, 1))
+        assert pair_consistency(pairs, unit(np.random.default_rng(3), 3, 300), corpus, 10, 0).rank.tolist() == [1] * 3
+
+    def test_one_query_alone_has_nobody_to_rank_among(self) -> None:
+        pairs = Pairs.of(np.zeros(3, dtype=int), np.arange(3))
+        rng = np.random.default_rng(0)
+        found = pair_consistency(pairs, unit(rng, 1, 4), unit(rng, 3, 4), 10, 0)
+        assert found.cbs.tolist() == [1, 1, 1]
+        assert found.smallest_pool == 0
+
+
+class TestNoise:
+    @pytest.fixture
+    def clean(self) -> Judgements:
+        query = np.repeat([3, 5, 9], [4, 1, 7])
+        return Judgements.of(query, np.concatenate([np.arange(4), [7], np.arange(7)]), np.ones(12, dtype=int))
+
+    @pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
+    def test_random_false_positives_make_up_the_share(self, clean: Judgements, share: float) -> None:
+        noisy = drawn_false_positives(clean, share, 0, random_candidates(clean, 500))
+        assert noisy.count == false_positive_count(12, share)
+        assert noisy.injected.mean() == pytest.approx(share, abs=1 / 12)
+        keys = noisy.judgements.query_of.astype(int) * 500 + noisy.judgements.doc_rows
+        assert len(np.unique(keys)) == len(keys)
+        true = noisy.judgements.query_rows[noisy.judgements.query_of[~noisy.injected]]
+        assert true.tolist() == clean.query_rows[clean.query_of].tolist()
+        assert noisy.judgements.doc_rows[~noisy.injected].tolist() == clean.doc_rows.tolist()
+        again = drawn_false_positives(clean, share, 0, random_candidates(clean, 500))
+        assert np.array_equal(noisy.judgements.doc_rows, again.judgements.doc_rows)
+
+    def test_random_candidates_are_every_other_document(self, clean: Judgements) -> None:
+        draw = random_candidates(clean, 9)
+        for query, own in ((0, {0, 1, 2, 3}), (1, {7}), (2, set(range(7)))):
+            assert set(draw(query, generator(0, "test"), 9).tolist()) == set(range(9)) - own
+
+    def test_hard_ones_come_from_the_list_until_it_ends(self, clean: Judgements) -> None:
+        mined = ListedNegatives.of([np.array([20, 21]), np.array([22]), np.array([23, 24, 25])], 100)
+        noisy = drawn_false_positives(clean, 0.9, 0, listed_candidates(mined))
+        assert sorted(noisy.judgements.doc_rows[noisy.injected]) == [20, 21, 22, 23, 24, 25]
+        assert noisy.count < false_positive_count(12, 0.9)
+
+    def test_graded_down_lets_in_the_levels_asked_for(self) -> None:
+        judged = Judgements.of(np.array([0, 0, 0, 0, 1]), np.arange(5), np.array([1, 2, 3, 4, 2]))
+        clean = judged.of_queries(np.array([True, False]))
+        clean = Judgements.of(np.zeros(2, dtype=int), np.array([2, 3]), np.array([3, 4]))
+        noisy = graded_down(clean, judged, relevant_grade=3, noise_grade=2)
+        assert noisy.judgements.grades.tolist() == [2, 3, 4, 2]
+        assert noisy.injected.tolist() == [True, False, False, True]
 
 
 class TestNegatives:
@@ -240,6 +323,19 @@ class TestLoss:
             expected = torch.logsumexp(logits[row, keep], 0) - logits[row, row]
             assert seen[0][3][row] == pytest.approx(expected.item(), abs=1e-4)
         assert masked > 0
+
+    def test_weights_multiply_the_loss_and_not_what_is_observed(self, beir: Path, static_model: Path) -> None:
+        model, pairs, features, labels = self.batch(beir, static_model, 1)
+        weights = np.linspace(0.5, 2, len(labels)).astype(np.float32)
+        weighted = labels.clone()
+        weighted[:, 2] = torch.from_numpy(weights.view(np.int32).astype(np.int64))
+        seen: list[tuple] = []
+        loss = PairContrastiveLoss(model, pairs, 0.05, None, lambda *args: seen.append(args))
+        plain = loss([dict(f) for f in features], labels)
+        mixed = loss([dict(f) for f in features], weighted)
+        assert np.array_equal(seen[0][3], seen[1][3])
+        assert plain.item() == pytest.approx(seen[0][3].mean(), rel=1e-6)
+        assert mixed.item() == pytest.approx((seen[0][3] * weights).mean(), rel=1e-6)
 
     def test_a_loss_that_is_no_number_ends_training(self, beir: Path, static_model: Path) -> None:
         model, pairs, features, labels = self.batch(beir, static_model, 1)

@@ -199,14 +199,18 @@ def score(
     data: DataArgument,
     model: ModelOption,
     out: Annotated[Path, typer.Option("--out", help="file to write: .parquet, .tsv or .jsonl")],
+    cbs: Annotated[bool, typer.Option("--cbs", help="also rank each pair among random documents (CBS)")] = False,
+    cbs_pool: Annotated[int, typer.Option("--cbs-pool", help="how many random documents", min=1)] = 10_000,
     seed: SeedOption = 0,
 ) -> None:
     """Write the pretrained similarity and stand-in loss of every training pair: what SP ranks by and DP starts from."""
     from opera.outputs import score_pairs
     from opera.show import console, print_measures
 
-    summary = score_pairs(data, model, out, seed)
+    summary, note = score_pairs(data, model, out, seed, cbs_pool if cbs else 0)
     print_measures(console(), summary, f"similarity of {data}'s training pairs; {out} has them all")
+    if note:
+        print(note)
 
 
 @app.command(epilog="Example: opera mine my-beir-folder --model minilm --range 10:100 --out mined.jsonl")

@@ -153,10 +153,6 @@ def _scores(
     if pool == 0:
         return scores, {}
     consistency = pair_consistency(pairs, queries, corpus, pool, settings.seed)
-    if consistency.smallest_pool < pool:
-        log.info(
-            "note: cbs_pool=%d: some queries have only %d positives of other queries to rank among",
-            pool,
-            consistency.smallest_pool,
-        )
+    if note := consistency.small_pool_note(pool):
+        log.info("note: %s", note)
     return scores.with_consistency(consistency.cbs), {"smallest_cbs_pool": consistency.smallest_pool}

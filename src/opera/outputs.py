@@ -21,37 +21,49 @@ from opera.files import check_suffix, replace_file
 from opera.methods import Pairs
 from opera.mine import ListedNegatives, check_range, mine_hard_negatives
 from opera.positives import KnownPositives
-from opera.score import pretrained_scores
+from opera.score import pair_consistency, pretrained_scores
 
 
-def score_pairs(source: str, model: str, out: Path, seed: int) -> dict[str, float]:
-    """Write a row a training pair: query id, document id, grade, similarity, stand-in loss.
+def score_pairs(source: str, model: str, out: Path, seed: int, cbs_pool: int = 0) -> tuple[dict[str, float], str]:
+    """Write a row a training pair: query id, document id, grade, similarity, stand-in loss, and CBS where asked for.
+
+    Args:
+        source: the data.
+        model: the model that scores.
+        out: the file to write.
+        seed: of the random documents.
+        cbs_pool: how many random documents to rank each pair among for its CBS; 0 leaves CBS out.
 
     Returns:
-        Quantiles of the similarity.
+        Quantiles of the similarity, and a note where there were fewer documents than ``cbs_pool``.
     """
     check_suffix(out, (".parquet", ".tsv", ".jsonl"))
     data, encoder, pairs, query_rows, grades = _training(source, model)
     known = KnownPositives(pairs, len(data.corpus))
     defaults = TrainSettings()
+    queries, corpus = encoder.queries(data, query_rows), encoder.corpus(data, text_choice(model))
     scores = pretrained_scores(
         pairs,
-        encoder.queries(data, query_rows),
-        encoder.corpus(data, text_choice(model)),
+        queries,
+        corpus,
         defaults.temperature,
         defaults.per_device_train_batch_size * defaults.train_group_size,
         seed,
         known,
     )
-    table = pa.table(
-        {
-            "query_id": data.queries.ids(query_rows[pairs.pair_query]),
-            "doc_id": data.corpus.ids(pairs.pair_doc),
-            "grade": grades,
-            "similarity": scores.similarity,
-            "loss": scores.loss,
-        }
-    )
+    columns = {
+        "query_id": data.queries.ids(query_rows[pairs.pair_query]),
+        "doc_id": data.corpus.ids(pairs.pair_doc),
+        "grade": grades,
+        "similarity": scores.similarity,
+        "loss": scores.loss,
+    }
+    note = ""
+    if cbs_pool:
+        consistency = pair_consistency(pairs, queries, corpus, cbs_pool, seed)
+        columns["cbs"] = consistency.cbs
+        note = consistency.small_pool_note(cbs_pool)
+    table = pa.table(columns)
     if out.suffix == ".parquet":
         replace_file(out, lambda temporary: pq.write_table(table, temporary))
     elif out.suffix == ".tsv":
@@ -59,7 +71,7 @@ def score_pairs(source: str, model: str, out: Path, seed: int) -> dict[str, floa
     else:
         _write_jsonl(out, table.to_pylist())
     quantiles = np.quantile(scores.similarity, [0, 0.25, 0.5, 0.75, 1])
-    return dict(zip(("lowest", "25%", "median", "75%", "highest"), quantiles.tolist(), strict=True))
+    return dict(zip(("lowest", "25%", "median", "75%", "highest"), quantiles.tolist(), strict=True)), note
 
 
 def mine_negatives(source: str, model: str, out: Path, ranks: str, keep: int, seed: int) -> int:

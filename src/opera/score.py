@@ -106,6 +106,15 @@ class Consistency:
         """The fewest documents a pair was ranked among."""
         return int(self.pool.min())
 
+    def small_pool_note(self, asked: int) -> str:
+        """Say that some pool is smaller than was asked for; an empty string where none is."""
+        if self.smallest_pool >= asked:
+            return ""
+        return (
+            f"cbs_pool={asked}: there are fewer positives of other queries, so pairs are ranked among "
+            f"{self.smallest_pool} to {int(self.pool.max())} documents"
+        )
+
 
 def pair_consistency(
     pairs: Pairs,
