@@ -13,7 +13,7 @@ ROOMS = [
     "errors", "rng", "settings", "files", "methods", "config", "data", "measures", "positives", "runs",
     "theory", "show", "charts",
     "device", "models", "encode", "search", "evaluation", "score", "mine", "noise", "sampler", "train", "card",
-    "preparation", "material", "adaptation", "api", "outputs", "quickstart", "cli",
+    "preparation", "material", "adaptation", "api", "inspection", "outputs", "quickstart", "cli",
 ]  # fmt: skip
 HOME = Path(opera.__file__).parent
 

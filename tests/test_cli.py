@@ -14,7 +14,7 @@ import pytest
 
 from opera.cli import main
 
-COMMANDS = ["train", "evaluate", "score", "mine", "search", "theory", "quickstart"]
+COMMANDS = ["train", "evaluate", "score", "mine", "search", "theory", "inspect", "quickstart"]
 
 
 @dataclass(frozen=True)

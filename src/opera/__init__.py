@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from opera.data import load_data as load_data
     from opera.errors import InputError as InputError
     from opera.errors import OperaError as OperaError
+    from opera.inspection import inspect as inspect
     from opera.runs import Run as Run
 
 _HOMES = {
     "adapt": "opera.adaptation",
     "evaluate": "opera.api",
+    "inspect": "opera.inspection",
     "load_data": "opera.data",
     "RetrievalData": "opera.data",
     "Run": "opera.runs",
@@ -31,7 +33,7 @@ _HOMES = {
     "InputError": "opera.errors",
 }
 
-__all__ = ["InputError", "OperaError", "RetrievalData", "Run", "adapt", "evaluate", "load_data"]
+__all__ = ["InputError", "OperaError", "RetrievalData", "Run", "adapt", "evaluate", "inspect", "load_data"]
 
 
 def __getattr__(name: str) -> Any:

@@ -256,6 +256,34 @@ def search(
         print_found(console(), found, f"“{query}” in {data}")
 
 
+@app.command(epilog="Example: opera inspect my-beir-folder --model minilm")
+def inspect(
+    data: DataArgument,
+    model: ModelOption,
+    show: Annotated[int, typer.Option("--show", help="how many suspicious pairs to show", min=0)] = 10,
+    relevant_grade: Annotated[
+        int, typer.Option("--relevant-grade", help="lowest score that counts as relevant", min=1)
+    ] = 1,
+    seed: SeedOption = 0,
+    json_: JsonOption = False,
+) -> None:
+    """Look at a data set before training: sizes, noise, duplicates, leaks, suspicious pairs, and what method to use."""
+    from opera.data import load_data
+
+    loaded = load_data(data)
+    loaded.training_split()
+
+    from opera.inspection import inspect as inspect_data
+    from opera.inspection import print_inspection
+    from opera.show import console
+
+    seen = inspect_data(loaded, model, show=show, seed=seed, relevant_grade=relevant_grade)
+    if json_:
+        print(json.dumps(seen.as_dict(), indent=2, ensure_ascii=False))
+    else:
+        print_inspection(console(), seen)
+
+
 @app.command(epilog="Example: opera theory --noise 0.2 --noise 0.4 --auc 0.7 --k 0.5 --out theory.svg")
 def theory(
     noise: Annotated[list[float] | None, typer.Option("--noise", help="noise rates of the table; repeatable")] = None,

@@ -1,0 +1,137 @@
+"""Which method and retention rate the theory would advise for data of this quality, and what each k would cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from opera.inspection.quality import Quality
+from opera.methods import Pairs
+from opera.methods.dynamic import DynamicSettings
+from opera.methods.pairs import FloatArray
+from opera.methods.static import keep_highest, kept_count
+from opera.theory import (
+    dynamic_share,
+    expected_similarity,
+    pruning_beats_finetuning,
+    selection_precision,
+)
+
+RETENTIONS = (0.95, 0.9, 0.75, 0.5, 0.25, 0.1, 0.05)
+LITTLE_NOISE = 0.05
+WEAK_SCORES = 0.6
+MOST_LOST = 0.1
+
+
+@dataclass(frozen=True)
+class Retention:
+    """What keeping the share k of the most similar pairs would do.
+
+    Attributes:
+        k: the retention rate.
+        kept_pairs: how many pairs are kept.
+        lost_queries: share of the training queries left without a pair.
+        lowest: the lowest similarity that is kept.
+        precision: γ, the share of true pairs among those kept, if the estimates of noise and quality are right.
+        gain: E^SP - E^FT of Theorem 1 for them.
+    """
+
+    k: float
+    kept_pairs: int
+    lost_queries: float
+    lowest: float
+    precision: float
+    gain: float
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to train with.
+
+    Attributes:
+        method: ``ft``, ``dp`` or ``sp+dp``.
+        k: the retention rate, for ``sp+dp``.
+        reason: why, in sentences.
+        dynamic_gain: E^DP - E^FT of Theorem 1 at the default β and the middle of v's schedule.
+    """
+
+    method: str
+    k: float | None
+    reason: str
+    dynamic_gain: float
+
+
+def retention_table(pairs: Pairs, similarity: FloatArray, quality: Quality) -> list[Retention]:
+    """Say what each k would keep, lose and, by the theorem, gain; retention rates that keep nothing are left out."""
+    true_share = min(1 - quality.noise, 0.999)
+    tuned = expected_similarity(true_share, quality.cosine)
+    rows = []
+    for k in RETENTIONS:
+        count = kept_count(pairs.n_pairs, k)
+        if count == 0:
+            continue
+        keep = keep_highest(similarity, count)
+        gamma = selection_precision(true_share, quality.auc_of_rest, k)
+        rows.append(
+            Retention(
+                k=k,
+                kept_pairs=count,
+                lost_queries=float((pairs.sum_by_query(keep) == 0).mean()),
+                lowest=float(np.asarray(similarity)[keep].min()),
+                precision=gamma,
+                gain=expected_similarity(gamma, quality.cosine) - tuned,
+            )
+        )
+    return rows
+
+
+def advise(quality: Quality, retentions: Sequence[Retention]) -> Advice:
+    """Choose a method.
+
+    Little noise leaves nothing to prune: dp, which keeps everything. Scores that hardly tell true from random promise
+    little: ft. Otherwise sp+dp, with the smallest k that still keeps the share of pairs that look true and loses at
+    most a tenth of the queries; dp where there is none.
+    """
+    true_share = min(1 - quality.noise, 0.999)
+    gain = _dynamic_gain(quality, true_share)
+    noise, auc = f"{quality.noise:.0%}", f"{quality.auc_of_rest:.2f}"
+    if quality.noise < LITTLE_NOISE:
+        reason = (
+            f"About {noise} of the pairs look no better than random: there is little noise to prune, and pruning would "
+            "cost coverage. dp keeps every pair and prefers the better ones; ft is the plain alternative."
+        )
+        return Advice("dp", None, reason, gain)
+    if quality.auc_of_rest < WEAK_SCORES:
+        reason = (
+            f"This model's similarity hardly tells labelled documents from random ones (AUC {auc}): what it would "
+            "prune is near to arbitrary, and the theorem promises next to nothing. Train with ft, or inspect with a "
+            "better model."
+        )
+        return Advice("ft", None, reason, gain)
+    fitting = [r for r in retentions if r.k >= true_share - 1e-9 and r.lost_queries <= MOST_LOST]
+    if not fitting:
+        reason = (
+            f"About {noise} of the pairs look no better than random, but every k that would remove some of them and "
+            f"keep the rest loses more than {MOST_LOST:.0%} of the queries. dp shows such pairs less often and loses "
+            "none."
+        )
+        return Advice("dp", None, reason, gain)
+    best = min(fitting, key=lambda r: r.k)
+    verb = "exceeds" if pruning_beats_finetuning(best.precision, true_share) else "does not exceed"
+    reason = (
+        f"About {noise} of the pairs look no better than random, and the model tells the others well (AUC {auc}). "
+        f"Keeping k = {best.k:g} of the pairs would leave γ = {best.precision:.3f} of them true, which {verb} the "
+        f"{true_share:.3f} of all pairs (Theorem 1), and lose {best.lost_queries:.1%} of the queries; dp then prefers "
+        "the better of what is left. If you trust your labels, these pairs are hard rather than false: then dp or ft."
+    )
+    return Advice("sp+dp", best.k, reason, gain)
+
+
+def _dynamic_gain(quality: Quality, true_share: float) -> float:
+    defaults = DynamicSettings()
+    v, beta = (defaults.v_start + defaults.v_end) / 2, (defaults.beta_start + defaults.beta_end) / 2
+    rho = selection_precision(true_share, quality.auc_of_rest, v)
+    share = dynamic_share(rho, v, beta, true_share, 1.0)
+    return expected_similarity(share, quality.cosine) - expected_similarity(true_share, quality.cosine)

@@ -1,0 +1,187 @@
+"""Texts that stand twice, and texts of the test split that stand in train."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opera.data import RetrievalData, TextTable
+from opera.rng import generator
+from opera.search import exact_search
+
+LOOKED_UP = 10_000
+NEIGHBOURS = 6
+SAME_WORDS = 0.8
+WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True)
+class Twin:
+    """Two texts with nearly the same words.
+
+    Attributes:
+        text_id: of the one.
+        twin_id: of the other.
+        text: the one.
+        twin: the other.
+        overlap: shared words over all words of both (Jaccard), at least 0.8.
+    """
+
+    text_id: str
+    twin_id: str
+    text: str
+    twin: str
+    overlap: float
+
+
+@dataclass(frozen=True)
+class Duplicates:
+    """How many texts have a near-duplicate.
+
+    Attributes:
+        looked_up: how many texts were looked up; a random part where there are more than 10,000.
+        near: how many of those have a near-duplicate.
+        copies: texts, of all, that repeat an earlier one word for word.
+        total: how many texts there are.
+        examples: some of them.
+    """
+
+    looked_up: int
+    near: int
+    copies: int
+    total: int
+    examples: list[Twin]
+
+
+@dataclass(frozen=True)
+class Leak:
+    """What of the test split stands in train.
+
+    Attributes:
+        queries: test queries.
+        near_queries: of those, how many have a near-duplicate among the training queries.
+        pairs: relevant test pairs.
+        leaked_pairs: of those, how many have their document labelled for such a training query too.
+        documents: distinct documents relevant in test.
+        shared_documents: of those, how many are relevant in train too.
+        examples: test queries and their training twins.
+    """
+
+    queries: int
+    near_queries: int
+    pairs: int
+    leaked_pairs: int
+    documents: int
+    shared_documents: int
+    examples: list[Twin]
+
+
+def words_of(text: str) -> frozenset[str]:
+    """Return the distinct words of a text, in lower case."""
+    return frozenset(WORD.findall(text.lower()))
+
+
+def word_overlap(one: frozenset[str], other: frozenset[str]) -> float:
+    """Shared words over all words of both (Jaccard); 0 for two texts without a word."""
+    return len(one & other) / max(1, len(one | other))
+
+
+def near_twins(
+    texts: Sequence[str],
+    vectors: NDArray[np.float32],
+    others: TextTable,
+    other_vectors: NDArray[np.float32],
+    same: bool,
+) -> list[list[tuple[int, float]]]:
+    """Find near-duplicates: among the nearest by the model's vectors, those that share 80% of their words.
+
+    Args:
+        texts: what to look up.
+        vectors: float32 ``[texts, dimension]``, unit vectors.
+        others: where to look.
+        other_vectors: float32 ``[others, dimension]``, unit vectors.
+        same: whether ``texts`` stand in ``others`` themselves, so that each finds itself.
+
+    Returns:
+        For each text, the rows of ``others`` that are near-duplicates, with their overlaps; with ``same`` a text's own
+        row is among them.
+    """
+    ranking = exact_search(vectors, other_vectors, others, NEIGHBOURS if same else NEIGHBOURS - 1)
+    found: list[list[tuple[int, float]]] = []
+    for text, rows in zip(texts, ranking.doc_rows, strict=True):
+        own = words_of(text)
+        overlaps = ((int(row), word_overlap(own, words_of(t))) for row, t in zip(rows, others.texts(rows), strict=True))
+        found.append([(row, overlap) for row, overlap in overlaps if overlap >= SAME_WORDS])
+    return found
+
+
+def duplicates(table: TextTable, vectors: NDArray[np.float32], seed: int, examples: int) -> Duplicates:
+    """Count the near-duplicates within a table; past 10,000 texts, of a random 10,000 of them.
+
+    Args:
+        table: the texts.
+        vectors: float32 ``[texts, dimension]``, their unit vectors.
+        seed: of the random part.
+        examples: how many to show.
+    """
+    rows = np.arange(len(table))
+    if len(rows) > LOOKED_UP:
+        rows = np.sort(generator(seed, "inspect.duplicates").choice(len(table), LOOKED_UP, replace=False))
+    texts = table.texts(rows)
+    found = near_twins(texts, np.array(vectors[rows]), table, vectors, same=True)
+    twins = [[(row, overlap) for row, overlap in near if row != own] for own, near in zip(rows, found, strict=True)]
+    having = [at for at, near in enumerate(twins) if near]
+    shown: list[Twin] = []
+    seen: set[frozenset[int]] = set()
+    for at in having:
+        row, overlap = max(twins[at], key=lambda twin: twin[1])
+        if len(shown) < examples and frozenset((int(rows[at]), row)) not in seen:
+            seen.add(frozenset((int(rows[at]), row)))
+            ids, pair = table.ids(np.array([rows[at], row])), table.texts(np.array([rows[at], row]))
+            shown.append(Twin(ids[0], ids[1], pair[0], pair[1], overlap))
+    repeats = Counter(" ".join(text.lower().split()) for text in table.texts())
+    return Duplicates(len(rows), len(having), sum(count - 1 for count in repeats.values()), len(table), shown)
+
+
+def leak(
+    data: RetrievalData,
+    test: str,
+    query_vectors: tuple[NDArray[np.float32], NDArray[np.float32]],
+    examples: int,
+) -> Leak:
+    """Look for the test split in train.
+
+    Args:
+        data: the data set.
+        test: the split to look for.
+        query_vectors: unit vectors of the training queries that have a relevant document, then of the test ones.
+        examples: how many twins to show.
+    """
+    train, held_out = data.training_split(), data.split(test).relevant()
+    table = TextTable(data.queries.table.take(train.query_rows))
+    texts, ids = data.queries.texts(held_out.query_rows, "text"), data.queries.ids(held_out.query_rows)
+    found = near_twins(texts, query_vectors[1], table, query_vectors[0], same=False)
+    leaked = 0
+    shown: list[Twin] = []
+    for at, near in enumerate(found):
+        known = {int(d) for row, _ in near for d in train.doc_rows[train.offsets[row] : train.offsets[row + 1]]}
+        leaked += sum(int(d) in known for d in held_out.doc_rows[held_out.offsets[at] : held_out.offsets[at + 1]])
+        if near and len(shown) < examples:
+            row, overlap = max(near, key=lambda twin: twin[1])
+            twin = np.array([row])
+            shown.append(Twin(ids[at], table.ids(twin)[0], texts[at], table.texts(twin)[0], overlap))
+    documents = np.unique(held_out.doc_rows)
+    return Leak(
+        queries=held_out.n_queries,
+        near_queries=sum(bool(near) for near in found),
+        pairs=len(held_out.doc_rows),
+        leaked_pairs=leaked,
+        documents=len(documents),
+        shared_documents=int(np.isin(documents, train.doc_rows).sum()),
+        examples=shown,
+    )

@@ -1,0 +1,212 @@
+"""What ``opera inspect`` says, against data of which the truth is known."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.console import Console
+from typer.testing import CliRunner
+
+import opera
+from opera.cli import app
+from opera.errors import DataError
+from opera.inspection import print_inspection
+from opera.inspection.advice import RETENTIONS, advise, retention_table
+from opera.inspection.overlap import word_overlap, words_of
+from opera.inspection.quality import Quality, chance_level, most_suspicious, quality_of, random_share
+from opera.inspection.text import histogram
+from opera.methods import Pairs
+from opera.score import Consistency, pair_consistency
+
+
+def quality(noise: float, auc: float) -> Quality:
+    return Quality(auc=auc * (1 - noise) + noise / 2, noise=noise, auc_of_rest=auc, cosine=0.5, pool=100)
+
+
+@pytest.fixture
+def pairs() -> Pairs:
+    return Pairs.of(np.repeat(np.arange(50), 4), np.arange(200))
+
+
+class TestNoise:
+    @pytest.mark.parametrize("share", [0.0, 0.2, 0.5])
+    def test_the_share_of_random_documents_is_found(self, share: float) -> None:
+        """Good documents lie near their query, false ones anywhere: the estimate finds how many are false."""
+        rng = np.random.default_rng(0)
+        queries = rng.normal(size=(300, 32))
+        docs = np.repeat(queries, 10, axis=0) + 1.2 * rng.normal(size=(3000, 32))
+        false = rng.random(3000) < share
+        docs[false] = rng.normal(size=(false.sum(), 32))
+        queries, docs = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in (queries, docs))
+        pairs = Pairs.of(np.repeat(np.arange(300), 10), np.arange(3000))
+        consistency = pair_consistency(pairs, queries.astype(np.float32), docs.astype(np.float32), 10_000, 0)
+        found = quality_of(pairs, consistency, docs.astype(np.float32), docs.mean(axis=0))
+        assert found.noise == pytest.approx(share, abs=0.04)
+        assert found.auc_of_rest > 0.95
+        assert found.auc == pytest.approx((1 - share) * found.auc_of_rest + share / 2, abs=0.03)
+        worst = most_suspicious(chance_level(consistency), np.zeros(3000), 50)
+        assert share == 0 or false[worst].all()
+
+    def test_all_random_is_all_noise(self) -> None:
+        place = np.random.default_rng(0).random(10_000)
+        assert random_share(place) == pytest.approx(1, abs=0.03)
+        assert random_share(np.ones(4)) == 1
+
+    def test_nobody_to_rank_among_is_no_reason_to_fail(self) -> None:
+        pairs = Pairs.of(np.zeros(2, dtype=int), np.arange(2))
+        lone = Consistency(np.ones(2, dtype=np.int32), np.zeros(2, dtype=np.int32))
+        found = quality_of(pairs, lone, np.eye(2, dtype=np.float32), np.ones(2))
+        assert 0 <= found.noise <= 1
+        assert np.isfinite([found.auc, found.auc_of_rest, found.cosine]).all()
+
+
+class TestAdvice:
+    def test_retention_counts_what_sp_would_do(self, pairs: Pairs) -> None:
+        similarity = np.random.default_rng(0).random(200)
+        for row in retention_table(pairs, similarity, quality(0.3, 0.9)):
+            settings = {"k": row.k}
+            method = opera.methods.METHODS["sp"]
+            scores = opera.methods.PairScores(pairs, similarity, np.zeros(200))
+            made = method(pairs, opera.methods.Plan(0, 1, 1), method.settings_class.parse(settings), scores)
+            assert row.kept_pairs == made.summary()["kept_pairs"]
+            assert row.lost_queries == pytest.approx(1 - made.summary()["kept_queries"] / 50)
+            assert row.precision > 0.7
+            assert row.gain > 0
+
+    def test_little_noise_calls_for_dp(self, pairs: Pairs) -> None:
+        similarity = np.random.default_rng(0).random(200)
+        assert advise(quality(0.01, 0.9), retention_table(pairs, similarity, quality(0.01, 0.9))).method == "dp"
+
+    def test_weak_scores_call_for_ft(self, pairs: Pairs) -> None:
+        similarity = np.random.default_rng(0).random(200)
+        advice = advise(quality(0.4, 0.55), retention_table(pairs, similarity, quality(0.4, 0.55)))
+        assert advice.method == "ft"
+        assert "AUC 0.55" in advice.reason
+
+    def test_known_noise_and_good_scores_call_for_sp_then_dp(self, pairs: Pairs) -> None:
+        similarity = np.tile([0.9, 0.8, 0.7, 0.1], 50) + np.random.default_rng(0).random(200) / 100
+        advice = advise(quality(0.25, 0.95), retention_table(pairs, similarity, quality(0.25, 0.95)))
+        assert (advice.method, advice.k) == ("sp+dp", 0.75)
+        assert "lose 0.0% of the queries" in advice.reason
+
+    def test_no_k_that_spares_the_queries_calls_for_dp(self) -> None:
+        pairs = Pairs.of(np.arange(100), np.arange(100))
+        similarity = np.random.default_rng(0).random(100)
+        advice = advise(
+            quality(0.3, 0.9), [r for r in retention_table(pairs, similarity, quality(0.3, 0.9)) if r.k < 0.9]
+        )
+        assert advice.method == "dp"
+        assert "loses more than 10%" in advice.reason
+
+    @given(st.floats(0, 1), st.floats(0.01, 0.99))
+    def test_any_estimate_gives_advice(self, noise: float, auc: float) -> None:
+        pairs = Pairs.of(np.repeat(np.arange(10), 4), np.arange(40))
+        similarity = np.random.default_rng(0).random(40)
+        retentions = retention_table(pairs, similarity, quality(noise, auc))
+        assert [r.k for r in retentions] == list(RETENTIONS)
+        advice = advise(quality(noise, auc), retentions)
+        assert advice.method in ("ft", "dp", "sp+dp")
+        assert (advice.k is not None) == (advice.method == "sp+dp")
+        assert np.isfinite(advice.dynamic_gain)
+
+
+def test_word_overlap() -> None:
+    assert word_overlap(words_of("The cat, the mat"), words_of("the CAT mat")) == 1
+    assert word_overlap(words_of("a b c d"), words_of("a b c e")) == 3 / 5
+    assert word_overlap(words_of("!"), words_of("?")) == 0
+
+
+def test_histograms_show_everything_that_is_there() -> None:
+    assert histogram([0, 0.001, 0.5, 1], 1) == " ▁▄█"
+
+
+@pytest.fixture
+def spoilt(make_beir: Callable[..., Path]) -> Path:
+    """Topics with a document copied, a query repeated in test with the same label, and dev absent."""
+    folder = make_beir()
+    corpus = (folder / "corpus.jsonl").read_text().splitlines()
+    first = json.loads(corpus[0])
+    (folder / "corpus.jsonl").write_text("\n".join([*corpus, json.dumps({**first, "_id": "copy"})]) + "\n")
+    queries = (folder / "queries.jsonl").read_text().splitlines()
+    asked = next(json.loads(line) for line in queries if json.loads(line)["_id"] == "train0")
+    (folder / "queries.jsonl").write_text("\n".join([*queries, json.dumps({**asked, "_id": "twin"})]) + "\n")
+    train = [line.split("\t") for line in (folder / "qrels" / "train.tsv").read_text().splitlines()]
+    labelled = next(doc for query, doc, _ in train if query == "train0")
+    with (folder / "qrels" / "test.tsv").open("a") as file:
+        file.write(f"twin\t{labelled}\t1\n")
+    return folder
+
+
+def test_everything_is_said(spoilt: Path, static_model: Path) -> None:
+    seen = opera.inspect(spoilt, static_model, show=5)
+    data = opera.load_data(spoilt)
+    assert seen.counts == data.counts()
+    assert sum(seen.grades["train"].values()) == len(data.split("train").doc_rows)
+    assert seen.spread.mean == pytest.approx(seen.counts["train_pairs"] / 40)
+    assert seen.documents.copies >= 1
+    assert seen.documents.near >= 2
+    assert any({t.text_id, t.twin_id} == {"d0", "copy"} for t in seen.documents.examples) or seen.documents.near > 10
+    assert seen.leaks["test"].near_queries >= 1
+    assert seen.leaks["test"].leaked_pairs >= 1
+    assert seen.leaks["test"].shared_documents > 0
+    assert len(seen.suspicious) == 5
+    beaten = [pair.beaten_by for pair in seen.suspicious]
+    assert beaten == sorted(beaten, reverse=True)
+    assert sum(seen.similarities.labelled_counts) == pytest.approx(1)
+    again = opera.inspect(spoilt, static_model, show=5)
+    assert again == seen
+
+
+def test_text_and_json_say_the_same(spoilt: Path, static_model: Path) -> None:
+    seen = opera.inspect(spoilt, static_model, show=2)
+    screen = Console(width=140, record=True, file=io.StringIO())
+    print_inspection(screen, seen)
+    text = screen.export_text()
+    for words in (
+        "Counts",
+        "positives a query",
+        "queries lost",
+        "Near-duplicates",
+        "test in train",
+        "Advice",
+        "--method",
+    ):
+        assert words in text
+    done = CliRunner().invoke(app, ["inspect", str(spoilt), "--model", str(static_model), "--show", "2", "--json"])
+    assert done.exit_code == 0, done.output
+    assert json.loads(done.output)["advice"]["method"] == seen.advice.method
+    done = CliRunner().invoke(app, ["inspect", str(spoilt), "--model", str(static_model), "--show", "0"])
+    assert done.exit_code == 0, done.output
+    assert "The most suspicious training pairs" in done.output
+
+
+def test_data_of_one_pair_without_other_splits(tmp_path: Path, static_model: Path) -> None:
+    path = tmp_path / "pairs.jsonl"
+    path.write_text(json.dumps({"query": "t1w5", "pos": ["t1w1"]}))
+    seen = opera.inspect(path, static_model)
+    assert seen.leaks == {}
+    screen = Console(width=140, record=True, file=io.StringIO())
+    print_inspection(screen, seen)
+    assert "no split but train" in screen.export_text()
+
+
+def test_data_without_training_pairs_are_refused(beir: Path, static_model: Path) -> None:
+    with pytest.raises(DataError, match="nothing to train on"):
+        opera.inspect(beir, static_model, relevant_grade=9)
+
+
+@pytest.mark.shared
+def test_scifact_has_test_claims_in_train(shared: Path) -> None:
+    """Real data: many SciFact claims are negations of others, on both sides of the split; its labels are clean."""
+    seen = opera.inspect(shared / "data" / "scifact", shared / "models" / "potion-base-4m")
+    assert seen.leaks["test"].near_queries > 50
+    assert seen.quality.noise < 0.05
+    assert seen.quality.auc > 0.95
+    assert seen.advice.method == "dp"
