@@ -1,0 +1,209 @@
+"""Every method and ablation on NFCorpus, and denoising on EntailmentBank, with a small static model.
+
+    OMP_NUM_THREADS=1 .venv/bin/python studies/methods.py
+
+Fills the tables of docs/results.md. Reads ``../shared``, and says so where it is absent. Finished runs are not
+repeated, so it can be stopped at any time; ``--tables`` makes the tables of what is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from scipy.stats import ttest_rel
+
+from opera.runs import Run, holds_run
+from page import RESULTS, fill, need, table_lines
+
+MODEL = "../shared/models/potion-base-4m"
+MEASURES = ("nDCG@10", "retrieved_ideal_nDCG@10", "R@20", "RR@10", "Success@10")
+TESTED = ("nDCG@10", "R@20")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One row of a table: a method and its settings, run with every seed."""
+
+    label: str
+    method: str
+    settings: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Study:
+    """One table: rows compared with the first on the same data."""
+
+    cells: tuple[Cell, ...]
+    data: str = "nfcorpus"
+    steps: int = 600
+    seeds: tuple[int, ...] = (0, 1, 2)
+
+    def command(self, cell: Cell, seed: int, out: str) -> list[str]:
+        """Return the command line of one run."""
+        fixed = f"--steps {self.steps} --batch-size 64 --lr 1e-2 --set temperature=0.05"
+        own = "".join(f" --set {name}={value}" for name, value in cell.settings.items())
+        job = f"opera train ../shared/data/{self.data} --model {MODEL} --method {cell.method} --out {out}"
+        return f"{job} {fixed}{own} --seed {seed}".split()
+
+    def place(self, runs: Path, cell: Cell, seed: int) -> Path:
+        """Return the folder of one run."""
+        parts = [cell.method, *(f"{name}={value}" for name, value in sorted(cell.settings.items()))]
+        return runs / self.data / ",".join(parts) / f"seed{seed}"
+
+
+FT, INFOBATCH, DP = Cell("ft", "ft"), Cell("infobatch", "infobatch"), Cell("dp", "dp")
+
+
+def sp(k: str, method: str = "sp") -> Cell:
+    """Return the row of a method with a retention rate."""
+    return Cell(f"{method}, k = {k}", method, {"k": f"0{k}"})
+
+
+def with_settings(cells: Sequence[Cell], **more: str) -> tuple[Cell, ...]:
+    """Return the cells with more settings each."""
+    return tuple(Cell(cell.label, cell.method, {**cell.settings, **more}) for cell in cells)
+
+
+def denoising(kind: str, share: float) -> Study:
+    """Return the denoising table on EntailmentBank for one kind and share of false positives."""
+    k = f"{1 - share:g}".removeprefix("0")
+    cells = [FT, INFOBATCH, sp(k), DP, sp(k, "sp+dp"), Cell(f"sp+cbs, k = {k}", "sp+cbs", {"k": f"0{k}"})]
+    noisy = with_settings(cells, noise=kind, noise_share=f"{share:g}")
+    return Study(noisy, "entailmentbank", 150, (0, 1, 2, 3, 4))
+
+
+STUDIES: dict[str, Study] = {
+    "methods": Study(
+        (FT, sp(".25", "rp"), sp(".25"), sp(".25", "sp+cbs"), INFOBATCH, DP, sp(".75", "sp+dp")),
+    ),
+    "ablations": Study(
+        (
+            FT,
+            DP,
+            Cell("query level only", "dp", {"levels": "query"}),
+            Cell("document level only", "dp", {"levels": "document"}),
+            Cell("hard cutoff", "dp", {"soft": "false"}),
+            Cell("fixed: α = 4, β = 5, v = .25", "dp", {"alpha_start": "4", "alpha_end": "4", "v_end": "0.25"}),
+            Cell("reversed: α 5 → 2", "dp", {"alpha_start": "5", "alpha_end": "2"}),
+            Cell("β scheduled: 1 → 5", "dp", {"beta_start": "1"}),
+            Cell("query score: similarity", "dp", {"query_score": "similarity"}),
+            Cell("query score: loss", "dp", {"query_score": "loss"}),
+            Cell("threshold per query", "dp", {"threshold": "per_query"}),
+            Cell("I_u = 10", "dp", {"update_interval": "10"}),
+            Cell("I_u = 100", "dp", {"update_interval": "100"}),
+            Cell("I_u = epoch (the release)", "dp", {"update_interval": "epoch"}),
+            Cell("pool weighted by pairs", "dp", {"pool_weighting": "pairs"}),
+        )
+    ),
+    "retention": Study((FT, *(sp(k) for k in (".75", ".5", ".25", ".1", ".05")))),
+    "clean": Study((FT, INFOBATCH, sp(".7"), DP, sp(".7", "sp+dp")), "entailmentbank", 150, (0, 1, 2, 3, 4)),
+    "random-30": denoising("random", 0.3),
+    "random-50": denoising("random", 0.5),
+    "hard-30": denoising("hard", 0.3),
+    "hard-50": denoising("hard", 0.5),
+    "nfcorpus-random-30": Study(
+        with_settings((FT, INFOBATCH, sp(".7"), DP, sp(".7", "sp+dp")), noise="random", noise_share="0.3")
+    ),
+    "nfcorpus-hard-30": Study(
+        with_settings((FT, INFOBATCH, sp(".7"), DP, sp(".7", "sp+dp")), noise="hard", noise_share="0.3")
+    ),
+    "unmasked": Study(with_settings((FT, sp(".25"), INFOBATCH, DP), mask_known_positives="false")),
+}
+
+
+def run_one(arguments: list[str], out: Path) -> None:
+    """Run one command line in this process unless its run is finished."""
+    if holds_run(out) and Run.open(out).finished:
+        return
+    from opera.cli import main
+
+    out.parent.mkdir(parents=True, exist_ok=True)
+    sys.argv = [*arguments, "--overwrite"]
+    try:
+        main()
+    except SystemExit as end:  # how a command line ends, also when all went well
+        if end.code:
+            raise RuntimeError(f"{shlex.join(arguments)}: exit status {end.code}") from end
+
+
+def per_query(runs: list[Run], measure: str) -> np.ndarray:
+    """Return each test query's measure after training, averaged over the seeds: ``[queries]``."""
+    return np.mean([run.per_query()[f"after {measure}"].to_numpy() for run in runs], axis=0)
+
+
+def holm(values: list[float]) -> list[float]:
+    """Holm's correction."""
+    corrected, highest = [0.0] * len(values), 0.0
+    for place, at in enumerate(np.argsort(values)):
+        highest = max(highest, min(1.0, (len(values) - place) * values[at]))
+        corrected[at] = highest
+    return corrected
+
+
+def finished_runs(study: Study, folder: Path) -> dict[str, list[Run]]:
+    """Return the runs of each row that is finished with every seed."""
+    places = {cell.label: [study.place(folder, cell, seed) for seed in study.seeds] for cell in study.cells}
+    return {
+        label: [Run.open(place) for place in of_row]
+        for label, of_row in places.items()
+        if all(holds_run(place) and Run.open(place).finished for place in of_row)
+    }
+
+
+def table(study: Study, folder: Path) -> str:
+    """Make one table: mean ± standard deviation over the seeds, and paired tests against its first row."""
+    done = finished_runs(study, folder)
+    baseline = study.cells[0].label
+    if baseline not in done:
+        return "Not run yet.\n"
+    others = [label for label in done if label != baseline]
+    noisy = "noise" in study.cells[0].settings
+    heads = ["", *MEASURES, *(f"p ({measure})" for measure in TESTED), *(["false draws"] if noisy else []), "s a run"]
+    before = done[baseline][0].measures["before"]
+    rows = [["untrained", *(f"{before[m]:.3f}" for m in MEASURES), *[""] * (len(heads) - 1 - len(MEASURES))]]
+    p_values = {
+        measure: holm(
+            [float(ttest_rel(per_query(done[o], measure), per_query(done[baseline], measure)).pvalue) for o in others]
+        )
+        for measure in TESTED
+    }
+    for label, runs in done.items():
+        values = np.array([[run.measures["after"][m] for m in MEASURES] for run in runs])
+        cells = [f"{mean:.3f} ± {std:.3f}" for mean, std in zip(values.mean(0), values.std(0, ddof=1), strict=True)]
+        cells += [f"{p_values[m][others.index(label)]:.2g}" if label in others else "" for m in TESTED]
+        if noisy:
+            cells.append(f"{np.mean([run.about['noise']['share_of_draws'] for run in runs]):.1%}")
+        rows.append([label, *cells, f"{np.median([run.about['seconds']['train'] for run in runs]):.0f}"])
+    return table_lines(heads, rows)
+
+
+def main() -> None:
+    """Run what is missing, then fill the page."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=Path, default=Path("runs"))
+    parser.add_argument("--tables", action="store_true", help="run nothing; make the tables of what is there")
+    arguments = parser.parse_args()
+    need(MODEL, *(f"../shared/data/{study.data}" for study in STUDIES.values()))
+    if not arguments.tables:
+        jobs: dict[Path, list[str]] = {}
+        for study in STUDIES.values():
+            for seed in study.seeds:
+                for cell in study.cells:
+                    place = study.place(arguments.runs, cell, seed)
+                    jobs.setdefault(place, study.command(cell, seed, str(place)))
+        with ProcessPoolExecutor(2) as pool:
+            for run in [pool.submit(run_one, command, place) for place, command in jobs.items()]:
+                run.result()
+    fill(RESULTS, {name: table(study, arguments.runs) for name, study in STUDIES.items()})
+    print(RESULTS.read_text())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""Does ``opera inspect`` find noise that was put in? Random false positives at known shares, on real data.
+
+    .venv/bin/python studies/noise_estimate.py
+
+Fills the table noise-estimate of docs/results.md; about a minute. Reads ``../shared``, and says so where it is absent.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+import opera
+from opera.noise import drawn_false_positives, random_candidates
+from page import RESULTS, ROOT, fill, need, table_lines
+
+MODEL = "../shared/models/potion-base-4m"
+DATA = ("scifact", "entailmentbank", "toollens", "nfcorpus")
+SHARES = (0.0, 0.1, 0.3, 0.5)
+
+
+def with_noise(data: opera.RetrievalData, share: float) -> opera.RetrievalData:
+    """Return the data with a share of random false positives among the training pairs."""
+    if share == 0:
+        return data
+    clean = data.training_split()
+    noisy = drawn_false_positives(clean, share, 0, random_candidates(clean, len(data.corpus))).judgements
+    relevant = replace(noisy, grades=np.maximum(noisy.grades, 1).astype(np.int32))
+    return replace(data, splits={**data.splits, "train": relevant})
+
+
+def main() -> None:
+    """Inspect each data set at each share, then fill the table."""
+    need(MODEL, *(f"../shared/data/{name}" for name in DATA))
+    rows = []
+    for name in DATA:
+        data = opera.load_data(ROOT / "../shared/data" / name)
+        seen = [opera.inspect(with_noise(data, share), ROOT / MODEL, show=0) for share in SHARES]
+        advised = ", ".join(f"{s.advice.method}{'' if s.advice.k is None else f' {s.advice.k:g}'}" for s in seen)
+        rows.append([name, *(f"{s.quality.noise:.3f}" for s in seen), f"{seen[0].quality.auc_of_rest:.3f}", advised])
+    heads = ["", *(f"{share:.0%} injected" for share in SHARES), "AUC of the rest", "advised"]
+    fill(RESULTS, {"noise-estimate": table_lines(heads, rows)})
+    print(RESULTS.read_text())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,43 @@
+"""Tables of a Markdown page: made by studies, kept between ``<!-- table NAME -->`` and ``<!-- end -->``.
+
+The prose around them is written by hand and left alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "docs" / "results.md"
+
+
+def fill(path: Path, tables: Mapping[str, str]) -> None:
+    """Put fresh tables in their places on a page.
+
+    Args:
+        path: the page.
+        tables: Markdown by name.
+    """
+    page = path.read_text(encoding="utf-8")
+    for name, text in tables.items():
+        head, start, rest = page.partition(f"<!-- table {name} -->\n")
+        _, end, tail = rest.partition("<!-- end -->")
+        if not end:
+            sys.exit(f"{path.name} has no place for the table {name}: add '<!-- table {name} -->' and '<!-- end -->'")
+        page = f"{head}{start}\n{text}\n{end}{tail}"
+    path.write_text(page, encoding="utf-8")
+
+
+def table_lines(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Make a Markdown table."""
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"
+
+
+def need(*folders: str) -> None:
+    """Stop with a sentence where data that a study reads are absent."""
+    for folder in folders:
+        if not (ROOT / folder).is_dir():
+            sys.exit(f"{folder} is absent: this study reads it")
