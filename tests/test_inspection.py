@@ -90,6 +90,12 @@ class TestAdvice:
         assert advice.method == "ft"
         assert "AUC 0.55" in advice.reason
 
+    def test_more_noise_than_signal_is_rather_a_blind_model(self, pairs: Pairs) -> None:
+        similarity = np.random.default_rng(0).random(200)
+        advice = advise(quality(0.6, 0.9), retention_table(pairs, similarity, quality(0.6, 0.9)))
+        assert advice.method == "dp"
+        assert "inspect with a better model" in advice.reason
+
     def test_known_noise_and_good_scores_call_for_sp_then_dp(self, pairs: Pairs) -> None:
         similarity = np.tile([0.9, 0.8, 0.7, 0.1], 50) + np.random.default_rng(0).random(200) / 100
         advice = advise(quality(0.25, 0.95), retention_table(pairs, similarity, quality(0.25, 0.95)))

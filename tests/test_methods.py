@@ -402,6 +402,21 @@ class TestContract:
             assert p.pair.sum() == pytest.approx(1)
             assert np.allclose(pairs.sum_by_query(p.document)[p.query > 0], 1)
 
+    def test_probabilities_are_positive_where_promised(
+        self, name: str, values: dict[str, object], pairs: Pairs
+    ) -> None:
+        """ft and soft dp promise every pair at every step; sp, rp and sp+dp every pair they kept."""
+        method = make(name, values, pairs)
+        for step in range(0, 50, 10):
+            drawn = method.draw(step).pairs
+            method.observe(drawn, np.linspace(-1, 1, 8), np.linspace(0, 9, 8))
+            p = method.probabilities(step).pair
+            assert (p >= 0).all()
+            if name == "ft" or (name == "dp" and values.get("soft", True)):
+                assert (p > 0).all()
+            if name in ("sp", "sp+cbs", "rp", "sp+dp"):
+                assert np.array_equal(p > 0, method.keep)  # type: ignore[attr-defined]
+
     def test_drawn_frequencies_match_the_probabilities(
         self, name: str, values: dict[str, object], pairs: Pairs
     ) -> None:
@@ -476,17 +491,34 @@ class TestContract:
     st.sampled_from(VARIANTS),
     st.integers(1, 20),
     st.integers(0, 2**31),
+    st.lists(
+        st.tuples(st.floats(width=32, allow_nan=False, allow_infinity=False), st.floats(0, 2**60, width=32)),
+        min_size=1,
+        max_size=20,
+    ),
 )
-@settings(deadline=None, max_examples=60)
-def test_any_sizes_work(counts: list[int], variant: tuple[str, dict[str, object]], batch: int, seed: int) -> None:
+@settings(deadline=None, max_examples=120)
+def test_any_sizes_and_scores_work(
+    counts: list[int],
+    variant: tuple[str, dict[str, object]],
+    batch: int,
+    seed: int,
+    drawn_scores: list[tuple[float, float]],
+) -> None:
     pairs = make_pairs(counts)
+    similarity, loss = np.resize(np.array(drawn_scores, dtype=np.float32), (pairs.n_pairs + batch, 2)).T
+    first = slice(0, pairs.n_pairs)
+    cls = METHODS[variant[0]]
+    parsed = cls.settings_class.parse(variant[1])
     try:
-        method = make(*variant, pairs, batch=batch, steps=9, seed=seed)
+        cls.check(parsed, pairs.n_queries, pairs.n_pairs)
     except SettingError:
         return
+    scores = PairScores(pairs, similarity[first], loss[first], 1 / (1 + np.abs(similarity[first])))
+    method = cls(pairs, Plan(seed, 9, batch), parsed, scores)
     for step in range(9):
         drawn = method.draw(step).pairs
-        method.observe(drawn, np.linspace(-1, 1, batch), np.linspace(0, 9, batch))
+        method.observe(drawn, similarity[step % pairs.n_pairs :][:batch], loss[step % pairs.n_pairs :][:batch])
         p = method.probabilities(step)
         assert p.pair.sum() == pytest.approx(1)
         assert (p.pair[drawn] > 0).all() or variant[0] in ("dp", "sp+dp", "infobatch")  # a step may span two rankings

@@ -21,6 +21,7 @@ from opera.theory import (
 
 RETENTIONS = (0.95, 0.9, 0.75, 0.5, 0.25, 0.1, 0.05)
 LITTLE_NOISE = 0.05
+MUCH_NOISE = 0.5
 WEAK_SCORES = 0.6
 MOST_LOST = 0.1
 
@@ -91,7 +92,9 @@ def advise(quality: Quality, retentions: Sequence[Retention]) -> Advice:
     """Choose a method.
 
     Little noise leaves nothing to prune: dp, which keeps everything. Scores that hardly tell true from random promise
-    little: ft. Otherwise sp+dp, with the smallest k that still keeps the share of pairs that look true and loses at
+    little: ft. Where more than half of the pairs look random, it is as likely that the model does not see what makes
+    them relevant (NFCorpus under a small static model is like that, and pruning loses there; docs/results.md): dp.
+    Otherwise sp+dp, with the smallest k that still keeps the share of pairs that look true and loses at
     most a tenth of the queries; dp where there is none.
     """
     true_share = min(1 - quality.noise, 0.999)
@@ -110,6 +113,13 @@ def advise(quality: Quality, retentions: Sequence[Retention]) -> Advice:
             "better model."
         )
         return Advice("ft", None, reason, gain)
+    if quality.noise > MUCH_NOISE:
+        reason = (
+            f"About {noise} of the pairs look no better than random. So many are rarely false: more likely this model "
+            "does not see what makes them relevant, and pruning by what it sees would cost coverage. dp keeps every "
+            "pair; look at the suspicious ones, or inspect with a better model."
+        )
+        return Advice("dp", None, reason, gain)
     fitting = [r for r in retentions if r.k >= true_share - 1e-9 and r.lost_queries <= MOST_LOST]
     if not fitting:
         reason = (
