@@ -75,7 +75,7 @@ class TrainSettings(Settings):
 
     temperature: float = setting(0.02, "divides the cosine similarities in the loss", "Appendix C.2", gt=0)
     mask_known_positives: bool = setting(
-        True, "leave a query's known positives out of its negatives; false is the paper's way", "notes"
+        True, "leave a query's known positives out of its negatives; the paper has no such mask", "OPERA"
     )
     train_group_size: int = setting(
         2, "documents a query in the batch: one positive, the rest negatives", "FlagEmbedding", ge=1
@@ -84,12 +84,12 @@ class TrainSettings(Settings):
         None,
         "explicit negatives: random from the corpus, hard (mined), or given in the data; "
         "auto: given where the data has them, else random",
-        "Appendix C.2",
+        "Table 9",
     )
     range: RankRange | None = setting(
         None,
         "ranks LO:HI of the pretrained ranking that hard negatives come from; auto: 10:100",
-        "Appendix C.2",
+        "Table 9",
     )
     max_mined_negatives: int = setting(200, "hard negatives kept for a query", "the release", ge=1)
 
@@ -113,7 +113,7 @@ class TrainSettings(Settings):
     max_query_length: int = setting(128, "tokens of a query, at most the model's own limit", "Appendix C.2", ge=1)
     max_passage_length: int = setting(512, "tokens of a document, at most the model's own limit", "Appendix C.2", ge=1)
     corpus_text: Literal["title_text", "text"] = setting(
-        "title_text", "what of a document is encoded; text alone is the release's way", "notes, row 11"
+        "title_text", "what of a document is encoded; text alone is the release's way", "paper.md, row 11"
     )
     encode_batch_size: int = setting(128, "texts a batch when encoding", "OPERA", ge=1)
 

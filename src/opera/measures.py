@@ -15,7 +15,7 @@ from opera.errors import SettingError, nearest
 
 RETRIEVED_IDEAL = "retrieved_ideal_nDCG"
 RETRIEVED_DEPTH = 100
-"""How many retrieved documents the paper's nDCG looks at (notes, row 8)."""
+"""How many retrieved documents the paper's nDCG looks at (paper.md, row 8)."""
 
 DEFAULT_MEASURES = ("nDCG@10", f"{RETRIEVED_IDEAL}@10", "R@20", "RR@10", "Success@10")
 CUTOFFS = (1, 5, 10, 20, 50, 100)
@@ -92,7 +92,7 @@ def per_query(
 def retrieved_ideal_ndcg(gains: NDArray[np.float64], cutoff: int) -> NDArray[np.float64]:
     """The paper's NDCG@k: the ideal ranking holds only relevant documents *among the 100 retrieved*.
 
-    It rewards lost recall and must never stand under the name nDCG (notes, row 8). Zero where nothing relevant was
+    It rewards lost recall and must never stand under the name nDCG (paper.md, row 8). Zero where nothing relevant was
     retrieved.
 
     Args:

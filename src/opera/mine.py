@@ -97,8 +97,8 @@ def mine_hard_negatives(
 ) -> ListedNegatives:
     """Rank the corpus for each training query and keep documents from ranks LO to HI that are no known positives.
 
-    Positives count as ranks; where more than ``keep`` are left, a random ``keep`` of them stay (notes, "The reference
-    facts").
+    Positives count as ranks; where more than ``keep`` are left, a random ``keep`` of them stay (the
+    release).
 
     Args:
         queries: float32 ``[n, dimension]``, the training queries under the pretrained model.

@@ -35,7 +35,7 @@ def pretrained_losses(
     seed: int,
     known: KnownPositives | None,
 ) -> NDArray[np.float32]:
-    """Cross-entropy of each pair against one random set of documents as large as a batch (notes, row 4).
+    """Cross-entropy of each pair against one random set of documents as large as a batch (paper.md, row 4).
 
     It stands in for the contrastive loss until the pair's first visit.
 

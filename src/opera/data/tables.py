@@ -22,7 +22,7 @@ TEXT_SCHEMA = pa.schema([("id", pa.string()), ("title", pa.string()), ("text", p
 
 
 def join_title(title: str, text: str) -> str:
-    """Title, a space, text: the BEIR convention (notes, row 11)."""
+    """Title, a space, text: the BEIR convention (paper.md, row 11)."""
     return f"{title} {text}".strip() if title else text
 
 

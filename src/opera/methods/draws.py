@@ -39,7 +39,7 @@ def draw_pool(rng: np.random.Generator, is_top: BoolArray, pool_size: int, count
     every top query and a uniform random part of the others.
 
     The pool itself is never built: of ``count`` draws from it, a hypergeometric number falls on tops, and within
-    tops and others each draw is uniform (notes, "What one sampler update costs"). Past ``pool_size`` draws a new
+    tops and others each draw is uniform (paper.md, "What one sampler update costs"). Past ``pool_size`` draws a new
     pool begins.
 
     Args:

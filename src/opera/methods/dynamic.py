@@ -23,7 +23,7 @@ QueryScore = Literal["negative_loss", "similarity", "loss"]
 
 
 def query_scores(scores: PairScores, kind: QueryScore) -> NDArray[np.float64]:
-    """**q** of Algorithm 1: a score per query, float64 ``[n]``; the highest are "high quality" (notes, row 4)."""
+    """**q** of Algorithm 1: a score per query, float64 ``[n]``; the highest are "high quality" (paper.md, row 4)."""
     if kind == "similarity":
         return scores.mean_similarity()
     loss = scores.mean_loss()
@@ -47,7 +47,7 @@ def document_threshold(
 ) -> NDArray[np.float64]:
     """Algorithm 1, SampleDocument: the threshold T at cutoff v, the (1 - v) quantile of the similarities ``[N]``.
 
-    Over all pairs (the release; notes, row 5), or over each query's own. Quantiles interpolate linearly.
+    Over all pairs (the release; paper.md, row 5), or over each query's own. Quantiles interpolate linearly.
 
     Returns:
         float64 ``[1]`` or ``[n]``.
@@ -79,7 +79,7 @@ def document_probabilities(pairs: Pairs, weight: NDArray[np.float64]) -> NDArray
 
 
 def query_probabilities(is_top: BoolArray, pool_size: int) -> NDArray[np.float64]:
-    """Equation 5, left, made to sum to one (notes, row 1): float64 ``[n]``.
+    """Equation 5, left, made to sum to one (paper.md, row 1): float64 ``[n]``.
 
     A top query is always among the n₀ of the pool: P = 1/n₀. The n₀ - K other places are shared by the n - K
     other queries: P = (n₀ - K) / (n₀·(n - K)), which is 1/(α·n₀) but for rounding K = r·n down.
@@ -106,15 +106,15 @@ class DynamicSettings(Settings):
     v_start: float = setting(0.25, "share of high-quality pairs at the first step", "Appendix C.2", gt=0, lt=1)
     v_end: float = setting(0.5, "share of high-quality pairs at the last step", "Appendix C.2", gt=0, lt=1)
     query_score: QueryScore = setting(
-        "negative_loss", "what ranks queries: mean over their pairs, highest first", "notes, row 4"
+        "negative_loss", "what ranks queries: mean over their pairs, highest first", "paper.md, row 4"
     )
     threshold: Literal["global", "per_query"] = setting(
-        "global", "document threshold T over all pairs or over each query's own", "the release; notes, row 5"
+        "global", "document threshold T over all pairs or over each query's own", "the release; paper.md, row 5"
     )
     update_interval: int | Literal["epoch"] = setting(
         1,
         "I_u: steps between two rankings of the queries; epoch is once per n₀ queries",
-        "Table 5; notes, row 6",
+        "Table 5; paper.md, row 6",
     )
     pool_weighting: Literal["uniform", "pairs"] = setting(
         "uniform",
@@ -126,7 +126,7 @@ class DynamicSettings(Settings):
 
 
 class DynamicPruning(Method):
-    """Algorithm 1, with the notes' corrections.
+    """Algorithm 1, with the corrections of docs/paper.md.
 
     At each refresh (every ``update_interval`` steps) the queries are ranked, the threshold T is set, and the
     queries of the whole interval are drawn from the pool; documents are drawn at every step from the latest
@@ -299,5 +299,5 @@ class DynamicPruning(Method):
 
 
 def smaller_strength(settings: DynamicSettings) -> float:
-    """Return the smaller end of the α range, from which n₀ is fixed (notes, row 3)."""
+    """Return the smaller end of the α range, from which n₀ is fixed (paper.md, row 3)."""
     return min(settings.alpha_start, settings.alpha_end)

@@ -47,14 +47,14 @@ class InfoBatchSettings(Settings):
     rho: float = setting(
         0.25,
         "ρ, share of the learned queries that a pass leaves out (InfoBatch's code: 0.5)",
-        "notes",
+        "the release",
         ge=0,
         lt=1,
     )
     delta: float = setting(
         0.875,
         "δ, share of the steps after which every query is shown, unweighted",
-        "InfoBatch's code; notes",
+        "InfoBatch's code",
         ge=0,
         le=1,
     )

@@ -43,12 +43,12 @@ class Pairs:
 
     @property
     def n_queries(self) -> int:
-        """N, the number of queries (the paper's n)."""
+        """n, the number of queries."""
         return len(self.query_offsets) - 1
 
     @property
     def n_pairs(self) -> int:
-        """Number of pairs, Σ_q m_q."""
+        """N, the number of pairs, Σ_q m_q."""
         return len(self.pair_doc)
 
     @cached_property

@@ -17,7 +17,7 @@ def virtual_dataset_size(n: int, strength: float, ratio: float) -> int:
     """Algorithm 1: ``n₀ = ⌊n·(1 - r_s)/α_s + r_s·n⌋``, the number of queries in the pool; at least 1.
 
     ``strength`` is the *smaller* end of the α range, so that the reversed schedule keeps r inside (0, 1)
-    (notes, row 3); for the paper's forward schedule the two are the same.
+    (paper.md, row 3); for the paper's forward schedule the two are the same.
     """
     return max(1, math.floor(n * (1 - ratio) / strength + ratio * n))
 
@@ -25,6 +25,6 @@ def virtual_dataset_size(n: int, strength: float, ratio: float) -> int:
 def top_ratio(strength: float, pool_size: float, n: int) -> float:
     """Algorithm 1: ``r = (α·n₀ - n) / ((α - 1)·n)``, the share of queries that count as high quality.
 
-    ``strength`` (α) must exceed 1; at α = 1 sampling is uniform and no ratio is needed (notes, row 3).
+    ``strength`` (α) must exceed 1; at α = 1 sampling is uniform and no ratio is needed (paper.md, row 3).
     """
     return (strength * pool_size - n) / ((strength - 1) * n)

@@ -49,7 +49,7 @@ def keep_best_pairs(scores: PairScores, by: PairScore, count: int) -> BoolArray:
 def static_probabilities(pairs: Pairs, keep: BoolArray, query_weighting: str = "pairs") -> Probabilities:
     """Equation 3: P(q) = kept pairs of q / all kept pairs, P(d|q) = I_{q,d} / kept pairs of q.
 
-    With ``query_weighting="uniform"`` (the authors' release; notes, row 7), P(q) is one over the number of queries
+    With ``query_weighting="uniform"`` (the authors' release; paper.md, row 7), P(q) is one over the number of queries
     that keep a pair.
     """
     kept = pairs.sum_by_query(keep)
@@ -82,7 +82,7 @@ class RandomSettings(RetentionSettings):
     query_weighting: Literal["pairs", "uniform"] = setting(
         "pairs",
         "P(q) over the kept pairs: in proportion to them (the paper) or uniform over queries (the release)",
-        "Equation 3; notes, row 7",
+        "Equation 3; paper.md, row 7",
     )
 
 

@@ -25,7 +25,7 @@ def lemma_value(share: float, cosine: float) -> float:
 
 
 def lemma_slope(share: float, cosine: float) -> float:
-    """Lemma 1: f'(k) = (1 - (uᵀv)²)·(1 - k) / ‖k·u + (1 - k)·v‖³, positive for k below 1 and u ≠ v."""
+    """Lemma 1: f'(k) = (1 - (uᵀv)²)·(1 - k) / ‖k·u + (1 - k)·v‖³, positive for k below 1 and u ≠ ±v."""
     return (1 - cosine**2) * (1 - share) / _length(share, cosine) ** 3
 
 
@@ -65,7 +65,7 @@ def pruning_beats_finetuning(precision: float, true_share: float) -> bool:
 
 
 def static_beats_dynamic(precision: float, true_share: float) -> bool:
-    """Theorem 1, second part (Equation 8), with the condition that its proof needs (notes, row 9).
+    """Theorem 1, second part (Equation 8), with the condition that its proof needs (paper.md, row 9).
 
     At equal precision γ = ρ, E^SP > E^DP if and only if γ > m⁺/m: where the scores are worse than chance, DP, which
     follows them only in part, is the better of the two.
