@@ -9,9 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ["OMP_NUM_THREADS"] = "1"  # the models here are tiny; threads would only wait for each other
+
+settings.register_profile("opera", deadline=None)  # machines are noisy, and kernels compile at their first call
+settings.load_profile("opera")
 
 SHARED = Path(__file__).parents[2] / "shared"
 TOPICS, WORDS_PER_TOPIC = 12, 8

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import chisquare
+from scipy.stats import chisquare, hypergeom
 
 from opera.errors import SettingError
 from opera.methods import METHODS, Method, Pairs, PairScores, Plan, method_named
-from opera.methods.draws import ShuffledPasses, draw_by_pairs, draw_documents, draw_pool
+from opera.methods.draws import ShuffledPasses, draw_by_pairs, draw_pool, draw_weighted_documents
 from opera.methods.dynamic import (
     DynamicPruning,
     DynamicSettings,
@@ -21,9 +21,10 @@ from opera.methods.dynamic import (
     pair_weighted_probabilities,
     query_probabilities,
     query_scores,
-    top_queries,
 )
 from opera.methods.infobatch import infobatch_probabilities, kept_of_learned, learned_queries
+from opera.methods.order import SortedValues
+from opera.methods.ranking import QueryRanking, front_of
 from opera.methods.schedules import cosine_schedule, top_ratio, virtual_dataset_size
 from opera.methods.static import StaticSettings, keep_best_pairs, keep_highest
 from opera.rng import generator
@@ -79,6 +80,11 @@ def see_all(method: Method) -> None:
     """Tell a method every pair's score, so that one whose scores start equal has something to go by."""
     scores = make_scores(method.pairs)
     method.observe(np.arange(method.pairs.n_pairs), scores.similarity, scores.loss)
+
+
+def ranking_of(scores: list[float]) -> QueryRanking:
+    pairs = make_pairs([1] * len(scores))
+    return QueryRanking(pairs, np.array(scores), 1)
 
 
 @pytest.fixture
@@ -141,6 +147,77 @@ class TestStatic:
         assert not np.array_equal(keeps[0], keeps[2])
 
 
+class TestOrder:
+    """The sorted multiset against NumPy's sort."""
+
+    @given(
+        st.lists(st.integers(-4, 4), min_size=1, max_size=60),
+        st.lists(st.tuples(st.integers(0, 10**6), st.integers(-5, 5)), max_size=60),
+    )
+    def test_it_is_a_sorted_multiset(self, numbers: list[int], changes: list[tuple[int, int]]) -> None:
+        values = np.array(numbers, dtype=np.float32)
+        order = SortedValues(values)
+        for place, new in changes:
+            at = place % len(values)
+            order.replace(values[at : at + 1], np.array([new], dtype=np.float32))
+            values[at] = new
+        assert order.sorted().tolist() == sorted(values.tolist())
+        assert [order.kth(rank) for rank in range(len(values))] == sorted(values.tolist())
+        for value in (-4, 0, 0.5, 5):
+            assert order.count_below(value) == (values < value).sum()
+            assert order.count_up_to(value) == (values <= value).sum()
+
+    @pytest.mark.parametrize("kind", ["spread", "ties", "crowded", "drifting", "equal"])
+    def test_leaves_and_nodes_split_empty_and_are_laid_out_anew(self, kind: str) -> None:
+        rng = np.random.default_rng(0)
+
+        def draw(count: int, round: int) -> np.ndarray:
+            made = {
+                "spread": rng.normal(size=count),
+                "ties": rng.integers(0, 3, count),
+                "crowded": 1e-4 * rng.normal(size=count),
+                "drifting": rng.normal(size=count) + round,
+                "equal": np.full(count, float(round)),
+            }
+            return made[kind].astype(np.float32)
+
+        values = rng.normal(size=70_000).astype(np.float32)
+        order = SortedValues(values)
+        for round in range(40):
+            at = rng.choice(len(values), 7_000, replace=False)
+            new = draw(len(at), round)
+            order.replace(values[at], new)
+            values[at] = new
+            ranks = rng.integers(len(values), size=5)
+            expected = np.sort(values)
+            assert [order.kth(int(rank)) for rank in ranks] == expected[ranks].tolist()
+            value = float(expected[ranks[0]])
+            assert order.count_below(value) == np.searchsorted(expected, value)
+            assert order.count_up_to(value) == np.searchsorted(expected, value, side="right")
+        assert len(order) == len(values)
+        assert order.nbytes < 8 * len(values)
+
+    def test_numbers_that_are_not_there_are_refused(self) -> None:
+        order = SortedValues(np.array([1.0, 2.0]))
+        with pytest.raises(KeyError, match=r"3\.0 is not among the numbers"):
+            order.replace(np.array([3.0]), np.array([4.0]))
+        with pytest.raises(IndexError, match="rank 2 of 2"):
+            SortedValues(np.array([1.0, 2.0])).kth(2)
+
+    @given(st.lists(st.integers(1, 5), min_size=1, max_size=20), st.integers(0, 2**31))
+    def test_a_ranking_kept_up_to_date_is_the_one_made_anew(self, counts: list[int], seed: int) -> None:
+        pairs, rng = make_pairs(counts), np.random.default_rng(seed)
+        scores = make_scores(pairs, seed)
+        ranking = QueryRanking(pairs, scores.loss, -1)
+        for _ in range(5):
+            drawn = rng.integers(pairs.n_pairs, size=8)
+            change = scores.observe(drawn, rng.random(8), rng.integers(3, size=8))
+            ranking.update(pairs.pair_query[change.pairs], change.loss.astype(np.float64) - change.old_loss)
+            assert np.allclose(ranking.scores(), -scores.mean_loss(), atol=1e-6)
+            for count in (0, 1, len(counts) // 2, len(counts)):
+                assert ranking.front(count) == front_of(ranking.scores(), count)
+
+
 class TestDynamic:
     def test_query_scores_are_means_over_a_querys_pairs(self, pairs: Pairs) -> None:
         scores = make_scores(pairs)
@@ -152,22 +229,43 @@ class TestDynamic:
         scores = make_scores(pairs)
         scores.observe(np.array([3, 5, 3]), np.array([0.1, 0.2, 0.3]), np.array([1.0, 2.0, 3.0]))
         assert scores.similarity[[3, 5]].tolist() == pytest.approx([0.3, 0.2])
-        fresh = PairScores(pairs, scores.similarity, scores.loss)
-        assert np.allclose(scores.mean_loss(), fresh.mean_loss())
-        assert np.allclose(scores.mean_similarity(), fresh.mean_similarity())
+        assert scores.loss[[3, 5]].tolist() == pytest.approx([3.0, 2.0])
+
+    def test_thresholds_are_those_found_by_looking_at_every_score(self, pairs: Pairs) -> None:
+        """Both thresholds, after each of many observations, against NumPy over all queries and pairs."""
+        rng = np.random.default_rng(0)
+        for kind in ("negative_loss", "loss", "similarity"):
+            method = make("dp", {"query_score": kind}, pairs, steps=30)
+            assert isinstance(method, DynamicPruning)
+            for step in range(30):
+                drawn = method.draw(step).pairs
+                scores, moment = method.scores, method.moment(step)
+                count = math.floor((moment.r or 0) * pairs.n_queries)
+                front = front_of(query_scores(scores, kind).astype(np.float32), count)  # type: ignore[arg-type]
+                assert moment.query_threshold == pytest.approx(float(front.threshold), rel=1e-5)
+                similarity = scores.similarity.astype(np.float64)
+                assert moment.document_threshold == pytest.approx(np.quantile(similarity, 1 - (moment.v or 0)))
+                method.observe(drawn, rng.uniform(-1, 1, 8), rng.exponential(2, 8))
+
+    def test_the_state_is_small(self) -> None:
+        pairs = make_pairs([1, 2, 1] * 4000)
+        method = make("dp", {}, pairs)
+        assert isinstance(method, DynamicPruning)
+        assert method.state_bytes <= 16 * (pairs.n_pairs + pairs.n_queries)
 
     @given(st.lists(st.integers(-3, 3), min_size=1, max_size=40), st.data())
     def test_top_queries_are_exactly_so_many_of_the_highest(self, values: list[int], data: st.DataObject) -> None:
         count = data.draw(st.integers(0, len(values)))
-        score = np.array(values, dtype=float)
-        top = top_queries(score, count)
-        assert top.sum() == count
+        score = np.array(values, dtype=np.float32)
+        chances = front_of(score, count).chances(score)
+        assert chances.sum() == pytest.approx(count)
         if 0 < count < len(values):
-            assert score[top].min() >= score[~top].max()
+            assert score[chances > 0].min() >= score[chances < 1].max()
+            assert len(np.unique(score[(chances > 0) & (chances < 1)])) <= 1
 
     def test_thresholds_are_numpys_quantiles(self, pairs: Pairs) -> None:
         similarity = make_scores(pairs).similarity
-        assert document_threshold(pairs, similarity, 0.25)[0] == np.quantile(similarity, 0.75)
+        assert document_threshold(pairs, similarity, 0.25)[0] == np.quantile(similarity.astype(np.float64), 0.75)
         own = document_threshold(pairs, similarity, 0.3, "per_query")
         for query in range(pairs.n_queries):
             assert own[query] == pytest.approx(np.quantile(similarity[pairs.pair_query == query], 0.7), abs=1e-6)
@@ -184,6 +282,7 @@ class TestDynamic:
         method = make("dp", {}, make_pairs([2] * 10_000))
         for step, alpha in ((0, 2.0), (50, 5.0)):
             method._rank(step)  # type: ignore[attr-defined]
+            method._refreshes = 1  # type: ignore[attr-defined]
             query = method.probabilities(step).query
             assert query.max() / query.min() == pytest.approx(alpha, rel=1e-3)
 
@@ -322,9 +421,11 @@ class TestTwoStages:
 
 class TestDraws:
     def test_draws_by_pairs_follow_equation_5_times_the_pairs(self, pairs: Pairs) -> None:
-        is_top = np.arange(pairs.n_queries) % 3 == 0
-        drawn = draw_by_pairs(generator(0, "test"), pairs, is_top, 10, 20_000)
-        expected = pair_weighted_probabilities(pairs, query_probabilities(is_top, 10)) * 20_000
+        is_top = (np.arange(pairs.n_queries) % 3 == 0).astype(np.float32)
+        ranking = QueryRanking(pairs, is_top[pairs.pair_query], 1)
+        front = ranking.front(int(is_top.sum()))
+        drawn = draw_by_pairs(generator(0, "test"), ranking, front, 10, 20_000)
+        expected = pair_weighted_probabilities(pairs, query_probabilities(is_top, front.count, 10)) * 20_000
         assert chisquare(np.bincount(drawn, minlength=pairs.n_queries), expected).pvalue > 1e-3
 
     def test_frequencies_at_the_last_step_match_at_alpha_5_and_r_53(self) -> None:
@@ -349,30 +450,54 @@ class TestDraws:
             assert sorted(row[first : first + size]) == list(range(size))
 
     def test_pool_draws_have_the_pools_distribution(self) -> None:
-        is_top = np.zeros(30, dtype=bool)
-        is_top[:8] = True
+        ranking = ranking_of([1.0] * 8 + [0.0] * 22)
         counts = np.zeros(30)
         rng = generator(0, "test")
         for _ in range(4000):
-            drawn = draw_pool(rng, is_top, 14, 5)
+            drawn = draw_pool(rng, ranking, ranking.front(8), 14, 5)
             assert len(set(drawn.tolist())) == 5
             counts[drawn] += 1
-        expected = np.where(is_top, 1 / 14, 6 / (14 * 22)) * 4000 * 5
+        expected = np.where(np.arange(30) < 8, 1 / 14, 6 / (14 * 22)) * 4000 * 5
+        assert chisquare(counts, expected).pvalue > 1e-3
+
+    def test_pool_draws_have_the_hypergeometric_numbers_of_tops(self) -> None:
+        """The joint distribution, not the single chances alone: how many of 5 draws fall on the 8 tops."""
+        ranking, rng = ranking_of([1.0] * 8 + [0.0] * 22), generator(3, "test")
+        tops = [int((draw_pool(rng, ranking, ranking.front(8), 14, 5) < 8).sum()) for _ in range(4000)]
+        expected = hypergeom(14, 8, 5).pmf(np.arange(6)) * 4000
+        assert chisquare(np.bincount(tops, minlength=6), expected).pvalue > 1e-3
+
+    def test_ties_share_the_places_that_are_left(self) -> None:
+        ranking, rng = ranking_of([3.0] * 2 + [1.0] * 6 + [0.0] * 12), generator(0, "test")
+        front = ranking.front(5)
+        assert (front.above, front.tied, front.tied_chance) == (2, 6, 0.5)
+        counts = np.zeros(20)
+        for _ in range(4000):
+            counts[draw_pool(rng, ranking, front, 10, 4)] += 1
+        expected = query_probabilities(front.chances(ranking.scores()), 5, 10) * 4000 * 4
         assert chisquare(counts, expected).pvalue > 1e-3
 
     def test_pool_of_the_size_asked_holds_all_tops(self) -> None:
-        is_top = np.arange(20) < 6
-        drawn = draw_pool(generator(1, "test"), is_top, 10, 10)
+        ranking = ranking_of([1.0] * 6 + [0.0] * 14)
+        drawn = draw_pool(generator(1, "test"), ranking, ranking.front(6), 10, 10)
         assert set(range(6)) <= set(drawn.tolist())
         assert len(set(drawn.tolist())) == 10
+        twice = draw_pool(generator(1, "test"), ranking, ranking.front(6), 10, 25)  # two pools and a half
+        assert all(set(range(6)) <= set(part.tolist()) for part in (twice[:10], twice[10:20]))
 
-    def test_document_draws_follow_the_weights(self, pairs: Pairs) -> None:
-        weight = np.where(np.arange(pairs.n_pairs) % 3 == 0, 5.0, 1.0)
-        queries = np.full(20_000, 15)
-        drawn = draw_documents(generator(0, "test"), pairs, queries, lambda ids: weight[ids])
-        own = np.flatnonzero(pairs.pair_query == 15)
-        expected = weight[own] / weight[own].sum() * len(queries)
-        assert chisquare(np.bincount(drawn, minlength=pairs.n_pairs)[own], expected).pvalue > 1e-3
+    @pytest.mark.parametrize("own", [False, True])
+    def test_document_draws_follow_the_weights(self, pairs: Pairs, own: bool) -> None:
+        similarity = make_scores(pairs).similarity
+        threshold = None if own else 0.1
+        drawn = draw_weighted_documents(
+            generator(0, "test"), pairs, np.full(20_000, 15), similarity, 5.0, 1.0, threshold, 0.3
+        )
+        ids = np.flatnonzero(pairs.pair_query == 15)
+        limit = document_threshold(pairs, similarity, 0.3, "per_query")[15] if own else 0.1
+        weight = document_weights(similarity[ids] > limit, 5.0)
+        assert 0 < (weight == 5).sum() < len(ids)
+        expected = weight / weight.sum() * 20_000
+        assert chisquare(np.bincount(drawn, minlength=pairs.n_pairs)[ids], expected).pvalue > 1e-3
 
     def test_generators_are_named(self) -> None:
         streams = [generator(*key).random() for key in ((0, "a", 0), (0, "a", 1), (0, "b", 0), (1, "a", 0))]

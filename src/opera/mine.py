@@ -63,15 +63,23 @@ class ListedNegatives:
         return int((np.diff(self.offsets) == 0).sum())
 
     def draw(self, queries: IntArray, count: int, seed: int, step: int) -> NDArray[np.int64]:
-        """Return rows without repeats where a list is long enough for that."""
+        """Return rows without repeats where a list is long enough for that; the same cost for lists of any length."""
         rng = generator(seed, "negatives", step)
-        drawn = np.empty((len(queries), count), dtype=np.int64)
-        for at, query in enumerate(queries):
-            listed = self.doc_rows[self.offsets[query] : self.offsets[query + 1]]
-            if len(listed) == 0:
-                drawn[at] = rng.integers(self.n_docs, size=count)
-            else:
-                drawn[at] = rng.choice(listed, count, replace=len(listed) < count)
+        starts = self.offsets[queries]
+        lengths = self.offsets[np.asarray(queries) + 1] - starts
+        places = np.empty((len(queries), count), dtype=np.int64)
+        distinct = lengths >= count
+        for at in range(count):
+            # Without repeats: a place among those not yet taken, moved past the taken ones before it.
+            place = rng.integers(np.where(distinct, lengths - at, np.maximum(lengths, 1)))
+            for taken in np.sort(places[:, :at], axis=1).T:
+                place += distinct & (place >= taken)
+            places[:, at] = place
+        empty = lengths == 0
+        if not empty.any():
+            return self.doc_rows[starts[:, None] + places].astype(np.int64)
+        drawn = rng.integers(self.n_docs, size=places.shape)
+        drawn[~empty] = self.doc_rows[starts[~empty, None] + places[~empty]]
         return drawn
 
 

@@ -45,7 +45,7 @@ class PairSampler:
     Its length is fixed from the start: ``max_steps`` times ``accumulation`` batches, since trainers count steps once.
 
     Attributes:
-        times_drawn: int32 ``[N]``, how often each pair was drawn so far.
+        drawn: int32 ``[B]`` a step, the pairs drawn so far.
         moments: what the method's schedule said at each step that was drawn and not yet traced.
     """
 
@@ -67,7 +67,7 @@ class PairSampler:
         self.next_step = 0
         self.applied = 0
         self.moments: dict[int, Moment] = {}
-        self.times_drawn = np.zeros(pairs.n_pairs, dtype=np.int32)
+        self.drawn: list[NDArray[np.int32]] = []
         self._waiting: dict[int, list[tuple[IntArray, FloatArray, FloatArray]]] = {}
 
     def __len__(self) -> int:
@@ -85,7 +85,7 @@ class PairSampler:
         self._apply_until(step - self.lag)
         drawn = self.method.draw(step)
         pair_ids = drawn.pairs
-        np.add.at(self.times_drawn, pair_ids, 1)
+        self.drawn.append(pair_ids.astype(np.int32))
         self.moments[step] = self.method.moment(step)
         queries = self.pairs.pair_query[pair_ids]
         docs = self._documents(pair_ids, queries, step)
@@ -96,6 +96,10 @@ class PairSampler:
             )
         ]
 
+    def times_drawn(self) -> NDArray[np.int64]:
+        """Count how often each pair was drawn: int64 ``[N]``."""
+        return np.bincount(np.concatenate([np.empty(0, dtype=np.int32), *self.drawn]), minlength=self.pairs.n_pairs)
+
     def observe(self, step: int, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray) -> None:
         """Take what the forward pass of ``step`` gave for some of its pairs; it counts from step + lag on."""
         self._waiting.setdefault(step, []).append((pair_ids, similarity, loss))
@@ -105,7 +109,7 @@ class PairSampler:
         return {
             "next_step": self.next_step,
             "applied": self.applied,
-            "times_drawn": self.times_drawn.copy(),
+            "drawn": np.concatenate([np.empty(0, dtype=np.int32), *self.drawn]),
             "method": self.method.state_dict(),
             "waiting": {
                 str(step): {str(i): dict(zip(OBSERVED, seen, strict=True)) for i, seen in enumerate(observations)}
@@ -116,7 +120,7 @@ class PairSampler:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
         self.next_step, self.applied = int(state["next_step"]), int(state["applied"])
-        self.times_drawn = np.array(state["times_drawn"], dtype=np.int32)
+        self.drawn = [np.array(state["drawn"], dtype=np.int32)]
         self.method.load_state_dict(state.get("method", {}))
         self._waiting = {
             int(step): [tuple(observations[at][part] for part in OBSERVED) for at in sorted(observations, key=int)]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.methods.pairs import BoolArray, FloatArray, IntArray, Pairs
+from opera.methods import kernels
+from opera.methods.pairs import FloatArray, IntArray, Pairs
+from opera.methods.ranking import Front, QueryRanking
 from opera.rng import generator
 
 
@@ -34,90 +34,116 @@ class ShuffledPasses:
         return np.concatenate(taken)
 
 
-def draw_pool(rng: np.random.Generator, is_top: BoolArray, pool_size: int, count: int) -> NDArray[np.int64]:
+def draw_pool(
+    rng: np.random.Generator, ranking: QueryRanking, front: Front, pool_size: int, count: int
+) -> NDArray[np.int64]:
     """Algorithm 1, SampleQuery: ``count`` queries, without replacement, in random order, from a pool that holds
     every top query and a uniform random part of the others.
 
-    The pool itself is never built: of ``count`` draws from it, a hypergeometric number falls on tops, and within
-    tops and others each draw is uniform (paper.md, "What one sampler update costs"). Past ``pool_size`` draws a new
-    pool begins.
+    The pool is never built: queries are proposed uniformly, and whether one that is no top query belongs to the pool
+    is decided when it is first proposed, with the chance that is left: places left over others left. That is a
+    uniform random part, told one by one. A draw takes n/n₀ proposals, at most α, whatever n is. Past ``pool_size``
+    draws a new pool begins.
 
     Args:
         rng: the generator to draw from.
-        is_top: bool ``[n]``, with at most ``pool_size`` true.
-        pool_size: n₀, between 1 and n.
+        ranking: the queries' scores.
+        front: the top queries.
+        pool_size: n₀, between ``front.count`` and n.
         count: how many queries to draw.
 
     Returns:
         int64 ``[count]``.
     """
-    tops, others = np.flatnonzero(is_top), np.flatnonzero(~is_top)
-    drawn = []
-    while count > 0:
-        size = min(count, pool_size)
-        from_tops = int(rng.hypergeometric(len(tops), pool_size - len(tops), size))
-        part = np.concatenate(
-            [
-                rng.choice(tops, from_tops, replace=False, shuffle=False),
-                rng.choice(others, size - from_tops, replace=False, shuffle=False),
-            ]
+    drawn = np.empty(count, dtype=np.int64)
+    for start in range(0, count, pool_size):
+        kernels.draw_pool(
+            rng,
+            drawn[start : start + pool_size],
+            ranking.sums,
+            ranking.pairs.query_offsets,
+            ranking.sign,
+            front.threshold,
+            front.count,
+            front.above,
+            front.tied,
+            pool_size,
         )
-        drawn.append(rng.permutation(part))
-        count -= size
-    return np.concatenate(drawn)
+    return drawn
 
 
 def draw_by_pairs(
-    rng: np.random.Generator, pairs: Pairs, is_top: BoolArray, pool_size: int, count: int
+    rng: np.random.Generator, ranking: QueryRanking, front: Front, pool_size: int, count: int
 ) -> NDArray[np.int64]:
     """``count`` independent queries, each with a chance in proportion to its pairs times its chance of being in the
     pool of :func:`draw_pool`: 1 for a top query, (n₀ - K)/(n - K) for another of K tops.
 
-    By rejection: the query of a uniform pair is taken if it is a top query, else with its pool's chance.
+    By rejection: the query of a uniform pair is taken with the chance of its being in the pool.
 
     Returns:
         int64 ``[count]``.
     """
-    n, top = len(is_top), int(is_top.sum())
-    chance = (pool_size - top) / (n - top) if n > top else 1.0
-    drawn, missing = [], count
+    pairs, drawn, missing = ranking.pairs, [np.empty(0, dtype=np.int64)], count
     while missing:
-        queries = pairs.pair_query[rng.integers(pairs.n_pairs, size=2 * missing)]
-        taken = queries[is_top[queries] | (rng.random(len(queries)) < chance)][:missing]
-        drawn.append(taken)
-        missing -= len(taken)
-    return np.concatenate(drawn).astype(np.int64)
+        queries = pairs.pair_query[rng.integers(pairs.n_pairs, size=2 * missing)].astype(np.int64)
+        chances = pool_chances(front.chances(ranking.scores(queries)), front.count, pairs.n_queries, pool_size)
+        drawn.append(queries[rng.random(len(queries)) < chances][:missing])
+        missing -= len(drawn[-1])
+    return np.concatenate(drawn)
 
 
-def draw_documents(
+def pool_chances(top: FloatArray, count: int, n: int, pool_size: int) -> NDArray[np.float64]:
+    """The chance of queries to be in the pool, float64, from their chances ``top`` to be among its K = ``count`` tops:
+    1 for a top query, (n₀ - K)/(n - K) for another."""
+    other = (pool_size - count) / (n - count) if n > count else 0.0
+    return np.asarray(top + (1 - top) * other, dtype=np.float64)
+
+
+def draw_documents(rng: np.random.Generator, pairs: Pairs, queries: IntArray) -> NDArray[np.int64]:
+    """Draw one positive document for each query ``[B]``, each of its own alike: the pairs drawn, int64 ``[B]``."""
+    starts = pairs.query_offsets[queries]
+    return np.asarray(starts + rng.integers(pairs.query_offsets[queries + 1] - starts), dtype=np.int64)
+
+
+def draw_weighted_documents(
     rng: np.random.Generator,
     pairs: Pairs,
     queries: IntArray,
-    weight: Callable[[NDArray[np.int64]], FloatArray] | None = None,
+    similarity: NDArray[np.float32],
+    high: float,
+    low: float,
+    threshold: float | None,
+    cutoff: float,
 ) -> NDArray[np.int64]:
-    """Draw one positive document for each query.
+    """Algorithm 1, SampleDocument: draw one positive document for each query, by the weights of its documents.
+
+    Looks at the documents of the drawn queries alone.
 
     Args:
         rng: the generator to draw from.
         pairs: the training pairs.
         queries: int ``[B]``.
-        weight: gives the relative chances of pairs ``[M]`` among their query's, float ``[M]``; ``None`` is uniform,
-            and so is a query whose weights are all zero.
+        similarity: float32 ``[N]``, **p**.
+        high: weight of a document above the threshold.
+        low: weight of another; a query whose weights are all 0 draws uniformly.
+        threshold: T over all pairs, or ``None`` for each query's own.
+        cutoff: v, for each query's own T.
 
     Returns:
         int64 ``[B]``, the pair drawn for each query.
     """
-    starts, counts = pairs.query_offsets[queries], pairs.positives_per_query[queries]
-    if weight is None:
-        return np.asarray(starts + rng.integers(counts), dtype=np.int64)
-    # An exponential race: of independent Exp(1)/w, the smallest is pair i with probability w_i / Σw.
-    segment_starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
-    pair_ids = np.repeat(starts - segment_starts, counts) + np.arange(counts.sum())
-    chances = np.asarray(weight(pair_ids), dtype=np.float64)
-    nothing = np.add.reduceat(chances, segment_starts) == 0
-    chances[np.repeat(nothing, counts)] = 1.0
-    with np.errstate(divide="ignore"):
-        arrival = rng.standard_exponential(len(pair_ids)) / chances
-    first = np.minimum.reduceat(arrival, segment_starts)
-    winners = np.flatnonzero(arrival == np.repeat(first, counts))
-    return np.asarray(pair_ids[winners[np.searchsorted(winners, segment_starts)]], dtype=np.int64)
+    drawn = np.empty(len(queries), dtype=np.int64)
+    own = threshold is None
+    kernels.draw_documents(
+        drawn,
+        rng.random(len(queries)),
+        np.asarray(queries, dtype=np.int64),
+        pairs.query_offsets,
+        similarity,
+        float(high),
+        float(low),
+        own,
+        0.0 if threshold is None else float(threshold),
+        float(cutoff),
+    )
+    return drawn

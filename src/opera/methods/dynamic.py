@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -11,9 +10,18 @@ from numpy.typing import NDArray
 
 from opera.errors import SettingError
 from opera.methods.base import Draw, Method, Moment, Plan, Probabilities
-from opera.methods.draws import ShuffledPasses, draw_by_pairs, draw_documents, draw_pool
+from opera.methods.draws import (
+    ShuffledPasses,
+    draw_by_pairs,
+    draw_documents,
+    draw_pool,
+    draw_weighted_documents,
+    pool_chances,
+)
 from opera.methods.finetuning import uniform_documents, uniform_queries
+from opera.methods.order import SortedValues
 from opera.methods.pairs import BoolArray, FloatArray, IntArray, Pairs
+from opera.methods.ranking import Front, QueryRanking
 from opera.methods.schedules import cosine_schedule, top_ratio, virtual_dataset_size
 from opera.methods.scores import PairScores
 from opera.rng import generator
@@ -30,16 +38,10 @@ def query_scores(scores: PairScores, kind: QueryScore) -> NDArray[np.float64]:
     return loss if kind == "loss" else -loss
 
 
-def top_queries(score: FloatArray, count: int) -> BoolArray:
-    """Algorithm 1, SampleQuery: mark the ``count`` highest scores ``[n]``; of equal ones, the earlier."""
-    n = len(score)
-    if count <= 0:
-        return np.zeros(n, dtype=bool)
-    threshold = np.partition(score, n - count)[n - count]
-    is_top = np.asarray(score > threshold)
-    ties = np.flatnonzero(score == threshold)
-    is_top[ties[: count - int(is_top.sum())]] = True
-    return is_top
+def ranked(pairs: Pairs, scores: PairScores, kind: QueryScore) -> QueryRanking:
+    """The queries in the order of :func:`query_scores`, to be kept up to date."""
+    values = scores.similarity if kind == "similarity" else scores.loss
+    return QueryRanking(pairs, values, -1 if kind == "negative_loss" else 1)
 
 
 def document_threshold(
@@ -53,12 +55,20 @@ def document_threshold(
         float64 ``[1]`` or ``[n]``.
     """
     if over == "global":
-        return np.asarray([np.quantile(similarity, 1 - cutoff)], dtype=np.float64)
+        return np.asarray([np.quantile(np.asarray(similarity, dtype=np.float64), 1 - cutoff)])
     ascending = np.asarray(similarity, dtype=np.float64)[np.lexsort((similarity, pairs.pair_query))]
     position = (1 - cutoff) * (pairs.positives_per_query - 1)
     below = pairs.query_offsets[:-1] + np.floor(position).astype(np.int64)
     above = np.minimum(below + 1, pairs.query_offsets[1:] - 1)
     return np.asarray(ascending[below] + (position % 1) * (ascending[above] - ascending[below]))
+
+
+def interpolated_quantile(order: SortedValues, share: float) -> float:
+    """The ``share`` quantile of a multiset, linearly interpolated as by :func:`document_threshold`."""
+    position = share * (len(order) - 1)
+    below = math.floor(position)
+    first, second = float(order.kth(below)), float(order.kth(min(below + 1, len(order) - 1)))
+    return first + (position % 1) * (second - first)
 
 
 def document_weights(high_quality: BoolArray, strength: float, soft: bool = True) -> NDArray[np.float64]:
@@ -78,15 +88,18 @@ def document_probabilities(pairs: Pairs, weight: NDArray[np.float64]) -> NDArray
     return np.asarray(np.where(uniform, uniform_documents(pairs), share), dtype=np.float64)
 
 
-def query_probabilities(is_top: BoolArray, pool_size: int) -> NDArray[np.float64]:
+def query_probabilities(top: FloatArray, count: int, pool_size: int) -> NDArray[np.float64]:
     """Equation 5, left, made to sum to one (paper.md, row 1): float64 ``[n]``.
 
     A top query is always among the n₀ of the pool: P = 1/n₀. The n₀ - K other places are shared by the n - K
     other queries: P = (n₀ - K) / (n₀·(n - K)), which is 1/(α·n₀) but for rounding K = r·n down.
+
+    Args:
+        top: float ``[n]``, each query's chance of being among the top ones: 1 or 0, and between for equal scores.
+        count: K.
+        pool_size: n₀.
     """
-    n, top = len(is_top), int(is_top.sum())
-    other = (pool_size - top) / (pool_size * (n - top)) if n > top else 0.0
-    return np.where(is_top, 1 / pool_size, other)
+    return pool_chances(top, count, len(top), pool_size) / pool_size
 
 
 def pair_weighted_probabilities(pairs: Pairs, uniform: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -128,9 +141,10 @@ class DynamicSettings(Settings):
 class DynamicPruning(Method):
     """Algorithm 1, with the corrections of docs/paper.md.
 
-    At each refresh (every ``update_interval`` steps) the queries are ranked, the threshold T is set, and the
-    queries of the whole interval are drawn from the pool; documents are drawn at every step from the latest
-    similarities, with the step's β.
+    At each refresh (every ``update_interval`` steps) the top queries and the threshold T are found, and the queries of
+    the whole interval are drawn from the pool; documents are drawn at every step from the latest similarities, with the
+    step's β. Nothing in a step grows with the number of queries or pairs: both thresholds are kept as order statistics,
+    and draws look at what they draw alone.
     """
 
     name = "dp"
@@ -142,9 +156,14 @@ class DynamicPruning(Method):
         super().__init__(pairs, plan, settings, scores)
         self.pool_size = virtual_dataset_size(pairs.n_queries, smaller_strength(settings), settings.r_start)
         self._passes = ShuffledPasses(plan.seed, "dp.passes", pairs.n_queries)
-        self._is_top = np.zeros(pairs.n_queries, dtype=bool)
-        self._threshold = np.zeros(1)
-        self._query_threshold = math.nan
+        self._on_queries, self._on_documents = settings.levels != "document", settings.levels != "query"
+        self._ranking = ranked(pairs, self.scores, settings.query_score) if self._on_queries else None
+        self._order = (
+            SortedValues(self.scores.similarity) if self._on_documents and settings.threshold == "global" else None
+        )
+        self._front = Front(0, np.float32(np.inf), 0, 0)
+        self._since_refresh: list[tuple[IntArray, NDArray[np.float32]]] = []
+        self._threshold, self._cutoff = math.nan, settings.v_start
         self._queue = np.empty(0, dtype=np.int64)
         self._refreshes = 0
 
@@ -174,65 +193,107 @@ class DynamicPruning(Method):
 
     def draw(self, step: int) -> Draw:
         """SampleQuery, then SampleDocument."""
-        if self.settings.levels == "document":
+        if not self._on_queries:
             self._refresh_if_due(step)
             queries = self._passes.take(step * self.plan.batch_size, self.plan.batch_size)
         else:
             queries = self._next_queries(step)
-        weight = None if self.settings.levels == "query" else partial(self._weights, step)
         rng = generator(self.plan.seed, "dp.documents", step)
-        return Draw.unweighted(draw_documents(rng, self.pairs, queries, weight))
+        if not self._on_documents:
+            return Draw.unweighted(draw_documents(rng, self.pairs, queries))
+        high, low = document_weights(np.array([True, False]), self._scheduled("beta", step), self.settings.soft)
+        threshold = None if self._order is None else self._threshold
+        drawn = draw_weighted_documents(
+            rng, self.pairs, queries, self.scores.similarity, high, low, threshold, self._cutoff
+        )
+        return Draw.unweighted(drawn)
 
     def probabilities(self, step: int) -> Probabilities:
-        """Equation 5, for the ranking and the threshold in force at ``step``."""
+        """Equation 5, for the ranking and the threshold in force at ``step``; looks at every pair."""
         if self._refreshes == 0:
             self._rank(step)
-        uniform_q, uniform_d = uniform_queries(self.pairs), uniform_documents(self.pairs)
-        query_level, document_level = self.settings.levels != "document", self.settings.levels != "query"
-        query = query_probabilities(self._is_top, self.pool_size) if query_level else uniform_q
-        if query_level and self.settings.pool_weighting == "pairs":
-            query = pair_weighted_probabilities(self.pairs, query)
-        weight = self._weights(step, np.arange(self.pairs.n_pairs))
-        return Probabilities.of(
-            self.pairs, query, document_probabilities(self.pairs, weight) if document_level else uniform_d
-        )
+        query, document = uniform_queries(self.pairs), uniform_documents(self.pairs)
+        if self._ranking is not None:
+            scores = self._ranking.scores()
+            for queries, before in reversed(self._since_refresh):
+                scores[queries] = before
+            query = query_probabilities(self._front.chances(scores), self._front.count, self.pool_size)
+            if self.settings.pool_weighting == "pairs":
+                query = pair_weighted_probabilities(self.pairs, query)
+        if self._on_documents:
+            threshold = np.array([self._threshold])
+            if self._order is None:
+                own = document_threshold(self.pairs, self.scores.similarity, self._cutoff, "per_query")
+                threshold = own[self.pairs.pair_query]
+            high = np.asarray(self.scores.similarity > threshold)
+            weight = document_weights(high, self._scheduled("beta", step), self.settings.soft)
+            document = document_probabilities(self.pairs, weight)
+        return Probabilities.of(self.pairs, query, document)
 
     def observe(self, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray) -> None:
         """Update **q** and **p** from the forward pass."""
-        self.scores.observe(pair_ids, similarity, loss)
+        change = self.scores.observe(pair_ids, similarity, loss)
+        if self._order is not None:
+            self._order.replace(change.old_similarity, change.similarity)
+        if self._ranking is not None:
+            new, old = (change.loss, change.old_loss)
+            if self.settings.query_score == "similarity":
+                new, old = change.similarity, change.old_similarity
+            queries = self.pairs.pair_query[change.pairs]
+            self._since_refresh.append(self._ranking.update(queries, new.astype(np.float64) - old))
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes held beside the pair arrays."""
+        held = self.scores.similarity.nbytes + self.scores.loss.nbytes
+        return held + sum(part.nbytes for part in (self._ranking, self._order) if part is not None)
 
     def moment(self, step: int) -> Moment:
         """Return α, r, β, v at ``step``, and the thresholds in force."""
-        on_queries, on_documents = self.settings.levels != "document", self.settings.levels != "query"
+        on_queries, on_documents = self._on_queries, self._on_documents
         alpha = self._scheduled("alpha", step)
+        query_threshold = float(self._front.threshold) if self._front.count else math.nan
         return Moment(
             alpha=alpha if on_queries else None,
             r=self._ratio(alpha) if on_queries else None,
             beta=self._scheduled("beta", step) if on_documents else None,
             v=self._scheduled("v", step) if on_documents else None,
-            query_threshold=self._query_threshold if on_queries else None,
-            document_threshold=float(self._threshold.mean()) if on_documents else None,
+            query_threshold=query_threshold if on_queries else None,
+            document_threshold=self._threshold if on_documents and self._order is not None else None,
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """The scores, the ranking and threshold in force, and the queries drawn but not yet used."""
+        """The scores, the thresholds in force, and the queries drawn but not yet used."""
+        front = self._front
         return {
             "scores": self.scores.state_dict(),
-            "is_top": self._is_top.copy(),
-            "threshold": self._threshold.copy(),
-            "query_threshold": self._query_threshold,
+            **({} if self._ranking is None else {"ranking": self._ranking.state_dict()}),
+            "front": np.array([front.count, front.above, front.tied], dtype=np.int64),
+            "query_threshold": front.threshold,
+            "threshold": self._threshold,
+            "cutoff": self._cutoff,
             "queue": self._queue.copy(),
             "refreshes": self._refreshes,
+            "since_refresh": {
+                str(at): {"queries": queries, "before": before}
+                for at, (queries, before) in enumerate(self._since_refresh)
+            },
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
         self.scores.load_state_dict(state["scores"])
-        self._is_top = np.array(state["is_top"], dtype=bool)
-        self._threshold = np.array(state["threshold"], dtype=np.float64)
-        self._query_threshold = float(state["query_threshold"])
+        if self._ranking is not None:
+            self._ranking.load_state_dict(state["ranking"])
+        if self._order is not None:
+            self._order = SortedValues(self.scores.similarity)
+        count, above, tied = (int(number) for number in state["front"])
+        self._front = Front(count, np.float32(state["query_threshold"]), above, tied)
+        self._threshold, self._cutoff = float(state["threshold"]), float(state["cutoff"])
         self._queue = np.array(state["queue"], dtype=np.int64)
         self._refreshes = int(state["refreshes"])
+        since = state.get("since_refresh", {})
+        self._since_refresh = [(since[at]["queries"], since[at]["before"]) for at in sorted(since, key=int)]
 
     def summary(self) -> dict[str, Any]:
         """The pool size n₀ beside the counts."""
@@ -250,25 +311,24 @@ class DynamicPruning(Method):
         return 0.0 if alpha == 1 else max(0.0, top_ratio(alpha, self.pool_size, self.pairs.n_queries))
 
     def _rank(self, step: int) -> None:
-        """Rank the queries and set the threshold T."""
-        ratio = self._ratio(self._scheduled("alpha", step))
-        score = query_scores(self.scores, self.settings.query_score)
-        self._is_top = top_queries(score, math.floor(ratio * self.pairs.n_queries))
-        self._query_threshold = float(score[self._is_top].min()) if self._is_top.any() else math.nan
-        self._threshold = document_threshold(
-            self.pairs, self.scores.similarity, self._scheduled("v", step), self.settings.threshold
-        )
+        """Find the top queries and the threshold T."""
+        self._since_refresh = []
+        self._cutoff = self._scheduled("v", step)
+        if self._ranking is not None:
+            ratio = self._ratio(self._scheduled("alpha", step))
+            self._front = self._ranking.front(math.floor(ratio * self.pairs.n_queries))
+        if self._order is not None:
+            self._threshold = interpolated_quantile(self._order, 1 - self._cutoff)
 
     def _refresh(self, step: int) -> None:
         self._rank(step)
+        assert self._ranking is not None
         interval = self.settings.update_interval
         left = max(1, self.plan.max_steps - step)
         count = self.pool_size if interval == "epoch" else min(interval, left) * self.plan.batch_size
         rng = generator(self.plan.seed, "dp.queries", self._refreshes)
-        if self.settings.pool_weighting == "pairs":
-            self._queue = draw_by_pairs(rng, self.pairs, self._is_top, self.pool_size, count)
-        else:
-            self._queue = draw_pool(rng, self._is_top, self.pool_size, count)
+        draw = draw_by_pairs if self.settings.pool_weighting == "pairs" else draw_pool
+        self._queue = draw(rng, self._ranking, self._front, self.pool_size, count)
         self._refreshes += 1
 
     def _next_queries(self, step: int) -> NDArray[np.int64]:
@@ -288,14 +348,6 @@ class DynamicPruning(Method):
         if step % steps == 0:
             self._rank(step)
             self._refreshes += 1
-
-    def _weights(self, step: int, pair_ids: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return w for some pairs ``[M]``: float64 ``[M]``."""
-        threshold = self._threshold
-        if len(threshold) > 1:
-            threshold = threshold[self.pairs.pair_query[pair_ids]]
-        high_quality = np.asarray(self.scores.similarity[pair_ids] > threshold)
-        return document_weights(high_quality, self._scheduled("beta", step), self.settings.soft)
 
 
 def smaller_strength(settings: DynamicSettings) -> float:

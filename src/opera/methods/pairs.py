@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,7 +50,7 @@ class Pairs:
         """N, the number of pairs, Σ_q m_q."""
         return len(self.pair_doc)
 
-    @cached_property
+    @property
     def positives_per_query(self) -> NDArray[np.int64]:
         """m_q: int64 ``[n]``, how many positive documents each query has."""
         return np.diff(self.query_offsets)

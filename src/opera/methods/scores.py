@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,27 @@ from numpy.typing import NDArray
 from opera.methods.pairs import BoolArray, FloatArray, IntArray, Pairs
 
 
+@dataclass(frozen=True)
+class Change:
+    """What one batch changed.
+
+    Attributes:
+        pairs: int64 ``[m]``, the distinct pairs seen.
+        old_similarity: float32 ``[m]``, before.
+        old_loss: float32 ``[m]``, before.
+        similarity: float32 ``[m]``, now.
+        loss: float32 ``[m]``, now.
+    """
+
+    pairs: NDArray[np.int64]
+    old_similarity: NDArray[np.float32]
+    old_loss: NDArray[np.float32]
+    similarity: NDArray[np.float32]
+    loss: NDArray[np.float32]
+
+
 class PairScores:
-    """Latest similarity and contrastive loss of every pair, with their sums over each query's pairs.
+    """Latest similarity and contrastive loss of every pair: 8 bytes a pair.
 
     Attributes:
         similarity: float32 ``[N]``, cosine of query and positive document (the paper's **p**).
@@ -34,11 +54,9 @@ class PairScores:
                 raise ValueError(f"{name} must have shape ({pairs.n_pairs},), got {values.shape}")
             if not np.isfinite(values).all():
                 raise ValueError(f"{name} must be finite for every pair")
-        self._similarity_sum = pairs.sum_by_query(self.similarity)
-        self._loss_sum = pairs.sum_by_query(self.loss)
 
-    def observe(self, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray) -> None:
-        """Overwrite the scores of the pairs of one batch.
+    def observe(self, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray) -> Change:
+        """Overwrite the scores of the pairs of one batch, and say what changed.
 
         Args:
             pair_ids: int ``[B]``; where a pair stands twice, its last entry counts.
@@ -46,16 +64,12 @@ class PairScores:
             loss: float ``[B]``, unweighted, from the forward pass.
         """
         ids = np.asarray(pair_ids, dtype=np.int64)
-        latest_ids, last = np.unique(ids[::-1], return_index=True)
+        distinct, last = np.unique(ids[::-1], return_index=True)
         last = len(ids) - 1 - last
-        queries = self.pairs.pair_query[latest_ids]
-        for values, sums, seen in (
-            (self.similarity, self._similarity_sum, similarity),
-            (self.loss, self._loss_sum, loss),
-        ):
-            new = np.asarray(seen, dtype=np.float32)[last]
-            np.add.at(sums, queries, new.astype(np.float64) - values[latest_ids])
-            values[latest_ids] = new
+        new = (np.asarray(values, dtype=np.float32)[last] for values in (similarity, loss))
+        change = Change(distinct, self.similarity[distinct], self.loss[distinct], *new)
+        self.similarity[distinct], self.loss[distinct] = change.similarity, change.loss
+        return change
 
     def with_consistency(self, consistency: FloatArray) -> PairScores:
         """Return the same scores with a CBS for each pair ``[N]``."""
@@ -68,24 +82,17 @@ class PairScores:
 
     def mean_similarity(self) -> NDArray[np.float64]:
         """Mean similarity over each query's pairs: float64 ``[n]``."""
-        return self._similarity_sum / self.pairs.positives_per_query
+        return self.pairs.sum_by_query(self.similarity) / self.pairs.positives_per_query
 
     def mean_loss(self) -> NDArray[np.float64]:
         """Mean contrastive loss over each query's pairs (the paper's **q**, before its offset): float64 ``[n]``."""
-        return self._loss_sum / self.pairs.positives_per_query
+        return self.pairs.sum_by_query(self.loss) / self.pairs.positives_per_query
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything needed to go on from here, as arrays."""
-        return {
-            "similarity": self.similarity.copy(),
-            "loss": self.loss.copy(),
-            "similarity_sum": self._similarity_sum.copy(),
-            "loss_sum": self._loss_sum.copy(),
-        }
+        return {"similarity": self.similarity.copy(), "loss": self.loss.copy()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
         self.similarity = np.array(state["similarity"], dtype=np.float32)
         self.loss = np.array(state["loss"], dtype=np.float32)
-        self._similarity_sum = np.array(state["similarity_sum"], dtype=np.float64)
-        self._loss_sum = np.array(state["loss_sum"], dtype=np.float64)

@@ -39,7 +39,7 @@ class TrainingResult:
         best_step: the step of the best dev evaluation, where there were evaluations.
         best_value: its measure.
         lag: steps between an observation and the first draw that uses it.
-        times_drawn: int32 ``[N]``, how often each training pair was drawn.
+        times_drawn: int64 ``[N]``, how often each training pair was drawn.
     """
 
     steps: int
@@ -47,7 +47,7 @@ class TrainingResult:
     best_step: int | None
     best_value: float | None
     lag: int
-    times_drawn: NDArray[np.int32]
+    times_drawn: NDArray[np.int64]
 
     def about(self) -> dict[str, int | float | None]:
         """Everything but the arrays, for ``run.json``."""
@@ -126,7 +126,7 @@ def train(
         best_step=trainer.state.best_global_step,
         best_value=trainer.state.best_metric,
         lag=sampler.lag,
-        times_drawn=sampler.times_drawn,
+        times_drawn=sampler.times_drawn(),
     )
 
 
