@@ -77,7 +77,7 @@ class ListedNegatives:
             places[:, at] = place
         empty = lengths == 0
         if not empty.any():
-            return self.doc_rows[starts[:, None] + places].astype(np.int64)
+            return np.asarray(self.doc_rows[starts[:, None] + places], dtype=np.int64)
         drawn = rng.integers(self.n_docs, size=places.shape)
         drawn[~empty] = self.doc_rows[starts[~empty, None] + places[~empty]]
         return drawn
