@@ -378,6 +378,19 @@ class TestInfoBatch:
         assert all((d.weights == 1).all() for d in draws[21:])
         assert sorted(np.concatenate([d.pairs for d in draws[21:31]])) == list(range(40))  # a whole new pass
 
+    def test_what_was_never_seen_is_not_learned(self) -> None:
+        """The last step of the first pass has not been observed when the second pass begins within it."""
+        pairs = make_pairs([1] * 100)
+        method = make("infobatch", {}, pairs, batch=64, steps=10**6)
+        first = method.draw(0)
+        method.observe(first.pairs, np.zeros(64), np.linspace(3, 5, 64))
+        second = method.draw(1)
+        unseen = np.setdiff1d(np.arange(100), pairs.pair_query[first.pairs])
+        learned = method.state_dict()["learned"]
+        assert learned.sum() == 32
+        assert not learned[unseen].any()
+        assert (second.weights[:36] == 1).all()
+
     def test_the_latest_loss_counts(self) -> None:
         pairs = make_pairs([3, 1])
         method = make("infobatch", {}, pairs)

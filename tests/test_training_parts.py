@@ -20,11 +20,11 @@ from opera.methods import METHODS, Pairs, Plan
 from opera.mine import ListedNegatives, RandomNegatives, mine_hard_negatives
 from opera.models import load_model
 from opera.noise import (
+    ListedCandidates,
+    RandomCandidates,
     drawn_false_positives,
     false_positive_count,
     graded_down,
-    listed_candidates,
-    random_candidates,
 )
 from opera.positives import KnownPositives
 from opera.rng import generator
@@ -133,7 +133,7 @@ class TestNoise:
 
     @pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
     def test_random_false_positives_make_up_the_share(self, clean: Judgements, share: float) -> None:
-        noisy = drawn_false_positives(clean, share, 0, random_candidates(clean, 500))
+        noisy = drawn_false_positives(clean, share, 0, RandomCandidates(clean, 500))
         assert noisy.count == false_positive_count(12, share)
         assert noisy.injected.mean() == pytest.approx(share, abs=1 / 12)
         keys = noisy.judgements.query_of.astype(int) * 500 + noisy.judgements.doc_rows
@@ -141,19 +141,26 @@ class TestNoise:
         true = noisy.judgements.query_rows[noisy.judgements.query_of[~noisy.injected]]
         assert true.tolist() == clean.query_rows[clean.query_of].tolist()
         assert noisy.judgements.doc_rows[~noisy.injected].tolist() == clean.doc_rows.tolist()
-        again = drawn_false_positives(clean, share, 0, random_candidates(clean, 500))
+        again = drawn_false_positives(clean, share, 0, RandomCandidates(clean, 500))
         assert np.array_equal(noisy.judgements.doc_rows, again.judgements.doc_rows)
 
     def test_random_candidates_are_every_other_document(self, clean: Judgements) -> None:
-        draw = random_candidates(clean, 9)
+        candidates = RandomCandidates(clean, 9)
         for query, own in ((0, {0, 1, 2, 3}), (1, {7}), (2, set(range(7)))):
-            assert set(draw(query, generator(0, "test"), 9).tolist()) == set(range(9)) - own
+            count = int(candidates.available[query])
+            assert set(candidates.draw(query, generator(0, "test"), count).tolist()) == set(range(9)) - own
 
     def test_hard_ones_come_from_the_list_until_it_ends(self, clean: Judgements) -> None:
         mined = ListedNegatives.of([np.array([20, 21]), np.array([22]), np.array([23, 24, 25])], 100)
-        noisy = drawn_false_positives(clean, 0.9, 0, listed_candidates(mined))
+        noisy = drawn_false_positives(clean, 0.9, 0, ListedCandidates(mined))
         assert sorted(noisy.judgements.doc_rows[noisy.injected]) == [20, 21, 22, 23, 24, 25]
         assert noisy.count < false_positive_count(12, 0.9)
+
+    def test_what_one_query_cannot_take_goes_to_the_others(self, clean: Judgements) -> None:
+        mined = ListedNegatives.of([np.array([20]), np.array([], dtype=int), np.arange(30, 60)], 100)
+        noisy = drawn_false_positives(clean, 0.5, 0, ListedCandidates(mined))
+        assert noisy.count == 12
+        assert noisy.injected.mean() == 0.5
 
     def test_graded_down_lets_in_the_levels_asked_for(self) -> None:
         judged = Judgements.of(np.array([0, 0, 0, 0, 1]), np.arange(5), np.array([1, 2, 3, 4, 2]))

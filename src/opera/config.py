@@ -104,7 +104,7 @@ class TrainSettings(Settings):
         None, "lowest score let in by noise=grade (ANTIQUE: relevant_grade=3, noise_grade=2)", "Appendix C.4"
     )
     noise_share: float | None = setting(
-        None, "share of the training pairs that are false after noise=random or hard", "OPERA", gt=0, lt=1
+        None, "share of the training pairs that are false after noise=random or hard", "OPERA", gt=0, le=0.95
     )
     noise_range: RankRange | None = setting(
         None, "ranks LO:HI of the pretrained ranking that noise=hard comes from; auto: 10:100", "OPERA"

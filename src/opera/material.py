@@ -13,11 +13,12 @@ from opera.methods import Pairs, PairScores
 from opera.methods.pairs import FloatArray
 from opera.mine import ListedNegatives, Negatives, RandomNegatives, mine_hard_negatives
 from opera.noise import (
+    Candidates,
+    ListedCandidates,
     NoisyTraining,
+    RandomCandidates,
     drawn_false_positives,
     false_positive_count,
-    listed_candidates,
-    random_candidates,
 )
 from opera.positives import KnownPositives
 from opera.preparation import Prepared
@@ -82,16 +83,16 @@ def _training_pairs(prepared: Prepared) -> NoisyTraining:
     else:
         assert settings.noise_share is not None
         if settings.noise == "random":
-            candidates = random_candidates(clean, len(data.corpus))
+            candidates: Candidates = RandomCandidates(clean, len(data.corpus))
         else:
             known = KnownPositives(clean.pairs(), len(data.corpus))
             mined = _mine(prepared, clean.query_rows, known, settings.noise_ranks, keep=len(data.corpus))
-            candidates = listed_candidates(mined)
+            candidates = ListedCandidates(mined)
         noisy = drawn_false_positives(clean, settings.noise_share, settings.seed, candidates)
     log.info("noise=%s: %d of %d training pairs are false", settings.noise, noisy.count, len(noisy.injected))
     wanted = false_positive_count(len(clean.doc_rows), settings.noise_share or 0.0)
     if noisy.count < wanted:
-        log.info("note: noise_share=%s asks for %d; there were no more candidates", settings.noise_share, wanted)
+        log.info("note: noise_share=%s asks for %d; there are no more candidates", settings.noise_share, wanted)
     return noisy
 
 
@@ -123,7 +124,10 @@ def _negatives(
         given = data.given_negatives
         assert given is not None
         rows = [given.doc_rows[given.offsets[q] : given.offsets[q + 1]] for q in query_rows]
-        listed = ListedNegatives.of(rows, n_docs)
+        fine = [part[~known.contains(np.full(len(part), query), part)] for query, part in enumerate(rows)]
+        listed = ListedNegatives.of(fine, n_docs)
+        if positive := sum(map(len, rows)) - len(listed.doc_rows):
+            log.info("note: %d given negatives are positives of their query, and left out", positive)
     else:
         listed = _mine(prepared, query_rows, known, settings.mining_range, settings.max_mined_negatives)
     if listed.without:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,8 +14,18 @@ from opera.methods.pairs import BoolArray, IntArray
 from opera.mine import ListedNegatives
 from opera.rng import generator
 
-Candidates = Callable[[int, np.random.Generator, int], NDArray[np.int64]]
-"""Gives up to ``count`` corpus rows that may stand as false positives of a training query."""
+
+class Candidates(Protocol):
+    """Where false positives come from."""
+
+    @property
+    def available(self) -> NDArray[np.int64]:
+        """How many documents may stand as false positives of each training query: int64 ``[n]``."""
+        ...
+
+    def draw(self, query: int, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
+        """Return ``count`` of a query's, at most as many as are available: corpus rows, without repeats."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -23,7 +33,7 @@ class NoisyTraining:
     """Training judgements of which some are false.
 
     Attributes:
-        judgements: true and false together; the false ones keep the grade they were judged with, 0 where unjudged.
+        judgements: true and false together; false ones of :func:`graded_down` keep their grade, drawn ones have 0.
         injected: bool ``[M]``, which of them are false.
     """
 
@@ -68,43 +78,69 @@ def false_positive_count(n_pairs: int, share: float) -> int:
 def drawn_false_positives(clean: Judgements, share: float, seed: int, candidates: Candidates) -> NoisyTraining:
     """Add false positives until ``share`` of all pairs are false, or the candidates run out.
 
-    Each goes to the query of a true pair drawn at random, so queries get them in proportion to their positives.
+    Each goes to the query of a true pair drawn at random, so queries get them in proportion to their positives; what a
+    query has no candidates for goes to the others in the same way.
 
     Args:
         clean: the relevant judgements of train.
         share: of all pairs that are then false.
         seed: of the draws.
-        candidates: gives documents for one query: :func:`random_candidates` or :func:`listed_candidates`.
+        candidates: :class:`RandomCandidates` or :class:`ListedCandidates`.
     """
-    count = false_positive_count(len(clean.doc_rows), share)
-    owners = clean.query_of[generator(seed, "noise.queries").integers(len(clean.doc_rows), size=count)]
-    wanted = np.bincount(owners, minlength=clean.n_queries)
+    wanted = _counts_by_query(clean, false_positive_count(len(clean.doc_rows), share), candidates.available, seed)
     rng = generator(seed, "noise.documents")
     queries, docs = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
     for query in np.flatnonzero(wanted):
-        docs.append(candidates(int(query), rng, int(wanted[query])))
+        docs.append(candidates.draw(int(query), rng, int(wanted[query])))
         queries.append(np.full(len(docs[-1]), clean.query_rows[query], dtype=np.int64))
     falsely = np.concatenate(docs)
     return NoisyTraining.of(clean, np.concatenate(queries), falsely, np.zeros(len(falsely), dtype=np.int64))
 
 
-def random_candidates(clean: Judgements, n_docs: int) -> Candidates:
-    """Draw from the whole corpus but the query's own positives, without repeats."""
+def _counts_by_query(clean: Judgements, count: int, available: IntArray, seed: int) -> NDArray[np.int64]:
+    wanted, missing, turn = np.zeros(clean.n_queries, dtype=np.int64), min(count, int(available.sum())), 0
+    while missing:
+        owners = clean.query_of[(wanted < available)[clean.query_of]]
+        drawn = owners[generator(seed, "noise.queries", turn).integers(len(owners), size=missing)]
+        wanted += np.bincount(drawn, minlength=clean.n_queries)
+        too_many = np.maximum(wanted - available, 0)
+        wanted -= too_many
+        missing, turn = int(too_many.sum()), turn + 1
+    return wanted
 
-    def draw(query: int, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
-        own = clean.doc_rows[clean.offsets[query] : clean.offsets[query + 1]]
+
+@dataclass(frozen=True)
+class RandomCandidates:
+    """The whole corpus but the query's own positives."""
+
+    clean: Judgements
+    n_docs: int
+
+    @property
+    def available(self) -> NDArray[np.int64]:
+        """All documents but the query's own."""
+        return self.n_docs - np.diff(self.clean.offsets)
+
+    def draw(self, query: int, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
+        """Return uniform documents."""
+        own = self.clean.doc_rows[self.clean.offsets[query] : self.clean.offsets[query + 1]]
         # Places among the documents that are not the query's own, moved past those that are.
-        free = rng.choice(n_docs - len(own), min(count, n_docs - len(own)), replace=False)
+        free = rng.choice(self.n_docs - len(own), count, replace=False)
         return np.asarray(free + np.searchsorted(own - np.arange(len(own)), free, side="right"), dtype=np.int64)
 
-    return draw
 
+@dataclass(frozen=True)
+class ListedCandidates:
+    """A list for each query: hard false positives from the pretrained ranking."""
 
-def listed_candidates(mined: ListedNegatives) -> Candidates:
-    """Draw from a list for each query, without repeats: hard false positives from the pretrained ranking."""
+    mined: ListedNegatives
 
-    def draw(query: int, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
-        listed = mined.doc_rows[mined.offsets[query] : mined.offsets[query + 1]]
-        return rng.choice(listed, min(count, len(listed)), replace=False).astype(np.int64)
+    @property
+    def available(self) -> NDArray[np.int64]:
+        """The lengths of the lists."""
+        return np.diff(self.mined.offsets)
 
-    return draw
+    def draw(self, query: int, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
+        """Return uniform documents of the query's list."""
+        listed = self.mined.doc_rows[self.mined.offsets[query] : self.mined.offsets[query + 1]]
+        return rng.choice(listed, count, replace=False).astype(np.int64)

@@ -18,9 +18,12 @@ from opera.settings import Settings, setting
 
 
 def learned_queries(loss: FloatArray) -> BoolArray:
-    """Mark the queries whose latest loss ``[n]`` lies strictly below the mean: none where all are equal."""
-    above_lowest = np.asarray(loss, dtype=np.float64) - loss.min()  # so that the mean of equal losses is exact
-    return np.asarray(above_lowest < above_lowest.mean())
+    """Mark the queries whose latest loss ``[n]`` lies strictly below the mean; nan, not seen yet, is no loss at all."""
+    seen = ~np.isnan(loss)
+    if not seen.any():
+        return seen
+    above_lowest = np.asarray(loss, dtype=np.float64) - loss[seen].min()  # so that the mean of equal losses is exact
+    return np.asarray(seen & (above_lowest < above_lowest[seen].mean()))
 
 
 def kept_of_learned(count: int, rho: float) -> int:
@@ -63,7 +66,8 @@ class InfoBatchSettings(Settings):
 class InfoBatch(Method):
     """Passes over the queries that leave out a part of the learned ones; one positive uniformly among the query's.
 
-    A query's score is the latest unweighted loss of one of its pairs; all start equal, so the first pass is whole.
+    A query's score is the latest unweighted loss of one of its pairs. The first pass is whole, and a query not seen yet
+    when the second begins counts neither as learned nor in the mean.
     From step ⌈δ·t_max⌉ on a pruned pass is given up and whole passes follow, with weight 1. Passes vary in length;
     the step budget alone says when training ends.
     """
@@ -75,7 +79,7 @@ class InfoBatch(Method):
     def __init__(self, pairs: Pairs, plan: Plan, settings: Any, scores: PairScores | None = None) -> None:
         super().__init__(pairs, plan, settings, scores)
         self.anneal_from = math.ceil(settings.delta * plan.max_steps)
-        self._loss = np.ones(pairs.n_queries)
+        self._loss = np.full(pairs.n_queries, math.nan)
         self._learned = np.zeros(pairs.n_queries, dtype=bool)
         self._mean_loss = math.nan
         self._queue = np.empty(0, dtype=np.int64)
@@ -108,7 +112,7 @@ class InfoBatch(Method):
 
     def moment(self, step: int) -> Moment:
         """Return the mean loss that divides the queries of the pass in force."""
-        return Moment(query_threshold=self._mean_loss)
+        return Moment(query_threshold=None if math.isnan(self._mean_loss) else self._mean_loss)
 
     def state_dict(self) -> dict[str, Any]:
         """The losses, and what is left of the pass in force."""
@@ -136,7 +140,8 @@ class InfoBatch(Method):
     def _begin_pass(self, step: int) -> None:
         rng = generator(self.plan.seed, "infobatch.pass", self._passes)
         self._learned = self._learned_now(step)
-        self._mean_loss = float(self._loss.mean())
+        seen = self._loss[~np.isnan(self._loss)]
+        self._mean_loss = float(seen.mean()) if len(seen) else math.nan
         learned = np.flatnonzero(self._learned)
         kept = rng.choice(learned, kept_of_learned(len(learned), self.settings.rho), replace=False)
         self._queue = rng.permutation(np.concatenate([np.flatnonzero(~self._learned), kept]))
