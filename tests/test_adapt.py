@@ -13,7 +13,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 import opera
-from opera.errors import DataError, InputError, RunFolderError, SettingError
+from opera.errors import DataError, InputError, RunFolderError, SettingError, TrainingError
 from opera.methods import METHODS
 from opera.runs import Run
 
@@ -238,6 +238,66 @@ def test_noise_is_injected_recorded_and_counted(kind: str, beir: Path, static_mo
     assert not {pair for pair, false in zip(pairs_as_ids, injected, strict=True) if false} & true
 
 
+def test_evaluating_a_run_at_another_grade_never_asks_a_training_query(
+    make_beir: Callable[..., Path], static_model: Path, tmp_path: Path
+) -> None:
+    """The run's own splits stay, whatever grade is asked for; the grades are the original ones."""
+    folder = make_beir()
+    (folder / "qrels" / "test.tsv").unlink()
+    runs = {
+        grade: opera.adapt(
+            folder, model=static_model, out=tmp_path / str(grade), method="ft", relevant_grade=grade, seed=5, **SMALL
+        )
+        for grade in (1, 2)
+    }
+    for run in runs.values():
+        trained = set(run.pairs()["query_id"].to_pylist())
+        for grade in (None, 1, 2):
+            found = opera.evaluate(run.path, folder, relevant_grade=grade)
+            assert not trained & set(found.query_ids)
+    assert opera.evaluate(runs[2].path, folder).measures == runs[2].measures["after"]
+    loose = opera.evaluate(runs[2].path, folder, relevant_grade=1)
+    assert loose.measures != runs[2].measures["after"]
+
+
+def test_a_checkpoint_of_other_pairs_is_refused(
+    beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from opera.train.callbacks import Trace
+
+    settings = {**SMALL, "noise": "random", "noise_share": 0.3}
+    on_step_end = Trace.on_step_end
+
+    def interrupt(self: Trace, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        on_step_end(self, args, state, control, **kwargs)
+        if state.global_step == 6:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Trace, "on_step_end", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        opera.adapt(beir, model=static_model, out=tmp_path / "cut", **settings)
+    monkeypatch.undo()
+
+    from opera import noise
+
+    monkeypatch.setattr(noise.RandomCandidates, "draw", lambda self, query, rng, count: np.arange(count) + 60)
+    with pytest.raises(TrainingError, match="of other training pairs"):
+        opera.adapt(beir, model=static_model, out=tmp_path / "cut", resume=True, **settings)
+
+
+def test_given_negatives_that_noise_made_positive_are_left_out(static_model: Path, tmp_path: Path) -> None:
+    path = tmp_path / "pairs.jsonl"
+    records = [
+        {"query": f"t{i % 12}w5 common{i}", "pos": [f"t{i}w1"], "neg": [f"t{j}w1" for j in range(12) if j != i]}
+        for i in range(12)
+    ]
+    path.write_text("\n".join(json.dumps(record) for record in records))
+    run = opera.adapt(path, model=static_model, out=tmp_path / "run", **SMALL, noise="random", noise_share=0.5)
+    pairs = run.about["method"]["pairs"]
+    assert run.about["noise"]["injected_pairs"] == pairs / 2
+    assert run.about["negatives"]["listed"] == 11 * 11 - pairs / 2
+
+
 def test_documents_judged_lower_can_be_let_in(beir: Path, static_model: Path, tmp_path: Path) -> None:
     """The paper's ANTIQUE setup: what counts as relevant starts at one grade, training lets in the one below."""
     strict = opera.adapt(beir, model=static_model, out=tmp_path / "strict", method="ft", relevant_grade=2, **SMALL)
@@ -391,6 +451,9 @@ BAD: list[tuple[dict[str, Any], type[InputError], str]] = [
     ({"noise": "hard", "noise_share": 0.1, "noise_range": (500, 600)}, SettingError, "noise_range=500:600 starts past"),
     ({"relevant_grade": 3}, DataError, "nothing to train on"),
     ({"method": "sp+dp", "k": 0.0001}, SettingError, "all are pruned"),
+    ({"noise": "random", "noise_share": 0.99}, SettingError, "noise_share: must be less than or equal to 0.95"),
+    ({"method": "sp+cbs", "score": "similarity"}, SettingError, "score: must be 'cbs', got 'similarity'"),
+    ({"pool_weighting": "pairs", "levels": "document"}, SettingError, "levels=document leaves queries alone"),
     ({"method": "infobatch", "rho": 1.0}, SettingError, "rho: must be less than 1, got 1"),
     ({"precision": "fp16"}, SettingError, "needs CUDA"),
     ({"dropout": 0.1}, SettingError, "has no dropout"),

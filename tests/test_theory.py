@@ -118,6 +118,19 @@ class TestSimulator:
                 other = "dp" if better == "sp" else "sp"
                 assert outcome[better].similarity > outcome[other].similarity + 3 * simulated["sp"].error
 
+    def test_its_standard_error_is_the_spread_over_seeds(self) -> None:
+        found = [simulate(World(seed=seed, repeats=40, documents=60))["sp"] for seed in range(40)]
+        spread = np.std([outcome.similarity for outcome in found])
+        assert np.mean([outcome.error for outcome in found]) == pytest.approx(spread, rel=0.35)
+
+    def test_a_selection_that_keeps_nothing_is_refused(self) -> None:
+        with pytest.raises(SettingError, match="all are pruned"):
+            simulate(World(documents=10, k=0.05))
+        assert next(p.world.k for p in sweeps(World(documents=10, repeats=20))["k"][1]) == 0.1
+
+    def test_ties_have_no_winner(self) -> None:
+        assert examine(World(auc=0.5, noise=0.33, k=0.37, v=0.61, repeats=20)).best == ""
+
     def test_few_documents_make_hard_pruning_pay_in_variance(self) -> None:
         point = examine(World(documents=20, k=0.2, repeats=400))
         assert point.best == "sp"
@@ -163,7 +176,8 @@ def test_bad_options_are_told(tmp_path: Path) -> None:
     for arguments, words in (
         (["--noise", "1.5"], "noise: must be less than 1, got 1.5"),
         (["--out", str(tmp_path / "chart.gif")], "must end in .svg or .png or .pdf"),
-        (["--set", "gamma=1"], "unknown setting 'gamma'"),
+        (["--set", "gamma=1"], "unknown setting 'gamma' (opera theory --help lists all)"),
+        (["--set", "noise=0.2"], "has an option of its own, --noise"),
     ):
         done = CliRunner().invoke(app, ["theory", *arguments])
         assert isinstance(done.exception, SettingError)

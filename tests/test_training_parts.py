@@ -331,6 +331,26 @@ class TestLoss:
             assert seen[0][3][row] == pytest.approx(expected.item(), abs=1e-4)
         assert masked > 0
 
+    def test_weights_travel_from_the_draw_to_the_label(self, beir: Path) -> None:
+        """From a method's draw through rows and items to the column that the loss reads."""
+        data = load_data(beir)
+        training = data.training_split()
+        pairs = training.pairs()
+        method = METHODS["infobatch"](pairs, Plan(0, 1000, 16), METHODS["infobatch"].settings_class.parse({}))
+        method.observe(np.arange(pairs.n_pairs), np.zeros(pairs.n_pairs), pairs.pair_query.astype(float))
+        sampler = PairSampler(method, pairs, RandomNegatives(len(data.corpus)), 1, 16)
+        dataset = PairDataset(data, training.query_rows, pairs.n_pairs, 1, "title_text")
+        seen = set()
+        for step in range(4):
+            rows = sampler.draw_step(step)
+            labels = np.array([item["label"] for item in dataset.__getitems__(rows)])
+            weights = labels[:, 2].astype(np.int32).view(np.float32)
+            learned = method.state_dict()["learned"][pairs.pair_query[labels[:, 1]]]
+            if step < 2:  # the first pruned pass has 20 queries above the mean and 15 of the 20 below
+                assert np.array_equal(weights, np.where(learned, np.float32(1 / 0.75), np.float32(1)))
+            seen |= set(weights.tolist())
+        assert seen == {1.0, float(np.float32(1 / 0.75))}
+
     def test_weights_multiply_the_loss_and_not_what_is_observed(self, beir: Path, static_model: Path) -> None:
         model, pairs, features, labels = self.batch(beir, static_model, 1)
         weights = np.linspace(0.5, 2, len(labels)).astype(np.float32)

@@ -47,7 +47,9 @@ def evaluate(
     """
     check_measures(measures)
     loaded = load_data(data) if isinstance(data, str | Path) else data
-    loaded = with_splits_of_run(loaded.with_relevant_grade(relevant_grade or 1), model)
+    cut = with_splits_of_run(loaded, model)
+    # Splits first, as the run drew them; then the grade that was asked for, from the original ones.
+    loaded = cut if relevant_grade is None else loaded.cut_like(cut).with_relevant_grade(relevant_grade)
     judged(loaded, split)
     encoder = open_encoder(model, precision, max_query_length, max_passage_length)
     return evaluate_encoder(encoder, loaded, split, measures, text_choice(model))

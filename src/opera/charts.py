@@ -43,7 +43,7 @@ def write_theory_chart(path: Path, sweeps: Mapping[str, tuple[str, Sequence[Poin
 
 
 def _draw_sweep(axes: Axes, name: str, label: str, points: Sequence[Point]) -> None:
-    at = [getattr(point.world, name) for point in points]
+    at = [1 - point.world.true_share if name == "noise" else getattr(point.world, name) for point in points]
     axes.axhline(0, color="0.6", linewidth=1)
     for method, colour in COLOURS.items():
         closed = [p.closed_form[method].similarity - p.closed_form["ft"].similarity for p in points]

@@ -200,14 +200,19 @@ def score(
     model: ModelOption,
     out: Annotated[Path, typer.Option("--out", help="file to write: .parquet, .tsv or .jsonl")],
     cbs: Annotated[bool, typer.Option("--cbs", help="also rank each pair among random documents (CBS)")] = False,
-    cbs_pool: Annotated[int, typer.Option("--cbs-pool", help="how many random documents", min=1)] = 10_000,
+    cbs_pool: Annotated[
+        int | None, typer.Option("--cbs-pool", help="how many random documents; default 10,000", min=1)
+    ] = None,
     seed: SeedOption = 0,
 ) -> None:
     """Write the pretrained similarity and stand-in loss of every training pair: what SP ranks by and DP starts from."""
+    from opera.methods.static import CBS_POOL
     from opera.outputs import score_pairs
     from opera.show import console, print_measures
 
-    summary, note = score_pairs(data, model, out, seed, cbs_pool if cbs else 0)
+    if cbs_pool and not cbs:
+        raise SettingError("--cbs-pool: needs --cbs")
+    summary, note = score_pairs(data, model, out, seed, (cbs_pool or CBS_POOL) if cbs else 0)
     print_measures(console(), summary, f"similarity of {data}'s training pairs; {out} has them all")
     if note:
         print(note)
@@ -284,7 +289,7 @@ def inspect(
         print_inspection(console(), seen)
 
 
-@app.command(epilog="Example: opera theory --noise 0.2 --noise 0.4 --auc 0.7 --k 0.5 --out theory.svg")
+@app.command(epilog="Example: opera theory --noise 0.2 --noise 0.4 --auc 0.7 --set k=0.5 --out theory.svg")
 def theory(
     noise: Annotated[list[float] | None, typer.Option("--noise", help="noise rates of the table; repeatable")] = None,
     auc: Annotated[list[float] | None, typer.Option("--auc", help="scoring qualities of the table; repeatable")] = None,
@@ -306,7 +311,10 @@ def theory(
     check_suffix(out, FORMATS)
     noises, aucs = noise or NOISES, auc or AUCS
     base = {"noise": noises[len(noises) // 2], "auc": aucs[-1], "seed": seed}
-    world = World.parse({**base, **parse_assignments(set_ or [])})
+    assigned = parse_assignments(set_ or [])
+    if twice := base.keys() & assigned.keys():
+        raise SettingError(f"has an option of its own, --{twice.pop()}: leave it out of --set")
+    world = World.parse({**base, **assigned})
     points = grid(world, noises, aucs)
     held = ", ".join(f"{name} = {getattr(world, name):g}" for name in ("k", "v", "beta", "angle", "documents"))
     write_theory_chart(out, sweeps(world), f"noise = {world.noise:g}, AUC = {world.auc:g}, {held}")

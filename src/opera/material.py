@@ -116,7 +116,7 @@ def _negatives(
     prepared: Prepared, query_rows: NDArray[np.int32], known: KnownPositives
 ) -> tuple[Negatives, dict[str, Any]]:
     settings, data = prepared.settings, prepared.data
-    kind = prepared.about["settings"]["negatives"]
+    kind = prepared.negatives
     n_docs = len(data.corpus)
     if kind == "random" or settings.train_group_size == 1:
         return RandomNegatives(n_docs), {"kind": kind}

@@ -8,7 +8,6 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 
 from opera.config import Recipe, TrainSettings
@@ -49,6 +48,7 @@ class Prepared:
     model: SentenceTransformer
     encoder: Encoder
     method: type[Method]
+    negatives: str
     arguments: SentenceTransformerTrainingArguments
     about: dict[str, Any]
 
@@ -120,7 +120,18 @@ def prepare(data: RetrievalData, model_spec: str, recipe: Recipe, chosen: set[st
         "versions": {"python": platform.python_version(), **{name: version(name) for name in VERSIONED}},
     }
     arguments = training_arguments(settings, learning_rate, encoder.precision, model, checkpoints)
-    return Prepared(recipe, data, training, judged_down, model, encoder, method, arguments, about)
+    return Prepared(
+        recipe=recipe,
+        data=data,
+        training=training,
+        graded_down=judged_down,
+        model=model,
+        encoder=encoder,
+        method=method,
+        negatives=kind,
+        arguments=arguments,
+        about=about,
+    )
 
 
 def default_learning_rate(model: SentenceTransformer) -> float:
@@ -140,8 +151,7 @@ def _graded_down(original: RetrievalData, data: RetrievalData, settings: TrainSe
     """Make the pairs of ``noise=grade``, from the original scores of the queries that are left in train."""
     if settings.noise_grade is None:
         return None
-    train = original.split("train")
-    left = train.of_queries(np.isin(train.query_rows, data.split("train").query_rows))
+    left = original.cut_like(data).split("train")
     noisy = graded_down(data.training_split(), left, settings.relevant_grade, settings.noise_grade)
     if noisy.count == 0:
         raise SettingError(

@@ -6,6 +6,7 @@ whatever was observed since. With one process and no loader workers the lag is 1
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opera.errors import TrainingError
 from opera.methods import Method, Moment, Pairs
 from opera.methods.pairs import FloatArray, IntArray
 from opera.mine import Negatives
@@ -68,6 +70,7 @@ class PairSampler:
         self.applied = 0
         self.moments: dict[int, Moment] = {}
         self.drawn: list[NDArray[np.int32]] = []
+        self._fingerprint = zlib.crc32(pairs.pair_doc.tobytes(), zlib.crc32(pairs.pair_query.tobytes()))
         self._waiting: dict[int, list[tuple[IntArray, FloatArray, FloatArray]]] = {}
 
     def __len__(self) -> int:
@@ -109,6 +112,7 @@ class PairSampler:
         return {
             "next_step": self.next_step,
             "applied": self.applied,
+            "pairs": self._fingerprint,
             "drawn": np.concatenate([np.empty(0, dtype=np.int32), *self.drawn]),
             "method": self.method.state_dict(),
             "waiting": {
@@ -118,7 +122,16 @@ class PairSampler:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned."""
+        """Restore what :meth:`state_dict` returned.
+
+        Raises:
+            TrainingError: if it is of other training pairs.
+        """
+        if int(state["pairs"]) != self._fingerprint:
+            raise TrainingError(
+                "the checkpoint is of other training pairs than this run has now: vectors computed anew, on another "
+                "device for example, may rank documents otherwise; start again with --overwrite"
+            )
         self.next_step, self.applied = int(state["next_step"]), int(state["applied"])
         self.drawn = [np.array(state["drawn"], dtype=np.int32)]
         self.method.load_state_dict(state.get("method", {}))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from opera.errors import SettingError, nearest
+
+LISTING = "opera train --help-settings lists all"
 
 
 def setting(default: Any, help: str, source: str, **bounds: Any) -> Any:
@@ -35,6 +37,7 @@ class Settings(BaseModel):
     """A frozen group of settings; unknown names are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    listing: ClassVar[str] = LISTING
 
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> Self:
@@ -46,7 +49,7 @@ class Settings(BaseModel):
         try:
             return cls(**values)
         except ValidationError as error:
-            raise SettingError("\n".join(explain(error, cls.model_fields))) from None
+            raise SettingError("\n".join(explain(error, cls.model_fields, cls.listing))) from None
 
     @classmethod
     def docs(cls) -> list[SettingDoc]:
@@ -63,13 +66,13 @@ class Settings(BaseModel):
         ]
 
 
-def explain(error: ValidationError, known: Mapping[str, Any]) -> list[str]:
+def explain(error: ValidationError, known: Mapping[str, Any], listing: str = LISTING) -> list[str]:
     """Turn a pydantic error into sentences for people, one a mistake."""
     sentences = []
     for mistake in error.errors():
         name = ".".join(str(part) for part in mistake["loc"][:1]) or "settings"
         if mistake["type"] == "extra_forbidden":
-            sentences.append(unknown_setting(name, known))
+            sentences.append(unknown_setting(name, known, listing))
         else:
             rule = mistake["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
             sentence = f"{name}: must be {rule}" if mistake["msg"].startswith("Input") else f"{name}: {rule}"
@@ -79,9 +82,9 @@ def explain(error: ValidationError, known: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(sentences))
 
 
-def unknown_setting(name: str, known: Mapping[str, Any]) -> str:
+def unknown_setting(name: str, known: Mapping[str, Any], listing: str = LISTING) -> str:
     """Say that ``name`` is no setting, and which one is nearest."""
-    return f"unknown setting '{name}'{nearest(name, known)} (opera train --help-settings lists all)"
+    return f"unknown setting '{name}'{nearest(name, known)} ({listing})"
 
 
 def kind_of(annotation: Any) -> str:

@@ -44,6 +44,11 @@ def print_measures(screen: Console, values: Mapping[str, float], title: str) -> 
     screen.print(table)
 
 
+def one_line(text: str) -> str:
+    """Put corpus text on one line, without the control characters by which it could steer a terminal."""
+    return " ".join("".join(c if c.isprintable() or c.isspace() else " " for c in text).split())
+
+
 def print_found(
     screen: Console, found: Sequence[Mapping[str, Any]], title: str, relevant: frozenset[str] = frozenset()
 ) -> None:
@@ -52,9 +57,11 @@ def print_found(
     for document in found:
         mark = "✓" if document["id"] in relevant else " "
         score = f"  {document['score']:.3f}" if "score" in document else ""
-        screen.print(Text(f"{mark} {document['rank']}.{score}  {document['id']}"), overflow="ellipsis", no_wrap=True)
         screen.print(
-            Text(f"       {' '.join(document['text'].split())}", style="dim"),
+            Text(f"{mark} {document['rank']}.{score}  {one_line(document['id'])}"), overflow="ellipsis", no_wrap=True
+        )
+        screen.print(
+            Text(f"       {one_line(document['text'])}", style="dim"),
             overflow="ellipsis",
             no_wrap=True,
         )
@@ -82,15 +89,15 @@ def print_theory(screen: Console, points: Sequence[Point], held: str) -> None:
             of_each(closed, "similarity"),
             of_each(simulated, "similarity"),
             of_each(simulated, "one_query"),
-            point.best,
-            point.best_alone,
+            point.best or "–",
+            point.best_alone or "–",
         )
     largest = max(outcome.error for point in points for outcome in point.simulated.values())
     screen.print(Text(f"E, the expected cosine of the best query embedding with a true document; {held}", style="bold"))
     screen.print(table)
     screen.print(
         "γ, ρ: share of true documents among those that sp keeps and dp prefers. Pruning beats ft where it exceeds\n"
-        "1 - noise, and there sp beats dp; where scores mislead (AUC below 0.5), dp loses less than sp.\n"
+        "1 - noise, and there, where γ = ρ, sp beats dp; where scores mislead (AUC below 0.5), dp loses less than sp.\n"
         f"simulated: with the shipped methods, without variance, as in the theorem; standard errors to {largest:.4f}.\n"
         "one query: the embedding of one query from its own documents, which has variance too."
     )

@@ -73,6 +73,17 @@ class RetrievalData:
         note = f"relevant_grade={lowest}: {below} judgements below it count as not relevant"
         return replace(self, splits=splits, notes=(*self.notes, note))
 
+    def cut_like(self, other: RetrievalData) -> RetrievalData:
+        """Give the queries of train to the splits that ``other``, made of these data, has them in."""
+        train = self.split("train")
+        splits = {
+            name: self.splits[name]
+            if name in self.splits and name != "train"
+            else train.of_queries(np.isin(train.query_rows, split.query_rows))
+            for name, split in other.splits.items()
+        }
+        return replace(self, splits=splits, notes=other.notes)
+
     def with_held_out(self, split: str, fraction: float, seed: int) -> RetrievalData:
         """Move a random share of the train queries, drawn by seed, to a new split; a note says so.
 

@@ -16,12 +16,11 @@ from opera.theory import (
     dynamic_share,
     expected_similarity,
     pruning_beats_finetuning,
-    selection_precision,
 )
 
 RETENTIONS = (0.95, 0.9, 0.75, 0.5, 0.25, 0.1, 0.05)
 LITTLE_NOISE = 0.05
-MUCH_NOISE = 0.5
+MUCH_NOISE = 0.6
 WEAK_SCORES = 0.6
 MOST_LOST = 0.1
 
@@ -35,7 +34,7 @@ class Retention:
         kept_pairs: how many pairs are kept.
         lost_queries: share of the training queries left without a pair.
         lowest: the lowest similarity that is kept.
-        precision: γ, the share of true pairs among those kept, if the estimates of noise and quality are right.
+        precision: γ, the share of true pairs among those kept, if the estimate of noise is right.
         gain: E^SP - E^FT of Theorem 1 for them.
     """
 
@@ -55,32 +54,44 @@ class Advice:
         method: ``ft``, ``dp`` or ``sp+dp``.
         k: the retention rate, for ``sp+dp``.
         reason: why, in sentences.
-        dynamic_gain: E^DP - E^FT of Theorem 1 at the default β and the middle of v's schedule.
     """
 
     method: str
     k: float | None
     reason: str
-    dynamic_gain: float
 
 
-def retention_table(pairs: Pairs, similarity: FloatArray, quality: Quality) -> list[Retention]:
+def precision_above(threshold: float, selected: float, noise: float, random: FloatArray) -> float:
+    """γ (or ρ) of Theorem 1: the share of true pairs among those above a similarity.
+
+    Noise lies above it as often as random pairs do, so ``noise`` times that share of all pairs is false there.
+
+    Args:
+        threshold: the lowest similarity selected.
+        selected: share of all pairs that is selected.
+        noise: share of all pairs that is false.
+        random: float, similarities of random pairs.
+    """
+    return float(np.clip(1 - noise * (random >= threshold).mean() / selected, 0, 1))
+
+
+def retention_table(pairs: Pairs, similarity: FloatArray, random: FloatArray, quality: Quality) -> list[Retention]:
     """Say what each k would keep, lose and, by the theorem, gain; retention rates that keep nothing are left out."""
-    true_share = min(1 - quality.noise, 0.999)
-    tuned = expected_similarity(true_share, quality.cosine)
+    tuned = expected_similarity(quality.true_share, quality.cosine)
     rows = []
     for k in RETENTIONS:
         count = kept_count(pairs.n_pairs, k)
         if count == 0:
             continue
         keep = keep_highest(similarity, count)
-        gamma = selection_precision(true_share, quality.auc_of_rest, k)
+        lowest = float(np.asarray(similarity)[keep].min())
+        gamma = precision_above(lowest, count / pairs.n_pairs, 1 - quality.true_share, random)
         rows.append(
             Retention(
                 k=k,
                 kept_pairs=count,
                 lost_queries=float((pairs.sum_by_query(keep) == 0).mean()),
-                lowest=float(np.asarray(similarity)[keep].min()),
+                lowest=lowest,
                 precision=gamma,
                 gain=expected_similarity(gamma, quality.cosine) - tuned,
             )
@@ -88,38 +99,53 @@ def retention_table(pairs: Pairs, similarity: FloatArray, quality: Quality) -> l
     return rows
 
 
+def dynamic_gain(similarity: FloatArray, random: FloatArray, quality: Quality) -> float:
+    """E^DP - E^FT of Theorem 1, at dp's β and the middle of v's schedule."""
+    defaults = DynamicSettings()
+    v, beta = (defaults.v_start + defaults.v_end) / 2, (defaults.beta_start + defaults.beta_end) / 2
+    rho = precision_above(float(np.quantile(similarity, 1 - v)), v, 1 - quality.true_share, random)
+    share = dynamic_share(rho, v, beta, quality.true_share, 1.0)
+    tuned = expected_similarity(quality.true_share, quality.cosine)
+    return expected_similarity(share, quality.cosine) - tuned
+
+
 def advise(quality: Quality, retentions: Sequence[Retention]) -> Advice:
     """Choose a method.
 
-    Little noise leaves nothing to prune: dp, which keeps everything. Scores that hardly tell true from random promise
-    little: ft. Where more than half of the pairs look random, it is as likely that the model does not see what makes
-    them relevant (NFCorpus under a small static model is like that, and pruning loses there; docs/results.md): dp.
-    Otherwise sp+dp, with the smallest k that still keeps the share of pairs that look true and loses at
-    most a tenth of the queries; dp where there is none.
+    No estimate, or so little noise that the estimate cannot tell it from 5%, leaves nothing to prune for: dp, which
+    keeps everything. Scores that hardly tell true from random promise little: ft. Where most pairs look random, it is
+    likelier that the model does not see what makes them relevant (NFCorpus under a small static model is like that, and
+    pruning loses there; docs/results.md): dp. Otherwise sp+dp, with the smallest k that still keeps the share of pairs
+    that look true and loses at most a tenth of the queries; dp where there is none.
     """
-    true_share = min(1 - quality.noise, 0.999)
-    gain = _dynamic_gain(quality, true_share)
-    noise, auc = f"{quality.noise:.0%}", f"{quality.auc_of_rest:.2f}"
-    if quality.noise < LITTLE_NOISE:
+    true_share = quality.true_share
+    if quality.noise is None:
+        reason = (
+            f"There are only {quality.pool} documents to rank a pair among: too few to estimate noise. dp keeps every "
+            "pair and prefers the better ones."
+        )
+        return Advice("dp", None, reason)
+    noise, auc = f"{quality.noise:.0%}", f"{quality.pooled_auc:.2f}"
+    if quality.noise - 2 * quality.noise_error < LITTLE_NOISE:
         reason = (
             f"About {noise} of the pairs look no better than random: there is little noise to prune, and pruning would "
             "cost coverage. dp keeps every pair and prefers the better ones; ft is the plain alternative."
         )
-        return Advice("dp", None, reason, gain)
-    if quality.auc_of_rest < WEAK_SCORES:
+        return Advice("dp", None, reason)
+    if quality.pooled_auc < WEAK_SCORES:
         reason = (
-            f"This model's similarity hardly tells labelled documents from random ones (AUC {auc}): what it would "
-            "prune is near to arbitrary, and the theorem promises next to nothing. Train with ft, or inspect with a "
-            "better model."
+            f"This model's similarity hardly tells labelled pairs from random ones (AUC {auc}): what it would prune is "
+            "near to arbitrary, and the theorem promises next to nothing. Train with ft, or inspect with a better "
+            "model."
         )
-        return Advice("ft", None, reason, gain)
+        return Advice("ft", None, reason)
     if quality.noise > MUCH_NOISE:
         reason = (
             f"About {noise} of the pairs look no better than random. So many are rarely false: more likely this model "
             "does not see what makes them relevant, and pruning by what it sees would cost coverage. dp keeps every "
             "pair; look at the suspicious ones, or inspect with a better model."
         )
-        return Advice("dp", None, reason, gain)
+        return Advice("dp", None, reason)
     fitting = [r for r in retentions if r.k >= true_share - 1e-9 and r.lost_queries <= MOST_LOST]
     if not fitting:
         reason = (
@@ -127,7 +153,7 @@ def advise(quality: Quality, retentions: Sequence[Retention]) -> Advice:
             f"keep the rest loses more than {MOST_LOST:.0%} of the queries. dp shows such pairs less often and loses "
             "none."
         )
-        return Advice("dp", None, reason, gain)
+        return Advice("dp", None, reason)
     best = min(fitting, key=lambda r: r.k)
     verb = "exceeds" if pruning_beats_finetuning(best.precision, true_share) else "does not exceed"
     reason = (
@@ -136,12 +162,4 @@ def advise(quality: Quality, retentions: Sequence[Retention]) -> Advice:
         f"{true_share:.3f} of all pairs (Theorem 1), and lose {best.lost_queries:.1%} of the queries; dp then prefers "
         "the better of what is left. If you trust your labels, these pairs are hard rather than false: then dp or ft."
     )
-    return Advice("sp+dp", best.k, reason, gain)
-
-
-def _dynamic_gain(quality: Quality, true_share: float) -> float:
-    defaults = DynamicSettings()
-    v, beta = (defaults.v_start + defaults.v_end) / 2, (defaults.beta_start + defaults.beta_end) / 2
-    rho = selection_precision(true_share, quality.auc_of_rest, v)
-    share = dynamic_share(rho, v, beta, true_share, 1.0)
-    return expected_similarity(share, quality.cosine) - expected_similarity(true_share, quality.cosine)
+    return Advice("sp+dp", best.k, reason)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opera.api import open_encoder, text_choice
-from opera.data import RetrievalData, load_data
-from opera.inspection.advice import Advice, Retention, advise, retention_table
+from opera.data import Judgements, RetrievalData, TextTable, load_data
+from opera.errors import SettingError
+from opera.inspection.advice import Advice, Retention, advise, dynamic_gain, retention_table
 from opera.inspection.counts import Spread, grades_of, spread_of
 from opera.inspection.overlap import Duplicates, Leak, duplicates, leak
 from opera.inspection.quality import (
@@ -20,11 +21,12 @@ from opera.inspection.quality import (
     chance_level,
     most_suspicious,
     quality_of,
+    random_similarities,
     similarities,
 )
-from opera.score import pair_consistency, pair_similarities
-
-CBS_POOL = 10_000
+from opera.methods import Pairs
+from opera.methods.static import CBS_POOL
+from opera.score import Consistency, pair_consistency, pair_similarities
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,9 @@ class Inspection:
         similarities: of labelled and random pairs.
         quality: scoring quality and estimated noise.
         retentions: what SP would keep and lose at each k.
+        dynamic_gain: what the theorem promises of dp over ft, if the estimates are right.
         documents: near-duplicates in the corpus.
-        queries: near-duplicates among the queries of all splits.
+        queries: near-duplicates among the judged queries of all splits.
         leaks: for each split but train, what of it stands in train.
         suspicious: the pairs that look most false.
         advice: the method that the theory would choose.
@@ -78,6 +81,7 @@ class Inspection:
     similarities: Similarities
     quality: Quality
     retentions: list[Retention]
+    dynamic_gain: float
     documents: Duplicates
     queries: Duplicates
     leaks: dict[str, Leak]
@@ -109,47 +113,66 @@ def inspect(
     Raises:
         InputError: for anything that cannot be used, such as data without a training pair.
     """
-    loaded = load_data(data) if isinstance(data, str | Path) else data
-    loaded = loaded.with_relevant_grade(relevant_grade)
+    if show < 0:
+        raise SettingError(f"show must be 0 or more, got {show}")
+    original = load_data(data) if isinstance(data, str | Path) else data
+    loaded = original.with_relevant_grade(relevant_grade)
     training = loaded.training_split()
     encoder = open_encoder(model)
     pairs = training.pairs()
-    queries = encoder.queries(loaded, training.query_rows)
-    corpus = encoder.corpus(loaded, text_choice(model))
+    judged = np.unique(np.concatenate([split.query_rows for split in loaded.splits.values()]))
+    query_vectors = encoder.queries(loaded, judged)
+
+    def vectors_of(query_rows: NDArray[np.int32]) -> NDArray[np.float32]:
+        return np.asarray(query_vectors[np.searchsorted(judged, query_rows)])
+
+    queries, corpus = vectors_of(training.query_rows), encoder.corpus(loaded, text_choice(model))
     similarity = pair_similarities(pairs, queries, corpus)
+    random = random_similarities(pairs, queries, corpus, seed)
     consistency = pair_consistency(pairs, queries, corpus, CBS_POOL, seed)
-    quality = quality_of(pairs, consistency, corpus, np.mean(corpus, axis=0, dtype=np.float64))
-    retentions = retention_table(pairs, similarity, quality)
-    place = chance_level(consistency)
-    worst = most_suspicious(place, similarity, show)
-    query_rows, doc_rows = training.query_rows[pairs.pair_query[worst]], pairs.pair_doc[worst]
-    parts: Mapping[str, list[Any]] = {
-        "query_id": loaded.queries.ids(query_rows),
-        "doc_id": loaded.corpus.ids(doc_rows),
-        "query": loaded.queries.texts(query_rows, "text"),
-        "document": loaded.corpus.texts(doc_rows),
-        "similarity": similarity[worst].tolist(),
-        "beaten_by": ((consistency.rank - 1) / np.maximum(consistency.pool, 1))[worst].tolist(),
-    }
-    all_queries = encoder.queries(loaded, np.arange(len(loaded.queries), dtype=np.int32))
+    quality = quality_of(pairs, consistency, similarity, random, corpus)
+    retentions = retention_table(pairs, similarity, random, quality)
     leaks = {
-        name: leak(loaded, name, (queries, all_queries[split.relevant().query_rows]), show)
+        name: leak(loaded, name, queries, vectors_of(split.relevant().query_rows), seed, show, encoder.device)
         for name, split in loaded.splits.items()
         if name != "train" and split.relevant().n_queries
     }
+    asked = TextTable(loaded.queries.table.take(judged))
     return Inspection(
         source=loaded.source,
         model=str(model),
         counts=loaded.counts(),
-        grades=grades_of(loaded),
+        grades=grades_of(original),
         notes=loaded.notes,
         spread=spread_of(loaded),
-        similarities=similarities(pairs, similarity, queries, corpus, seed),
+        similarities=similarities(similarity, random),
         quality=quality,
         retentions=retentions,
-        documents=duplicates(loaded.corpus, corpus, seed, show),
-        queries=duplicates(loaded.queries, all_queries, seed, show),
+        dynamic_gain=dynamic_gain(similarity, random, quality),
+        documents=duplicates(loaded.corpus, corpus, seed, show, encoder.device),
+        queries=duplicates(asked, query_vectors, seed, show, encoder.device),
         leaks=leaks,
-        suspicious=[SuspiciousPair(*values) for values in zip(*parts.values(), strict=True)],
+        suspicious=_suspicious(loaded, training, pairs, similarity, consistency, show),
         advice=advise(quality, retentions),
     )
+
+
+def _suspicious(
+    data: RetrievalData,
+    training: Judgements,
+    pairs: Pairs,
+    similarity: NDArray[np.float32],
+    consistency: Consistency,
+    count: int,
+) -> list[SuspiciousPair]:
+    worst = most_suspicious(chance_level(consistency), similarity, count)
+    query_rows, doc_rows = training.query_rows[pairs.pair_query[worst]], pairs.pair_doc[worst]
+    columns: list[list[Any]] = [
+        data.queries.ids(query_rows),
+        data.corpus.ids(doc_rows),
+        data.queries.texts(query_rows, "text"),
+        data.corpus.texts(doc_rows),
+        similarity[worst].tolist(),
+        ((consistency.rank - 1) / np.maximum(consistency.pool, 1))[worst].tolist(),
+    ]
+    return [SuspiciousPair(*values) for values in zip(*columns, strict=True)]

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,6 +16,7 @@ from opera.search import exact_search
 
 LOOKED_UP = 10_000
 NEIGHBOURS = 6
+SLICE = 50_000
 SAME_WORDS = 0.8
 WORD = re.compile(r"\w+")
 
@@ -63,7 +64,7 @@ class Leak:
     """What of the test split stands in train.
 
     Attributes:
-        queries: test queries.
+        queries: test queries that were looked up: all, or a random 10,000.
         near_queries: of those, how many have a near-duplicate among the training queries.
         pairs: relevant test pairs.
         leaked_pairs: of those, how many have their document labelled for such a training query too.
@@ -97,6 +98,7 @@ def near_twins(
     others: TextTable,
     other_vectors: NDArray[np.float32],
     same: bool,
+    device: str,
 ) -> list[list[tuple[int, float]]]:
     """Find near-duplicates: among the nearest by the model's vectors, those that share 80% of their words.
 
@@ -106,12 +108,13 @@ def near_twins(
         others: where to look.
         other_vectors: float32 ``[others, dimension]``, unit vectors.
         same: whether ``texts`` stand in ``others`` themselves, so that each finds itself.
+        device: where to multiply.
 
     Returns:
         For each text, the rows of ``others`` that are near-duplicates, with their overlaps; with ``same`` a text's own
         row is among them.
     """
-    ranking = exact_search(vectors, other_vectors, others, NEIGHBOURS if same else NEIGHBOURS - 1)
+    ranking = exact_search(vectors, other_vectors, others, NEIGHBOURS if same else NEIGHBOURS - 1, device)
     found: list[list[tuple[int, float]]] = []
     for text, rows in zip(texts, ranking.doc_rows, strict=True):
         own = words_of(text)
@@ -120,7 +123,9 @@ def near_twins(
     return found
 
 
-def duplicates(table: TextTable, vectors: NDArray[np.float32], seed: int, examples: int) -> Duplicates:
+def duplicates(
+    table: TextTable, vectors: NDArray[np.float32], seed: int, examples: int, device: str = "cpu"
+) -> Duplicates:
     """Count the near-duplicates within a table; past 10,000 texts, of a random 10,000 of them.
 
     Args:
@@ -128,12 +133,11 @@ def duplicates(table: TextTable, vectors: NDArray[np.float32], seed: int, exampl
         vectors: float32 ``[texts, dimension]``, their unit vectors.
         seed: of the random part.
         examples: how many to show.
+        device: where to multiply.
     """
-    rows = np.arange(len(table))
-    if len(rows) > LOOKED_UP:
-        rows = np.sort(generator(seed, "inspect.duplicates").choice(len(table), LOOKED_UP, replace=False))
+    rows = _looked_up(len(table), seed)
     texts = table.texts(rows)
-    found = near_twins(texts, np.array(vectors[rows]), table, vectors, same=True)
+    found = near_twins(texts, np.array(vectors[rows]), table, vectors, same=True, device=device)
     twins = [[(row, overlap) for row, overlap in near if row != own] for own, near in zip(rows, found, strict=True)]
     having = [at for at, near in enumerate(twins) if near]
     shown: list[Twin] = []
@@ -144,28 +148,54 @@ def duplicates(table: TextTable, vectors: NDArray[np.float32], seed: int, exampl
             seen.add(frozenset((int(rows[at]), row)))
             ids, pair = table.ids(np.array([rows[at], row])), table.texts(np.array([rows[at], row]))
             shown.append(Twin(ids[0], ids[1], pair[0], pair[1], overlap))
-    repeats = Counter(" ".join(text.lower().split()) for text in table.texts())
-    return Duplicates(len(rows), len(having), sum(count - 1 for count in repeats.values()), len(table), shown)
+    return Duplicates(len(rows), len(having), _copies(table), len(table), shown)
+
+
+def _looked_up(total: int, seed: int) -> NDArray[np.int64]:
+    """Return all rows, or a random 10,000 of more."""
+    if total <= LOOKED_UP:
+        return np.arange(total)
+    return np.sort(generator(seed, "inspect.looked_up").choice(total, LOOKED_UP, replace=False))
+
+
+def _copies(table: TextTable) -> int:
+    """Count the texts that repeat an earlier one but for case and white space: 8 bytes a text, by their hashes."""
+    hashes = np.empty(len(table), dtype=np.uint64)
+    for start in range(0, len(table), SLICE):
+        for at, text in enumerate(table.texts(slice(start, start + SLICE)), start=start):
+            digest = hashlib.blake2b(" ".join(text.lower().split()).encode(), digest_size=8).digest()
+            hashes[at] = int.from_bytes(digest, "little")
+    return len(hashes) - len(np.unique(hashes))
 
 
 def leak(
     data: RetrievalData,
-    test: str,
-    query_vectors: tuple[NDArray[np.float32], NDArray[np.float32]],
+    split: str,
+    train_vectors: NDArray[np.float32],
+    vectors: NDArray[np.float32],
+    seed: int,
     examples: int,
+    device: str = "cpu",
 ) -> Leak:
-    """Look for the test split in train.
+    """Look for the queries of a split in train; past 10,000, for a random 10,000 of them.
 
     Args:
         data: the data set.
-        test: the split to look for.
-        query_vectors: unit vectors of the training queries that have a relevant document, then of the test ones.
+        split: the split to look for.
+        train_vectors: float32 ``[n, dimension]``, unit vectors of the training queries that have a relevant document.
+        vectors: float32 ``[m, dimension]``, the same of the split's.
+        seed: of the random part.
         examples: how many twins to show.
+        device: where to multiply.
     """
-    train, held_out = data.training_split(), data.split(test).relevant()
+    train, held_out = data.training_split(), data.split(split).relevant()
+    rows = _looked_up(held_out.n_queries, seed)
+    keep = np.zeros(held_out.n_queries, dtype=bool)
+    keep[rows] = True
+    held_out = held_out.of_queries(keep)
     table = TextTable(data.queries.table.take(train.query_rows))
     texts, ids = data.queries.texts(held_out.query_rows, "text"), data.queries.ids(held_out.query_rows)
-    found = near_twins(texts, query_vectors[1], table, query_vectors[0], same=False)
+    found = near_twins(texts, np.array(vectors[rows]), table, train_vectors, same=False, device=device)
     leaked = 0
     shown: list[Twin] = []
     for at, near in enumerate(found):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,8 @@ from opera.rng import generator
 from opera.score import Consistency
 
 RANDOM_PAIRS = 100_000
+CHUNK = 10_000
+FEWEST = 20  # random documents to rank among, below which noise is not estimated
 BINS = 32
 
 
@@ -41,39 +44,53 @@ class Quality:
 
     Attributes:
         auc: chance that a labelled document is more similar to its query than a random one.
-        noise: estimated share of pairs whose document could as well be random (:func:`random_share`).
-        auc_of_rest: the chance of ``auc`` for the pairs that are not: the scoring quality of Theorem 1.
+        noise: estimated share of pairs whose document could as well be random (:func:`random_share`); ``None`` where
+            there are too few documents to rank among.
+        noise_error: its standard error, pairs taken as independent.
+        pooled_auc: chance that a pair that is not noise is more similar than a random query and document: the scoring
+            quality of Theorem 1 for SP, whose cut is one for all queries.
         cosine: μ₁ᵀμ₂ of Theorem 1 for random noise: mean cosine of a query's mean positive and the mean document.
         pool: random documents each pair was ranked among, at least.
     """
 
     auc: float
-    noise: float
-    auc_of_rest: float
+    noise: float | None
+    noise_error: float
+    pooled_auc: float
     cosine: float
     pool: int
 
+    @property
+    def true_share(self) -> float:
+        """m⁺/m of Theorem 1, if the estimate is right; never quite 0 or 1."""
+        return float(np.clip(1 - (self.noise or 0.0), 0.001, 0.999))
 
-def similarities(
-    pairs: Pairs,
-    labelled: FloatArray,
-    queries: NDArray[np.float32],
-    corpus: NDArray[np.float32],
-    seed: int,
-) -> Similarities:
-    """Compare the similarities ``[N]`` of the training pairs with those of random pairs.
+
+def random_similarities(
+    pairs: Pairs, queries: NDArray[np.float32], corpus: NDArray[np.float32], seed: int
+) -> NDArray[np.float32]:
+    """Similarities of 100,000 random documents with the queries of random pairs: float32 ``[100000]``.
 
     Args:
         pairs: the training pairs.
-        labelled: float ``[N]``, their similarities.
         queries: float32 ``[n, dimension]``, unit vectors.
         corpus: float32 ``[documents, dimension]``, unit vectors.
-        seed: of the random pairs.
+        seed: of the draws.
     """
     rng = generator(seed, "inspect.random_pairs")
-    query, doc = rng.integers(len(queries), size=RANDOM_PAIRS), np.sort(rng.integers(len(corpus), size=RANDOM_PAIRS))
-    random = np.einsum("pd,pd->p", queries[query], corpus[doc])
-    edges = np.linspace(min(labelled.min(), random.min()), max(labelled.max(), random.max()), BINS + 1)
+    query = pairs.pair_query[rng.integers(pairs.n_pairs, size=RANDOM_PAIRS)]
+    doc = np.sort(rng.integers(len(corpus), size=RANDOM_PAIRS))
+    return np.concatenate(
+        [
+            np.einsum("pd,pd->p", queries[query[at : at + CHUNK]], corpus[doc[at : at + CHUNK]])
+            for at in range(0, RANDOM_PAIRS, CHUNK)
+        ]
+    )
+
+
+def similarities(labelled: FloatArray, random: FloatArray) -> Similarities:
+    """Compare the similarities ``[N]`` of the training pairs with those of random pairs."""
+    edges = np.linspace(min(labelled.min(), random.min()), max(labelled.max(), random.max()) + 1e-6, BINS + 1)
     at = [0, 0.05, 0.25, 0.5, 0.75, 0.95, 1]
     return Similarities(
         labelled=tuple(np.quantile(labelled, at).tolist()),
@@ -89,34 +106,67 @@ def chance_level(consistency: Consistency) -> NDArray[np.float64]:
     return consistency.rank / (consistency.pool + 1.0)
 
 
-def random_share(place: FloatArray, above: float = 0.5) -> float:
-    """Estimate which share of pairs have a document no closer to the query than a random one.
+def random_share(consistency: Consistency) -> tuple[float, float]:
+    """Estimate which share of pairs have a document no closer to the query than a random one, and its standard error.
 
-    Places of such pairs are uniform; those of good pairs are low. So the share with a place above ``above``, divided by
-    (1 - ``above``), is an estimate that errs upwards (Storey, 2002, on the share of true null hypotheses).
-
-    Args:
-        place: float ``[N]``, from :func:`chance_level`.
-        above: where to count.
+    The rank of such a pair is uniform; that of a good pair is low. So the share of pairs in the lower half, over the
+    share that uniform ranks would have there, is an estimate that errs upwards (Storey, 2002, on the share of true null
+    hypotheses). The error takes pairs as independent.
     """
-    return min(1.0, float((place > above).mean()) / (1 - above))
+    below = chance_level(consistency) > 0.5
+    ranks = consistency.pool + 1
+    expected = float(((ranks - ranks // 2) / ranks).mean())
+    share = float(below.mean())
+    error = math.sqrt(share * (1 - share) / len(below)) / expected
+    return min(1.0, share / expected), error
+
+
+def auc_of(better: FloatArray, worse: FloatArray) -> float:
+    """The chance that a number of ``better`` exceeds one of ``worse``; ties count half."""
+    ascending = np.sort(worse)
+    below = np.searchsorted(ascending, better) + np.searchsorted(ascending, better, side="right")
+    return float(below.mean() / (2 * len(worse)))
+
+
+def without_noise(auc: float, noise: float) -> float:
+    """The AUC of what is left where a share of the better ones has an AUC of one half."""
+    return 0.5 if noise >= 1 else float(np.clip((auc - noise / 2) / (1 - noise), 0.01, 0.99))
 
 
 def quality_of(
-    pairs: Pairs, consistency: Consistency, corpus: NDArray[np.float32], corpus_mean: NDArray[np.float64]
+    pairs: Pairs, consistency: Consistency, labelled: FloatArray, random: FloatArray, corpus: NDArray[np.float32]
 ) -> Quality:
-    """Estimate scoring quality and noise from the pairs' ranks among random documents."""
-    place = chance_level(consistency)
-    auc = float(1 - ((consistency.rank - 1) / np.maximum(consistency.pool, 1)).mean())
-    noise = random_share(place)
-    rest = (auc - noise / 2) / (1 - noise) if noise < 1 else 0.5
-    sums = np.zeros((pairs.n_queries, corpus.shape[1]))
-    np.add.at(sums, pairs.pair_query, corpus[pairs.pair_doc])
-    lengths = np.linalg.norm(sums, axis=1) * np.linalg.norm(corpus_mean)
-    cosine = float((sums @ corpus_mean / np.maximum(lengths, 1e-12)).mean())
+    """Estimate scoring quality and noise.
+
+    Args:
+        pairs: the training pairs.
+        consistency: the ranks of their documents among random ones.
+        labelled: float ``[N]``, their similarities.
+        random: float, similarities of random pairs.
+        corpus: float32 ``[documents, dimension]``, unit vectors.
+    """
+    noise, error = random_share(consistency)
+    known = consistency.smallest_pool >= FEWEST
     return Quality(
-        auc, noise, float(np.clip(rest, 0.01, 0.99)), float(np.clip(cosine, -0.99, 0.99)), consistency.smallest_pool
+        auc=float(1 - ((consistency.rank - 1) / np.maximum(consistency.pool, 1)).mean()),
+        noise=noise if known else None,
+        noise_error=error,
+        pooled_auc=without_noise(auc_of(labelled, random), noise if known else 0.0),
+        cosine=_cosine_of_means(pairs, corpus),
+        pool=consistency.smallest_pool,
     )
+
+
+def _cosine_of_means(pairs: Pairs, corpus: NDArray[np.float32]) -> float:
+    """Mean cosine, over queries, of the mean positive document with the mean document."""
+    middle = np.mean(corpus, axis=0, dtype=np.float64)
+    total = 0.0
+    for first in range(0, pairs.n_queries, CHUNK):
+        offsets = pairs.query_offsets[first : first + CHUNK + 1]
+        docs = np.asarray(corpus[pairs.pair_doc[offsets[0] : offsets[-1]]], dtype=np.float64)
+        sums = np.add.reduceat(docs, offsets[:-1] - offsets[0])
+        total += float((sums @ middle / np.maximum(np.linalg.norm(sums, axis=1), 1e-12)).sum())
+    return float(np.clip(total / pairs.n_queries / max(float(np.linalg.norm(middle)), 1e-12), -0.99, 0.99))
 
 
 def most_suspicious(place: FloatArray, similarity: FloatArray, count: int) -> NDArray[np.int64]:

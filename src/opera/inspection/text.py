@@ -10,6 +10,8 @@ from rich.text import Text
 
 from opera.inspection.look import Inspection
 from opera.inspection.overlap import Duplicates, Twin
+from opera.inspection.quality import Quality
+from opera.show import one_line
 
 BARS = " ▁▂▃▄▅▆▇█"
 TWINS_SHOWN = 3
@@ -73,10 +75,18 @@ def _print_similarities(screen: Console, seen: Inspection) -> None:
         Text(
             f"A labelled document is closer to its query than a random one with probability {quality.auc:.3f} (AUC; "
             f"ranked among {quality.pool:,} positives of other queries or more).\n"
-            f"Estimated noise: {quality.noise:.1%} of the pairs have a document that might as well be random: false "
-            "labels, or relevance that this model does not see. False labels that are close to the query are not "
-            f"among them. The others' AUC is {quality.auc_of_rest:.3f}."
+            f"{_noise_in_words(quality)}"
         )
+    )
+
+
+def _noise_in_words(quality: Quality) -> str:
+    if quality.noise is None:
+        return "That is too few to estimate noise."
+    return (
+        f"Estimated noise: {quality.noise:.1%} ± {quality.noise_error:.1%} of the pairs have a document that might as "
+        "well be random: false labels, or relevance that this model does not see. False labels that are close to the "
+        f"query are not among them. The others beat random pairs with probability {quality.pooled_auc:.3f}."
     )
 
 
@@ -91,8 +101,8 @@ def _print_retentions(screen: Console, seen: Inspection) -> None:
     screen.print(table)
     screen.print(
         Text(
-            f"γ: share of true pairs among those kept, and E: Theorem 1, if {seen.quality.noise:.1%} are indeed random "
-            f"(all pairs: {1 - seen.quality.noise:.3f} true; dp: {seen.advice.dynamic_gain:+.4f}). The theorem knows "
+            f"γ: share of true pairs among those kept, and E: Theorem 1, if the estimated noise is indeed random "
+            f"(all pairs: {seen.quality.true_share:.3f} true; dp: {seen.dynamic_gain:+.4f}). The theorem knows "
             "nothing of coverage: lost queries are its price."
         )
     )
@@ -126,19 +136,20 @@ def _print_twins(screen: Console, twins: Sequence[Twin]) -> None:
     for twin in twins[:TWINS_SHOWN]:
         for identifier, text in ((twin.text_id, twin.text), (twin.twin_id, twin.twin)):
             screen.print(
-                Text(f"    {identifier}: {' '.join(text.split())}", style="dim"), overflow="ellipsis", no_wrap=True
+                Text(f"    {one_line(identifier)}: {one_line(text)}", style="dim"), overflow="ellipsis", no_wrap=True
             )
         screen.print()
 
 
 def _print_suspicious(screen: Console, seen: Inspection) -> None:
-    screen.print(Text("\nThe most suspicious training pairs", style="bold"))
+    if seen.suspicious:
+        screen.print(Text("\nThe most suspicious training pairs", style="bold"))
     for pair in seen.suspicious:
         screen.print(
             Text(
-                f"{pair.query_id} – {pair.doc_id}: similarity {pair.similarity:.3f}, "
+                f"{one_line(pair.query_id)} – {one_line(pair.doc_id)}: similarity {pair.similarity:.3f}, "
                 f"{pair.beaten_by:.1%} of random documents are closer"
             )
         )
         for text in (pair.query, pair.document):
-            screen.print(Text(f"    {' '.join(text.split())}", style="dim"), overflow="ellipsis", no_wrap=True)
+            screen.print(Text(f"    {one_line(text)}", style="dim"), overflow="ellipsis", no_wrap=True)

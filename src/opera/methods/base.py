@@ -83,9 +83,8 @@ class Moment:
         r: share of queries that count as high quality.
         beta: document strength β.
         v: document cutoff.
-        query_threshold: lowest query score among the top queries.
-        document_threshold: T, the pair score above which a document counts as high quality (with
-            ``threshold=per_query``, its mean over the queries).
+        query_threshold: lowest score among the top queries; for InfoBatch the mean loss below which a query is learned.
+        document_threshold: T, the pair score above which a document counts as high quality, where it is one for all.
     """
 
     alpha: float | None = None
@@ -145,7 +144,10 @@ class Method(ABC):
 
     @abstractmethod
     def probabilities(self, step: int) -> Probabilities:
-        """Return the exact probabilities of one draw at ``step``, given the scores observed so far."""
+        """Return the exact probabilities of one draw at ``step``: of the step drawn last, or of the first before any.
+
+        Where a step spans two passes or pools, they are those of the later one.
+        """
 
     def observe(self, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray) -> None:
         """Take note of what the forward pass gave for a batch; arrays ``[B]``."""

@@ -177,6 +177,8 @@ class DynamicPruning(Method):
         """Refuse a schedule whose r leaves (0, 1), and an update interval below 1."""
         if settings.update_interval != "epoch" and settings.update_interval < 1:
             raise SettingError(f"update_interval: must be 1 or more, or 'epoch', got {settings.update_interval}")
+        if settings.pool_weighting == "pairs" and settings.levels == "document":
+            raise SettingError("pool_weighting=pairs weighs queries, and levels=document leaves queries alone")
         low, high = sorted((settings.alpha_start, settings.alpha_end))
         if high == 1:
             return

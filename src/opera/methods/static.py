@@ -17,6 +17,7 @@ from opera.methods.scores import PairScores
 from opera.rng import generator
 from opera.settings import Settings, setting
 
+CBS_POOL = 10_000  # Appendix D.1
 PairScore = Literal["similarity", "cbs"]
 
 
@@ -25,10 +26,14 @@ def kept_count(n_pairs: int, retention: float) -> int:
     return math.floor(retention * n_pairs + 1e-9)
 
 
-def keep_highest(scores: FloatArray, count: int) -> BoolArray:
-    """I_{q,d} of Section 2.2: mark the ``count`` highest of the scores ``[N]``; of equal ones, the earlier."""
+def keep_highest(scores: FloatArray, count: int, then: FloatArray | None = None) -> BoolArray:
+    """I_{q,d} of Section 2.2: mark the ``count`` highest of the scores ``[N]``.
+
+    Equal ones go by ``then``, highest first, where it is given; of those still equal, the earlier.
+    """
     keep = np.zeros(len(scores), dtype=bool)
-    keep[np.argsort(-np.asarray(scores, dtype=np.float64), kind="stable")[:count]] = True
+    keys = [-np.asarray(part, dtype=np.float64) for part in (then, scores) if part is not None]
+    keep[np.lexsort(keys)[:count]] = True
     return keep
 
 
@@ -40,10 +45,7 @@ def keep_best_pairs(scores: PairScores, by: PairScore, count: int) -> BoolArray:
     if by == "similarity":
         return keep_highest(scores.similarity, count)
     assert scores.consistency is not None
-    order = np.lexsort((-scores.similarity, -scores.consistency))
-    keep = np.zeros(len(order), dtype=bool)
-    keep[order[:count]] = True
-    return keep
+    return keep_highest(scores.consistency, count, then=scores.similarity)
 
 
 def static_probabilities(pairs: Pairs, keep: BoolArray, query_weighting: str = "pairs") -> Probabilities:
@@ -92,7 +94,7 @@ class SelectionSettings(RetentionSettings):
     score: PairScore = setting(
         "similarity", "what the best pairs are: cosine, or cbs, consistency among random documents", "Appendix D.1"
     )
-    cbs_pool: int = setting(10_000, "random documents that cbs ranks each pair among", "Appendix D.1", ge=1)
+    cbs_pool: int = setting(CBS_POOL, "random documents that cbs ranks each pair among", "Appendix D.1", ge=1)
 
     @property
     def consistency_pool(self) -> int:
@@ -107,7 +109,7 @@ class StaticSettings(SelectionSettings, RandomSettings):
 class ConsistencySettings(StaticSettings):
     """Settings of sp+cbs."""
 
-    score: PairScore = setting("cbs", "what the best pairs are", "Appendix D.1")
+    score: Literal["cbs"] = setting("cbs", "what the best pairs are", "Appendix D.1")
 
 
 class StaticMethod(Method):
@@ -117,13 +119,17 @@ class StaticMethod(Method):
 
     def __init__(self, pairs: Pairs, plan: Plan, settings: Any, scores: PairScores | None = None) -> None:
         super().__init__(pairs, plan, settings, scores)
-        self.keep = self.keep_pairs(kept_count(pairs.n_pairs, settings.k))
+        self._use(self.keep_pairs(kept_count(pairs.n_pairs, settings.k)))
+
+    def _use(self, keep: BoolArray) -> None:
+        pairs, self.keep = self.pairs, keep
         self._kept_ids = np.flatnonzero(self.keep)
         self._kept_by_query = pairs.sum_by_query(self.keep).astype(np.int64)
         self._first_kept = np.concatenate([[0], np.cumsum(self._kept_by_query)[:-1]])
         self._kept_queries = np.flatnonzero(self._kept_by_query)
-        rows = self._kept_ids if settings.query_weighting == "pairs" else self._kept_queries
-        self._passes = ShuffledPasses(plan.seed, f"{self.name}.{settings.query_weighting}", len(rows))
+        weighting = self.settings.query_weighting
+        rows = self._kept_ids if weighting == "pairs" else self._kept_queries
+        self._passes = ShuffledPasses(self.plan.seed, f"{self.name}.{weighting}", len(rows))
 
     @abstractmethod
     def keep_pairs(self, count: int) -> BoolArray:
@@ -147,6 +153,14 @@ class StaticMethod(Method):
     def probabilities(self, step: int) -> Probabilities:
         """Equation 3, at every step."""
         return static_probabilities(self.pairs, self.keep, self.settings.query_weighting)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was kept: scores computed anew may rank pairs at the cut otherwise."""
+        return {"keep": np.packbits(self.keep)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
+        self._use(np.unpackbits(state["keep"], count=self.pairs.n_pairs).astype(bool))
 
     def summary(self) -> dict[str, Any]:
         """How much was kept."""

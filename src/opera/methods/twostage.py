@@ -8,7 +8,7 @@ import numpy as np
 
 from opera.methods.base import Draw, Method, Moment, Plan, Probabilities
 from opera.methods.dynamic import DynamicPruning, DynamicSettings
-from opera.methods.pairs import FloatArray, IntArray, Pairs
+from opera.methods.pairs import BoolArray, FloatArray, IntArray, Pairs
 from opera.methods.scores import PairScores
 from opera.methods.static import SelectionSettings, keep_best_pairs, kept_count, refuse_empty
 
@@ -23,15 +23,19 @@ class StaticThenDynamic(Method):
     name = "sp+dp"
     title = "Static, then dynamic pruning"
     settings_class = TwoStageSettings
-    scores: PairScores
+    scores: PairScores  # as they were pretrained; those that training moves are the second stage's
 
     def __init__(self, pairs: Pairs, plan: Plan, settings: Any, scores: PairScores | None = None) -> None:
         super().__init__(pairs, plan, settings, scores)
-        self.keep = keep_best_pairs(self.scores, settings.score, kept_count(pairs.n_pairs, settings.k))
-        self._kept_ids = np.flatnonzero(self.keep)
-        kept_pairs, self._kept_queries = pairs.subset(self.keep)
-        self._number_among_kept = np.cumsum(self.keep) - 1
-        self.dynamic = DynamicPruning(kept_pairs, plan, settings, self.scores.subset(self.keep, kept_pairs))
+        self._use(keep_best_pairs(self.scores, settings.score, kept_count(pairs.n_pairs, settings.k)))
+
+    def _use(self, keep: BoolArray) -> None:
+        self.keep = keep
+        self._kept_ids = np.flatnonzero(keep)
+        kept_pairs, self._kept_queries = self.pairs.subset(keep)
+        self._number_among_kept = np.cumsum(keep) - 1
+        kept_scores = self.scores.subset(keep, kept_pairs)
+        self.dynamic = DynamicPruning(kept_pairs, self.plan, self.settings, kept_scores)
 
     @classmethod
     def needs_scores(cls, settings: Any) -> bool:
@@ -72,12 +76,13 @@ class StaticThenDynamic(Method):
         return self.dynamic.moment(step)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return dynamic pruning's; what was kept follows from the pretrained scores."""
-        return self.dynamic.state_dict()
+        """What was kept, and dynamic pruning's."""
+        return {"keep": np.packbits(self.keep), "dynamic": self.dynamic.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
-        self.dynamic.load_state_dict(state)
+        self._use(np.unpackbits(state["keep"], count=self.pairs.n_pairs).astype(bool))
+        self.dynamic.load_state_dict(state["dynamic"])
 
     def summary(self) -> dict[str, Any]:
         """How much was kept, and the pool size n₀ over the kept queries."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +24,13 @@ from opera.theory.closed_form import (
 
 COMPARED = ("ft", "sp", "dp")
 GROUPS = 20
+TIE = 1e-9
 
 
 class World(Settings):
     """What is simulated: one query of Theorem 1, many times over."""
+
+    listing: ClassVar[str] = "opera theory --help lists all"
 
     noise: float = setting(0.3, "share of the labelled documents that are false, 1 - m⁺/m", "Theorem 1", gt=0, lt=1)
     auc: float = setting(0.8, "scoring quality: how often a true document outscores a false one", "OPERA", gt=0, lt=1)
@@ -87,13 +90,18 @@ class Point:
 
     @property
     def best(self) -> str:
-        """The method with the highest E in closed form."""
-        return max(self.closed_form, key=lambda name: self.closed_form[name].similarity)
+        """The method with the highest E in closed form; empty where two tie."""
+        return _best({name: outcome.similarity for name, outcome in self.closed_form.items()})
 
     @property
     def best_alone(self) -> str:
-        """The method whose embedding of a single query came out best."""
-        return max(self.simulated, key=lambda name: self.simulated[name].one_query)
+        """The method whose embedding of a single query came out best; empty where two tie."""
+        return _best({name: outcome.one_query for name, outcome in self.simulated.items()})
+
+
+def _best(values: dict[str, float]) -> str:
+    *_, second, first = sorted(values, key=lambda name: values[name])
+    return first if values[first] - values[second] > TIE else ""
 
 
 def examine(world: World) -> Point:
@@ -190,6 +198,7 @@ def _chances(world: World, name: str, scores: NDArray[np.float32]) -> tuple[NDAr
     }
     method = METHODS[name]
     settings = method.settings_class.parse(own_settings[name])
+    method.check(settings, 1, world.documents)
     pairs = Pairs.of(np.zeros(world.documents, dtype=np.int32), np.arange(world.documents))
     nothing = np.zeros(world.documents)
     chances = np.array(

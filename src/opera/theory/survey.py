@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from opera.methods.static import kept_count
 from opera.theory.simulation import COMPARED, Point, World, examine
 
 NOISES = (0.1, 0.3, 0.5)
@@ -31,8 +32,12 @@ def sweeps(world: World) -> dict[str, tuple[str, list[Point]]]:
     def moved(name: str, value: float) -> World:
         return _with(world, k=value, v=value) if name == "k" else _with(world, **{name: value})
 
+    def possible(name: str, value: float) -> bool:
+        return name != "k" or kept_count(world.documents, value) > 0
+
     return {
-        name: (label, [examine(moved(name, value)) for value in values]) for name, (label, values) in SWEEPS.items()
+        name: (label, [examine(moved(name, value)) for value in values if possible(name, value)])
+        for name, (label, values) in SWEEPS.items()
     }
 
 
@@ -44,8 +49,8 @@ def as_records(points: Sequence[Point]) -> list[dict[str, Any]]:
             "true_share": point.world.true_share,
             "closed_form": {name: _without_nan(vars(point.closed_form[name])) for name in COMPARED},
             "simulated": {name: _without_nan(vars(point.simulated[name])) for name in COMPARED},
-            "best": point.best,
-            "best_of_one_query": point.best_alone,
+            "best": point.best or None,
+            "best_of_one_query": point.best_alone or None,
         }
         for point in points
     ]
