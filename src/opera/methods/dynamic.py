@@ -132,7 +132,7 @@ class DynamicSettings(Settings):
     pool_weighting: Literal["uniform", "pairs"] = setting(
         "uniform",
         "queries of the pool alike, or in proportion to their pairs as sp has it, with replacement",
-        "Algorithm 1",
+        "Algorithm 1; pairs: OPERA",
     )
     levels: Literal["both", "query", "document"] = setting("both", "which level DP acts on", "Table 4")
     soft: bool = setting(True, "false excludes documents below T, where a query has some above", "Table 11")
