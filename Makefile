@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/
 
-.PHONY: help install quickstart test check format clean
+.PHONY: help install quickstart test check bench-sampler format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -26,6 +26,9 @@ check: install ## lint and type-check
 	$(RUN)ruff check .
 	$(RUN)ruff format --check .
 	$(RUN)mypy
+
+bench-sampler: install ## time a sampler step against the direct way (about 10 minutes, 12 GB); fills docs/performance.md
+	OMP_NUM_THREADS=1 $(RUN)python benchmarks/sampler.py
 
 format: install ## rewrite files in the house style
 	$(RUN)ruff check --fix .

@@ -10,10 +10,10 @@ from pathlib import Path
 import opera
 
 ROOMS = [
-    "errors", "rng", "settings", "files", "methods", "config", "data", "measures", "positives", "runs",
+    "errors", "rng", "settings", "files", "processes", "methods", "config", "data", "measures", "positives", "runs",
     "theory", "show", "charts",
     "device", "models", "encode", "search", "evaluation", "score", "mine", "noise", "sampler", "train", "card",
-    "preparation", "material", "adaptation", "api", "inspection", "outputs", "quickstart", "cli",
+    "preparation", "material", "adaptation", "api", "inspection", "outputs", "quickstart", "cli", "__main__",
 ]  # fmt: skip
 HOME = Path(opera.__file__).parent
 

@@ -28,7 +28,7 @@ from opera.noise import (
 )
 from opera.positives import KnownPositives
 from opera.rng import generator
-from opera.sampler import PairSampler
+from opera.sampler import PairSampler, Row
 from opera.score import pair_consistency, pair_similarities, pretrained_losses, pretrained_scores
 from opera.search import exact_search
 from opera.train.callbacks import flatten, nest
@@ -44,6 +44,18 @@ def pairs() -> Pairs:
 def unit(rng: np.random.Generator, *shape: int) -> np.ndarray:
     vectors = rng.normal(size=shape).astype(np.float32)
     return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def trained(sampler: PairSampler) -> list[list[Row]]:
+    """Take every batch, observing each step's whole when its last batch is taken, as processes together would."""
+    batches = []
+    for batch in sampler:
+        batches.append(batch)
+        step, issued = batch[0].step, sampler._issued[batch[0].step]
+        if sum(b[0].step == step for b in batches) * len(batch) * sampler.world == len(issued.pairs):
+            sampler.observe(step, issued.pairs, np.full(len(issued.pairs), 0.5), np.full(len(issued.pairs), 1.0))
+            sampler.finish(step)
+    return batches
 
 
 class TestPairs:
@@ -207,18 +219,18 @@ class TestNegatives:
 
 
 class TestSampler:
-    def make(self, pairs: Pairs, lag: int = 1, micro: int = 2) -> PairSampler:
+    def make(self, pairs: Pairs, lag: int = 1, micro: int = 2, rank: int = 0, world: int = 1) -> PairSampler:
         scores = pretrained_scores(
             pairs, np.eye(4, 6, dtype=np.float32), np.eye(12, 6, dtype=np.float32), 0.1, 8, 0, None
         )
         method = METHODS["dp"]
         made = method(pairs, Plan(0, 20, 4), method.settings_class.parse({}), scores)
-        return PairSampler(made, pairs, RandomNegatives(12), 2, micro, lag)
+        return PairSampler(made, pairs, RandomNegatives(12), 2, micro, lag, rank, world)
 
     def test_length_is_planned_and_kept(self, pairs: Pairs) -> None:
         sampler = self.make(pairs)
         assert len(sampler) == 40
-        batches = list(sampler)
+        batches = trained(sampler)
         assert [len(batch) for batch in batches] == [2] * 40
         assert [batch[0].step for batch in batches] == [step for step in range(20) for _ in range(2)]
         for row in (row for batch in batches for row in batch):
@@ -234,30 +246,57 @@ class TestSampler:
         for step in range(10):
             sampler.draw_step(step)
             assert seen == list(range(step - lag + 1))
-            sampler.observe(step, np.array([step]), np.array([0.5]), np.array([0.5]))
+            sampler.observe(step, np.full(4, step), np.full(4, 0.5), np.full(4, 0.5))
+
+    def test_reading_further_ahead_than_the_lag_is_refused(self, pairs: Pairs) -> None:
+        sampler = self.make(pairs, lag=2)
+        sampler.draw_step(0)
+        sampler.draw_step(1)
+        with pytest.raises(RuntimeError, match="step 0 is not observed whole, and with lag=2 a draw needs it"):
+            sampler.draw_step(2)
+        sampler.observe(0, np.arange(2), np.full(2, 0.5), np.full(2, 0.5))  # one of its two batches
+        with pytest.raises(RuntimeError, match="not observed whole"):
+            sampler.draw_step(2)
+
+    @pytest.mark.parametrize("world", [1, 2, 4])
+    def test_processes_share_each_batch_out(self, pairs: Pairs, world: int) -> None:
+        parts = []
+        for rank in range(world):
+            sampler = self.make(pairs, micro=4 // world, rank=rank, world=world)
+            parts.append(trained(sampler))
+            assert len(sampler) == 20
+        together = [[row for part in step for row in part] for step in zip(*parts, strict=True)]
+        assert together == trained(self.make(pairs, micro=4))
 
     def test_state_round_trips_through_flat_arrays(self, pairs: Pairs, tmp_path: Path) -> None:
         rng = np.random.default_rng(0)
         observed = [(rng.random(4), rng.random(4)) for _ in range(20)]
 
-        def run(sampler: PairSampler, steps: range) -> list[list[object]]:
-            drawn = []
-            for step in steps:
-                rows = sampler.draw_step(step)
-                sampler.next_step = step + 1
+        def run(sampler: PairSampler, until: int, ahead: int) -> list[list[Row]]:
+            """Train up to a step as a loader that reads ahead would."""
+            batches, read = iter(sampler), []
+            while sampler.trained_steps < until:
+                while len(read) <= sampler.trained_steps - first_step + ahead and (batch := next(batches, None)):
+                    read.append(batch)
+                step = sampler.trained_steps
+                rows = read[step - first_step]
                 sampler.observe(step, np.array([row.pair for row in rows]), *observed[step])
-                drawn.append(list(rows))
-            return drawn
+                sampler.finish(step)
+            return read[: until - first_step]
 
-        whole = run(self.make(pairs, lag=3), range(20))
-        first = self.make(pairs, lag=3)
-        run(first, range(9))
+        first_step = 0
+        whole = run(self.make(pairs, lag=3, micro=4), 20, ahead=2)
+        first = self.make(pairs, lag=3, micro=4)
+        run(first, 9, ahead=2)
+        assert first.next_step == 11
         np.savez(tmp_path / "state.npz", **flatten(first.state_dict()))
-        second = self.make(pairs, lag=3)
+        second = self.make(pairs, lag=3, micro=4)
         with np.load(tmp_path / "state.npz") as arrays:
             second.load_state_dict(nest(dict(arrays)))
-        assert second.next_step == 9
-        assert run(second, range(9, 20)) == whole[9:]
+        assert (second.trained_steps, second.next_step) == (9, 11)
+        first_step = 9
+        assert run(second, 20, ahead=2) == whole[9:]
+        assert second.times_drawn().sum() == 80
 
     def test_bad_lag_and_batch(self, pairs: Pairs) -> None:
         with pytest.raises(ValueError, match="lag"):
@@ -342,13 +381,15 @@ class TestLoss:
         dataset = PairDataset(data, training.query_rows, pairs.n_pairs, 1, "title_text")
         seen = set()
         for step in range(4):
-            rows = sampler.draw_step(step)
+            sampler.draw_step(step)
+            (rows,) = sampler._batches(step)
             labels = np.array([item["label"] for item in dataset.__getitems__(rows)])
             weights = labels[:, 2].astype(np.int32).view(np.float32)
             learned = method.state_dict()["learned"][pairs.pair_query[labels[:, 1]]]
             if step < 2:  # the first pruned pass has 20 queries above the mean and 15 of the 20 below
                 assert np.array_equal(weights, np.where(learned, np.float32(1 / 0.75), np.float32(1)))
             seen |= set(weights.tolist())
+            sampler.observe(step, labels[:, 1], np.zeros(16), pairs.pair_query[labels[:, 1]].astype(float))
         assert seen == {1.0, float(np.float32(1 / 0.75))}
 
     def test_weights_multiply_the_loss_and_not_what_is_observed(self, beir: Path, static_model: Path) -> None:

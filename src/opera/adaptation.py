@@ -23,6 +23,7 @@ from opera.measures import DEFAULT_MEASURES
 from opera.methods import Plan
 from opera.models import load_model
 from opera.preparation import Prepared, prepare
+from opera.processes import barrier, is_main, main_first, refuse_differences, world_size
 from opera.runs import Run, RunWriter, check_out_folder, clear_leftovers, clear_run, refuse_other_settings
 from opera.train import TrainingResult, train
 
@@ -58,6 +59,7 @@ def adapt(
     Raises:
         InputError: for anything that cannot be used, before anything is written.
         TrainingError: if training breaks off.
+        KeyboardInterrupt: after Ctrl-C or SIGTERM; a checkpoint is saved first, from which ``resume`` goes on.
     """
     recipe = make_recipe({"method": method, **settings})
     home = Path(os.path.normpath(out))
@@ -71,11 +73,14 @@ def adapt(
         if Run.open(home).finished:
             log.info("%s is finished already: nothing to do", home)
             return Run.open(home)
-    if overwrite:
-        clear_run(home)
-    home.mkdir(parents=True, exist_ok=True)
-    clear_leftovers(home)
-    return _run(prepared, RunWriter(home), clock, resume, callbacks)
+    barrier()  # every process has looked at the folder
+    if is_main():
+        if overwrite:
+            clear_run(home)
+        home.mkdir(parents=True, exist_ok=True)
+        clear_leftovers(home)
+    barrier()
+    return _run(prepared, RunWriter(home, is_main()), clock, resume, callbacks)
 
 
 def _run(
@@ -101,11 +106,13 @@ def _run(
     )
     log.info("model %s on %s, %s", prepared.about["model"]["source"], about["device"], encoder.precision)
 
-    with clock.phase("evaluate_before"):
+    with clock.phase("evaluate_before"), main_first():
         before = evaluate_encoder(encoder, data, "test", choice=settings.corpus_text)
     with clock.phase("score_and_mine"):
-        material = gather(prepared)
-        batch = settings.per_device_train_batch_size * settings.gradient_accumulation_steps
+        with main_first():
+            material = gather(prepared)
+        refuse_differences("training pairs, scores or negatives", material.fingerprint)
+        batch = settings.per_device_train_batch_size * world_size() * settings.gradient_accumulation_steps
         plan = Plan(settings.seed, settings.max_steps, batch)
         method = prepared.method(material.pairs, plan, prepared.recipe.method_settings, material.scores)
         about |= {"method": method.summary(), **material.about}
@@ -132,9 +139,11 @@ def _run(
         )
     about |= _write_pairs(writer, data, material, result)
     writer.write_model(lambda folder: prepared.model.save_pretrained(str(folder), create_model_card=False))
-    with clock.phase("evaluate_after"):  # of the folder that the user gets, loaded as the user will load it
-        after = _evaluate_saved(writer, prepared)
-    _write_results(writer, about, clock, before, after, result)
+    if writer.writes:
+        with clock.phase("evaluate_after"):  # of the folder that the user gets, loaded as the user will load it
+            after = _evaluate_saved(writer, prepared)
+        _write_results(writer, about, clock, before, after, result)
+    barrier()
     return Run.open(writer.path)
 
 

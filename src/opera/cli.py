@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -42,12 +43,17 @@ SeedOption = Annotated[int, typer.Option("--seed", help="of every random draw", 
 def main() -> None:
     """Run the command line; this is what ``opera`` calls."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[_TqdmHandler()])
-    logging.getLogger("opera").setLevel(logging.INFO)
+    logging.getLogger("opera").setLevel(logging.INFO if _speaks() else logging.WARNING)
     try:
         app()
     except OperaError as error:
         print(f"opera: error: {error}", file=sys.stderr)
         sys.exit(error.exit_status)
+
+
+def _speaks() -> bool:
+    """Whether this is the one process of several, started by torchrun, that prints results."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 @contextmanager
@@ -152,7 +158,8 @@ def train(
 
     with _interruptible(lambda: _how_to_go_on(out)):
         run = adapt(loaded, model=model, out=out, resume=resume, overwrite=overwrite, **values)
-    _report(run, json_)
+    if _speaks():
+        _report(run, json_)
 
 
 @app.command(epilog="Example: opera evaluate run my-beir-folder --split test --json")

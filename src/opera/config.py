@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,6 +33,9 @@ def _parse_range(value: Any) -> Any:
 def _as_given(value: Any) -> str:
     return ":".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
+
+PREFETCHED = 2
+"""Batches that each worker of the loader reads ahead."""
 
 ARGUMENTS = ("data", "model", "out", "resume", "overwrite", "callbacks", "config")
 """What a run is told beside its settings."""
@@ -72,6 +76,14 @@ class TrainSettings(Settings):
         None, "how attention is computed; auto: what transformers picks", "transformers"
     )
     seed: int = setting(0, "of every random draw (--seed)", "OPERA", ge=0, lt=2**32)
+    dataloader_num_workers: int = setting(0, "processes that look texts up ahead of training", "transformers", ge=0)
+    lag: int | None = setting(
+        None,
+        "steps between an observation and the first draw that uses it; auto: as few as the loader's workers allow, "
+        "1 without workers",
+        "OPERA",
+        ge=1,
+    )
 
     temperature: float = setting(0.02, "divides the cosine similarities in the loss", "Appendix C.2", gt=0)
     mask_known_positives: bool = setting(
@@ -155,6 +167,12 @@ class TrainSettings(Settings):
                 f"noise_grade={self.noise_grade} must be below relevant_grade={self.relevant_grade}, "
                 "which such documents would meet"
             )
+        least = self.model_copy(update={"lag": None}).stated_lag
+        if self.lag is not None and self.lag < least:
+            raise ValueError(
+                f"lag={self.lag}: with dataloader_num_workers={self.dataloader_num_workers} batches are drawn "
+                f"{least - 1} steps ahead; give {least} or more"
+            )
         for name in ("load_best_model_at_end", "early_stopping_patience"):
             if getattr(self, name) and self.eval_steps is None:
                 raise ValueError(f"{name}={getattr(self, name)} needs eval_steps: steps between two evaluations")
@@ -166,6 +184,12 @@ class TrainSettings(Settings):
         if self.load_best_model_at_end and self.eval_steps is not None:
             return self.eval_steps
         return self.save_steps or min(500, max(1, self.max_steps // 10))
+
+    @property
+    def stated_lag(self) -> int:
+        """``lag``, or what ``auto`` means: a loader with workers has read so many batches ahead of the model."""
+        ahead = PREFETCHED * self.dataloader_num_workers
+        return self.lag or 1 + math.ceil(ahead / self.gradient_accumulation_steps)
 
     @property
     def needs_dev(self) -> bool:

@@ -8,13 +8,16 @@ from typing import Literal
 import torch
 
 from opera.errors import SettingError
+from opera.processes import local_rank, world_size
 
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 
 
 def pick_device() -> str:
-    """Return ``cuda``, ``mps`` or ``cpu``, the first that is there."""
+    """Return ``cuda``, ``mps`` or ``cpu``, the first that is there; of several GPUs, each process its own."""
     if torch.cuda.is_available():
+        if world_size() > 1:
+            torch.cuda.set_device(local_rank())
         return "cuda"
     return "mps" if torch.backends.mps.is_available() else "cpu"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import zlib
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ from opera.noise import (
 )
 from opera.positives import KnownPositives
 from opera.preparation import Prepared
+from opera.processes import world_size
 from opera.score import pair_consistency, pretrained_scores
 
 log = logging.getLogger("opera")
@@ -48,6 +50,16 @@ class Material:
     scores: PairScores | None
     similarity: FloatArray | None
     about: dict[str, Any]
+
+    @property
+    def fingerprint(self) -> int:
+        """A number that differs where pairs, scores or listed negatives differ."""
+        parts = [self.pairs.pair_query, self.pairs.pair_doc, self.similarity]
+        parts += [getattr(self.negatives, "doc_rows", None), None if self.scores is None else self.scores.loss]
+        total = 0
+        for part in parts:
+            total = zlib.crc32(b"" if part is None else np.ascontiguousarray(part).tobytes(), total)
+        return total
 
     @property
     def query_rows(self) -> NDArray[np.int32]:
@@ -149,7 +161,7 @@ def _scores(
         queries,
         corpus,
         settings.temperature,
-        settings.per_device_train_batch_size * settings.train_group_size,
+        settings.per_device_train_batch_size * world_size() * settings.train_group_size,
         settings.seed,
         known if settings.mask_known_positives else None,
     )

@@ -21,6 +21,7 @@ from opera.methods import METHODS, Method
 from opera.mine import check_range
 from opera.models import is_static, load_model, parameter_count, set_lengths, set_training_ways
 from opera.noise import NoisyTraining, graded_down
+from opera.processes import world_size
 from opera.train import training_arguments
 
 VERSIONED = (
@@ -115,6 +116,7 @@ def prepare(data: RetrievalData, model_spec: str, recipe: Recipe, chosen: set[st
             "parameters": parameter_count(model),
         },
         "device": describe_device(device),
+        "processes": world_size(),
         "seed": settings.seed,
         "settings": {**recipe.flat(), **resolved},
         "versions": {"python": platform.python_version(), **{name: version(name) for name in VERSIONED}},

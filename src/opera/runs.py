@@ -38,6 +38,7 @@ TRACE_FILE = "trace.parquet"
 MODEL_FOLDER = "model"
 CHECKPOINTS_FOLDER = "checkpoints"
 SAMPLER_FILE = "sampler.npz"
+WHOLE_FILE = "whole.json"
 OURS = (RUN_FILE, MEASURES_FILE, PER_QUERY_FILE, PAIRS_FILE, TRACE_FILE, MODEL_FOLDER, CHECKPOINTS_FOLDER)
 
 
@@ -108,10 +109,15 @@ class Run:
 
 
 class RunWriter:
-    """Writes a run folder, each file whole or not at all."""
+    """Writes a run folder, each file whole or not at all.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    Args:
+        path: the folder.
+        writes: false in all processes but one of several that train together; then nothing is written.
+    """
+
+    def __init__(self, path: Path, writes: bool = True) -> None:
+        self.path, self.writes = path, writes
 
     def write_about(self, about: Mapping[str, Any]) -> None:
         """Write ``run.json``."""
@@ -131,11 +137,14 @@ class RunWriter:
 
     def write_trace(self, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> None:
         """Write ``trace.parquet``."""
-        table = pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
-        replace_file(self.path / TRACE_FILE, lambda temporary: pq.write_table(table, temporary))
+        if self.writes:
+            table = pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
+            replace_file(self.path / TRACE_FILE, lambda temporary: pq.write_table(table, temporary))
 
-    def write_model(self, save: Callable[[Path], None]) -> Path:
+    def write_model(self, save: Callable[[Path], None]) -> None:
         """Put a model folder in place; ``save`` writes it to the path it is given."""
+        if not self.writes:
+            return
         temporary = Path(tempfile.mkdtemp(prefix=".model-", dir=self.path))
         temporary.chmod(0o755)
         save(temporary)
@@ -147,7 +156,6 @@ class RunWriter:
         temporary.rename(home)
         if old is not None:
             shutil.rmtree(old)
-        return home
 
     @property
     def checkpoints(self) -> Path:
@@ -155,10 +163,13 @@ class RunWriter:
         return self.path / CHECKPOINTS_FOLDER
 
     def _write_table(self, name: str, columns: Mapping[str, Any]) -> None:
-        table = pa.table(dict(columns))
-        replace_file(self.path / name, lambda temporary: pq.write_table(table, temporary))
+        if self.writes:
+            table = pa.table(dict(columns))
+            replace_file(self.path / name, lambda temporary: pq.write_table(table, temporary))
 
     def _write_json(self, name: str, value: Mapping[str, Any]) -> None:
+        if not self.writes:
+            return
         text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
         replace_file(self.path / name, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 

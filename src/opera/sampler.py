@@ -1,13 +1,14 @@
 """From a method to batches: which pairs and negatives each step trains on, and what it has seen by then.
 
 The lag is stated, not an accident of prefetching: the draw of step t uses the observations of steps up to t - lag,
-whatever was observed since. With one process and no loader workers the lag is 1.
+whatever was observed since, and fails where one of them is missing. Without loader workers the lag is 1.
 """
 
 from __future__ import annotations
 
+import math
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,14 +42,43 @@ class Row:
     weight: float = 1.0
 
 
-class PairSampler:
-    """A batch sampler that draws one optimizer step at a time and cuts it into micro-batches.
-
-    Its length is fixed from the start: ``max_steps`` times ``accumulation`` batches, since trainers count steps once.
+@dataclass(frozen=True)
+class Issued:
+    """A step that was drawn and is not trained yet.
 
     Attributes:
+        pairs: int64 ``[B]``.
+        weights: float32 ``[B]``.
+        docs: int64 ``[B, 1 + negatives]``, corpus rows.
+        moment: what the method's schedule said.
+    """
+
+    pairs: NDArray[np.int64]
+    weights: NDArray[np.float32]
+    docs: NDArray[np.int64]
+    moment: Moment
+
+
+class PairSampler:
+    """A batch sampler that draws one optimizer step at a time and cuts it into the batches of this process.
+
+    Its length is fixed from the start: ``max_steps`` times ``accumulation`` batches, since trainers count steps once.
+    Every process draws the same steps, of the same scores, and takes its part of each batch.
+
+    Args:
+        method: what draws.
+        pairs: the training pairs.
+        negatives: what gives the explicit negatives.
+        n_negatives: how many for each pair.
+        micro_batch_size: pairs a batch and process.
+        lag: steps between an observation and the first draw that uses it.
+        rank: which process this is.
+        world: how many there are.
+
+    Attributes:
+        next_step: the next step to draw.
+        trained_steps: how many steps are trained.
         drawn: int32 ``[B]`` a step, the pairs drawn so far.
-        moments: what the method's schedule said at each step that was drawn and not yet traced.
     """
 
     def __init__(
@@ -59,45 +89,55 @@ class PairSampler:
         n_negatives: int,
         micro_batch_size: int,
         lag: int = 1,
+        rank: int = 0,
+        world: int = 1,
     ) -> None:
         if lag < 1:
             raise ValueError(f"lag must be 1 or more, got {lag}")
-        if method.plan.batch_size % micro_batch_size:
-            raise ValueError("the plan's batch size must be a multiple of the micro-batch size")
+        if method.plan.batch_size % (micro_batch_size * world):
+            raise ValueError("the plan's batch size must be a multiple of the micro-batch size of all processes")
         self.method, self.pairs, self.negatives = method, pairs, negatives
         self.n_negatives, self.micro_batch_size, self.lag = n_negatives, micro_batch_size, lag
-        self.next_step = 0
-        self.applied = 0
-        self.moments: dict[int, Moment] = {}
+        self.rank, self.world = rank, world
+        self.next_step = self.trained_steps = 0
         self.drawn: list[NDArray[np.int32]] = []
-        self._fingerprint = zlib.crc32(pairs.pair_doc.tobytes(), zlib.crc32(pairs.pair_query.tobytes()))
+        self._issued: dict[int, Issued] = {}
         self._waiting: dict[int, list[tuple[IntArray, FloatArray, FloatArray]]] = {}
+        self._applied = 0
+        self._fingerprint = zlib.crc32(pairs.pair_doc.tobytes(), zlib.crc32(pairs.pair_query.tobytes()))
 
     def __len__(self) -> int:
-        return self.method.plan.max_steps * self.method.plan.batch_size // self.micro_batch_size
+        return self.method.plan.max_steps * self.method.plan.batch_size // (self.micro_batch_size * self.world)
 
     def __iter__(self) -> Iterator[list[Row]]:
+        for step in sorted(self._issued):  # drawn before a checkpoint, and not trained by then
+            yield from self._batches(step)
         while self.next_step < self.method.plan.max_steps:
-            rows = self.draw_step(self.next_step)
-            self.next_step += 1
-            for start in range(0, len(rows), self.micro_batch_size):
-                yield rows[start : start + self.micro_batch_size]
+            step = self.next_step
+            self.draw_step(step)
+            yield from self._batches(step)
 
-    def draw_step(self, step: int) -> list[Row]:
-        """Apply the observations of steps up to ``step - lag``, then draw the whole step."""
+    def draw_step(self, step: int) -> Issued:
+        """Apply the observations of steps up to ``step - lag``, then draw the whole step.
+
+        Raises:
+            RuntimeError: if one of these steps was not observed whole: the loader reads further ahead than the lag.
+        """
         self._apply_until(step - self.lag)
         drawn = self.method.draw(step)
-        pair_ids = drawn.pairs
-        self.drawn.append(pair_ids.astype(np.int32))
-        self.moments[step] = self.method.moment(step)
-        queries = self.pairs.pair_query[pair_ids]
-        docs = self._documents(pair_ids, queries, step)
-        return [
-            Row(step, pair, query, tuple(row), weight)
-            for pair, query, row, weight in zip(
-                pair_ids.tolist(), queries.tolist(), docs.tolist(), drawn.weights.tolist(), strict=True
-            )
-        ]
+        queries = self.pairs.pair_query[drawn.pairs]
+        issued = Issued(
+            drawn.pairs, drawn.weights, self._documents(drawn.pairs, queries, step), self.method.moment(step)
+        )
+        self.drawn.append(drawn.pairs.astype(np.int32))
+        self._issued[step] = issued
+        self.next_step = step + 1
+        return issued
+
+    def finish(self, step: int) -> Moment:
+        """Take note that a step is trained; returns what the method's schedule said when it was drawn."""
+        self.trained_steps = step + 1
+        return self._issued.pop(step).moment
 
     def times_drawn(self) -> NDArray[np.int64]:
         """Count how often each pair was drawn: int64 ``[N]``."""
@@ -108,13 +148,23 @@ class PairSampler:
         self._waiting.setdefault(step, []).append((pair_ids, similarity, loss))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state between two steps: the method's, the next step, and the observations that wait."""
+        """Return the state between two steps: the method's, what is drawn and not trained, and what waits to count."""
         return {
             "next_step": self.next_step,
-            "applied": self.applied,
+            "trained_steps": self.trained_steps,
+            "applied": self._applied,
             "pairs": self._fingerprint,
             "drawn": np.concatenate([np.empty(0, dtype=np.int32), *self.drawn]),
             "method": self.method.state_dict(),
+            "issued": {
+                str(step): {
+                    "pairs": issued.pairs,
+                    "weights": issued.weights,
+                    "docs": issued.docs,
+                    "moment": np.array([math.nan if v is None else v for v in vars(issued.moment).values()]),
+                }
+                for step, issued in self._issued.items()
+            },
             "waiting": {
                 str(step): {str(i): dict(zip(OBSERVED, seen, strict=True)) for i, seen in enumerate(observations)}
                 for step, observations in self._waiting.items()
@@ -132,13 +182,33 @@ class PairSampler:
                 "the checkpoint is of other training pairs than this run has now: vectors computed anew, on another "
                 "device for example, may rank documents otherwise; start again with --overwrite"
             )
-        self.next_step, self.applied = int(state["next_step"]), int(state["applied"])
+        self.next_step, self.trained_steps = int(state["next_step"]), int(state["trained_steps"])
+        self._applied = int(state["applied"])
         self.drawn = [np.array(state["drawn"], dtype=np.int32)]
         self.method.load_state_dict(state.get("method", {}))
+        self._issued = {int(step): _issued(parts) for step, parts in state.get("issued", {}).items()}
         self._waiting = {
             int(step): [tuple(observations[at][part] for part in OBSERVED) for at in sorted(observations, key=int)]
             for step, observations in state.get("waiting", {}).items()
         }
+
+    def _batches(self, step: int) -> Iterator[list[Row]]:
+        """Cut a step into batches, and of each take this process's part."""
+        issued = self._issued[step]
+        whole = self.micro_batch_size * self.world
+        for start in range(self.rank * self.micro_batch_size, len(issued.pairs), whole):
+            part = slice(start, start + self.micro_batch_size)
+            pair_ids = issued.pairs[part]
+            yield [
+                Row(step, pair, query, tuple(docs), weight)
+                for pair, query, docs, weight in zip(
+                    pair_ids.tolist(),
+                    self.pairs.pair_query[pair_ids].tolist(),
+                    issued.docs[part].tolist(),
+                    issued.weights[part].tolist(),
+                    strict=True,
+                )
+            ]
 
     def _documents(self, pair_ids: IntArray, queries: IntArray, step: int) -> NDArray[np.int64]:
         positives = self.pairs.pair_doc[pair_ids].astype(np.int64)[:, None]
@@ -148,7 +218,18 @@ class PairSampler:
         return np.concatenate([positives, drawn], axis=1)
 
     def _apply_until(self, last: int) -> None:
-        while self.applied <= last:
-            for pair_ids, similarity, loss in self._waiting.pop(self.applied, []):
+        while self._applied <= last:
+            observations = self._waiting.pop(self._applied, [])
+            if sum(len(pair_ids) for pair_ids, _, _ in observations) != self.method.plan.batch_size:
+                raise RuntimeError(
+                    f"step {self._applied} is not observed whole, and with lag={self.lag} a draw needs it: the loader "
+                    "reads further ahead than the lag says"
+                )
+            for pair_ids, similarity, loss in observations:
                 self.method.observe(pair_ids, similarity, loss)
-            self.applied += 1
+            self._applied += 1
+
+
+def _issued(parts: Mapping[str, Any]) -> Issued:
+    values = [None if math.isnan(value) else float(value) for value in parts["moment"]]
+    return Issued(parts["pairs"], parts["weights"], parts["docs"], Moment(*values))

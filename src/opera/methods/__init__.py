@@ -1,4 +1,4 @@
-"""The methods of the paper: NumPy only. A new method is one class and one line in ``METHODS``."""
+"""The methods of the paper: NumPy and numba, no torch. A new method is one class and one line in ``METHODS``."""
 
 from __future__ import annotations
 

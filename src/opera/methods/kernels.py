@@ -91,26 +91,38 @@ def kth(rank, values, sizes, free, leaves_of, lows, widths, counts, row, state):
 @njit(cache=True)
 def count(value, equal_too, values, sizes, free, leaves_of, lows, widths, counts, row, state):
     """Count the numbers below ``value``, or at most ``value``."""
+    low, high = 0, state[1]
+    while low < high:  # the nodes that begin with a number to count
+        middle = (low + high) // 2
+        first = lows[row[middle], 0]
+        if first < value or (equal_too and first == value):
+            low = middle + 1
+        else:
+            high = middle
+    if low == 0:
+        return 0
     total = 0
-    for at in range(state[1]):
-        node = row[at]
-        first = lows[node, 0]
-        if first > value or (first == value and not equal_too):
-            break
-        following = row[at + 1] if at + 1 < state[1] else -1
-        whole = following >= 0 and (lows[following, 0] < value or (equal_too and lows[following, 0] <= value))
-        if whole:
-            total += counts[node]
-            continue
-        for j in range(widths[node]):
-            leaf = leaves_of[node, j]
-            for i in range(sizes[leaf]):
-                number = values[leaf, i]
-                if number < value or (equal_too and number == value):
-                    continue
-                return total + i
-            total += sizes[leaf]
-    return total
+    for at in range(low - 1):
+        total += counts[row[at]]
+    node = row[low - 1]
+    j = first_not_counted(lows[node], widths[node], value, equal_too) - 1
+    for i in range(j):
+        total += sizes[leaves_of[node, i]]
+    leaf = leaves_of[node, j]
+    return total + first_not_counted(values[leaf], sizes[leaf], value, equal_too)
+
+
+@njit(cache=True)
+def first_not_counted(numbers, size, value, equal_too):
+    """Return the place of the first of ``size`` ascending numbers that is not below ``value``, or not at most it."""
+    low, high = 0, size
+    while low < high:
+        middle = (low + high) // 2
+        if numbers[middle] < value or (equal_too and numbers[middle] == value):
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @njit(cache=True)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import logging
+import signal
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +19,11 @@ from tqdm.auto import tqdm
 from transformers import TrainerCallback
 
 from opera.files import replace_file
-from opera.runs import SAMPLER_FILE, RunWriter
+from opera.processes import any_of, barrier, is_main
+from opera.runs import SAMPLER_FILE, WHOLE_FILE, RunWriter
 from opera.sampler import PairSampler
+
+log = logging.getLogger("opera")
 
 TRACE_SCHEMA = pa.schema(
     [
@@ -53,7 +61,7 @@ class Trace(TrainerCallback):  # type: ignore[misc]
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Add the step's row; its seconds run from the end of the step before."""
         now = time.perf_counter()
-        moment = vars(self.sampler.moments.pop(state.global_step - 1))
+        moment = vars(self.sampler.finish(state.global_step - 1))
         self.rows.append(
             {
                 "step": state.global_step,
@@ -66,15 +74,56 @@ class Trace(TrainerCallback):  # type: ignore[misc]
         self._losses, self._before = [], now
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Write the trace and, beside the trainer's checkpoint, the sampler's state: last, it makes it whole."""
+        """Write the trace and, beside the trainer's checkpoint, the sampler's state; then mark it as whole."""
         self.write()
+        barrier()  # every process has written its part
+        if not self.writer.writes:
+            return
         folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
         arrays = flatten(self.sampler.state_dict())
         replace_file(folder / SAMPLER_FILE, lambda temporary: _save_arrays(temporary, arrays))
+        seal(folder)
 
     def write(self) -> None:
         """Write ``trace.parquet``."""
         self.writer.write_trace(self.rows, TRACE_SCHEMA)
+
+
+class Stopper(TrainerCallback):  # type: ignore[misc]
+    """Turns Ctrl-C, or the SIGTERM of a cluster, into one more checkpoint and the end of training.
+
+    A second signal does what it would have done without this.
+
+    Attributes:
+        stopped: whether training was ended so.
+    """
+
+    def __init__(self) -> None:
+        self.stopped, self._asked = False, False
+        self._before: dict[int, Any] = {}
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Listen."""
+        with suppress(ValueError):  # only the main thread may
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._ask)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Save and stop, if any process was asked to."""
+        if any_of(self._asked):
+            self.stopped = state.global_step < state.max_steps
+            control.should_save = control.should_training_stop = True
+
+    def close(self) -> None:
+        """Listen no more."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        self._before = {}
+
+    def _ask(self, number: int, frame: Any) -> None:
+        self._asked = True
+        log.info("saving a checkpoint, then stopping; once more stops at once")
+        self.close()
 
 
 class Progress(TrainerCallback):  # type: ignore[misc]
@@ -86,7 +135,10 @@ class Progress(TrainerCallback):  # type: ignore[misc]
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Open the bar."""
-        self._bar = tqdm(total=state.max_steps, initial=state.global_step, desc="training", unit=" steps", disable=None)
+        shown = None if is_main() else True
+        self._bar = tqdm(
+            total=state.max_steps, initial=state.global_step, desc="training", unit=" steps", disable=shown
+        )
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Advance the bar."""
@@ -102,6 +154,33 @@ class Progress(TrainerCallback):  # type: ignore[misc]
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Close the bar."""
         self._bar.close()
+
+
+def seal(folder: Path) -> None:
+    """Mark a checkpoint as whole: the SHA-256 of each of its files."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != WHOLE_FILE]
+    parts = {str(path.relative_to(folder)): _digest(path) for path in files}
+    text = json.dumps(parts, indent=1)
+    replace_file(folder / WHOLE_FILE, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def damage(folder: Path) -> str:
+    """Say what is wrong with a checkpoint: an empty string where it is whole."""
+    try:
+        parts = json.loads((folder / WHOLE_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return "it was cut off while it was written"
+    for name, digest in parts.items():
+        if not (folder / name).is_file():
+            return f"{name} is missing"
+        if _digest(folder / name) != digest:
+            return f"{name} is damaged"
+    return ""
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def flatten(state: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

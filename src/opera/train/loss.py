@@ -14,18 +14,20 @@ from torch.nn import functional as F
 from opera.errors import TrainingError
 from opera.methods import Pairs
 from opera.positives import KnownPositives
+from opera.processes import gather_numbers, gather_with_gradient, rank
 
 Observer = Callable[[int, NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]], None]
 """Called with the step, pair ids ``[B]``, cosine similarities ``[B]`` and losses ``[B]``."""
 
 
-def contrastive_losses(similarity: Tensor, temperature: float, excluded: Tensor | None) -> Tensor:
+def contrastive_losses(similarity: Tensor, temperature: float, excluded: Tensor | None, first: int = 0) -> Tensor:
     """Cross-entropy of each query's positive against every other document of the batch.
 
     Args:
-        similarity: float ``[B, M]`` cosines; row i's positive is column i.
+        similarity: float ``[B, M]`` cosines; row i's positive is column ``first`` + i.
         temperature: divides the cosines (the paper's 0.02).
         excluded: bool ``[B, M]``, documents to leave out of a row; never its own positive.
+        first: column of the first row's positive: behind those of the processes before this one.
 
     Returns:
         float ``[B]``, in nats.
@@ -33,11 +35,14 @@ def contrastive_losses(similarity: Tensor, temperature: float, excluded: Tensor 
     logits = similarity / temperature
     if excluded is not None:
         logits = logits.masked_fill(excluded, -torch.inf)
-    return F.cross_entropy(logits, torch.arange(len(logits), device=logits.device), reduction="none")
+    return F.cross_entropy(logits, first + torch.arange(len(logits), device=logits.device), reduction="none")
 
 
 class PairContrastiveLoss(nn.Module):
     """In-batch contrastive loss over cosine similarities that tells an observer what each pair got.
+
+    With several processes a batch is theirs together: documents are gathered with their gradients, and every process's
+    observer is told of every pair.
 
     Args:
         model: the model that trains.
@@ -73,21 +78,27 @@ class PairContrastiveLoss(nn.Module):
         vectors = [self.model(features)["sentence_embedding"] for features in sentence_features]
         with torch.autocast(vectors[0].device.type, enabled=False):  # cosines in float32 whatever the model ran in
             queries, *documents = (F.normalize(vector.float(), dim=-1) for vector in vectors)
-            similarity = queries @ torch.cat(documents).T
+            similarity = queries @ torch.cat([gather_with_gradient(part) for part in documents]).T
             numbers = labels.cpu().numpy()
-            losses = contrastive_losses(similarity, self.temperature, self._excluded(numbers, similarity.device))
-        self._tell(numbers, similarity.detach().diagonal(), losses.detach())
+            every_number, _ = gather_numbers(numbers, np.empty((len(numbers), 0), dtype=np.float32))
+            first = rank() * len(numbers)  # the column of this process's first positive
+            excluded = self._excluded(numbers, every_number, first, similarity.device)
+            losses = contrastive_losses(similarity, self.temperature, excluded, first)
+        own = similarity.detach()[:, first : first + len(numbers)].diagonal()
+        self._tell(numbers, own, losses.detach())
         weights = torch.from_numpy(numbers[:, 2].astype(np.int32).view(np.float32)).to(losses.device)
         return (losses * weights).mean()
 
-    def _excluded(self, numbers: NDArray[np.int64], device: torch.device) -> Tensor | None:
+    def _excluded(
+        self, numbers: NDArray[np.int64], every_number: NDArray[np.int64], first: int, device: torch.device
+    ) -> Tensor | None:
         if self.known is None:
             return None
         queries = self.pairs.pair_query[numbers[:, 1]]
-        documents = numbers[:, 3:].T.ravel()  # all positives, then all first negatives, ...
+        documents = every_number[:, 3:].T.ravel()  # all positives, then all first negatives, ...
         excluded = self.known.contains(queries[:, None], documents)
         own = np.arange(len(queries))
-        excluded[own, own] = False
+        excluded[own, first + own] = False
         return torch.from_numpy(excluded).to(device)
 
     def _tell(self, numbers: NDArray[np.int64], similarity: Tensor, losses: Tensor) -> None:
@@ -96,4 +107,6 @@ class PairContrastiveLoss(nn.Module):
             raise TrainingError(
                 f"step {step}: the loss is not a finite number; lower learning_rate, or set precision=fp32"
             )
-        self.observer(step, numbers[:, 1], similarity.float().cpu().numpy(), seen)
+        values = np.stack([similarity.float().cpu().numpy(), seen], axis=1)
+        pair_ids, values = gather_numbers(np.ascontiguousarray(numbers[:, 1]), values)
+        self.observer(step, pair_ids, values[:, 0], values[:, 1])

@@ -19,9 +19,10 @@ from opera.data import RetrievalData
 from opera.methods import Method, Pairs
 from opera.mine import Negatives
 from opera.positives import KnownPositives
+from opera.processes import from_main, is_main, rank, world_size
 from opera.runs import SAMPLER_FILE, TRACE_FILE, RunWriter
 from opera.sampler import PairSampler
-from opera.train.callbacks import Progress, Trace, nest
+from opera.train.callbacks import Progress, Stopper, Trace, damage, nest
 from opera.train.dataset import PairDataset
 from opera.train.loss import PairContrastiveLoss
 from opera.train.trainer import OperaTrainer, SplitEvaluator
@@ -86,10 +87,20 @@ def train(
 
     Raises:
         TrainingError: if the loss stops being a number.
+        KeyboardInterrupt: after Ctrl-C or SIGTERM, when the checkpoint is saved.
     """
     n_negatives = settings.train_group_size - 1
-    sampler = PairSampler(method, pairs, negatives, n_negatives, settings.per_device_train_batch_size)
-    trace = Trace(sampler, writer)
+    sampler = PairSampler(
+        method,
+        pairs,
+        negatives,
+        n_negatives,
+        settings.per_device_train_batch_size,
+        settings.stated_lag,
+        rank(),
+        world_size(),
+    )
+    trace, stopper = Trace(sampler, writer), Stopper()
     loss = PairContrastiveLoss(
         model,
         pairs,
@@ -106,20 +117,25 @@ def train(
         if settings.needs_dev
         else None,
         sampler=sampler,
-        callbacks=[trace, Progress(settings.metric_for_best_model), *callbacks],
+        callbacks=[trace, stopper, Progress(settings.metric_for_best_model), *callbacks],
     )
     for unwanted in (ProgressCallback, PrinterCallback):
         trainer.remove_callback(unwanted)
     if settings.early_stopping_patience is not None:
         trainer.add_callback(EarlyStoppingCallback(settings.early_stopping_patience))
-    checkpoint = newest_checkpoint(writer) if resume else None
+    checkpoint = from_main(newest_checkpoint(writer) if resume and is_main() else None)
     if checkpoint:
         _restore(sampler, trace, checkpoint, writer)
     if resume:
-        log.info("resuming from step %d", sampler.next_step)
-    resumed_from = sampler.next_step
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        log.info("resuming from step %d", sampler.trained_steps)
+    resumed_from = sampler.trained_steps
+    try:
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    finally:
+        stopper.close()
     trace.write()
+    if stopper.stopped:
+        raise KeyboardInterrupt
     return TrainingResult(
         steps=trainer.state.global_step,
         resumed_from=resumed_from,
@@ -131,15 +147,13 @@ def train(
 
 
 def newest_checkpoint(writer: RunWriter) -> Path | None:
-    """Return the newest whole checkpoint, or ``None``; those cut off while they were written are removed.
-
-    The sampler's state is what is written last.
-    """
+    """Return the newest whole checkpoint, or ``None``; damaged ones, and those cut off in writing, are removed."""
     checkpoints = sorted(writer.checkpoints.glob("checkpoint-*"), key=lambda path: int(path.name.rsplit("-", 1)[-1]))
     for folder in reversed(checkpoints):
-        if (folder / SAMPLER_FILE).is_file():
+        wrong = damage(folder)
+        if not wrong:
             return folder
-        log.info("note: %s is not whole; going on from the one before", folder.name)
+        log.info("note: %s is not whole (%s); going on from the one before", folder.name, wrong)
         shutil.rmtree(folder)
     return None
 
@@ -158,4 +172,4 @@ def _restore(sampler: PairSampler, trace: Trace, checkpoint: Path, writer: RunWr
     with np.load(checkpoint / SAMPLER_FILE) as arrays:
         sampler.load_state_dict(nest({key: arrays[key] for key in arrays.files}))
     rows = pq.read_table(writer.path / TRACE_FILE).to_pylist()
-    trace.rows = [row for row in rows if row["step"] <= sampler.next_step]
+    trace.rows = [row for row in rows if row["step"] <= sampler.trained_steps]

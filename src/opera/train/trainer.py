@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +15,21 @@ from sentence_transformers.base.evaluation import BaseEvaluator
 from torch.utils.data import DataLoader
 from transformers.integrations import get_reporting_integration_callbacks
 
-from opera.config import TrainSettings
+from opera.config import PREFETCHED, TrainSettings
 from opera.data import RetrievalData
 from opera.encode import Encoder
 from opera.errors import SettingError
 from opera.evaluation import evaluate_encoder
-from opera.models import prompt_for
+from opera.models import is_static, prompt_for
+from opera.processes import world_size
 from opera.sampler import PairSampler
 from opera.train.dataset import column_names
 
+WAIT_SECONDS = 24 * 3600
+
 
 class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
-    """Draws its batches from a :class:`PairSampler`, one at a time and only when the step before is done.
+    """Draws its batches from a :class:`PairSampler`, which says how far it may be read ahead (its lag).
 
     The data loader is left unprepared by accelerate, which would read one batch ahead of the model; batches reach the
     device in the trainer's own ``_prepare_inputs``.
@@ -45,6 +47,8 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
             collate_fn=self.data_collator,
             generator=torch.Generator().manual_seed(self.args.seed),  # leaves torch's global stream to dropout alone
             pin_memory=self.args.device.type == "cuda",
+            num_workers=self.args.dataloader_num_workers,
+            prefetch_factor=PREFETCHED if self.args.dataloader_num_workers else None,
         )
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
@@ -91,12 +95,8 @@ def training_arguments(
         checkpoints: folder to save in; not made here.
 
     Raises:
-        SettingError: if transformers refuses a value, or one process of several is asked to train.
+        SettingError: if transformers refuses a value.
     """
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise SettingError(
-            f"WORLD_SIZE={os.environ['WORLD_SIZE']}: opera trains in one process; start it without torchrun"
-        )
     columns = column_names(settings.train_group_size - 1)
     roles = {column: "query" if column == "anchor" else "document" for column in columns}
     prompts = {column: prompt for column, role in roles.items() if (prompt := prompt_for(model, role))}
@@ -130,6 +130,8 @@ def training_arguments(
         router_mapping=roles,
         restore_callback_states_from_checkpoint=True,
         ignore_data_skip=True,  # the sampler goes on from its own saved state
+        dataloader_num_workers=settings.dataloader_num_workers,
+        **_several_processes(model) if world_size() > 1 else {},
         **({"gradient_checkpointing": True} if settings.gradient_checkpointing else {}),
     )
     try:
@@ -140,3 +142,11 @@ def training_arguments(
     if arguments.n_gpu > 1:  # torch's DataParallel would split batches behind the sampler's back
         arguments._n_gpu = 1
     return arguments
+
+
+def _several_processes(model: SentenceTransformer) -> dict[str, Any]:
+    return {
+        "ddp_backend": "gloo" if model.device.type == "cpu" else "nccl",
+        "ddp_timeout": WAIT_SECONDS,  # the others wait while the main process encodes and measures
+        "ddp_find_unused_parameters": not is_static(model),  # a pooler that nothing reads, for example
+    }

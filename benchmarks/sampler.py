@@ -1,0 +1,244 @@
+"""What one sampler step costs: OPERA's way beside the direct one, from 14,166 to 100 million pairs.
+
+    make bench-sampler
+
+A step observes the last one's scores, moves both thresholds, and draws 64 queries with a document and a negative each,
+at I_u = 1. The direct way computes every query's mean, partitions them, takes the quantile of all pairs and builds the
+pool. Both go in turns in one process over the same scores, and their thresholds must be equal: the direct one is the
+oracle.
+
+Then the share of a real training step, inside real runs on NFCorpus (where ``../shared`` is there). Writes
+benchmarks/sampler.json and the tables of docs/performance.md.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # one core
+
+import numpy as np
+
+from opera.methods import METHODS, Pairs, PairScores, Plan
+from opera.methods.dynamic import DynamicPruning
+from opera.mine import RandomNegatives
+from opera.rng import generator
+from opera.sampler import PairSampler
+
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "studies"))
+from page import fill, table_lines  # noqa: E402
+
+SIZES = (14_166, 140_085, 741_436, 10_000_000, 100_000_000)
+QUERIES_A_PAIR = 109_810 / 140_085  # FEVER's
+BATCH, DOCUMENTS = 64, 5_000_000
+DATA, MODEL = "../shared/data/nfcorpus", "../shared/models/potion-base-4m"
+
+
+def synthetic(n_pairs: int) -> tuple[Pairs, PairScores]:
+    """Make pairs with FEVER's share of queries, and scores."""
+    rng = np.random.default_rng(0)
+    n_queries = max(1, int(n_pairs * QUERIES_A_PAIR))
+    counts = 1 + np.bincount(rng.integers(0, n_queries, n_pairs - n_queries), minlength=n_queries)
+    docs = rng.integers(0, DOCUMENTS, n_pairs).astype(np.int32)
+    pairs = Pairs.of(np.repeat(np.arange(n_queries, dtype=np.int32), counts), docs)
+    return pairs, PairScores(pairs, rng.random(n_pairs, dtype=np.float32), rng.exponential(1, n_pairs))
+
+
+class Direct:
+    """The direct way: everything computed anew at each step, over all queries and pairs."""
+
+    def __init__(self, pairs: Pairs, scores: PairScores, method: DynamicPruning) -> None:
+        self.pairs, self.method = pairs, method
+        self.similarity, self.loss = scores.similarity.copy(), scores.loss.copy()
+        self.query_threshold = self.threshold = 0.0
+
+    def step(self, step: int, seen: tuple[np.ndarray, np.ndarray, np.ndarray] | None) -> None:
+        """Observe, rank, build the pool, draw."""
+        if seen is not None:
+            ids, similarity, loss = seen
+            self.similarity[ids], self.loss[ids] = similarity, loss
+        pairs, method, rng = self.pairs, self.method, generator(0, "direct", step)
+        moment = method.moment(step)
+        score = (-pairs.sum_by_query(self.loss) / pairs.positives_per_query).astype(np.float32)
+        top = int((moment.r or 0) * pairs.n_queries)
+        order = np.argpartition(score, pairs.n_queries - top)
+        others = rng.choice(order[:-top], method.pool_size - top, replace=False)
+        pool = np.concatenate([order[-top:], others])
+        self.query_threshold = float(score[order[-top:]].min())
+        self.threshold = float(np.quantile(self.similarity.astype(np.float64), 1 - (moment.v or 0)))
+        for query in rng.choice(pool, BATCH, replace=False):
+            own = slice(pairs.query_offsets[query], pairs.query_offsets[query + 1])
+            weight = np.where(self.similarity[own] > self.threshold, moment.beta or 1, 1.0)
+            rng.choice(len(weight), p=weight / weight.sum())
+        rng.integers(DOCUMENTS, size=BATCH)
+
+
+def measure(n_pairs: int, steps: int) -> dict[str, Any]:
+    """Time both ways in turns; medians over the steps, after a few that warm up."""
+    pairs, scores = synthetic(n_pairs)
+    cls = METHODS["dp"]
+    method = cls(pairs, Plan(0, 1000, BATCH), cls.settings_class(), scores)
+    assert isinstance(method, DynamicPruning)
+    sampler = PairSampler(method, pairs, RandomNegatives(DOCUMENTS), 1, BATCH)
+    rng, ours, theirs, seen = np.random.default_rng(1), [], [], None
+    direct = Direct(pairs, scores, method)
+    warm = 5 if n_pairs < 5_000_000 else 1
+    for step in range(steps + warm):
+        if n_pairs <= 1_000_000 or step < warm + 3:
+            start = time.perf_counter()
+            direct.step(step, seen)
+            theirs.append(time.perf_counter() - start)
+        start = time.perf_counter()
+        issued = sampler.draw_step(step)
+        ours.append(time.perf_counter() - start)
+        if len(theirs) == len(ours):
+            moment = method.moment(step)
+            assert moment.query_threshold is not None
+            assert abs(moment.query_threshold - direct.query_threshold) < 1e-6, "query thresholds differ"
+            assert moment.document_threshold == direct.threshold, "document thresholds differ"
+        ids = np.unique(issued.pairs)
+        seen = (ids, rng.random(len(ids), dtype=np.float32), rng.exponential(1, len(ids)).astype(np.float32))
+        again = np.searchsorted(ids, issued.pairs)
+        sampler.observe(step, issued.pairs, seen[1][again], seen[2][again])
+        sampler.finish(step)
+    own = float(np.median(ours[warm:])) * 1e3
+    other = float(np.median(theirs[warm:])) * 1e3
+    held = method.scores.similarity.nbytes + method.scores.loss.nbytes + (method._order.nbytes if method._order else 0)
+    assert method._ranking is not None
+    return {
+        "pairs": n_pairs,
+        "queries": pairs.n_queries,
+        "direct_ms": other,
+        "opera_ms": own,
+        "opera_ms_95": float(np.quantile(ours[warm:], 0.95)) * 1e3,
+        "ratio": other / own,
+        "bytes_a_pair": held / n_pairs,
+        "bytes_a_query": method._ranking.nbytes / pairs.n_queries,
+    }
+
+
+def share_of_a_step(steps: int, rounds: int) -> list[dict[str, Any]]:
+    """Measure the sampler inside real runs: its seconds over all seconds between two steps' ends."""
+    import opera
+    from opera import sampler as room
+
+    spent: list[float] = []
+
+    def timed(name: str) -> None:
+        plain = getattr(room.PairSampler, name)
+
+        def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+            start = time.perf_counter()
+            try:
+                return plain(self, *args, **kwargs)
+            finally:
+                spent.append(time.perf_counter() - start)
+
+        setattr(room.PairSampler, name, wrapper)
+
+    for name in ("draw_step", "observe", "finish"):
+        timed(name)
+    cases: list[tuple[str, dict[str, Any]]] = [
+        ("ft", {}),
+        ("infobatch", {}),
+        ("dp", {"update_interval": 1}),
+        ("dp", {"update_interval": 10}),
+        ("dp", {"update_interval": 100}),
+    ]
+    found: dict[int, list[tuple[float, float]]] = {at: [] for at in range(len(cases))}
+    with tempfile.TemporaryDirectory() as folder:
+        for _ in range(rounds):
+            for at, (method, settings) in enumerate(cases):
+                spent.clear()
+                run = opera.adapt(
+                    ROOT / DATA,
+                    model=ROOT / MODEL,
+                    out=Path(folder) / str(at),
+                    overwrite=True,
+                    method=method,
+                    max_steps=steps,
+                    temperature=0.05,
+                    learning_rate=1e-2,
+                    save_steps=steps,
+                    **settings,
+                )
+                seconds = run.trace()["seconds"].to_numpy()
+                found[at].append((float(np.sum(spent)) / steps, float(np.median(seconds))))
+    baseline = float(np.median([step for _, step in found[0]]))
+    return [
+        {
+            "method": method,
+            "I_u": settings.get("update_interval"),
+            "sampler_ms": 1e3 * float(np.median([own for own, _ in found[at]])),
+            "step_ms": 1e3 * float(np.median([step for _, step in found[at]])),
+            "share": float(np.median([own / step for own, step in found[at]])),
+            "against_ft": float(np.median([step for _, step in found[at]])) / baseline - 1,
+        }
+        for at, (method, settings) in enumerate(cases)
+    ]
+
+
+def main() -> None:
+    """Measure, write the JSON, fill the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=200)
+    parser.add_argument("--most", type=int, default=SIZES[-1], help="largest number of pairs")
+    parser.add_argument("--rounds", type=int, default=3, help="of the real runs")
+    arguments = parser.parse_args()
+    sizes = []
+    for size in (size for size in SIZES if size <= arguments.most):
+        sizes.append(measure(size, arguments.steps))
+        print(sizes[-1], flush=True)
+    first = next((row for row in sizes if row["pairs"] == 140_085), sizes[0])
+    rows = [
+        [
+            f"{row['pairs']:,}",
+            f"{row['direct_ms']:,.1f}",
+            f"{row['opera_ms']:.2f}",
+            f"{row['opera_ms_95']:.2f}",
+            f"{row['ratio']:,.0f}",
+            f"{row['opera_ms'] / first['opera_ms']:.2f}",
+            f"{row['bytes_a_pair']:.1f}",
+            f"{row['bytes_a_query']:.1f}",
+        ]
+        for row in sizes
+    ]
+    heads = ["pairs", "direct, ms", "OPERA, ms", "95%", "ratio", "against 140,085", "bytes a pair", "bytes a query"]
+    tables = {"sampler": table_lines(heads, rows)}
+    shares = []
+    if (ROOT / DATA).is_dir() and arguments.rounds:
+        shares = share_of_a_step(100, arguments.rounds)
+        heads = ["method", "I_u", "sampler, ms a step", "step, ms", "sampler's share", "step against ft"]
+        tables["share"] = table_lines(
+            heads,
+            [
+                [
+                    row["method"],
+                    str(row["I_u"] or ""),
+                    f"{row['sampler_ms']:.2f}",
+                    f"{row['step_ms']:.1f}",
+                    f"{row['share']:.2%}",
+                    f"{row['against_ft']:+.1%}",
+                ]
+                for row in shares
+            ],
+        )
+    else:
+        print(f"{DATA} is absent, or no round was asked for: no share of a real step")
+    about = {"machine": platform.machine(), "threads": os.environ["OMP_NUM_THREADS"], "numpy": np.__version__}
+    text = json.dumps({"about": about, "sizes": sizes, "share_of_a_step": shares}, indent=2)
+    (ROOT / "benchmarks" / "sampler.json").write_text(text + "\n")
+    fill(ROOT / "docs" / "performance.md", tables)
+
+
+if __name__ == "__main__":
+    main()
