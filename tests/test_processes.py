@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -127,6 +128,68 @@ def test_two_processes_train_like_one(method: str, beir: Path, bert_model: Path,
     assert two.measures["after"] == pytest.approx(one.measures["after"], abs=0.02)
 
 
+GRADIENTS = """
+import os, sys
+import numpy as np, torch
+import torch.distributed as dist
+from opera.data import load_data
+from opera.methods import METHODS, Plan
+from opera.mine import RandomNegatives
+from opera.models import load_model
+from opera.positives import KnownPositives
+from opera.sampler import PairSampler
+from opera.train.dataset import PairDataset
+from opera.train.loss import PairContrastiveLoss
+
+world, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
+if world > 1:
+    dist.init_process_group("gloo")
+folder, model_folder, out = sys.argv[1:]
+data, model = load_data(folder), load_model(model_folder, "cpu").eval()
+training = data.training_split()
+pairs = training.pairs()
+method = METHODS["ft"](pairs, Plan(0, 1, 12), None)
+sampler = PairSampler(method, pairs, RandomNegatives(len(data.corpus)), 2, 12 // world, 1, rank, world)
+rows = next(iter(sampler))
+items = PairDataset(data, training.query_rows, pairs.n_pairs, 2, "title_text").__getitems__(rows)
+columns = [name for name in items[0] if name != "label"]
+features = [model.preprocess([item[name] for item in items]) for name in columns]
+labels = torch.tensor([item["label"] for item in items])
+seen = []
+loss = PairContrastiveLoss(model, pairs, 0.05, KnownPositives(pairs, len(data.corpus)), lambda *a: seen.append(a))
+value = loss(features, labels)
+value.backward()
+parts = [value.detach().reshape(1), *(p.grad.flatten() for p in model.parameters() if p.grad is not None)]
+flat = torch.cat(parts)
+if world > 1:  # what DDP does: the mean over the processes
+    dist.all_reduce(flat)
+    flat /= world
+if rank == 0:
+    np.savez(out, gradient=flat.numpy(), pairs=seen[0][1], similarity=seen[0][2], loss=seen[0][3])
+"""
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_gradients_of_several_processes_are_those_of_one(
+    processes: int, beir: Path, bert_model: Path, tmp_path: Path
+) -> None:
+    """The loss, its gradient in every parameter, and what is observed: with the mask and two negatives a pair."""
+    script = tmp_path / "gradients.py"
+    script.write_text(GRADIENTS)
+    found = []
+    for name, starter in (("one", start), ("more", lambda a, log: torchrun(a, log, processes))):
+        out = tmp_path / f"{name}.npz"
+        process = starter([str(script), str(beir), str(bert_model), str(out)], tmp_path / "log")
+        assert process.wait(120) == 0, (tmp_path / "log").read_text()
+        found.append(dict(np.load(out)))
+    one, more = found
+    assert np.array_equal(one["pairs"], more["pairs"])
+    for part in ("similarity", "loss"):
+        assert np.allclose(one[part], more[part], atol=1e-5)
+    assert np.abs(one["gradient"]).max() > 0.01
+    assert np.allclose(one["gradient"], more["gradient"], atol=1e-5)
+
+
 def test_a_dead_process_ends_the_run_with_a_message(beir: Path, bert_model: Path, tmp_path: Path) -> None:
     script = tmp_path / "dies.py"
     script.write_text(
@@ -192,6 +255,42 @@ def test_resuming_with_workers_loses_nothing_that_was_read_ahead(
     monkeypatch.undo()
     resumed = opera.adapt(beir, model=static_model, out=tmp_path / "cut", resume=True, **settings)
     assert resumed.about["training"]["resumed_from"] == 5
+    same(resumed, whole)
+
+
+def test_early_stopping_and_the_best_model_survive_a_resume(
+    make_beir: Callable[..., Path], static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from opera.train.callbacks import Trace
+
+    folder = make_beir(dev=True)
+    settings = {
+        "max_steps": 400,
+        "per_device_train_batch_size": 16,
+        "learning_rate": 0.05,
+        "temperature": 0.1,
+        "eval_steps": 10,
+        "early_stopping_patience": 3,
+        "load_best_model_at_end": True,
+    }
+    whole = opera.adapt(folder, model=static_model, out=tmp_path / "whole", **settings)
+    stopped = whole.about["training"]
+    assert stopped["steps"] < 400
+    on_step_end = Trace.on_step_end
+
+    def interrupt(self: Trace, args: object, state: object, control: object, **kwargs: object) -> None:
+        on_step_end(self, args, state, control, **kwargs)
+        if state.global_step == stopped["steps"] - 4:  # type: ignore[attr-defined]
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Trace, "on_step_end", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        opera.adapt(folder, model=static_model, out=tmp_path / "cut", **settings)
+    monkeypatch.undo()
+    resumed = opera.adapt(folder, model=static_model, out=tmp_path / "cut", resume=True, **settings)
+    assert resumed.about["training"]["resumed_from"] == stopped["steps"] - 10
+    for fact in ("steps", "best_step", "best_value"):
+        assert resumed.about["training"][fact] == stopped[fact]
     same(resumed, whole)
 
 
