@@ -108,7 +108,7 @@ STUDIES: dict[str, Study] = {
     "random-50": denoising("random", 0.5),
     "hard-30": denoising("hard", 0.3),
     "hard-50": denoising("hard", 0.5),
-    "toollens": Study((FT, INFOBATCH, DP, sp(".9", "sp+dp")), "toollens", 300, (0, 1, 2, 3, 4)),
+    "toollens": Study((FT, INFOBATCH, sp(".9"), DP, sp(".9", "sp+dp")), "toollens", 300, (0, 1, 2, 3, 4)),
     "unmasked": Study(with_settings((FT, sp(".25"), INFOBATCH, DP), mask_known_positives="false")),
 }
 

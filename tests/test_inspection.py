@@ -116,10 +116,10 @@ class TestAdvice:
             assert row.precision >= 0.7 - 1e-9
             assert row.gain >= -1e-9
 
-    def test_little_noise_calls_for_dp(self, pairs: Pairs) -> None:
+    def test_little_noise_calls_for_ft(self, pairs: Pairs) -> None:
         similarity = np.random.default_rng(0).random(200)
         for seen in (quality(0.01, 0.9), quality(0.12, 0.9, error=0.05)):  # the second cannot be told from 5%
-            assert advise(seen, retention_table(pairs, similarity, RANDOM, seen)).method == "dp"
+            assert advise(seen, retention_table(pairs, similarity, RANDOM, seen)).method == "ft"
 
     def test_weak_scores_call_for_ft(self, pairs: Pairs) -> None:
         similarity = np.random.default_rng(0).random(200)
@@ -133,10 +133,10 @@ class TestAdvice:
         assert advice.method == "dp"
         assert "inspect with a better model" in advice.reason
 
-    def test_known_noise_and_good_scores_call_for_sp_then_dp(self, pairs: Pairs) -> None:
+    def test_known_noise_and_good_scores_call_for_sp(self, pairs: Pairs) -> None:
         similarity = np.tile([0.9, 0.8, 0.7, 0.1], 50) + np.random.default_rng(0).random(200) / 100
         advice = advise(quality(0.25, 0.95), retention_table(pairs, similarity, RANDOM, quality(0.25, 0.95)))
-        assert (advice.method, advice.k) == ("sp+dp", 0.75)
+        assert (advice.method, advice.k) == ("sp", 0.75)
         assert "lose 0.0% of the queries" in advice.reason
 
     def test_no_k_that_spares_the_queries_calls_for_dp(self) -> None:
@@ -155,8 +155,8 @@ class TestAdvice:
         retentions = retention_table(pairs, similarity, RANDOM, quality(noise, auc))
         assert [r.k for r in retentions] == list(RETENTIONS)
         advice = advise(quality(noise, auc), retentions)
-        assert advice.method in ("ft", "dp", "sp+dp")
-        assert (advice.k is not None) == (advice.method == "sp+dp")
+        assert advice.method in ("ft", "sp", "dp")
+        assert (advice.k is not None) == (advice.method == "sp")
         assert np.isfinite(dynamic_gain(similarity, RANDOM, quality(noise, auc)))
 
 
@@ -280,4 +280,4 @@ def test_scifact_has_test_claims_in_train(shared: Path) -> None:
     assert seen.leaks["test"].near_queries > 50
     assert seen.quality.noise < 0.05
     assert seen.quality.auc > 0.95
-    assert seen.advice.method == "dp"
+    assert seen.advice.method == "ft"

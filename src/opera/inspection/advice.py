@@ -51,8 +51,8 @@ class Advice:
     """What to train with.
 
     Attributes:
-        method: ``ft``, ``dp`` or ``sp+dp``.
-        k: the retention rate, for ``sp+dp``.
+        method: ``ft``, ``sp`` or ``dp``.
+        k: the retention rate, for ``sp``.
         reason: why, in sentences.
     """
 
@@ -112,26 +112,28 @@ def dynamic_gain(similarity: FloatArray, random: FloatArray, quality: Quality) -
 def advise(quality: Quality, retentions: Sequence[Retention]) -> Advice:
     """Choose a method.
 
-    No estimate, or so little noise that the estimate cannot tell it from 5%, leaves nothing to prune for: dp, which
-    keeps everything. Scores that hardly tell true from random promise little: ft. Where most pairs look random, it is
-    likelier that the model does not see what makes them relevant (NFCorpus under a small static model is like that, and
-    pruning loses there; docs/results.md): dp. Otherwise sp+dp, with the smallest k that still keeps the share of pairs
-    that look true and loses at most a tenth of the queries; dp where there is none.
+    No estimate, or so little noise that the estimate cannot tell it from 5%, leaves nothing to prune for: ft. So do
+    scores that hardly tell true from random. Where most pairs look random, it is likelier that the model does not see
+    what makes them relevant (NFCorpus under a small static model is like that, and pruning loses there;
+    docs/results.md): dp, which keeps everything. Otherwise sp, which Theorem 1 puts before dp and which came out best
+    with noise put in, with the smallest k that still keeps the share of pairs that look true and loses at most a tenth
+    of the queries; dp where there is none.
     """
     true_share = quality.true_share
     if quality.noise is None:
         reason = (
-            f"There are only {quality.pool} documents to rank a pair among: too few to estimate noise. dp keeps every "
-            "pair and prefers the better ones."
+            f"There are only {quality.pool} documents to rank a pair among: too few to estimate noise, "
+            "or to prune by it."
         )
-        return Advice("dp", None, reason)
+        return Advice("ft", None, reason)
     noise, auc = f"{quality.noise:.0%}", f"{quality.pooled_auc:.2f}"
     if quality.noise - 2 * quality.noise_error < LITTLE_NOISE:
         reason = (
             f"About {noise} of the pairs look no better than random: there is little noise to prune, and pruning would "
-            "cost coverage. dp keeps every pair and prefers the better ones; ft is the plain alternative."
+            "cost coverage. The theorem has nothing to gain here; the paper's choice is dp, which keeps every pair and "
+            "prefers the better ones (docs/results.md has both)."
         )
-        return Advice("dp", None, reason)
+        return Advice("ft", None, reason)
     if quality.pooled_auc < WEAK_SCORES:
         reason = (
             f"This model's similarity hardly tells labelled pairs from random ones (AUC {auc}): what it would prune is "
@@ -159,7 +161,8 @@ def advise(quality: Quality, retentions: Sequence[Retention]) -> Advice:
     reason = (
         f"About {noise} of the pairs look no better than random, and the model tells the others well (AUC {auc}). "
         f"Keeping k = {best.k:g} of the pairs would leave γ = {best.precision:.3f} of them true, which {verb} the "
-        f"{true_share:.3f} of all pairs (Theorem 1), and lose {best.lost_queries:.1%} of the queries; dp then prefers "
-        "the better of what is left. If you trust your labels, these pairs are hard rather than false: then dp or ft."
+        f"{true_share:.3f} of all pairs (Theorem 1), and lose {best.lost_queries:.1%} of the queries. At "
+        "equal precision the theorem puts sp before dp; sp+dp is the paper's choice. If you trust your labels, these "
+        "pairs are hard rather than false: then ft or dp."
     )
-    return Advice("sp+dp", best.k, reason)
+    return Advice("sp", best.k, reason)
