@@ -38,8 +38,8 @@ def main() -> None:
         data = opera.load_data(ROOT / "../shared/data" / name)
         seen = [opera.inspect(with_noise(data, share), ROOT / MODEL, show=0) for share in SHARES]
         advised = ", ".join(f"{s.advice.method}{'' if s.advice.k is None else f' {s.advice.k:g}'}" for s in seen)
-        rows.append([name, *(f"{s.quality.noise:.3f}" for s in seen), f"{seen[0].quality.auc_of_rest:.3f}", advised])
-    heads = ["", *(f"{share:.0%} injected" for share in SHARES), "AUC of the rest", "advised"]
+        rows.append([name, *(f"{s.quality.noise:.3f} ± {s.quality.noise_error:.3f}" for s in seen), advised])
+    heads = ["", *(f"{share:.0%} injected" for share in SHARES), "advised, in this order"]
     fill(RESULTS, {"noise-estimate": table_lines(heads, rows)})
     print(RESULTS.read_text())
 
