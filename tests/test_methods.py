@@ -212,8 +212,8 @@ class TestOrder:
         for _ in range(5):
             drawn = rng.integers(pairs.n_pairs, size=8)
             change = scores.observe(drawn, rng.random(8), rng.integers(3, size=8))
-            ranking.update(pairs.pair_query[change.pairs], change.loss.astype(np.float64) - change.old_loss)
-            assert np.allclose(ranking.scores(), -scores.mean_loss(), atol=1e-6)
+            ranking.update(pairs.pair_query[change.pairs])
+            assert np.array_equal(ranking.scores(), (-scores.mean_loss()).astype(np.float32))
             for count in (0, 1, len(counts) // 2, len(counts)):
                 assert ranking.front(count) == front_of(ranking.scores(), count)
 
@@ -497,6 +497,19 @@ class TestDraws:
         assert len(set(drawn.tolist())) == 10
         twice = draw_pool(generator(1, "test"), ranking, ranking.front(6), 10, 25)  # two pools and a half
         assert all(set(range(6)) <= set(part.tolist()) for part in (twice[:10], twice[10:20]))
+
+    def test_a_pool_drawn_whole_has_the_pools_distribution(self) -> None:
+        ranking, rng = ranking_of([3.0] * 2 + [1.0] * 6 + [0.0] * 12), generator(5, "test")
+        front, counts, first = ranking.front(5), np.zeros(20), np.zeros(20)
+        for _ in range(3000):
+            drawn = draw_pool(rng, ranking, front, 10, 10)
+            assert len(set(drawn.tolist())) == 10
+            counts[drawn] += 1
+            first[drawn[0]] += 1
+        chances = query_probabilities(front.chances(ranking.scores()), 5, 10)
+        assert counts[:2].tolist() == [3000, 3000]
+        assert chisquare(counts[2:], chances[2:] * 30_000).pvalue > 1e-3
+        assert chisquare(first, chances * 3000).pvalue > 1e-3
 
     @pytest.mark.parametrize("own", [False, True])
     def test_document_draws_follow_the_weights(self, pairs: Pairs, own: bool) -> None:

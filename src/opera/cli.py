@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -47,8 +48,27 @@ def main() -> None:
     try:
         app()
     except OperaError as error:
-        print(f"opera: error: {error}", file=sys.stderr)
+        who = "opera" if _speaks() else f"opera, process {os.environ['RANK']}"
+        print(f"{who}: error: {error}\n", end="", file=sys.stderr, flush=True)
         sys.exit(error.exit_status)
+    except RuntimeError as error:
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1 and any(word in str(error) for word in LOST_PROCESS):
+            print(f"opera, process {os.environ['RANK']}: another process ended; see its message", file=sys.stderr)
+            sys.exit(1)
+        raise
+    finally:
+        _leave_processes()
+
+
+LOST_PROCESS = ("Connection closed by peer", "Connection reset", "Broken pipe", "NCCL")
+
+
+def _leave_processes() -> None:
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and "torch" in sys.modules:
+        import torch.distributed as dist
+
+        if dist.is_initialized():
+            dist.destroy_process_group()
 
 
 def _speaks() -> bool:
@@ -66,13 +86,15 @@ def _interruptible(advice: Callable[[], str]) -> Iterator[None]:
         raise typer.Exit(130) from None
 
 
-def _how_to_go_on(out: Path) -> str:
-    from opera.runs import CHECKPOINTS_FOLDER
+def _how_to_go_on(out: Path, started: float) -> str:
+    from opera.runs import last_whole_checkpoint, run_began_after
 
-    steps = [int(place.name.rsplit("-", 1)[-1]) for place in (out / CHECKPOINTS_FOLDER).glob("checkpoint-*")]
-    if not steps:
-        return "no checkpoint was saved yet: the same command with --resume starts from step 0"
-    return f"the same command with --resume goes on from step {max(steps)}"
+    if not run_began_after(out, started):
+        return "nothing was written yet: the same command starts again"
+    step = last_whole_checkpoint(out)
+    if step is None:
+        return "no checkpoint was saved yet: the same command with --resume, without --overwrite, starts from step 0"
+    return f"the same command with --resume, without --overwrite, goes on from step {step}"
 
 
 class _TqdmHandler(logging.Handler):
@@ -156,7 +178,8 @@ def train(
 
     from opera.adaptation import adapt
 
-    with _interruptible(lambda: _how_to_go_on(out)):
+    started = time.time()
+    with _interruptible(lambda: _how_to_go_on(out, started)):
         run = adapt(loaded, model=model, out=out, resume=resume, overwrite=overwrite, **values)
     if _speaks():
         _report(run, json_)

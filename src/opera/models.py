@@ -130,6 +130,32 @@ def set_training_ways(model: SentenceTransformer, dropout: float | None, attenti
             raise SettingError(f"attn_implementation={attention}: {error}") from None
 
 
+def freeze_unused(model: SentenceTransformer) -> list[str]:
+    """Freeze the parameters that no embedding depends on, such as a pooler that nothing reads; returns their names.
+
+    Several processes wait for every parameter's gradient, and theirs never comes.
+    """
+    was_training = model.training
+    model.eval()  # without dropout, which would move the random stream
+    for role in ("query", "document"):
+        features = model.preprocess(["a"], **({"task": role} if has_routes(model) else {}))
+        model({k: v.to(model.device) if hasattr(v, "to") else v for k, v in features.items()})[
+            "sentence_embedding"
+        ].float().sum().backward()
+    unused = [name for name, part in model.named_parameters() if part.requires_grad and part.grad is None]
+    for name, part in model.named_parameters():
+        part.grad = None
+        if name in unused:
+            part.requires_grad_(False)
+    model.train(was_training)
+    return unused
+
+
+def has_routes(model: SentenceTransformer) -> bool:
+    """Whether queries and documents go through different modules."""
+    return any(type(module).__name__ == "Router" for module in model)
+
+
 def prompt_for(model: SentenceTransformer, role: str) -> str | None:
     """Return the prompt that ``encode_query`` or ``encode_document`` would put in front."""
     for name in PROMPT_NAMES[role]:

@@ -101,6 +101,7 @@ def prepare(data: RetrievalData, model_spec: str, recipe: Recipe, chosen: set[st
     about = {
         "identity": {
             **recipe.flat(),
+            "processes": world_size(),
             "data_fingerprint": data.fingerprint,
             "model_fingerprint": encoder.fingerprint,
         },

@@ -183,6 +183,18 @@ def holds_run(path: Path) -> bool:
     return isinstance(about, dict) and {"status", "identity", "settings"} <= about.keys()
 
 
+def run_began_after(path: Path, moment: float) -> bool:
+    """Whether a folder's ``run.json`` was written after a moment, in seconds since 1970."""
+    return holds_run(path) and (path / RUN_FILE).stat().st_mtime >= moment
+
+
+def last_whole_checkpoint(path: Path) -> int | None:
+    """Return the step of the newest checkpoint that was written whole, or ``None``."""
+    seals = (path / CHECKPOINTS_FOLDER).glob(f"checkpoint-*/{WHOLE_FILE}")
+    steps = [seal.parent.name.rsplit("-", 1)[-1] for seal in seals]
+    return max((int(step) for step in steps if step.isdigit()), default=None)
+
+
 def check_out_folder(path: Path, resume: bool, overwrite: bool) -> None:
     """Refuse an output folder that is not free; writes nothing.
 

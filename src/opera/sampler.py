@@ -103,13 +103,19 @@ class PairSampler:
         self.drawn: list[NDArray[np.int32]] = []
         self._issued: dict[int, Issued] = {}
         self._waiting: dict[int, list[tuple[IntArray, FloatArray, FloatArray]]] = {}
-        self._applied = 0
+        self._applied, self._ended = 0, False
         self._fingerprint = zlib.crc32(pairs.pair_doc.tobytes(), zlib.crc32(pairs.pair_query.tobytes()))
 
     def __len__(self) -> int:
         return self.method.plan.max_steps * self.method.plan.batch_size // (self.micro_batch_size * self.world)
 
+    def end(self) -> None:
+        """Give out nothing more: training was over when the state was saved."""
+        self._ended = True
+
     def __iter__(self) -> Iterator[list[Row]]:
+        if self._ended:
+            return
         for step in sorted(self._issued):  # drawn before a checkpoint, and not trained by then
             yield from self._batches(step)
         while self.next_step < self.method.plan.max_steps:

@@ -10,6 +10,8 @@ from opera.methods.pairs import FloatArray, IntArray, Pairs
 from opera.methods.ranking import Front, QueryRanking
 from opera.rng import generator
 
+BUILT_ABOVE = 0.125  # share of a pool from which it is built to be drawn from
+
 
 class ShuffledPasses:
     """An endless row of passes over ``size`` items, each pass in its own random order.
@@ -57,6 +59,9 @@ def draw_pool(
     """
     drawn = np.empty(count, dtype=np.int64)
     for start in range(0, count, pool_size):
+        if min(count - start, pool_size) > BUILT_ABOVE * pool_size:
+            drawn[start : start + pool_size] = _draw_built_pool(rng, ranking, front, pool_size)[: count - start]
+            continue
         kernels.draw_pool(
             rng,
             drawn[start : start + pool_size],
@@ -70,6 +75,18 @@ def draw_pool(
             pool_size,
         )
     return drawn
+
+
+def _draw_built_pool(
+    rng: np.random.Generator, ranking: QueryRanking, front: Front, pool_size: int
+) -> NDArray[np.int64]:
+    """A whole pool in random order: where most of it is drawn, building it is quicker than proposing."""
+    chances = front.chances(ranking.scores())
+    tied = np.flatnonzero((chances > 0) & (chances < 1))
+    is_top = chances == 1
+    is_top[rng.choice(tied, front.count - int(is_top.sum()), replace=False)] = True
+    others = rng.choice(np.flatnonzero(~is_top), pool_size - front.count, replace=False)
+    return rng.permutation(np.concatenate([np.flatnonzero(is_top), others]))
 
 
 def draw_by_pairs(

@@ -27,6 +27,7 @@ from opera.methods.scores import PairScores
 from opera.rng import generator
 from opera.settings import Settings, setting
 
+NONE, NO_SCORES = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
 QueryScore = Literal["negative_loss", "similarity", "loss"]
 
 
@@ -162,6 +163,7 @@ class DynamicPruning(Method):
             SortedValues(self.scores.similarity) if self._on_documents and settings.threshold == "global" else None
         )
         self._front = Front(0, np.float32(np.inf), 0, 0)
+        self._at_refresh: NDArray[np.float32] | None = None  # scores, where so much changes until the next refresh
         self._since_refresh: list[tuple[IntArray, NDArray[np.float32]]] = []
         self._threshold, self._cutoff = math.nan, settings.v_start
         self._queue = np.empty(0, dtype=np.int64)
@@ -216,7 +218,7 @@ class DynamicPruning(Method):
             self._rank(step)
         query, document = uniform_queries(self.pairs), uniform_documents(self.pairs)
         if self._ranking is not None:
-            scores = self._ranking.scores()
+            scores = self._ranking.scores() if self._at_refresh is None else self._at_refresh
             for queries, before in reversed(self._since_refresh):
                 scores[queries] = before
             query = query_probabilities(self._front.chances(scores), self._front.count, self.pool_size)
@@ -238,11 +240,9 @@ class DynamicPruning(Method):
         if self._order is not None:
             self._order.replace(change.old_similarity, change.similarity)
         if self._ranking is not None:
-            new, old = (change.loss, change.old_loss)
-            if self.settings.query_score == "similarity":
-                new, old = change.similarity, change.old_similarity
-            queries = self.pairs.pair_query[change.pairs]
-            self._since_refresh.append(self._ranking.update(queries, new.astype(np.float64) - old))
+            changed = self._ranking.update(self.pairs.pair_query[change.pairs])
+            if self._at_refresh is None:
+                self._since_refresh.append(changed)
 
     @property
     def state_bytes(self) -> int:
@@ -276,16 +276,16 @@ class DynamicPruning(Method):
             "cutoff": self._cutoff,
             "queue": self._queue.copy(),
             "refreshes": self._refreshes,
-            "since_refresh": {
-                str(at): {"queries": queries, "before": before}
-                for at, (queries, before) in enumerate(self._since_refresh)
-            },
+            **({} if self._at_refresh is None else {"at_refresh": self._at_refresh}),
+            "since_queries": np.concatenate([NONE, *(part for part, _ in reversed(self._since_refresh))]),
+            "since_scores": np.concatenate([NO_SCORES, *(part for _, part in reversed(self._since_refresh))]),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
         self.scores.load_state_dict(state["scores"])
         if self._ranking is not None:
+            self._ranking = ranked(self.pairs, self.scores, self.settings.query_score)
             self._ranking.load_state_dict(state["ranking"])
         if self._order is not None:
             self._order = SortedValues(self.scores.similarity)
@@ -294,8 +294,8 @@ class DynamicPruning(Method):
         self._threshold, self._cutoff = float(state["threshold"]), float(state["cutoff"])
         self._queue = np.array(state["queue"], dtype=np.int64)
         self._refreshes = int(state["refreshes"])
-        since = state.get("since_refresh", {})
-        self._since_refresh = [(since[at]["queries"], since[at]["before"]) for at in sorted(since, key=int)]
+        self._at_refresh = np.array(state["at_refresh"]) if "at_refresh" in state else None
+        self._since_refresh = [(np.array(state["since_queries"], dtype=np.int64), np.array(state["since_scores"]))]
 
     def summary(self) -> dict[str, Any]:
         """The pool size n₀ beside the counts."""
@@ -315,6 +315,8 @@ class DynamicPruning(Method):
     def _rank(self, step: int) -> None:
         """Find the top queries and the threshold T."""
         self._since_refresh = []
+        if self._ranking is not None and self.settings.update_interval == "epoch":
+            self._at_refresh = self._ranking.scores()
         self._cutoff = self._scheduled("v", step)
         if self._ranking is not None:
             ratio = self._ratio(self._scheduled("alpha", step))

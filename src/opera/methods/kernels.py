@@ -247,6 +247,16 @@ def replace(old, new, values, sizes, free, leaves_of, lows, widths, counts, row,
 
 
 @njit(cache=True)
+def sum_own(sums, queries, offsets, values):
+    """Set the sums of some queries to those of their pairs' values."""
+    for query in queries:
+        total = 0.0
+        for pair in range(offsets[query], offsets[query + 1]):
+            total += values[pair]
+        sums[query] = total
+
+
+@njit(cache=True)
 def seen_before(table, query):
     """Look a number up in a hash table whose length is a power of two, putting it in where it is not there."""
     mask = len(table) - 1

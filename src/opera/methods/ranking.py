@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opera.methods import kernels
 from opera.methods.order import SortedValues
 from opera.methods.pairs import FloatArray, IntArray, Pairs
 
@@ -53,12 +54,12 @@ class QueryRanking:
 
     Args:
         pairs: the training pairs.
-        values: float ``[N]``, the value of each pair.
+        values: float32 ``[N]``, the value of each pair; kept, and looked at again when it has changed.
         sign: 1 where high means are best, -1 where low ones are.
     """
 
     def __init__(self, pairs: Pairs, values: FloatArray, sign: int) -> None:
-        self.pairs, self.sign = pairs, sign
+        self.pairs, self.sign, self._values = pairs, sign, values
         self.sums = pairs.sum_by_query(values)
         self._order = SortedValues(self.scores())
 
@@ -74,19 +75,17 @@ class QueryRanking:
         offsets = self.pairs.query_offsets
         return (self.sign * self.sums[queries] / (offsets[queries + 1] - offsets[queries])).astype(np.float32)
 
-    def update(self, queries: IntArray, change: FloatArray) -> tuple[IntArray, NDArray[np.float32]]:
-        """Add to the sums of some queries, which may repeat.
+    def update(self, queries: IntArray) -> tuple[IntArray, NDArray[np.float32]]:
+        """Take note that values of some queries ``[m]``, which may repeat, have changed.
 
-        Args:
-            queries: int ``[m]``.
-            change: float ``[m]``, new value minus old.
+        Their sums are made anew from their own pairs, so nothing drifts however often that happens.
 
         Returns:
             The distinct queries, and their scores before.
         """
-        distinct, place = np.unique(queries, return_inverse=True)
+        distinct = np.unique(queries)
         before = self.scores(distinct)
-        self.sums[distinct] += np.bincount(place, weights=change, minlength=len(distinct))
+        kernels.sum_own(self.sums, distinct, self.pairs.query_offsets, self._values)
         self._order.replace(before, self.scores(distinct))
         return distinct, before
 

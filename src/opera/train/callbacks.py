@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 import signal
 import time
 from collections.abc import Mapping
@@ -24,6 +25,7 @@ from opera.runs import SAMPLER_FILE, WHOLE_FILE, RunWriter
 from opera.sampler import PairSampler
 
 log = logging.getLogger("opera")
+PATIENCE_SECONDS = 2.0
 
 TRACE_SCHEMA = pa.schema(
     [
@@ -92,14 +94,15 @@ class Trace(TrainerCallback):  # type: ignore[misc]
 class Stopper(TrainerCallback):  # type: ignore[misc]
     """Turns Ctrl-C, or the SIGTERM of a cluster, into one more checkpoint and the end of training.
 
-    A second signal does what it would have done without this.
+    A second Ctrl-C, two seconds later or more, stops at once. A second SIGTERM is nothing new: clusters send it to
+    torchrun and to its processes, and torchrun passes its own on.
 
     Attributes:
         stopped: whether training was ended so.
     """
 
     def __init__(self) -> None:
-        self.stopped, self._asked = False, False
+        self.stopped, self._asked_at = False, math.inf
         self._before: dict[int, Any] = {}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -110,20 +113,31 @@ class Stopper(TrainerCallback):  # type: ignore[misc]
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Save and stop, if any process was asked to."""
-        if any_of(self._asked):
+        if any_of(self._asked_at < math.inf):
             self.stopped = state.global_step < state.max_steps
             control.should_save = control.should_training_stop = True
 
     def close(self) -> None:
         """Listen no more."""
         for number, handler in self._before.items():
-            signal.signal(number, handler)
+            if handler is not None:  # one that was not set from Python cannot be given back
+                signal.signal(number, handler)
         self._before = {}
 
     def _ask(self, number: int, frame: Any) -> None:
-        self._asked = True
-        log.info("saving a checkpoint, then stopping; once more stops at once")
-        self.close()
+        now = time.monotonic()
+        if self._asked_at == math.inf:
+            self._asked_at = now
+            log.info("saving a checkpoint, then stopping; Ctrl-C once more stops at once")
+        elif number == signal.SIGINT and now - self._asked_at > PATIENCE_SECONDS:
+            self.close()
+            raise KeyboardInterrupt
+
+
+def ignore_signals(worker: int) -> None:
+    """Leave signals to the training process: a loader's worker that dies of one would take it along."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
 
 
 class Progress(TrainerCallback):  # type: ignore[misc]

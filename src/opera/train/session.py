@@ -12,12 +12,14 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
-from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallback, TrainerCallback
+from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallback, TrainerCallback, TrainerState
+from transformers.trainer import TRAINER_STATE_NAME
 
 from opera.config import TrainSettings
 from opera.data import RetrievalData
 from opera.methods import Method, Pairs
 from opera.mine import Negatives
+from opera.models import freeze_unused
 from opera.positives import KnownPositives
 from opera.processes import from_main, is_main, rank, world_size
 from opera.runs import SAMPLER_FILE, TRACE_FILE, RunWriter
@@ -101,6 +103,8 @@ def train(
         world_size(),
     )
     trace, stopper = Trace(sampler, writer), Stopper()
+    if world_size() > 1 and (unused := freeze_unused(model)):
+        log.info("note: %d parameters that no embedding depends on do not train", len(unused))
     loss = PairContrastiveLoss(
         model,
         pairs,
@@ -129,6 +133,9 @@ def train(
     if resume:
         log.info("resuming from step %d", sampler.trained_steps)
     resumed_from = sampler.trained_steps
+    if checkpoint and _stopped_early(checkpoint, settings.early_stopping_patience):
+        trainer.args.max_steps = sampler.trained_steps  # no step is left, but what follows training is
+        sampler.end()
     try:
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     finally:
@@ -156,6 +163,14 @@ def newest_checkpoint(writer: RunWriter) -> Path | None:
         log.info("note: %s is not whole (%s); going on from the one before", folder.name, wrong)
         shutil.rmtree(folder)
     return None
+
+
+def _stopped_early(checkpoint: Path, patience: int | None) -> bool:
+    """Whether patience had run out when a checkpoint was saved; transformers restores the count, not the stop."""
+    state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
+    early = state.stateful_callbacks.get("EarlyStoppingCallback", {})
+    count = early.get("attributes", {}).get("early_stopping_patience_counter", 0)
+    return patience is not None and count >= patience
 
 
 def _observer(sampler: PairSampler, trace: Trace) -> Callable[..., None]:

@@ -20,9 +20,10 @@ from opera.data import RetrievalData
 from opera.encode import Encoder
 from opera.errors import SettingError
 from opera.evaluation import evaluate_encoder
-from opera.models import is_static, prompt_for
-from opera.processes import world_size
+from opera.models import prompt_for
+from opera.processes import from_main, is_main, world_size
 from opera.sampler import PairSampler
+from opera.train.callbacks import ignore_signals
 from opera.train.dataset import column_names
 
 WAIT_SECONDS = 24 * 3600
@@ -48,6 +49,7 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
             generator=torch.Generator().manual_seed(self.args.seed),  # leaves torch's global stream to dropout alone
             pin_memory=self.args.device.type == "cuda",
             num_workers=self.args.dataloader_num_workers,
+            worker_init_fn=ignore_signals,
             prefetch_factor=PREFETCHED if self.args.dataloader_num_workers else None,
         )
 
@@ -66,7 +68,10 @@ class SplitEvaluator(BaseEvaluator):  # type: ignore[misc]
     def __call__(
         self, model: SentenceTransformer, output_path: str | None = None, epoch: float = -1, steps: int = -1
     ) -> dict[str, float]:
-        """Return each measure's mean."""
+        """Return each measure's mean; of several processes the main one measures, and tells the others."""
+        return from_main(self._measure(model) if is_main() else {})
+
+    def _measure(self, model: SentenceTransformer) -> dict[str, float]:
         encoder = Encoder(
             model,
             self.settings.precision,
@@ -148,5 +153,5 @@ def _several_processes(model: SentenceTransformer) -> dict[str, Any]:
     return {
         "ddp_backend": "gloo" if model.device.type == "cpu" else "nccl",
         "ddp_timeout": WAIT_SECONDS,  # the others wait while the main process encodes and measures
-        "ddp_find_unused_parameters": not is_static(model),  # a pooler that nothing reads, for example
+        "ddp_find_unused_parameters": False,  # they are frozen before training
     }
