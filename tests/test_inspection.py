@@ -136,7 +136,7 @@ class TestAdvice:
     def test_known_noise_and_good_scores_call_for_sp(self, pairs: Pairs) -> None:
         similarity = np.tile([0.9, 0.8, 0.7, 0.1], 50) + np.random.default_rng(0).random(200) / 100
         advice = advise(quality(0.25, 0.95), retention_table(pairs, similarity, RANDOM, quality(0.25, 0.95)))
-        assert (advice.method, advice.k) == ("sp", 0.75)
+        assert (advice.method, advice.k, advice.if_trusted) == ("sp", 0.75, "ft")
         assert "lose 0.0% of the queries" in advice.reason
 
     def test_no_k_that_spares_the_queries_calls_for_dp(self) -> None:

@@ -53,12 +53,14 @@ class Advice:
     Attributes:
         method: ``ft``, ``sp`` or ``dp``.
         k: the retention rate, for ``sp``.
+        if_trusted: the method instead where the labels are known to be good, whatever the model thinks of them.
         reason: why, in sentences.
     """
 
     method: str
     k: float | None
     reason: str
+    if_trusted: str | None = None
 
 
 def precision_above(threshold: float, selected: float, noise: float, random: FloatArray) -> float:
@@ -162,7 +164,8 @@ def advise(quality: Quality, retentions: Sequence[Retention]) -> Advice:
         f"About {noise} of the pairs look no better than random, and the model tells the others well (AUC {auc}). "
         f"Keeping k = {best.k:g} of the pairs would leave γ = {best.precision:.3f} of them true, which {verb} the "
         f"{true_share:.3f} of all pairs (Theorem 1), and lose {best.lost_queries:.1%} of the queries. At "
-        "equal precision the theorem puts sp before dp; sp+dp is the paper's choice. If you trust your labels, these "
-        "pairs are hard rather than false: then ft or dp."
+        "equal precision the theorem puts sp before dp; sp+dp is the paper's choice. But the estimate cannot tell "
+        "false labels from relevance that this model does not see yet: look at the suspicious pairs. If they are "
+        "right, the labels are to be trusted, and pruning would lose (docs/results.md, ToolLens)."
     )
-    return Advice("sp", best.k, reason)
+    return Advice("sp", best.k, reason, if_trusted="ft")

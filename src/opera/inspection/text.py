@@ -28,7 +28,9 @@ def print_inspection(screen: Console, seen: Inspection) -> None:
     advice = seen.advice
     with_k = "" if advice.k is None else f" --set k={advice.k:g}"
     screen.print(Text("\nAdvice", style="bold"))
-    screen.print(Text(f"--method {advice.method}{with_k}"))
+    screen.print(Text(f"--method {advice.method}{with_k}" + (", if pairs may be false" if advice.if_trusted else "")))
+    if advice.if_trusted:
+        screen.print(Text(f"--method {advice.if_trusted}, if you trust your labels"))
     screen.print(Text(advice.reason))
 
 
