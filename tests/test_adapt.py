@@ -225,7 +225,9 @@ def test_noise_is_injected_recorded_and_counted(kind: str, beir: Path, static_mo
     run = opera.adapt(beir, model=static_model, out=tmp_path / "run", method="sp", k=0.5, **SMALL, **noise)
     clean = opera.load_data(beir).training_split()
     about, pairs = run.about["noise"], run.pairs()
-    injected = pairs["injected"].to_numpy()
+    injected, kept = (pairs[name].to_numpy(zero_copy_only=False) for name in ("injected", "kept"))
+    assert kept.sum() == run.about["method"]["kept_pairs"]
+    assert pairs["times_drawn"].to_numpy()[~kept].sum() == 0
     assert injected.sum() == about["injected_pairs"] == int(0.3 / 0.7 * len(clean.doc_rows))
     assert about["share_of_pairs"] == pytest.approx(0.3, abs=0.01)
     drawn = pairs["times_drawn"].to_numpy()

@@ -36,6 +36,10 @@ _HOMES = {
 __all__ = ["InputError", "OperaError", "RetrievalData", "Run", "adapt", "evaluate", "inspect", "load_data"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'opera' has no attribute '{name}'")

@@ -20,7 +20,7 @@ from opera.encode import Encoder
 from opera.evaluation import Evaluation, evaluate_encoder
 from opera.material import Material, gather
 from opera.measures import DEFAULT_MEASURES
-from opera.methods import Plan
+from opera.methods import Method, Plan
 from opera.models import load_model
 from opera.preparation import Prepared, prepare
 from opera.processes import barrier, is_main, main_first, refuse_differences, world_size
@@ -137,7 +137,7 @@ def _run(
             resume,
             callbacks,
         )
-    about |= _write_pairs(writer, data, material, result)
+    about |= _write_pairs(writer, data, material, method, result)
     writer.write_model(lambda folder: prepared.model.save_pretrained(str(folder), create_model_card=False))
     if writer.writes:
         with clock.phase("evaluate_after"):  # of the folder that the user gets, loaded as the user will load it
@@ -169,7 +169,9 @@ def _evaluate_saved(writer: RunWriter, prepared: Prepared) -> Evaluation:
     return evaluate_encoder(encoder, prepared.data, "test", DEFAULT_MEASURES, settings.corpus_text)
 
 
-def _write_pairs(writer: RunWriter, data: RetrievalData, material: Material, result: TrainingResult) -> dict[str, Any]:
+def _write_pairs(
+    writer: RunWriter, data: RetrievalData, material: Material, method: Method, result: TrainingResult
+) -> dict[str, Any]:
     """Write a row a training pair; returns what injected noise amounted to, for ``run.json``."""
     training = material.training
     judgements = training.judgements
@@ -179,8 +181,13 @@ def _write_pairs(writer: RunWriter, data: RetrievalData, material: Material, res
         "grade": judgements.grades,
         "injected": training.injected,
         "times_drawn": result.times_drawn,
+        "kept": method.kept,
     }
-    writer.write_pairs(columns | ({} if material.similarity is None else {"similarity": material.similarity}))
+    if material.scores is not None:
+        columns["similarity"] = material.similarity
+        if material.scores.consistency is not None:
+            columns["cbs"] = material.scores.consistency
+    writer.write_pairs(columns)
     if training.count == 0:
         return {}
     share_of_draws = float(result.times_drawn[training.injected].sum() / result.times_drawn.sum())

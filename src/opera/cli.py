@@ -385,4 +385,6 @@ def _report(run: Run, as_json: bool) -> None:
     queries = run.per_query().num_rows
     title = f"{settings['method']}, {run.steps} steps, mask_known_positives={masked}; {queries} test queries"
     print_before_after(screen, run.measures, title)
+    if run.measures["after"]["nDCG@10"] < run.measures["before"]["nDCG@10"]:
+        screen.print("nDCG@10 fell: try fewer --steps, a lower --lr, --set temperature=0.05, or --method ft")
     screen.print(Text(f"\n{how_to_load(str(run.model_path))}"))

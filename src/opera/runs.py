@@ -99,8 +99,8 @@ class Run:
         return pq.read_table(self.path / PER_QUERY_FILE)
 
     def pairs(self) -> pa.Table:
-        """A row a training pair: ``query_id``, ``doc_id``, ``grade``, ``injected``, ``times_drawn``, and the pretrained
-        ``similarity`` where the method needed it."""
+        """A row a training pair: ``query_id``, ``doc_id``, ``grade``, ``injected``, ``times_drawn``, ``kept`` (not
+        pruned before training), and the pretrained ``similarity`` and ``cbs`` where the method needed them."""
         return pq.read_table(self.path / PAIRS_FILE)
 
     def trace(self) -> pa.Table:

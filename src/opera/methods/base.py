@@ -165,6 +165,11 @@ class Method(ABC):
         """Restore what :meth:`state_dict` returned."""
         return None
 
+    @property
+    def kept(self) -> NDArray[np.bool_]:
+        """Which pairs may be drawn at all: bool ``[N]``; false for those that were pruned before training."""
+        return np.ones(self.pairs.n_pairs, dtype=bool)
+
     def summary(self) -> dict[str, Any]:
         """Facts about this method on this data worth keeping with the run, such as how many pairs it kept."""
         return {"queries": self.pairs.n_queries, "pairs": self.pairs.n_pairs}

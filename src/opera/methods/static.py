@@ -140,6 +140,11 @@ class StaticMethod(Method):
         """Refuse a retention rate that keeps nothing."""
         refuse_empty(settings, n_pairs)
 
+    @property
+    def kept(self) -> BoolArray:
+        """The pairs kept before training."""
+        return self.keep
+
     def draw(self, step: int) -> Draw:
         """Return the next ``batch_size`` kept pairs of the pass (or kept queries, with one kept pair each)."""
         rows = self._passes.take(step * self.plan.batch_size, self.plan.batch_size)

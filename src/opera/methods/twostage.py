@@ -53,6 +53,11 @@ class StaticThenDynamic(Method):
         refuse_empty(settings, n_pairs)
         DynamicPruning.check(settings, n_queries, kept_count(n_pairs, settings.k))
 
+    @property
+    def kept(self) -> BoolArray:
+        """The pairs kept before training."""
+        return self.keep
+
     def draw(self, step: int) -> Draw:
         """Return what dynamic pruning draws from the kept pairs."""
         drawn = self.dynamic.draw(step)
