@@ -13,7 +13,7 @@ import pytest
 from sentence_transformers import SentenceTransformer
 
 import opera
-from opera.errors import DataError, InputError, RunFolderError, SettingError, TrainingError
+from opera.errors import DataError, InputError, ModelError, RunFolderError, SettingError, TrainingError
 from opera.methods import METHODS
 from opera.runs import Run
 
@@ -123,6 +123,8 @@ def test_an_interrupted_run_resumes_to_the_same_weights(
         opera.adapt(beir, model=bert_model, out=tmp_path / "cut", **settings)
     monkeypatch.undo()
     assert Run.open(tmp_path / "cut").about["status"] == "running"
+    with pytest.raises(ModelError, match="this run is not finished and holds no model yet"):
+        opera.evaluate(tmp_path / "cut", beir)
     with pytest.raises(RunFolderError, match="holds another run"):
         opera.adapt(beir, model=bert_model, out=tmp_path / "cut", **settings)
     with pytest.raises(RunFolderError, match="was started differently") as caught:

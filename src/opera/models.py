@@ -39,6 +39,10 @@ def load_model(spec: str | Path, device: str) -> SentenceTransformer:
     path = Path(text).expanduser()
     if path.is_dir():
         folder = Run(path).model_path if holds_run(path) else path
+        if folder != path and not folder.is_dir():
+            raise ModelError(
+                f"{text}: this run is not finished and holds no model yet: its command with --resume goes on"
+            )
         if not (folder / "modules.json").is_file() and not (folder / "config.json").is_file():
             raise ModelError(
                 f"{text}: not a model folder: it holds neither modules.json (sentence-transformers) nor config.json "
