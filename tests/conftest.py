@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -29,6 +31,29 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     os.environ.pop("OPERA_CACHE")
     if before is not None:
         os.environ["OPERA_CACHE"] = before
+
+
+@pytest.fixture
+def interrupted_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], AbstractContextManager[None]]:
+    """``with interrupted_at(step)``: a training inside breaks off when that step has ended."""
+
+    @contextmanager
+    def interrupted(step: int) -> Iterator[None]:
+        from opera.train.callbacks import Trace
+
+        on_step_end = Trace.on_step_end
+
+        def interrupt(self: Trace, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            on_step_end(self, args, state, control, **kwargs)
+            if state.global_step == step:
+                raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Trace, "on_step_end", interrupt)
+            with pytest.raises(KeyboardInterrupt):
+                yield
+
+    return interrupted
 
 
 @pytest.fixture(scope="session")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ import opera
 from opera.errors import DataError, InputError, ModelError, RunFolderError, SettingError, TrainingError
 from opera.methods import METHODS
 from opera.runs import Run
+
+InterruptedAt = Callable[[int], AbstractContextManager[None]]
 
 FAST: dict[str, Any] = {
     "max_steps": 60,
@@ -104,24 +107,13 @@ def test_same_command_same_bytes(finished: Run, beir: Path, static_model: Path, 
 
 @pytest.mark.parametrize("interval", [1, 7, "epoch"])
 def test_an_interrupted_run_resumes_to_the_same_weights(
-    beir: Path, bert_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interval: object
+    beir: Path, bert_model: Path, tmp_path: Path, interrupted_at: InterruptedAt, interval: object
 ) -> None:
     settings = {**SMALL, "update_interval": interval, "precision": "fp32", "gradient_accumulation_steps": 2}
     whole = opera.adapt(beir, model=bert_model, out=tmp_path / "whole", **settings)
 
-    from opera.train.callbacks import Trace
-
-    on_step_end = Trace.on_step_end
-
-    def interrupt(self: Trace, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        on_step_end(self, args, state, control, **kwargs)
-        if state.global_step == 6:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Trace, "on_step_end", interrupt)
-    with pytest.raises(KeyboardInterrupt):
+    with interrupted_at(6):
         opera.adapt(beir, model=bert_model, out=tmp_path / "cut", **settings)
-    monkeypatch.undo()
     assert Run.open(tmp_path / "cut").about["status"] == "running"
     with pytest.raises(ModelError, match="this run is not finished and holds no model yet"):
         opera.evaluate(tmp_path / "cut", beir)
@@ -177,24 +169,13 @@ def test_a_missing_dev_split_is_drawn_and_said(beir: Path, static_model: Path, t
 
 @pytest.mark.parametrize("method", ["infobatch", "sp+dp"])
 def test_methods_with_state_of_their_own_resume_to_the_same_weights(
-    method: str, beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    method: str, beir: Path, static_model: Path, tmp_path: Path, interrupted_at: InterruptedAt
 ) -> None:
     settings = {**SMALL, "max_steps": 12, "method": method}
     whole = opera.adapt(beir, model=static_model, out=tmp_path / "whole", **settings)
 
-    from opera.train.callbacks import Trace
-
-    on_step_end = Trace.on_step_end
-
-    def interrupt(self: Trace, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        on_step_end(self, args, state, control, **kwargs)
-        if state.global_step == 10:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Trace, "on_step_end", interrupt)
-    with pytest.raises(KeyboardInterrupt):
+    with interrupted_at(10):
         opera.adapt(beir, model=static_model, out=tmp_path / "cut", **settings)
-    monkeypatch.undo()
     resumed = opera.adapt(beir, model=static_model, out=tmp_path / "cut", resume=True, **settings)
     assert resumed.about["training"]["resumed_from"] == 8
     assert weights(resumed) == weights(whole)
@@ -265,22 +246,11 @@ def test_evaluating_a_run_at_another_grade_never_asks_a_training_query(
 
 
 def test_a_checkpoint_of_other_pairs_is_refused(
-    beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupted_at: InterruptedAt
 ) -> None:
-    from opera.train.callbacks import Trace
-
     settings = {**SMALL, "noise": "random", "noise_share": 0.3}
-    on_step_end = Trace.on_step_end
-
-    def interrupt(self: Trace, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        on_step_end(self, args, state, control, **kwargs)
-        if state.global_step == 6:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Trace, "on_step_end", interrupt)
-    with pytest.raises(KeyboardInterrupt):
+    with interrupted_at(6):
         opera.adapt(beir, model=static_model, out=tmp_path / "cut", **settings)
-    monkeypatch.undo()
 
     from opera import noise
 

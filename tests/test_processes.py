@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,8 @@ from safetensors.numpy import load_file
 import opera
 from opera.errors import RunFolderError, SettingError
 from opera.runs import Run
+
+InterruptedAt = Callable[[int], AbstractContextManager[None]]
 
 BASE = ["--set", "temperature=0.1", "--set", "precision=fp32"]
 SHORT = ["--lr", "0.01", "--steps", "24", "--batch-size", "8", "--set", "save_steps=3"]
@@ -240,10 +243,8 @@ def test_workers_read_ahead_as_far_as_the_lag_says(beir: Path, static_model: Pat
 
 
 def test_resuming_with_workers_loses_nothing_that_was_read_ahead(
-    beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    beir: Path, static_model: Path, tmp_path: Path, interrupted_at: InterruptedAt
 ) -> None:
-    from opera.train.callbacks import Trace
-
     settings = {
         "max_steps": 12,
         "per_device_train_batch_size": 4,
@@ -252,27 +253,16 @@ def test_resuming_with_workers_loses_nothing_that_was_read_ahead(
         "dataloader_num_workers": 2,
     }
     whole = opera.adapt(beir, model=static_model, out=tmp_path / "whole", **settings)
-    on_step_end = Trace.on_step_end
-
-    def interrupt(self: Trace, args: object, state: object, control: object, **kwargs: object) -> None:
-        on_step_end(self, args, state, control, **kwargs)
-        if state.global_step == 7:  # type: ignore[attr-defined]
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Trace, "on_step_end", interrupt)
-    with pytest.raises(KeyboardInterrupt):
+    with interrupted_at(7):
         opera.adapt(beir, model=static_model, out=tmp_path / "cut", **settings)
-    monkeypatch.undo()
     resumed = opera.adapt(beir, model=static_model, out=tmp_path / "cut", resume=True, **settings)
     assert resumed.about["training"]["resumed_from"] == 5
     same(resumed, whole)
 
 
 def test_early_stopping_and_the_best_model_survive_a_resume(
-    make_beir: Callable[..., Path], static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make_beir: Callable[..., Path], static_model: Path, tmp_path: Path, interrupted_at: InterruptedAt
 ) -> None:
-    from opera.train.callbacks import Trace
-
     folder = make_beir(dev=True)
     settings = {
         "max_steps": 400,
@@ -286,17 +276,8 @@ def test_early_stopping_and_the_best_model_survive_a_resume(
     whole = opera.adapt(folder, model=static_model, out=tmp_path / "whole", **settings)
     stopped = whole.about["training"]
     assert stopped["steps"] < 400
-    on_step_end = Trace.on_step_end
-
-    def interrupt(self: Trace, args: object, state: object, control: object, **kwargs: object) -> None:
-        on_step_end(self, args, state, control, **kwargs)
-        if state.global_step == stopped["steps"] - 4:  # type: ignore[attr-defined]
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(Trace, "on_step_end", interrupt)
-    with pytest.raises(KeyboardInterrupt):
+    with interrupted_at(stopped["steps"] - 4):
         opera.adapt(folder, model=static_model, out=tmp_path / "cut", **settings)
-    monkeypatch.undo()
     resumed = opera.adapt(folder, model=static_model, out=tmp_path / "cut", resume=True, **settings)
     assert resumed.about["training"]["resumed_from"] == stopped["steps"] - 10
     # Cut once more, when patience has run out and its checkpoint is saved, but nothing is measured yet.

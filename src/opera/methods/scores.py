@@ -18,14 +18,12 @@ class Change:
     Attributes:
         pairs: int64 ``[m]``, the distinct pairs seen.
         old_similarity: float32 ``[m]``, before.
-        old_loss: float32 ``[m]``, before.
         similarity: float32 ``[m]``, now.
         loss: float32 ``[m]``, now.
     """
 
     pairs: NDArray[np.int64]
     old_similarity: NDArray[np.float32]
-    old_loss: NDArray[np.float32]
     similarity: NDArray[np.float32]
     loss: NDArray[np.float32]
 
@@ -67,7 +65,7 @@ class PairScores:
         distinct, last = np.unique(ids[::-1], return_index=True)
         last = len(ids) - 1 - last
         new = (np.asarray(values, dtype=np.float32)[last] for values in (similarity, loss))
-        change = Change(distinct, self.similarity[distinct], self.loss[distinct], *new)
+        change = Change(distinct, self.similarity[distinct], *new)
         self.similarity[distinct], self.loss[distinct] = change.similarity, change.loss
         return change
 
