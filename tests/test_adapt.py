@@ -15,6 +15,7 @@ from sentence_transformers import SentenceTransformer
 
 import opera
 from opera.errors import DataError, InputError, ModelError, RunFolderError, SettingError, TrainingError
+from opera.measures import FULL_MEASURES
 from opera.methods import METHODS
 from opera.runs import Run
 
@@ -47,7 +48,7 @@ def test_every_method_learns(method: str, beir: Path, static_model: Path, tmp_pa
     assert run.finished
     before, after = run.measures["before"], run.measures["after"]
     assert after["nDCG@10"] > before["nDCG@10"] + 0.1
-    assert {"nDCG@10", "R@20", "RR@10", "Success@10", "retrieved_ideal_nDCG@10"} == set(after) == set(before)
+    assert set(FULL_MEASURES) == set(after) == set(before)
 
 
 def test_the_run_folder_says_it_all(finished: Run, beir: Path) -> None:
@@ -92,7 +93,7 @@ def test_the_model_loads_plainly_and_measures_the_same(finished: Run, beir: Path
     model = SentenceTransformer(str(finished.model_path), device="cpu")
     assert model.encode(["t1w1 t1w2"]).shape == (1, 24)
     for place in (finished.model_path, finished.path):
-        again = opera.evaluate(place, beir, "test")
+        again = opera.evaluate(place, beir, "test", FULL_MEASURES)
         assert again.measures == pytest.approx(finished.measures["after"])
     assert "nDCG@10" in (finished.model_path / "README.md").read_text()
 
@@ -240,8 +241,8 @@ def test_evaluating_a_run_at_another_grade_never_asks_a_training_query(
         for grade in (None, 1, 2):
             found = opera.evaluate(run.path, folder, relevant_grade=grade)
             assert not trained & set(found.query_ids)
-    assert opera.evaluate(runs[2].path, folder).measures == runs[2].measures["after"]
-    loose = opera.evaluate(runs[2].path, folder, relevant_grade=1)
+    assert opera.evaluate(runs[2].path, folder, measures=FULL_MEASURES).measures == runs[2].measures["after"]
+    loose = opera.evaluate(runs[2].path, folder, measures=FULL_MEASURES, relevant_grade=1)
     assert loose.measures != runs[2].measures["after"]
 
 
@@ -290,10 +291,13 @@ def test_documents_judged_lower_can_be_let_in(beir: Path, static_model: Path, tm
     assert pairs["injected"].to_pylist() == [grade == 1 for grade in pairs["grade"].to_pylist()]
     assert pairs.num_rows > strict.pairs().num_rows
     assert noisy.measures["before"] == strict.measures["before"]
-    plain = opera.evaluate(static_model, beir).measures
+    plain = opera.evaluate(static_model, beir, measures=FULL_MEASURES).measures
     assert noisy.measures["before"] != plain
-    assert opera.evaluate(static_model, beir, relevant_grade=2).measures == noisy.measures["before"]
-    assert opera.evaluate(noisy.path, beir).measures == noisy.measures["after"]
+    assert (
+        opera.evaluate(static_model, beir, measures=FULL_MEASURES, relevant_grade=2).measures
+        == noisy.measures["before"]
+    )
+    assert opera.evaluate(noisy.path, beir, measures=FULL_MEASURES).measures == noisy.measures["after"]
     assert "relevant_grade=2" in noisy.about["data"]["notes"][0]
 
 
@@ -371,7 +375,7 @@ def test_a_run_on_data_without_a_test_split_can_be_measured_again(static_model: 
         "\n".join(json.dumps({"query": f"t{i % 12}w5 common{i}", "pos": [f"t{i % 12}w1"]}) for i in range(20))
     )
     run = opera.adapt(path, model=static_model, out=tmp_path / "run", **SMALL, corpus_text="text", seed=3)
-    assert opera.evaluate(run.path, path).measures == pytest.approx(run.measures["after"])
+    assert opera.evaluate(run.path, path, measures=FULL_MEASURES).measures == pytest.approx(run.measures["after"])
     with pytest.raises(DataError, match="has no split 'test'"):
         opera.evaluate(static_model, path)
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import opera
 
 ROOMS = [
-    "errors", "rng", "settings", "files", "processes", "methods", "config", "data", "measures", "positives", "runs",
-    "theory", "show", "charts",
-    "device", "models", "encode", "search", "evaluation", "score", "mine", "noise", "sampler", "train", "card",
+    "errors", "rng", "settings", "files", "processes", "methods", "snapshots", "config", "data",
+    "measures", "positives", "runs", "theory", "show", "charts",
+    "device", "models", "encode", "search", "score", "evaluation", "mine", "noise", "sampler", "train", "card",
     "preparation", "material", "adaptation", "api", "inspection", "outputs", "quickstart", "cli", "__main__",
 ]  # fmt: skip
 HOME = Path(opera.__file__).parent

@@ -82,7 +82,7 @@ def test_train_evaluate_search_score_mine(run_opera: Opera, beir: Path, static_m
     assert "SentenceTransformer('run/model')" in trained.stdout
     assert "mask_known_positives=true" in trained.stdout
 
-    evaluated = run_opera("evaluate", "run", beir, "--split", "test", "--json", "--run-file", "out.trec")
+    evaluated = run_opera("evaluate", "run", beir, "--split", "test", "--full", "--json", "--run-file", "out.trec")
     result = json.loads(evaluated.stdout)
     assert result["measures"] == pytest.approx(json.loads((tmp_path / "run/measures.json").read_text())["after"])
     assert result["queries"] == 16

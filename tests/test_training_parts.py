@@ -16,6 +16,7 @@ from sentence_transformers.sentence_transformer.losses import MultipleNegativesR
 from opera.data import Judgements, load_data
 from opera.encode import Encoder
 from opera.errors import SettingError, TrainingError
+from opera.measures import Ranking
 from opera.methods import METHODS, Pairs, Plan
 from opera.mine import ListedNegatives, RandomNegatives, mine_hard_negatives
 from opera.models import load_model
@@ -190,19 +191,18 @@ class TestNegatives:
         pairs, encoder = training.pairs(), Encoder(load_model(static_model, "cpu"))
         queries, corpus = encoder.queries(data, training.query_rows), encoder.corpus(data)
         known = KnownPositives(pairs, len(corpus))
-        mined = mine_hard_negatives(queries, corpus, data.corpus, known, (3, 20), 5, seed=0)
         ranking = exact_search(queries, corpus, data.corpus, 20)
+        mined = mine_hard_negatives(ranking, known, (3, 20), 5, seed=0)
         for query in range(pairs.n_queries):
             found = mined.doc_rows[mined.offsets[query] : mined.offsets[query + 1]]
             allowed = set(ranking.doc_rows[query][2:20]) - set(pairs.pair_doc[pairs.pair_query == query])
             assert set(found.tolist()) <= allowed
             assert len(found) == min(5, len(allowed))
 
-    def test_a_range_past_the_corpus_is_refused(self, pairs: Pairs, beir: Path) -> None:
-        data = load_data(beir)
-        vectors = np.ones((120, 2), dtype=np.float32)
+    def test_a_range_past_the_corpus_is_refused(self, pairs: Pairs) -> None:
+        ranking = Ranking(np.zeros((4, 120), dtype=np.int32), np.zeros((4, 120), dtype=np.float32))
         with pytest.raises(SettingError, match=r"range=500:600 starts past the end of the corpus \(120 documents\)"):
-            mine_hard_negatives(vectors[:4], vectors, data.corpus, KnownPositives(pairs, 120), (500, 600), 5, 0)
+            mine_hard_negatives(ranking, KnownPositives(pairs, 120), (500, 600), 5, 0)
 
     def test_draws(self) -> None:
         listed = ListedNegatives.of([np.array([3, 5, 8]), np.array([], dtype=int), np.array([2])], 10)

@@ -17,9 +17,9 @@ from opera.card import write_card
 from opera.config import make_recipe
 from opera.data import RetrievalData, load_data
 from opera.encode import Encoder
-from opera.evaluation import Evaluation, evaluate_encoder
+from opera.evaluation import Evaluation, evaluate_encoder, query_facts
 from opera.material import Material, gather
-from opera.measures import DEFAULT_MEASURES
+from opera.measures import FULL_MEASURES
 from opera.methods import Method, Plan
 from opera.models import load_model
 from opera.preparation import Prepared, prepare
@@ -107,7 +107,8 @@ def _run(
     log.info("model %s on %s, %s", prepared.about["model"]["source"], about["device"], encoder.precision)
 
     with clock.phase("evaluate_before"), main_first():
-        before = evaluate_encoder(encoder, data, "test", choice=settings.corpus_text)
+        before = evaluate_encoder(encoder, data, "test", FULL_MEASURES, settings.corpus_text)
+        facts = query_facts(encoder, data, "test", settings.corpus_text)
     with clock.phase("score_and_mine"):
         with main_first():
             material = gather(prepared)
@@ -142,31 +143,22 @@ def _run(
     if writer.writes:
         with clock.phase("evaluate_after"):  # of the folder that the user gets, loaded as the user will load it
             after = _evaluate_saved(writer, prepared)
-        _write_results(writer, about, clock, before, after, result)
+        writer.write_measures({"before": before.measures, "after": after.measures})
+        writer.write_per_query(
+            {"query_id": before.query_ids, **facts, **before.columns("before"), **after.columns("after")}
+        )
+        about |= {"status": "finished", "training": result.about(), "seconds": clock.seconds}
+        write_card(Run(writer.path).model_path, about, before.measures, after.measures)
+        writer.write_about(about)
     barrier()
     return Run.open(writer.path)
-
-
-def _write_results(
-    writer: RunWriter,
-    about: dict[str, Any],
-    clock: Clock,
-    before: Evaluation,
-    after: Evaluation,
-    result: TrainingResult,
-) -> None:
-    writer.write_measures({"before": before.measures, "after": after.measures})
-    writer.write_per_query({"query_id": before.query_ids, **before.columns("before"), **after.columns("after")})
-    about |= {"status": "finished", "training": result.about(), "seconds": clock.seconds}
-    write_card(Run(writer.path).model_path, about, before.measures, after.measures)
-    writer.write_about(about)
 
 
 def _evaluate_saved(writer: RunWriter, prepared: Prepared) -> Evaluation:
     settings = prepared.settings
     saved = load_model(Run(writer.path).model_path, prepared.encoder.device)
     encoder = Encoder(saved, settings.precision, settings.encode_batch_size, use_cache=False)
-    return evaluate_encoder(encoder, prepared.data, "test", DEFAULT_MEASURES, settings.corpus_text)
+    return evaluate_encoder(encoder, prepared.data, "test", FULL_MEASURES, settings.corpus_text)
 
 
 def _write_pairs(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from opera.files import replace_file
+from opera.measures import DEFAULT_MEASURES
 
 CARD = """---
 library_name: sentence-transformers
@@ -43,6 +44,6 @@ def write_card(folder: Path, about: Mapping[str, Any], before: Mapping[str, floa
         steps=about["training"]["steps"],
         seed=about["seed"],
         masked=json.dumps(settings["mask_known_positives"]),
-        rows="\n".join(f"| {name} | {before[name]:.4f} | {after[name]:.4f} |" for name in before),
+        rows="\n".join(f"| {name} | {before[name]:.4f} | {after[name]:.4f} |" for name in DEFAULT_MEASURES),
     )
     replace_file(folder / "README.md", lambda temporary: temporary.write_text(text, encoding="utf-8"))

@@ -76,6 +76,9 @@ class TrainSettings(Settings):
         None, "how attention is computed; auto: what transformers picks", "transformers"
     )
     seed: int = setting(0, "of every random draw (--seed)", "OPERA", ge=0, lt=2**32)
+    snapshots: int = setting(
+        50, "steps at which to record all sampling probabilities, for opera report; 0 records none", "OPERA", ge=0
+    )
     dataloader_num_workers: int = setting(0, "processes that look texts up ahead of training", "transformers", ge=0)
     lag: int | None = setting(
         None,

@@ -80,8 +80,17 @@ class Encoder:
 
     def queries(self, data: RetrievalData, rows: IntArray) -> NDArray[np.float32]:
         """Encode some queries, from the cache where they are there: float32 ``[len(rows), dimension]``."""
-        selected = hashlib.sha256(np.asarray(rows, dtype=np.int64).tobytes()).hexdigest()
-        return self._rows(data.queries, rows, "query", "text", f"{data.fingerprint}/queries/{selected}", "queries")
+        key = f"{data.fingerprint}/queries/{rows_digest(rows)}"
+        return self._rows(data.queries, rows, "query", "text", key, "queries")
+
+    def cache_file(self, kind: str, *key: str, suffix: str) -> Path | None:
+        """Return where to keep something this model makes, in a folder that exists; ``None`` for one without cache."""
+        if not self.use_cache:
+            return None
+        digest = hashlib.sha256("\0".join((self.fingerprint, self.precision, *key)).encode()).hexdigest()
+        path = cache_folder() / kind / f"{digest[:32]}{suffix}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
 
     def _rows(
         self, table: TextTable, rows: IntArray | None, role: Role, choice: TextChoice, key: str, what: str
@@ -96,14 +105,12 @@ class Encoder:
             self._fill(vectors, texts, role, what)
             vectors.flush()
 
-        if not self.use_cache:
+        path = self.cache_file("vectors", role, choice, key, suffix=".npy")
+        if path is None:
             vectors = _room_for(count, self.dimension)
             self._fill(vectors, texts, role, what)
             return vectors
-        full_key = "\0".join((self.fingerprint, self.precision, role, choice, key))
-        path = cache_folder() / "vectors" / f"{hashlib.sha256(full_key.encode()).hexdigest()[:32]}.npy"
         if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
             replace_file(path, write)
         return np.asarray(np.load(path, mmap_mode="r"))
 
@@ -114,6 +121,11 @@ class Encoder:
                 part = slice(start, min(start + chunk, len(vectors)))
                 vectors[part] = self.encode(texts(part), role)
                 bar.update(part.stop - part.start)
+
+
+def rows_digest(rows: IntArray) -> str:
+    """SHA-256 of some row numbers, in hex."""
+    return hashlib.sha256(np.asarray(rows, dtype=np.int64).tobytes()).hexdigest()
 
 
 def _room_for(rows: int, dimension: int) -> NDArray[np.float32]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ from opera.data.tables import TextChoice
 from opera.encode import Encoder
 from opera.errors import DataError
 from opera.measures import DEFAULT_MEASURES, Ranking, check_measures, means, per_query
-from opera.search import exact_search
+from opera.methods import Pairs
+from opera.score import pair_similarities
+from opera.search import exact_search, search_corpus
 
 TOP_DOCUMENTS = 10
 
@@ -86,13 +89,7 @@ def evaluate_encoder(
     """
     depth = check_measures(measures)
     judgements = judged(data, split)
-    ranking = exact_search(
-        encoder.queries(data, judgements.query_rows),
-        encoder.corpus(data, choice),
-        data.corpus,
-        depth,
-        encoder.device,
-    )
+    ranking = search_corpus(encoder, data, judgements.query_rows, depth, choice)
     top = ranking.doc_rows[:, :TOP_DOCUMENTS]
     ids = data.corpus.ids(top.ravel())
     return Evaluation(
@@ -102,6 +99,26 @@ def evaluate_encoder(
         ranking=ranking,
         top_documents=[ids[start : start + top.shape[1]] for start in range(0, top.size, top.shape[1])],
     )
+
+
+def query_facts(encoder: Encoder, data: RetrievalData, split: str, choice: TextChoice = "title_text") -> dict[str, Any]:
+    """What makes the judged queries of a split easy or hard for a model, by column.
+
+    Returns:
+        ``relevant``: ids of each query's relevant documents; ``similarity``: float32 ``[n]``, the mean similarity of
+        each query to them, by which the paper tells difficulty (Appendix D.6).
+    """
+    judgements = judged(data, split)
+    positive = judgements.grades > 0
+    pairs = Pairs.of(judgements.query_of[positive], judgements.doc_rows[positive])
+    vectors = encoder.queries(data, judgements.query_rows), encoder.corpus(data, choice)
+    total = pairs.sum_by_query(pair_similarities(pairs, *vectors))
+    ids = data.corpus.ids(pairs.pair_doc)
+    ends = pairs.query_offsets.tolist()
+    return {
+        "relevant": [ids[start:end] for start, end in pairwise(ends)],
+        "similarity": (total / pairs.positives_per_query).astype(np.float32),
+    }
 
 
 def found_documents(

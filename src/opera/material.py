@@ -25,6 +25,7 @@ from opera.positives import KnownPositives
 from opera.preparation import Prepared
 from opera.processes import world_size
 from opera.score import pair_consistency, pretrained_scores
+from opera.search import search_corpus
 
 log = logging.getLogger("opera")
 
@@ -112,16 +113,8 @@ def _mine(
     prepared: Prepared, query_rows: NDArray[np.int32], known: KnownPositives, ranks: tuple[int, int], keep: int
 ) -> ListedNegatives:
     settings, data, encoder = prepared.settings, prepared.data, prepared.encoder
-    return mine_hard_negatives(
-        encoder.queries(data, query_rows),
-        encoder.corpus(data, settings.corpus_text),
-        data.corpus,
-        known,
-        ranks,
-        keep,
-        settings.seed,
-        encoder.device,
-    )
+    ranking = search_corpus(encoder, data, query_rows, ranks[1], settings.corpus_text)
+    return mine_hard_negatives(ranking, known, ranks, keep, settings.seed)
 
 
 def _negatives(

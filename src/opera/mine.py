@@ -9,12 +9,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.data import TextTable
 from opera.errors import SettingError
+from opera.measures import Ranking
 from opera.methods.pairs import IntArray
 from opera.positives import KnownPositives
 from opera.rng import generator
-from opera.search import exact_search
 
 
 class Negatives(Protocol):
@@ -94,37 +93,30 @@ def check_range(ranks: tuple[int, int], n_docs: int, name: str = "range") -> Non
 
 
 def mine_hard_negatives(
-    queries: NDArray[np.float32],
-    corpus: NDArray[np.float32],
-    table: TextTable,
+    ranking: Ranking,
     known: KnownPositives,
     ranks: tuple[int, int],
     keep: int,
     seed: int,
-    device: str = "cpu",
 ) -> ListedNegatives:
-    """Rank the corpus for each training query and keep documents from ranks LO to HI that are no known positives.
+    """Of the corpus ranked for each training query keep documents from ranks LO to HI that are no known positives.
 
     Positives count as ranks; where more than ``keep`` are left, a random ``keep`` of them stay (the
     release).
 
     Args:
-        queries: float32 ``[n, dimension]``, the training queries under the pretrained model.
-        corpus: float32 ``[documents, dimension]``.
-        table: the corpus, for its ids.
+        ranking: the corpus ranked for each training query by the pretrained model, down to rank HI.
         known: the known positives.
         ranks: LO and HI, from 1, both included.
         keep: most negatives a query.
         seed: of the sampling.
-        device: where to multiply.
     """
-    check_range(ranks, len(corpus))
-    ranking = exact_search(queries, corpus, table, ranks[1], device)
-    candidates = ranking.doc_rows[:, ranks[0] - 1 :]
-    allowed = ~known.contains(np.arange(len(queries))[:, None], candidates)
+    check_range(ranks, known.n_docs)
+    candidates = ranking.doc_rows[:, ranks[0] - 1 : ranks[1]]
+    allowed = ~known.contains(np.arange(len(candidates))[:, None], candidates)
     rng = generator(seed, "mine")
     lists = []
     for row, fine in zip(candidates, allowed, strict=True):
         left = row[fine]
         lists.append(left if len(left) <= keep else left[np.sort(rng.choice(len(left), keep, replace=False))])
-    return ListedNegatives.of(lists, len(corpus))
+    return ListedNegatives.of(lists, known.n_docs)

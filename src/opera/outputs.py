@@ -22,6 +22,7 @@ from opera.methods import Pairs
 from opera.mine import ListedNegatives, check_range, mine_hard_negatives
 from opera.positives import KnownPositives
 from opera.score import pair_consistency, pretrained_scores
+from opera.search import search_corpus
 
 
 def score_pairs(source: str, model: str, out: Path, seed: int, cbs_pool: int = 0) -> tuple[dict[str, float], str]:
@@ -83,16 +84,9 @@ def mine_negatives(source: str, model: str, out: Path, ranks: str, keep: int, se
     check_suffix(out, (".jsonl", ".tsv"))
     settings = TrainSettings.parse({"negatives": "hard", "range": ranks})
     data, encoder, pairs, query_rows, _ = _training(source, model, settings.mining_range)
-    mined = mine_hard_negatives(
-        encoder.queries(data, query_rows),
-        encoder.corpus(data, text_choice(model)),
-        data.corpus,
-        KnownPositives(pairs, len(data.corpus)),
-        settings.mining_range,
-        keep,
-        seed,
-        encoder.device,
-    )
+    lo_hi = settings.mining_range
+    ranking = search_corpus(encoder, data, query_rows, lo_hi[1], text_choice(model))
+    mined = mine_hard_negatives(ranking, KnownPositives(pairs, len(data.corpus)), lo_hi, keep, seed)
     if out.suffix == ".tsv":
         ids = zip(
             data.queries.ids(np.repeat(query_rows, np.diff(mined.offsets))),

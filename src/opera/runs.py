@@ -6,6 +6,7 @@
       per_query.parquet   a row a test query
       pairs.parquet       a row a training pair: how often it was drawn, whether it was injected as noise
       trace.parquet       a row a step
+      sampling.npz        the sampling probabilities at some 50 steps
       model/              loads with SentenceTransformer(path)
       checkpoints/        what --resume goes on from
 
@@ -29,17 +30,28 @@ import pyarrow.parquet as pq
 
 from opera.errors import RunFolderError
 from opera.files import replace_file
+from opera.snapshots import SamplingRecord
 
 RUN_FILE = "run.json"
 MEASURES_FILE = "measures.json"
 PER_QUERY_FILE = "per_query.parquet"
 PAIRS_FILE = "pairs.parquet"
 TRACE_FILE = "trace.parquet"
+SAMPLING_FILE = "sampling.npz"
 MODEL_FOLDER = "model"
 CHECKPOINTS_FOLDER = "checkpoints"
 SAMPLER_FILE = "sampler.npz"
 WHOLE_FILE = "whole.json"
-OURS = (RUN_FILE, MEASURES_FILE, PER_QUERY_FILE, PAIRS_FILE, TRACE_FILE, MODEL_FOLDER, CHECKPOINTS_FOLDER)
+OURS = (
+    RUN_FILE,
+    MEASURES_FILE,
+    PER_QUERY_FILE,
+    PAIRS_FILE,
+    TRACE_FILE,
+    SAMPLING_FILE,
+    MODEL_FOLDER,
+    CHECKPOINTS_FOLDER,
+)
 
 
 @dataclass(frozen=True)
@@ -95,7 +107,8 @@ class Run:
         return self.path / MODEL_FOLDER
 
     def per_query(self) -> pa.Table:
-        """A row a test query: ``query_id``, and each measure before and after."""
+        """A row a test query: ``query_id``, the ids of its ``relevant`` documents, the pretrained model's mean
+        ``similarity`` to them, and each measure and the best ``documents`` before and after."""
         return pq.read_table(self.path / PER_QUERY_FILE)
 
     def pairs(self) -> pa.Table:
@@ -106,6 +119,11 @@ class Run:
     def trace(self) -> pa.Table:
         """A row a step: loss, learning rate, schedules, thresholds, seconds."""
         return pq.read_table(self.path / TRACE_FILE)
+
+    def sampling(self) -> SamplingRecord | None:
+        """The recorded sampling probabilities, or ``None`` for a run with ``snapshots=0``."""
+        path = self.path / SAMPLING_FILE
+        return SamplingRecord.read(path) if path.is_file() else None
 
 
 class RunWriter:
@@ -140,6 +158,11 @@ class RunWriter:
         if self.writes:
             table = pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
             replace_file(self.path / TRACE_FILE, lambda temporary: pq.write_table(table, temporary))
+
+    def write_sampling(self, record: SamplingRecord) -> None:
+        """Write ``sampling.npz``."""
+        if self.writes:
+            replace_file(self.path / SAMPLING_FILE, record.write)
 
     def write_model(self, save: Callable[[Path], None]) -> None:
         """Put a model folder in place; ``save`` writes it to the path it is given."""

@@ -19,6 +19,7 @@ from opera.errors import TrainingError
 from opera.methods import Method, Moment, Pairs
 from opera.methods.pairs import FloatArray, IntArray
 from opera.mine import Negatives
+from opera.snapshots import SamplingRecorder
 
 OBSERVED = ("pair_ids", "similarity", "loss")
 
@@ -74,6 +75,7 @@ class PairSampler:
         lag: steps between an observation and the first draw that uses it.
         rank: which process this is.
         world: how many there are.
+        recorder: told of each step when it is drawn; keeps the probabilities of some.
 
     Attributes:
         next_step: the next step to draw.
@@ -91,6 +93,7 @@ class PairSampler:
         lag: int = 1,
         rank: int = 0,
         world: int = 1,
+        recorder: SamplingRecorder | None = None,
     ) -> None:
         if lag < 1:
             raise ValueError(f"lag must be 1 or more, got {lag}")
@@ -98,7 +101,7 @@ class PairSampler:
             raise ValueError("the plan's batch size must be a multiple of the micro-batch size of all processes")
         self.method, self.pairs, self.negatives = method, pairs, negatives
         self.n_negatives, self.micro_batch_size, self.lag = n_negatives, micro_batch_size, lag
-        self.rank, self.world = rank, world
+        self.rank, self.world, self.recorder = rank, world, recorder
         self.next_step = self.trained_steps = 0
         self.drawn: list[NDArray[np.int32]] = []
         self._issued: dict[int, Issued] = {}
@@ -131,6 +134,8 @@ class PairSampler:
         """
         self._apply_until(step - self.lag)
         drawn = self.method.draw(step)
+        if self.recorder is not None:
+            self.recorder.record(step)
         queries = self.pairs.pair_query[drawn.pairs]
         issued = Issued(
             drawn.pairs, drawn.weights, self._documents(drawn.pairs, queries, step), self.method.moment(step)

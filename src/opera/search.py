@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
-from opera.data import TextTable
+from opera.data import RetrievalData, TextTable
+from opera.data.tables import TextChoice
+from opera.encode import Encoder, rows_digest
+from opera.files import replace_file
 from opera.measures import Ranking
+from opera.methods.pairs import IntArray
 
 QUERY_CHUNK = 2048
 CORPUS_CHUNK = 65_536
@@ -59,6 +65,38 @@ def exact_search(
         np.concatenate([docs for docs, _ in parts]).astype(np.int32),
         np.concatenate([scores for _, scores in parts]).astype(np.float32),
     )
+
+
+def search_corpus(
+    encoder: Encoder, data: RetrievalData, query_rows: IntArray, depth: int, choice: TextChoice = "title_text"
+) -> Ranking:
+    """Rank a corpus for some of the data's own queries; from the cache where it is there.
+
+    Args:
+        encoder: the model; one that uses no cache searches anew.
+        data: where the texts are.
+        query_rows: int ``[n]``, rows of the query table.
+        depth: how many documents to keep.
+        choice: what of a document is encoded.
+    """
+
+    def search() -> Ranking:
+        vectors = encoder.queries(data, query_rows), encoder.corpus(data, choice)
+        return exact_search(*vectors, data.corpus, depth, encoder.device)
+
+    path = encoder.cache_file("rankings", data.fingerprint, choice, str(depth), rows_digest(query_rows), suffix=".npz")
+    if path is None:
+        return search()
+    if not path.exists():
+        found = search()
+        replace_file(path, lambda temporary: _save(temporary, found))
+    with np.load(path) as arrays:
+        return Ranking(arrays["doc_rows"], arrays["scores"])
+
+
+def _save(path: Path, ranking: Ranking) -> None:
+    with path.open("wb") as file:
+        np.savez(file, doc_rows=ranking.doc_rows, scores=ranking.scores)
 
 
 def _best_of_chunk(

@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from opera.measures import DEFAULT_MEASURES
 from opera.theory import COMPARED, Outcome, Point
 
 
@@ -21,13 +22,13 @@ def console() -> Console:
 
 
 def print_before_after(screen: Console, measures: Mapping[str, Mapping[str, float]], title: str) -> None:
-    """Print the table of a run: each measure before, after, and the difference in points."""
+    """Print the table of a run: the main measures before, after, and the difference in points."""
     table = Table()
     table.add_column("measure")
     for column in ("before", "after", "points"):
         table.add_column(column, justify="right")
-    for name, before in measures["before"].items():
-        after = measures["after"][name]
+    for name in DEFAULT_MEASURES:
+        before, after = (measures[when][name] for when in ("before", "after"))
         table.add_row(name, f"{before:.4f}", f"{after:.4f}", f"{100 * (after - before):+.1f}")
     screen.print(Text(f"\n{title}", style="bold"))
     screen.print(table)

@@ -39,7 +39,10 @@ TRACE_SCHEMA = pa.schema(
 
 
 class Trace(TrainerCallback):  # type: ignore[misc]
-    """A row a step: steps count from 1; ``loss`` is the mean over the step's pairs, before the update."""
+    """A row a step: steps count from 1; ``loss`` is the mean over the step's pairs, before the update.
+
+    Whenever it is written, the recorded sampling probabilities are written too.
+    """
 
     def __init__(self, sampler: PairSampler, writer: RunWriter) -> None:
         self.sampler, self.writer = sampler, writer
@@ -87,8 +90,10 @@ class Trace(TrainerCallback):  # type: ignore[misc]
         seal(folder)
 
     def write(self) -> None:
-        """Write ``trace.parquet``."""
+        """Write ``trace.parquet`` and, where there are snapshots, ``sampling.npz``."""
         self.writer.write_trace(self.rows, TRACE_SCHEMA)
+        if self.sampler.recorder is not None:
+            self.writer.write_sampling(self.sampler.recorder.finished())
 
 
 class Stopper(TrainerCallback):  # type: ignore[misc]

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -22,8 +23,9 @@ from opera.mine import Negatives
 from opera.models import freeze_unused
 from opera.positives import KnownPositives
 from opera.processes import from_main, is_main, rank, world_size
-from opera.runs import SAMPLER_FILE, TRACE_FILE, RunWriter
+from opera.runs import SAMPLER_FILE, TRACE_FILE, Run, RunWriter
 from opera.sampler import PairSampler
+from opera.snapshots import SamplingRecorder
 from opera.train.callbacks import Progress, Stopper, Trace, damage, nest
 from opera.train.dataset import PairDataset
 from opera.train.loss import PairContrastiveLoss
@@ -41,6 +43,7 @@ class TrainingResult:
         resumed_from: the step this sitting went on from, 0 for a fresh start.
         best_step: the step of the best dev evaluation, where there were evaluations.
         best_value: its measure.
+        evaluations: step and measure of each dev evaluation.
         lag: steps between an observation and the first draw that uses it.
         times_drawn: int64 ``[N]``, how often each training pair was drawn.
     """
@@ -49,10 +52,11 @@ class TrainingResult:
     resumed_from: int
     best_step: int | None
     best_value: float | None
+    evaluations: list[tuple[int, float]]
     lag: int
     times_drawn: NDArray[np.int64]
 
-    def about(self) -> dict[str, int | float | None]:
+    def about(self) -> dict[str, Any]:
         """Everything but the arrays, for ``run.json``."""
         return {name: value for name, value in vars(self).items() if name != "times_drawn"}
 
@@ -101,6 +105,7 @@ def train(
         settings.stated_lag,
         rank(),
         world_size(),
+        SamplingRecorder(method, settings.snapshots) if settings.snapshots and is_main() else None,
     )
     trace, stopper = Trace(sampler, writer), Stopper()
     if world_size() > 1 and (unused := freeze_unused(model)):
@@ -141,6 +146,7 @@ def train(
     finally:
         stopper.close()
     trace.write()
+    metric = f"eval_{settings.metric_for_best_model}"
     if stopper.stopped:
         raise KeyboardInterrupt
     return TrainingResult(
@@ -148,6 +154,7 @@ def train(
         resumed_from=resumed_from,
         best_step=trainer.state.best_global_step,
         best_value=trainer.state.best_metric,
+        evaluations=[(row["step"], row[metric]) for row in trainer.state.log_history if metric in row],
         lag=sampler.lag,
         times_drawn=sampler.times_drawn(),
     )
@@ -188,3 +195,6 @@ def _restore(sampler: PairSampler, trace: Trace, checkpoint: Path, writer: RunWr
         sampler.load_state_dict(nest({key: arrays[key] for key in arrays.files}))
     rows = pq.read_table(writer.path / TRACE_FILE).to_pylist()
     trace.rows = [row for row in rows if row["step"] <= sampler.trained_steps]
+    earlier = Run(writer.path).sampling()
+    if sampler.recorder is not None and earlier is not None:
+        sampler.recorder.go_on_from(earlier.until(sampler.next_step))

@@ -1,0 +1,75 @@
+"""The command line. Exit status: 0 done, 2 wrong input (one message, no traceback), 1 broken off, 130 interrupted."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable
+
+import typer
+
+from opera.cli.looking import inspect, theory
+from opera.cli.options import speaks
+from opera.cli.training import quickstart, train
+from opera.cli.using import evaluate, mine, score, search
+from opera.errors import OperaError
+
+app = typer.Typer(
+    help="Adapt a dense retriever to your own data (OPERA, COLM 2026).",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+EXAMPLES: dict[Callable[..., None], str] = {
+    train: "my-beir-folder --model minilm --method dp --out run --steps 500 --set temperature=0.05",
+    evaluate: "run my-beir-folder --split test --json",
+    score: "my-beir-folder --model minilm --out pairs.parquet",
+    mine: "my-beir-folder --model minilm --range 10:100 --out mined.jsonl",
+    search: 'run my-beir-folder "does garlic lower cholesterol" --top 5',
+    inspect: "my-beir-folder --model minilm",
+    theory: "--noise 0.2 --noise 0.4 --auc 0.7 --set k=0.5 --out theory.svg",
+    quickstart: "--out quickstart",
+}
+for command, example in EXAMPLES.items():
+    app.command(epilog=f"Example: opera {command.__name__} {example}")(command)
+
+
+def main() -> None:
+    """Run the command line; this is what ``opera`` calls."""
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[_TqdmHandler()])
+    logging.getLogger("opera").setLevel(logging.INFO if speaks() else logging.WARNING)
+    try:
+        app()
+    except OperaError as error:
+        who = "opera" if speaks() else f"opera, process {os.environ['RANK']}"
+        print(f"{who}: error: {error}\n", end="", file=sys.stderr, flush=True)
+        sys.exit(error.exit_status)
+    except RuntimeError as error:
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1 and any(word in str(error) for word in LOST_PROCESS):
+            print(f"opera, process {os.environ['RANK']}: another process ended; see its message", file=sys.stderr)
+            sys.exit(1)
+        raise
+    finally:
+        _leave_processes()
+
+
+LOST_PROCESS = ("Connection closed by peer", "Connection reset", "Broken pipe", "NCCL")
+
+
+def _leave_processes() -> None:
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and "torch" in sys.modules:
+        import torch.distributed as dist
+
+        if dist.is_initialized():
+            dist.destroy_process_group()
+
+
+class _TqdmHandler(logging.Handler):
+    """Prints log lines above the progress bars, on standard error."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        from tqdm.auto import tqdm
+
+        tqdm.write(self.format(record), file=sys.stderr)
