@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from opera.data import load_data as load_data
     from opera.errors import InputError as InputError
     from opera.errors import OperaError as OperaError
+    from opera.grid import compare as compare
     from opera.inspection import inspect as inspect
     from opera.runs import Run as Run
 
 _HOMES = {
     "adapt": "opera.adaptation",
     "evaluate": "opera.api",
+    "compare": "opera.grid",
     "inspect": "opera.inspection",
     "load_data": "opera.data",
     "RetrievalData": "opera.data",
@@ -33,7 +35,7 @@ _HOMES = {
     "InputError": "opera.errors",
 }
 
-__all__ = ["InputError", "OperaError", "RetrievalData", "Run", "adapt", "evaluate", "inspect", "load_data"]
+__all__ = ["InputError", "OperaError", "RetrievalData", "Run", "adapt", "compare", "evaluate", "inspect", "load_data"]
 
 
 def __dir__() -> list[str]:

@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from opera.analysis import PAPERS, PRIMARY, RECALL, Comparison, PairedTest, Spread
+from opera.analysis import Table as ComparisonTable
 from opera.measures import DEFAULT_MEASURES
 from opera.theory import COMPARED, Outcome, Point
 
@@ -43,6 +45,69 @@ def print_measures(screen: Console, values: Mapping[str, float], title: str) -> 
         table.add_row(name, f"{value:.4f}")
     screen.print(Text(title, style="bold"))
     screen.print(table)
+
+
+def print_comparison(screen: Console, comparison: Comparison) -> None:
+    """Print a table for each data set and number of steps, then what the methods' convergence and ranks are."""
+    for part in comparison.tables:
+        title = f"\n{part.name}, {part.steps:,} steps, {part.queries:,} test queries"
+        screen.print(Text(title, style="bold"))
+        screen.print(_comparison_table(part, comparison.baseline))
+        if part.disagree:
+            told = "; by ".join(f"{measure}: {label}" for measure, label in part.winners.items())
+            screen.print(Text(f"the two nDCGs name different winners: by {told}"))
+    if comparison.baseline is not None:
+        screen.print(
+            Text(
+                f"p: {PRIMARY} against {comparison.baseline}, paired over the queries, Holm-corrected over the "
+                "methods; t-test and randomisation test",
+                style="dim",
+            )
+        )
+    for race in comparison.races:
+        if race.method == comparison.baseline:
+            best = f"{race.method}'s best {PRIMARY}, {race.target:.3f}, at {race.baseline_steps:,} steps"
+            screen.print(Text(f"\n{best}; first as good:"))
+        elif race.steps is None:
+            screen.print(Text(f"  {race.method}: never"))
+        else:
+            screen.print(Text(f"  {race.method}: {race.steps:,} steps, {race.seconds_ratio:.2f} of the time"))
+    for measure, ranks in comparison.ranks.items():
+        listed = ", ".join(f"{label} {rank:.2f}" for label, rank in sorted(ranks.items(), key=lambda item: item[1]))
+        screen.print(Text(f"average rank by {measure}: {listed}"))
+    if comparison.unfinished:
+        screen.print(Text(f"left out, unfinished: {', '.join(map(str, comparison.unfinished))}"))
+
+
+def _comparison_table(part: ComparisonTable, baseline: str | None) -> Table:
+    table = Table()
+    columns = ["method", "seeds", *(PRIMARY, PAPERS, RECALL), f"Δ {PRIMARY}, 95%", "p t", "p rand."]
+    for column in [*columns, "pairs drawn", "ms a step"]:
+        table.add_column(column.replace("retrieved_ideal_", "retrieved\nideal "), justify="right")
+    table.columns[0].justify = "left"
+    table.add_row("untrained", "", *(f"{part.untrained[m]:.3f}" for m in (PRIMARY, PAPERS, RECALL)))
+    for row in part.rows:
+        test = row.tests.get(PRIMARY)
+        table.add_row(
+            Text(row.method),
+            str(len(row.seeds)),
+            *(_mean_and_spread(row.measures[m]) for m in (PRIMARY, PAPERS, RECALL)),
+            *(("baseline", "", "") if row.method == baseline else _tested(test)),
+            f"{row.coverage.pairs:.0%}",
+            f"{1000 * row.seconds_a_step:.0f}",
+        )
+    return table
+
+
+def _tested(test: PairedTest | None) -> tuple[str, str, str]:
+    if test is None:
+        return "", "", ""
+    points = f"{100 * test.difference:+.1f} ({100 * test.low:+.1f} to {100 * test.high:+.1f})"
+    return points, f"{test.t_test_holm:.2g}", f"{test.randomisation_holm:.2g}"
+
+
+def _mean_and_spread(spread: Spread) -> str:
+    return f"{spread.mean:.3f}" + ("" if spread.deviation is None else f" ± {spread.deviation:.3f}")
 
 
 def one_line(text: str) -> str:

@@ -1,0 +1,77 @@
+"""Commands that compare runs: compare."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from opera.cli.options import JsonOption, ModelOption, interruptible
+from opera.errors import SettingError
+
+
+def compare(
+    data: Annotated[list[str], typer.Argument(help="data sets, as for opera train", metavar="DATA...")],
+    model: ModelOption,
+    out: Annotated[Path, typer.Option("--out", help="folder of the grid")],
+    methods: Annotated[
+        str, typer.Option("--methods", help="comma-separated, settings behind colons: ft,sp:k=0.5,dp")
+    ] = "ft,dp",
+    seeds: Annotated[str, typer.Option("--seeds", help="comma-separated")] = "0,1,2",
+    steps: Annotated[str, typer.Option("--steps", help="numbers of optimizer steps, comma-separated")] = "1000",
+    baseline: Annotated[
+        str | None, typer.Option("--baseline", help="the method to test against; default ft, else the first")
+    ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", help="how many cells to run at once")] = 1,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="a setting of all cells, as key=value")] = None,
+    config: Annotated[Path | None, typer.Option("--config", help="YAML recipe of settings of all cells")] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="print the cells and about how long they take, and stop")
+    ] = False,
+    json_: JsonOption = False,
+) -> None:
+    """Train methods x seeds x steps on some data sets and compare them; finished cells are not repeated."""
+    from opera.analysis import compare_runs
+    from opera.config import parse_assignments, read_recipe
+    from opera.grid.comparing import check_baseline, prepared
+    from opera.grid.live import plan_table, progress_line, shown
+    from opera.grid.plan import write_grid_file
+    from opera.grid.running import run_grid, time_grid
+    from opera.show import console, print_comparison
+
+    shared = {**(read_recipe(config) if config else {}), **parse_assignments(set_ or [])}
+    labels = _listed(methods)
+    status = prepared(data, labels, _numbers("seeds", seeds), _numbers("steps", steps), out, model, shared, jobs)
+    check_baseline(baseline, labels)
+    if plan:
+        time_grid(status, model)
+        console().print(plan_table(status))
+        print(progress_line(status))
+        return
+    write_grid_file(out, model, shared)
+    with interruptible(lambda: "the same command goes on where it stopped"), shown(status) as changed:
+        run_grid(status, model, changed)
+    if status.done:
+        comparison = compare_runs(out, baseline)
+        if json_:
+            print(json.dumps(comparison.as_dict(), indent=2))
+        else:
+            print_comparison(console(), comparison)
+            print(f"\nopera report {out} makes a page of it")
+    if status.failed:
+        print(f"{len(status.failed)} cells failed, see above; the same command tries them again", file=sys.stderr)
+        raise typer.Exit(1)
+
+
+def _listed(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def _numbers(name: str, text: str) -> list[int]:
+    parts = _listed(text)
+    if bad := [part for part in parts if not part.isdigit()]:
+        raise SettingError(f"--{name}: must be whole numbers separated by commas, got '{bad[0]}'")
+    return [int(part) for part in parts]

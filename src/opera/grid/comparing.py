@@ -1,0 +1,93 @@
+"""``opera.compare``: run a grid, then compare its methods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from opera.analysis import Comparison, compare_runs
+from opera.data import load_data
+from opera.errors import SettingError, TrainingError
+from opera.grid.live import shown
+from opera.grid.plan import check_grid_folder, parse_method, plan_grid, write_grid_file
+from opera.grid.running import run_grid
+from opera.grid.status import Status
+
+
+def compare(
+    data: str | Path | Sequence[str | Path],
+    *,
+    model: str | Path,
+    out: str | Path,
+    methods: Sequence[str] = ("ft", "dp"),
+    seeds: Sequence[int] = (0, 1, 2),
+    steps: Sequence[int] = (1000,),
+    baseline: str | None = None,
+    jobs: int = 1,
+    **settings: Any,
+) -> Comparison:
+    """Train methods x seeds x steps on some data sets, and compare them.
+
+    Every cell is an ordinary run folder. Finished cells are not repeated, so the same call goes on with a grid that was
+    stopped.
+
+    Args:
+        data: one or more data sets, as :func:`opera.adapt` takes them by name.
+        model: the model that all cells start from.
+        out: the grid's folder.
+        methods: methods, with settings of their own behind colons: ``"sp:k=0.5"``.
+        seeds: seeds.
+        steps: numbers of optimizer steps.
+        baseline: the method that the others are tested against; ``None``: ``ft`` where it is there, else the first.
+        jobs: how many cells run at once; the CPU's cores are shared among them.
+        settings: settings of all cells, by their names.
+
+    Raises:
+        InputError: for anything that cannot be used, before anything is written.
+        TrainingError: if a cell failed; the others are done, and the same call tries it again.
+        KeyboardInterrupt: after Ctrl-C or SIGTERM; the cells that ran have saved a checkpoint.
+    """
+    sources = [str(data)] if isinstance(data, str | Path) else [str(source) for source in data]
+    status = prepared(sources, methods, seeds, steps, Path(out), str(model), settings, jobs)
+    check_baseline(baseline, methods)
+    write_grid_file(Path(out), str(model), settings)
+    with shown(status) as changed:
+        run_grid(status, str(model), changed)
+    if status.failed:
+        raise TrainingError("\n".join(f"{place}: {reason}" for place, reason in status.failed.items()))
+    return compare_runs(Path(out), baseline)
+
+
+def prepared(
+    data: Sequence[str],
+    methods: Sequence[str],
+    seeds: Sequence[int],
+    steps: Sequence[int],
+    out: Path,
+    model: str,
+    settings: dict[str, Any],
+    jobs: int,
+) -> Status:
+    """Check everything that can be checked without torch; writes nothing. Arguments as for :func:`compare`.
+
+    Raises:
+        InputError: for anything that cannot be used.
+    """
+    if jobs < 1:
+        raise SettingError(f"--jobs: must be 1 or more, got {jobs}")
+    cells = plan_grid(data, methods, seeds, steps, out, settings)
+    check_grid_folder(out, model, settings)
+    for source in data:
+        load_data(source).training_split()
+    return Status.of(cells, jobs)
+
+
+def check_baseline(baseline: str | None, methods: Sequence[str]) -> None:
+    """Refuse a baseline that is none of the methods.
+
+    Raises:
+        SettingError: naming them.
+    """
+    if baseline is not None and baseline not in methods and parse_method(baseline)[0] not in methods:
+        raise SettingError(f"--baseline {baseline}: must be one of the methods: {', '.join(methods)}")

@@ -1,0 +1,181 @@
+"""A grid of methods, seeds and steps on some data sets: which cells it has, and where each one's run lies.
+
+    GRID/
+      grid.json                     the model and the settings that all cells share
+      DATA/METHOD/steps500/seed0/   a run
+      DATA/METHOD/steps500/seed0.log
+
+Every cell is an ordinary run folder.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from opera.analysis import short_name
+from opera.config import ALIASES, make_recipe, parse_assignments
+from opera.errors import RunFolderError, SettingError
+from opera.files import replace_file
+from opera.runs import Run, holds_run
+
+GRID_FILE = "grid.json"
+VARIED = ("method", "max_steps", "seed")
+"""What tells cells apart, and so cannot be shared by all."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a grid.
+
+    Attributes:
+        data: the data set, as the user called it.
+        label: the method with its settings, as the user wrote it: ``sp`` or ``sp:k=0.5``.
+        steps: optimizer steps.
+        seed: the seed.
+        place: its run folder.
+        values: every setting given, its method among them, by name.
+    """
+
+    data: str
+    label: str
+    steps: int
+    seed: int
+    place: Path
+    values: Mapping[str, Any]
+
+    @property
+    def finished(self) -> bool:
+        """Whether its run is there and done."""
+        return holds_run(self.place) and Run.open(self.place).finished
+
+    @property
+    def log(self) -> Path:
+        """What the cell printed."""
+        return self.place.with_name(f"{self.place.name}.log")
+
+    @property
+    def title(self) -> str:
+        """A name for people."""
+        return f"{short_name(self.data)}, {self.label}, {self.steps} steps, seed {self.seed}"
+
+
+def parse_method(text: str) -> tuple[str, dict[str, Any]]:
+    """Read ``dp`` or ``dp:levels=query:range=10:50``: the method's name and its settings."""
+    name, *parts = re.split(r":(?=[A-Za-z_]\w*=)", text.strip())
+    return name, parse_assignments(parts)
+
+
+def plan_grid(
+    data: Sequence[str],
+    methods: Sequence[str],
+    seeds: Sequence[int],
+    steps: Sequence[int],
+    out: Path,
+    shared: Mapping[str, Any],
+) -> list[Cell]:
+    """List the cells, seeds outermost, so that a grid cut short compares whole seeds; checks every recipe.
+
+    Args:
+        data: data sets.
+        methods: methods, each as :func:`parse_method` reads it.
+        seeds: seeds.
+        steps: numbers of optimizer steps.
+        out: the grid's folder.
+        shared: settings of all cells.
+
+    Raises:
+        SettingError: telling every mistake in any cell, or what is given twice.
+    """
+    for name, values in (("DATA", data), ("--methods", methods), ("--seeds", seeds), ("--steps", steps)):
+        if not values:
+            raise SettingError(f"{name}: give at least one")
+        if twice := [value for at, value in enumerate(values) if value in values[:at]]:
+            raise SettingError(f"{name}: {twice[0]} is given twice")
+    if taken := [name for name in shared if ALIASES.get(name, name) in VARIED]:
+        raise SettingError(f"{taken[0]}: differs between cells: give --methods, --steps and --seeds instead")
+    names, mistakes = _folder_names(data), list[str]()
+    same: dict[str, str] = {}
+    for label in methods:
+        try:
+            method, own = parse_method(label)
+            recipe = make_recipe({**shared, **own, "method": method}).flat()
+        except SettingError as error:
+            mistakes.append(f"{label}: {error}")
+            continue
+        if (twin := same.setdefault(repr(recipe), label)) != label:
+            mistakes.append(f"--methods: {twin} and {label} are the same settings")
+    if mistakes:
+        raise SettingError("\n".join(mistakes))
+    for number in (*seeds, *steps):
+        make_recipe({"seed": number, "max_steps": max(1, number)})
+    if min(steps) < 1:
+        raise SettingError(f"--steps: must be 1 or more, got {min(steps)}")
+    return [
+        Cell(
+            data=source,
+            label=label,
+            steps=length,
+            seed=seed,
+            place=out / names[source] / label.replace(":", ",") / f"steps{length}" / f"seed{seed}",
+            values=_cell_values(shared, label, length, seed),
+        )
+        for seed in seeds
+        for source in data
+        for length in steps
+        for label in methods
+    ]
+
+
+def check_grid_folder(out: Path, model: str, shared: Mapping[str, Any]) -> None:
+    """Refuse a folder that holds something else, or a grid of another model or other shared settings.
+
+    Raises:
+        RunFolderError: naming the difference.
+    """
+    if out.exists() and not out.is_dir():
+        raise RunFolderError(f"--out {out}: is a file; give a folder")
+    if not (out / GRID_FILE).is_file():
+        if out.is_dir() and any(out.iterdir()):
+            raise RunFolderError(f"--out {out}: is not empty and holds no grid; give an empty or a new folder")
+        return
+    known = json.loads((out / GRID_FILE).read_text(encoding="utf-8"))
+    for name, value in _shared_facts(model, shared).items():
+        if known.get(name) != value:
+            raise RunFolderError(
+                f"--out {out}: holds a grid with {name} {known.get(name)!r}, this call has {value!r}; "
+                "give another folder"
+            )
+
+
+def write_grid_file(out: Path, model: str, shared: Mapping[str, Any]) -> None:
+    """Mark a folder as a grid, with what all its cells share."""
+    out.mkdir(parents=True, exist_ok=True)
+    text = json.dumps(_shared_facts(model, shared), indent=2) + "\n"
+    replace_file(out / GRID_FILE, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def _cell_values(shared: Mapping[str, Any], label: str, steps: int, seed: int) -> dict[str, Any]:
+    method, own = parse_method(label)
+    return {**shared, **own, "method": method, "max_steps": steps, "seed": seed}
+
+
+def _shared_facts(model: str, shared: Mapping[str, Any]) -> dict[str, Any]:
+    settings = {ALIASES.get(name, name): value for name, value in shared.items()}
+    return dict(json.loads(json.dumps({"model": model, "settings": settings}, sort_keys=True, default=str)))
+
+
+def _folder_names(data: Sequence[str]) -> dict[str, str]:
+    """Name each data set's folder; two with one name get numbers."""
+    names: dict[str, str] = {}
+    for source in data:
+        name = short_name(source).replace(":", "-") or "data"
+        taken, number, unique = set(names.values()), 2, name
+        while unique in taken:
+            unique, number = f"{name}-{number}", number + 1
+        names[source] = unique
+    return names

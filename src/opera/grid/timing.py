@@ -1,0 +1,71 @@
+"""What a cell will cost, measured on a few real training steps and texts, before any cell runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from opera.config import TrainSettings, make_recipe
+from opera.data import RetrievalData
+from opera.material import gather
+from opera.methods import Plan
+from opera.preparation import prepare
+from opera.runs import Run, RunWriter
+from opera.train import train
+
+STEPS = 12
+WARM_UP = 4
+TEXTS = 256
+
+
+def time_cell(data: RetrievalData, model: str, values: Mapping[str, Any]) -> tuple[float, float]:
+    """Train ``STEPS`` steps of plain fine-tuning and encode ``TEXTS`` documents, and forget both.
+
+    Mining, searching and what a method itself costs are left out: they are small beside a model's steps.
+
+    Args:
+        data: the data set.
+        model: the model.
+        values: settings of the cell; those of its method, of noise and of evaluation during training do not count.
+
+    Returns:
+        Seconds of a step, the median; and seconds of loading and of encoding the corpus twice, before and after.
+    """
+    kept = {"per_device_train_batch_size", "gradient_accumulation_steps", "train_group_size", "precision", "dropout"}
+    kept |= {"max_query_length", "max_passage_length", "encode_batch_size", "gradient_checkpointing", "optim", "seed"}
+    plain = {name: value for name, value in values.items() if name in kept & TrainSettings.model_fields.keys()}
+    recipe = make_recipe({**plain, "method": "ft", "max_steps": STEPS, "negatives": "random", "snapshots": 0})
+    with TemporaryDirectory(prefix="opera-timing-") as folder:
+        writer = RunWriter(Path(folder))
+        start = time.perf_counter()
+        prepared = prepare(data, model, recipe, set(), writer.checkpoints)
+        loading = time.perf_counter() - start
+        count = min(TEXTS, len(data.corpus))
+        rows = np.linspace(0, len(data.corpus) - 1, count).astype(np.int64)  # corpora are often sorted by length
+        texts = data.corpus.texts(rows, recipe.train.corpus_text)
+        prepared.encoder.encode(texts[:8], "document")
+        start = time.perf_counter()
+        prepared.encoder.encode(texts, "document")
+        encoding = (time.perf_counter() - start) / count
+        material = gather(prepared)
+        batch = recipe.train.per_device_train_batch_size * recipe.train.gradient_accumulation_steps
+        method = prepared.method(material.pairs, Plan(0, STEPS, batch), recipe.method_settings, None)
+        train(
+            prepared.model,
+            data,
+            material.query_rows,
+            material.pairs,
+            method,
+            material.negatives,
+            material.known,
+            recipe.train,
+            prepared.arguments,
+            writer,
+        )
+        step = float(np.median(Run(writer.path).trace()["seconds"].to_numpy()[WARM_UP:]))
+    return step, loading + 2 * encoding * len(data.corpus)
