@@ -12,6 +12,7 @@ import typer
 from opera.cli.comparing import compare
 from opera.cli.looking import inspect, theory
 from opera.cli.options import speaks
+from opera.cli.paper import paper
 from opera.cli.training import quickstart, train
 from opera.cli.using import evaluate, mine, score, search
 from opera.errors import OperaError
@@ -32,6 +33,7 @@ EXAMPLES: dict[Callable[..., None], str] = {
     compare: "my-beir-folder --model minilm --methods ft,sp:k=0.5,dp --seeds 0,1,2 --out grid",
     inspect: "my-beir-folder --model minilm",
     theory: "--noise 0.2 --noise 0.4 --auc 0.7 --set k=0.5 --out theory.svg",
+    paper: "--table main --grid runs",
     quickstart: "--out quickstart",
 }
 for command, example in EXAMPLES.items():

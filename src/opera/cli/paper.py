@@ -1,0 +1,63 @@
+"""``opera paper``: the paper's figures, and a grid of runs beside them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from opera.cli.options import JsonOption
+from opera.errors import SettingError
+
+
+def paper(
+    table: Annotated[
+        str | None, typer.Option("--table", help="which table; left out: list them", show_default=False)
+    ] = None,
+    grid: Annotated[
+        Path | None, typer.Option("--grid", help="folder of finished runs to set beside it", show_default=False)
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option("--data", help="this data set of the table alone, such as fiqa", show_default=False)
+    ] = None,
+    steps: Annotated[
+        int | None,
+        typer.Option("--steps", help="runs of so many steps; default: the most on each data set", min=1),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="runs with this setting alone, as key=value; repeatable", show_default=False),
+    ] = None,
+    json_: JsonOption = False,
+) -> None:
+    """The paper's tables, alone or beside a grid of your runs on the same measures."""
+    from opera.paper import TABLES, Grid, as_records, compare, table_named, with_settings
+    from opera.paper.printing import print_comparison, print_tables
+    from opera.show import console
+
+    if table is None:
+        if grid or data or steps or set_:
+            raise SettingError("needs --table: which of the paper's tables (opera paper lists them)")
+        if json_:
+            print(json.dumps([{"table": t.name, "number": t.number, "what": t.what} for t in TABLES], indent=2))
+        else:
+            print_tables(console())
+        return
+    chosen = table_named(table)
+    if grid is None:
+        if steps or set_:
+            raise SettingError("--steps and --set pick runs of a grid: give --grid FOLDER too")
+        lines, models = compare(chosen, None, data), None
+    else:
+        from opera.analysis import find_groups
+        from opera.config import parse_assignments
+
+        groups = with_settings(find_groups(grid), parse_assignments(set_ or []))
+        lines = compare(chosen, groups, data, steps)
+        models = Grid(groups, chosen).models([line.row.data for line in lines])
+    if json_:
+        print(json.dumps(as_records(chosen, lines, grid is not None), indent=2, ensure_ascii=False))
+    else:
+        print_comparison(console(), chosen, lines, models)
