@@ -251,6 +251,11 @@ def clear_run(path: Path) -> None:
         _remove(path / name)
 
 
+def drop_checkpoints(path: Path) -> None:
+    """Remove the checkpoints of a finished run: they are larger than its model, and nothing goes on from them."""
+    _remove(path / CHECKPOINTS_FOLDER)
+
+
 def clear_leftovers(path: Path) -> None:
     """Remove what a killed process had begun to write beside the run's own files."""
     for name in (*OURS, "old"):

@@ -7,11 +7,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from opera.analysis import PAPERS, PRIMARY, RECALL, Comparison, PairedTest, Spread
+from opera.analysis import PAPERS, PRIMARY, RECALL, Comparison, PairedTest, Spread, short_name
 from opera.analysis import Table as ComparisonTable
 from opera.measures import DEFAULT_MEASURES
 from opera.theory import COMPARED, Outcome, Point
@@ -66,7 +67,8 @@ def print_comparison(screen: Console, comparison: Comparison) -> None:
         )
     for race in comparison.races:
         if race.method == comparison.baseline:
-            best = f"{race.method}'s best {PRIMARY}, {race.target:.3f}, at {race.baseline_steps:,} steps"
+            reached = f"{race.target:.3f}, at {race.baseline_steps:,} steps"
+            best = f"{short_name(race.data)}: {race.method}'s best {PRIMARY}, {reached}"
             screen.print(Text(f"\n{best}; first as good:"))
         elif race.steps is None:
             screen.print(Text(f"  {race.method}: never"))
@@ -80,34 +82,36 @@ def print_comparison(screen: Console, comparison: Comparison) -> None:
 
 
 def _comparison_table(part: ComparisonTable, baseline: str | None) -> Table:
-    table = Table()
-    columns = ["method", "seeds", *(PRIMARY, PAPERS, RECALL), f"Δ {PRIMARY}, 95%", "p t", "p rand."]
-    for column in [*columns, "pairs drawn", "ms a step"]:
-        table.add_column(column.replace("retrieved_ideal_", "retrieved\nideal "), justify="right")
-    table.columns[0].justify = "left"
-    table.add_row("untrained", "", *(f"{part.untrained[m]:.3f}" for m in (PRIMARY, PAPERS, RECALL)))
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("method", overflow="fold")
+    measures = (PRIMARY, PAPERS, RECALL)
+    shown = [measure.replace("retrieved_ideal_", "retrieved-\nideal ") for measure in measures]
+    for column in ("seeds", *shown, f"points of\n{PRIMARY}", "95% interval", "p\nt-test", "p\nrandom."):
+        table.add_column(column, justify="right", no_wrap=True)
+    for column in ("pairs\ndrawn", "ms a\nstep"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_row("untrained", "", *(f"{part.untrained[m]:.3f}" for m in measures))
     for row in part.rows:
-        test = row.tests.get(PRIMARY)
         table.add_row(
             Text(row.method),
             str(len(row.seeds)),
-            *(_mean_and_spread(row.measures[m]) for m in (PRIMARY, PAPERS, RECALL)),
-            *(("baseline", "", "") if row.method == baseline else _tested(test)),
+            *(_mean_and_spread(row.measures[m]) for m in measures),
+            *(("baseline", "", "", "") if row.method == baseline else _tested(row.tests.get(PRIMARY))),
             f"{row.coverage.pairs:.0%}",
             f"{1000 * row.seconds_a_step:.0f}",
         )
     return table
 
 
-def _tested(test: PairedTest | None) -> tuple[str, str, str]:
+def _tested(test: PairedTest | None) -> tuple[str, str, str, str]:
     if test is None:
-        return "", "", ""
-    points = f"{100 * test.difference:+.1f} ({100 * test.low:+.1f} to {100 * test.high:+.1f})"
-    return points, f"{test.t_test_holm:.2g}", f"{test.randomisation_holm:.2g}"
+        return "", "", "", ""
+    interval = f"{100 * test.low:+.1f} to {100 * test.high:+.1f}"
+    return f"{100 * test.difference:+.1f}", interval, f"{test.t_test_holm:.2g}", f"{test.randomisation_holm:.2g}"
 
 
 def _mean_and_spread(spread: Spread) -> str:
-    return f"{spread.mean:.3f}" + ("" if spread.deviation is None else f" ± {spread.deviation:.3f}")
+    return f"{spread.mean:.3f}" + ("" if spread.deviation is None else f" ±{spread.deviation:.3f}".replace("±0.", "±."))
 
 
 def one_line(text: str) -> str:

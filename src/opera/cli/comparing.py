@@ -37,7 +37,7 @@ def compare(
     from opera.analysis import compare_runs
     from opera.config import parse_assignments, read_recipe
     from opera.grid.comparing import check_baseline, prepared
-    from opera.grid.live import plan_table, progress_line, shown
+    from opera.grid.live import disk_line, plan_table, progress_line, shown
     from opera.grid.plan import write_grid_file
     from opera.grid.running import run_grid, time_grid
     from opera.show import console, print_comparison
@@ -50,6 +50,7 @@ def compare(
         time_grid(status, model)
         console().print(plan_table(status))
         print(progress_line(status))
+        print(disk_line(status), end="\n" if disk_line(status) else "")
         return
     write_grid_file(out, model, shared)
     with interruptible(lambda: "the same command goes on where it stopped"), shown(status) as changed:

@@ -52,6 +52,14 @@ def progress_line(status: Status) -> str:
     return ", ".join(parts)
 
 
+def disk_line(status: Status) -> str:
+    """One sentence on the disk that the cells will take; empty where the model was not looked at."""
+    if status.model_bytes is None:
+        return ""
+    each, count = status.model_bytes / 1e6, len(status.waiting)
+    return f"each run keeps its trained model, about {each:,.0f} MB: {each * count / 1000:,.1f} GB in all"
+
+
 def plan_table(status: Status) -> Table:
     """What a grid will run: a row a data set, method and number of steps, with its time."""
     table = Table()

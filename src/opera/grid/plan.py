@@ -5,7 +5,7 @@
       DATA/METHOD/steps500/seed0/   a run
       DATA/METHOD/steps500/seed0.log
 
-Every cell is an ordinary run folder.
+Every cell is an ordinary run folder, but for the checkpoints, which go when it is finished.
 """
 
 from __future__ import annotations

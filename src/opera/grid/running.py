@@ -177,6 +177,7 @@ def time_grid(status: Status, model: str) -> None:
         if "timed" not in news:
             raise TrainingError(f"timing {source}: {news.get('failed', 'stopped')}")
         status.timed[source] = Rate(*news["timed"])
+        status.model_bytes = news["model_bytes"]
 
 
 def _run_cell(worker: Worker, cell: Cell, model: str, running: Running, stop: threading.Event) -> str | None:

@@ -70,6 +70,7 @@ class Status:
         failed: what went wrong, by folder.
         running: by folder.
         timed: rates that were measured beforehand, by data set.
+        model_bytes: what each run's model takes on disk, where that was measured.
     """
 
     cells: Sequence[Cell]
@@ -78,6 +79,7 @@ class Status:
     failed: dict[Path, str] = field(default_factory=dict)
     running: dict[Path, Running] = field(default_factory=dict)
     timed: dict[str, Rate] = field(default_factory=dict)
+    model_bytes: int | None = None
     _rates: dict[Path, Rate] = field(default_factory=dict)
 
     @classmethod

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,9 +22,25 @@ from opera.train import train
 STEPS = 12
 WARM_UP = 4
 TEXTS = 256
+FLOAT_BYTES = 4
 
 
-def time_cell(data: RetrievalData, model: str, values: Mapping[str, Any]) -> tuple[float, float]:
+@dataclass(frozen=True)
+class Timed:
+    """What a cell costs.
+
+    Attributes:
+        step: seconds of a training step, the median.
+        around: seconds of loading, and of encoding the corpus twice, before and after.
+        model_bytes: what the trained model takes on disk, about.
+    """
+
+    step: float
+    around: float
+    model_bytes: int
+
+
+def time_cell(data: RetrievalData, model: str, values: Mapping[str, Any]) -> Timed:
     """Train ``STEPS`` steps of plain fine-tuning and encode ``TEXTS`` documents, and forget both.
 
     Mining, searching and what a method itself costs are left out: they are small beside a model's steps.
@@ -32,9 +49,6 @@ def time_cell(data: RetrievalData, model: str, values: Mapping[str, Any]) -> tup
         data: the data set.
         model: the model.
         values: settings of the cell; those of its method, of noise and of evaluation during training do not count.
-
-    Returns:
-        Seconds of a step, the median; and seconds of loading and of encoding the corpus twice, before and after.
     """
     kept = {"per_device_train_batch_size", "gradient_accumulation_steps", "train_group_size", "precision", "dropout"}
     kept |= {"max_query_length", "max_passage_length", "encode_batch_size", "gradient_checkpointing", "optim", "seed"}
@@ -68,4 +82,5 @@ def time_cell(data: RetrievalData, model: str, values: Mapping[str, Any]) -> tup
             writer,
         )
         step = float(np.median(Run(writer.path).trace()["seconds"].to_numpy()[WARM_UP:]))
-    return step, loading + 2 * encoding * len(data.corpus)
+    size = FLOAT_BYTES * prepared.about["model"]["parameters"]
+    return Timed(step, loading + 2 * encoding * len(data.corpus), size)

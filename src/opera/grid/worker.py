@@ -23,7 +23,7 @@ from opera.adaptation import adapt
 from opera.data import RetrievalData, load_data
 from opera.errors import OperaError
 from opera.grid.timing import time_cell
-from opera.runs import holds_run
+from opera.runs import drop_checkpoints, holds_run
 
 SECONDS_BETWEEN_NEWS = 0.5
 
@@ -63,7 +63,8 @@ def do(job: Mapping[str, Any], out: TextIO) -> dict[str, Any]:
     """Do a job, and say how it ended."""
     try:
         if job["do"] == "time":
-            return {"timed": time_cell(loaded(job["data"]), job["model"], job["values"])}
+            timed = time_cell(loaded(job["data"]), job["model"], job["values"])
+            return {"timed": [timed.step, timed.around], "model_bytes": timed.model_bytes}
         place = Path(job["out"])
         adapt(
             loaded(job["data"]),
@@ -73,6 +74,7 @@ def do(job: Mapping[str, Any], out: TextIO) -> dict[str, Any]:
             callbacks=[News(out)],
             **job["values"],
         )
+        drop_checkpoints(place)
     except OperaError as error:
         print(f"opera: error: {error}", file=sys.stderr)
         return {"failed": str(error)}
