@@ -73,6 +73,16 @@ def query_differences(group: Group, baseline: Group, measure: str) -> tuple[list
     return names.tolist(), np.bincount(place, weights=np.concatenate(parts)) / np.bincount(place)
 
 
+def differences_from_before(group: Group, measure: str) -> NDArray[np.float64]:
+    """After minus before training on each test query, averaged over the seeds: float64 ``[queries]``."""
+    names, changes = [], []
+    for table in group.query_tables:
+        names += table["query_id"].to_pylist()
+        changes.append(table[f"after {measure}"].to_numpy() - table[f"before {measure}"].to_numpy())
+    _, place = np.unique(names, return_inverse=True)
+    return np.asarray(np.bincount(place, weights=np.concatenate(changes)) / np.bincount(place))
+
+
 def paired_test(differences: NDArray[np.float64], seed: int = 0) -> PairedTest:
     """Test differences, float64 ``[queries]``, against zero; the corrected values are not yet corrected.
 
