@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import write_beir
 
 import opera
+from conftest import write_beir
 from opera.analysis import compare_runs
 from opera.errors import RunFolderError, SettingError
 from opera.page.verdict import verdict
@@ -226,7 +226,7 @@ class TestInABrowser:
             return next(text for text in opened.texts("#similarities .annotation-text") if text.startswith("T ="))
 
         start = threshold()
-        page.locator("#sampling-step").fill("15")
+        page.locator("#sampling-step").fill("3")
         assert opened.texts("#sampling-at") == ["16 of 16"]
         assert threshold() != start
         page.select_option("#sampling-method", "ft")
