@@ -2,8 +2,8 @@
 
     OMP_NUM_THREADS=1 .venv/bin/python benchmarks/snapshots.py
 
-Reads ``../shared``, and says so where it is absent. NFCorpus has many pairs (110,575) for a small model's short step, so
-the share is at its worst there.
+Reads ``../shared``, and says so where it is absent. NFCorpus has many pairs (110,575) for a small model's short step,
+so the share is at its worst there.
 """
 
 from __future__ import annotations
