@@ -135,10 +135,10 @@ class SamplingRecorder:
         self._rows = list(zip(*parts, strict=True))
 
     def _histogram(self) -> NDArray[np.int64]:
-        if self._method.scores is None:
+        similarity = self._method.similarity
+        if similarity is None:
             return np.empty(0, dtype=np.int64)
-        similarity = np.clip(self._method.scores.similarity, -1, 1)  # rounding takes cosines past their ends
-        return np.histogram(similarity, BIN_EDGES)[0]
+        return np.histogram(np.clip(similarity, -1, 1), BIN_EDGES)[0]  # rounding takes cosines past their ends
 
 
 def _recorded_queries(pairs: Pairs, seed: int) -> NDArray[np.int32]:
