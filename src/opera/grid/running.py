@@ -49,6 +49,8 @@ class Worker:
             raise WorkerLostError(self._epitaph(process)) from None
         for line in process.stdout:
             news = json.loads(line)
+            if news.get("stopped"):  # it was asked to stop, and does no more jobs
+                self.close()
             yield news
             if "step" not in news:
                 return
@@ -124,7 +126,7 @@ def run_grid(status: Status, model: str, changed: Changed = lambda status, cell:
                 if cell is None:
                     break
                 status.running[cell.place] = Running(time.monotonic())
-            failure = _run_cell(worker, cell, model, status.running[cell.place], stop)
+            failure = _run_cell(worker, cell, model, status.running[cell.place])
             with lock:
                 del status.running[cell.place]
                 if failure is None:
@@ -180,21 +182,19 @@ def time_grid(status: Status, model: str) -> None:
         status.model_bytes = news["model_bytes"]
 
 
-def _run_cell(worker: Worker, cell: Cell, model: str, running: Running, stop: threading.Event) -> str | None:
+def _run_cell(worker: Worker, cell: Cell, model: str, running: Running) -> str | None:
     """Run one cell; returns what went wrong, or ``None``."""
-    cell.place.parent.mkdir(parents=True, exist_ok=True)
     job = {"do": "cell", "data": cell.data, "model": model, "values": dict(cell.values)}
     news: dict[str, Any] = {}
     try:
+        cell.place.parent.mkdir(parents=True, exist_ok=True)
         for news in worker.do({**job, "out": str(cell.place), "log": str(cell.log)}):
             if "step" in news:
                 running.saw(news["step"])
     except WorkerLostError as lost:
         return str(lost)
-    except (ValueError, OSError) as error:  # its pipes were closed under the thread's feet
-        if not stop.is_set():
-            raise
-        return str(error)
+    except Exception as error:  # a cell must not take the others with it
+        return f"{type(error).__name__}: {error}"
     return None if news.get("done") else str(news.get("failed", "stopped"))
 
 
