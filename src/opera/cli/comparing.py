@@ -47,7 +47,8 @@ def compare(
     status = prepared(data, labels, _numbers("seeds", seeds), _numbers("steps", steps), out, model, shared, jobs)
     check_baseline(baseline, labels)
     if plan:
-        time_grid(status, model)
+        with interruptible(lambda: "nothing was written"):
+            time_grid(status, model)
         console().print(plan_table(status))
         print(progress_line(status))
         print(disk_line(status), end="\n" if disk_line(status) else "")
