@@ -74,6 +74,6 @@ def _listed(text: str) -> list[str]:
 
 def _numbers(name: str, text: str) -> list[int]:
     parts = _listed(text)
-    if bad := [part for part in parts if not part.isdigit()]:
+    if bad := [part for part in parts if not part.isdecimal()]:
         raise SettingError(f"--{name}: must be whole numbers separated by commas, got '{bad[0]}'")
     return [int(part) for part in parts]
