@@ -8,11 +8,13 @@ from typing import Any
 
 from opera.analysis import Comparison, compare_runs
 from opera.data import load_data
-from opera.errors import SettingError, TrainingError
+from opera.errors import RunFolderError, SettingError, TrainingError
 from opera.grid.live import shown
 from opera.grid.plan import check_grid_folder, parse_method, plan_grid, write_grid_file
 from opera.grid.running import run_grid
 from opera.grid.status import Status
+from opera.locate import locate_model
+from opera.runs import Run
 
 
 def compare(
@@ -77,10 +79,18 @@ def prepared(
     if jobs < 1:
         raise SettingError(f"--jobs: must be 1 or more, got {jobs}")
     cells = plan_grid(data, methods, seeds, steps, out, settings)
+    locate_model(model)
     check_grid_folder(out, model, settings)
+    fingerprints = {}
     for source in data:
-        load_data(source).training_split()
-    return Status.of(cells, jobs)
+        loaded = load_data(source)
+        loaded.training_split()
+        fingerprints[source] = loaded.fingerprint
+    status = Status.of(cells, jobs)
+    for cell in cells:
+        if cell.place in status.done and Run.open(cell.place).about["data"]["fingerprint"] != fingerprints[cell.data]:
+            raise RunFolderError(f"{cell.place}: is a run on other data than {cell.data} is now; give another --out")
+    return status
 
 
 def check_baseline(baseline: str | None, methods: Sequence[str]) -> None:
