@@ -34,9 +34,8 @@ def compare(
     json_: JsonOption = False,
 ) -> None:
     """Train methods x seeds x steps on some data sets and compare them; finished cells are not repeated."""
-    from opera.analysis import compare_runs
     from opera.config import parse_assignments, read_recipe
-    from opera.grid.comparing import check_baseline, prepared
+    from opera.grid.comparing import check_baseline, compared, prepared
     from opera.grid.live import disk_line, plan_table, progress_line, shown
     from opera.grid.plan import write_grid_file
     from opera.grid.running import run_grid, time_grid
@@ -57,7 +56,7 @@ def compare(
     with interruptible(lambda: "the same command goes on where it stopped"), shown(status) as changed:
         run_grid(status, model, changed)
     if status.done:
-        comparison = compare_runs(out, baseline)
+        comparison = compared(status, out, baseline)
         if json_:
             print(json.dumps(comparison.as_dict(), indent=2))
         else:

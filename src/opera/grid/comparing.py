@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from opera.analysis import Comparison, compare_runs
+from opera.analysis import Comparison, compare_runs, find_groups
 from opera.data import load_data
 from opera.errors import RunFolderError, SettingError, TrainingError
 from opera.grid.live import shown
-from opera.grid.plan import check_grid_folder, parse_method, plan_grid, write_grid_file
+from opera.grid.plan import check_grid_folder, plan_grid, write_grid_file
 from opera.grid.running import run_grid
 from opera.grid.status import Status
 from opera.locate import locate_model
@@ -58,7 +58,7 @@ def compare(
         run_grid(status, str(model), changed)
     if status.failed:
         raise TrainingError("\n".join(f"{place}: {reason}" for place, reason in status.failed.items()))
-    return compare_runs(Path(out), baseline)
+    return compared(status, Path(out), baseline)
 
 
 def prepared(
@@ -99,5 +99,18 @@ def check_baseline(baseline: str | None, methods: Sequence[str]) -> None:
     Raises:
         SettingError: naming them.
     """
-    if baseline is not None and baseline not in methods and parse_method(baseline)[0] not in methods:
+    if baseline is not None and baseline not in methods:
         raise SettingError(f"--baseline {baseline}: must be one of the methods: {', '.join(methods)}")
+
+
+def compared(status: Status, out: Path, baseline: str | None) -> Comparison:
+    """Compare the runs in a grid's folder, of earlier calls too.
+
+    Args:
+        status: which cells are done.
+        out: the grid's folder.
+        baseline: a method as this call has it; tables may name it otherwise, and may lack it where its cells failed.
+    """
+    places = {cell.place for cell in status.cells if cell.label == baseline and cell.place in status.done}
+    named = [group.method for group in find_groups(out) if places & {run.path for run in group.runs}]
+    return compare_runs(out, named[0] if named else None)
