@@ -130,9 +130,9 @@ class Status:
 
     def _rate_of(self, cell: Cell) -> Rate:
         if cell.place not in self._rates:
-            about = Run.open(cell.place).about
-            around = sum(value for name, value in about["seconds"].items() if name != "train")
-            self._rates[cell.place] = Rate(about["seconds"]["train"] / max(1, about["training"]["steps"]), around)
+            run = Run.open(cell.place)
+            around = sum(value for name, value in run.about["seconds"].items() if name != "train")
+            self._rates[cell.place] = Rate(float(run.trace()["seconds"].to_numpy().mean()), around)
         return self._rates[cell.place]
 
 
