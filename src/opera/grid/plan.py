@@ -148,7 +148,10 @@ def check_grid_folder(out: Path, model: str, shared: Mapping[str, Any]) -> None:
         return
     if not any(out.rglob(RUN_FILE)):  # nothing ran yet, so nothing speaks for what it was begun with
         return
-    known = json.loads((out / GRID_FILE).read_text(encoding="utf-8"))
+    try:
+        known = dict(json.loads((out / GRID_FILE).read_text(encoding="utf-8")))
+    except (ValueError, TypeError):
+        raise RunFolderError(f"{out / GRID_FILE}: is not as opera wrote it; give another folder") from None
     for name, value in _shared_facts(model, shared).items():
         if known.get(name) != value:
             raise RunFolderError(
