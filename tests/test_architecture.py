@@ -11,7 +11,7 @@ import opera
 
 ROOMS = [
     "errors", "rng", "settings", "files", "processes", "methods", "snapshots", "config", "data",
-    "measures", "positives", "runs", "analysis", "theory", "show", "charts", "paper",
+    "measures", "positives", "runs", "locate", "analysis", "theory", "show", "charts", "paper",
     "device", "models", "encode", "search", "score", "evaluation", "mine", "noise", "sampler", "train", "card",
     "preparation", "material", "adaptation", "api", "inspection", "outputs", "grid", "page", "quickstart",
     "cli", "__main__",

@@ -11,7 +11,8 @@ from sentence_transformers import SentenceTransformer
 from opera.data import cache_folder, load_data
 from opera.encode import Encoder
 from opera.errors import MissingExtraError, ModelError, SettingError
-from opera.models import load_model, minilm_folder, model_fingerprint, prompt_for, set_lengths, set_training_ways
+from opera.locate import minilm_folder
+from opera.models import load_model, model_fingerprint, prompt_for, set_lengths, set_training_ways
 
 
 def test_a_folder_that_holds_no_model_is_refused(tmp_path: Path) -> None:

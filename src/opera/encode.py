@@ -16,7 +16,7 @@ from tqdm.auto import tqdm
 from opera.data import RetrievalData, TextTable, cache_folder
 from opera.data.tables import TextChoice
 from opera.device import Precision, autocast, resolve_precision
-from opera.files import replace_file
+from opera.files import make_once
 from opera.methods.pairs import IntArray
 from opera.models import is_static, model_fingerprint
 
@@ -110,8 +110,7 @@ class Encoder:
             vectors = _room_for(count, self.dimension)
             self._fill(vectors, texts, role, what)
             return vectors
-        if not path.exists():
-            replace_file(path, write)
+        make_once(path, write)
         return np.asarray(np.load(path, mmap_mode="r"))
 
     def _fill(self, vectors: NDArray[np.float32], texts: Callable[[slice], list[str]], role: Role, what: str) -> None:

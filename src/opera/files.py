@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import tempfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,19 @@ def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def make_once(path: Path, write: Callable[[Path], Any]) -> None:
+    """Write a file that is not there yet; a process that finds another at it waits for that one's."""
+    if path.exists():
+        return
+    lock = path.with_name(f".{path.name}.lock")
+    with lock.open("w") as file:
+        with suppress(OSError):  # file systems without locks: it is made twice, the same both times
+            fcntl.flock(file, fcntl.LOCK_EX)
+        if not path.exists():
+            replace_file(path, write)
+        lock.unlink(missing_ok=True)
 
 
 def check_suffix(path: Path, known: Sequence[str]) -> None:

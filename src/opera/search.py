@@ -12,7 +12,7 @@ from tqdm.auto import tqdm
 from opera.data import RetrievalData, TextTable
 from opera.data.tables import TextChoice
 from opera.encode import Encoder, rows_digest
-from opera.files import replace_file
+from opera.files import make_once
 from opera.measures import Ranking
 from opera.methods.pairs import IntArray
 
@@ -87,9 +87,7 @@ def search_corpus(
     path = encoder.cache_file("rankings", data.fingerprint, choice, str(depth), rows_digest(query_rows), suffix=".npz")
     if path is None:
         return search()
-    if not path.exists():
-        found = search()
-        replace_file(path, lambda temporary: _save(temporary, found))
+    make_once(path, lambda temporary: _save(temporary, search()))
     with np.load(path) as arrays:
         return Ranking(arrays["doc_rows"], arrays["scores"])
 

@@ -35,7 +35,7 @@ BIN_EDGES: NDArray[np.float64] = np.linspace(-1, 1, 101)
 def quantised(ratio: FloatArray) -> NDArray[np.uint8]:
     """Turn ratios to fine-tuning's probability into codes: uint8 of the same shape."""
     with np.errstate(divide="ignore"):
-        place = 1 + (np.log2(np.asarray(ratio, dtype=np.float32)) + FARTHEST) / (2 * FARTHEST) * (CODES - 1)
+        place = 1 + (np.log2(ratio) + FARTHEST) / (2 * FARTHEST) * (CODES - 1)
     return np.where(np.asarray(ratio) > 0, np.rint(np.clip(place, 1, CODES)), 0).astype(np.uint8)
 
 
@@ -105,7 +105,7 @@ class SamplingRecorder:
     def __init__(self, method: Method, moments: int) -> None:
         self._method = method
         last = method.plan.max_steps - 1
-        count = min(moments, last // STEPS_BETWEEN + 1)
+        count = min(moments, max(2, last // STEPS_BETWEEN + 1))
         self._due = set(np.unique(np.rint(np.linspace(0, last, count)).astype(int)).tolist())
         self._queries = _recorded_queries(method.pairs, method.plan.seed)
         offsets = method.pairs.query_offsets
@@ -141,10 +141,11 @@ class SamplingRecorder:
         self._rows = list(zip(*parts, strict=True))
 
     def _histogram(self) -> NDArray[np.int64]:
-        if self._method.scores is None:
+        similarity = self._method.similarity
+        if similarity is None:
             return np.empty(0, dtype=np.int64)
         bins = len(BIN_EDGES) - 1
-        place = ((self._method.scores.similarity + 1) * (bins / 2)).astype(np.int64)
+        place = ((similarity + 1) * (bins / 2)).astype(np.int64)
         return np.bincount(np.clip(place, 0, bins - 1), minlength=bins)  # rounding takes cosines past their ends
 
 

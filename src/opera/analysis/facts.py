@@ -129,7 +129,7 @@ def average_ranks(groups: Sequence[Group], measure: str) -> dict[str, float]:
 
 
 def races(groups: Sequence[Group], baseline: str, measure: str = PRIMARY) -> list[Race]:
-    """Tell for each data set and method when it first reaches the baseline's best, the baseline itself among them.
+    """Tell for each data set and method when it first reaches the baseline's best, the baseline itself first.
 
     Data sets with one number of steps, or without the baseline, have no race.
     """
@@ -141,7 +141,7 @@ def races(groups: Sequence[Group], baseline: str, measure: str = PRIMARY) -> lis
             continue
         best = max(reference, key=lambda group: float(group.values(measure).mean()))
         target = float(best.values(measure).mean())
-        for label in dict.fromkeys(group.method for group in here):
+        for label in dict.fromkeys([baseline, *(group.method for group in here)]):
             first = _first(target, (group for group in here if group.method == label), measure)
             ratios = (None, None) if first is None else _ratios(first, best)
             found.append(Race(data, label, target, best.steps, first.steps if first else None, *ratios))

@@ -77,8 +77,8 @@ class Group:
 
     @cached_property
     def training_seconds(self) -> float:
-        """Median seconds of training."""
-        return float(np.median([run.about["seconds"]["train"] for run in self.runs]))
+        """Median seconds of training: of all steps, in whichever sitting they were done."""
+        return float(np.median([run.trace()["seconds"].to_numpy().sum() for run in self.runs]))
 
 
 def find_runs(folder: Path) -> tuple[list[Run], list[Path]]:

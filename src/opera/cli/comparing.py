@@ -34,9 +34,8 @@ def compare(
     json_: JsonOption = False,
 ) -> None:
     """Train methods x seeds x steps on some data sets and compare them; finished cells are not repeated."""
-    from opera.analysis import compare_runs
     from opera.config import parse_assignments, read_recipe
-    from opera.grid.comparing import check_baseline, prepared
+    from opera.grid.comparing import check_baseline, compared, prepared
     from opera.grid.live import disk_line, plan_table, progress_line, shown
     from opera.grid.plan import write_grid_file
     from opera.grid.running import run_grid, time_grid
@@ -47,7 +46,8 @@ def compare(
     status = prepared(data, labels, _numbers("seeds", seeds), _numbers("steps", steps), out, model, shared, jobs)
     check_baseline(baseline, labels)
     if plan:
-        time_grid(status, model)
+        with interruptible(lambda: "nothing was written"):
+            time_grid(status, model)
         console().print(plan_table(status))
         print(progress_line(status))
         print(disk_line(status), end="\n" if disk_line(status) else "")
@@ -56,7 +56,7 @@ def compare(
     with interruptible(lambda: "the same command goes on where it stopped"), shown(status) as changed:
         run_grid(status, model, changed)
     if status.done:
-        comparison = compare_runs(out, baseline)
+        comparison = compared(status, out, baseline)
         if json_:
             print(json.dumps(comparison.as_dict(), indent=2))
         else:
@@ -95,6 +95,6 @@ def _listed(text: str) -> list[str]:
 
 def _numbers(name: str, text: str) -> list[int]:
     parts = _listed(text)
-    if bad := [part for part in parts if not part.isdigit()]:
+    if bad := [part for part in parts if not part.isdecimal()]:
         raise SettingError(f"--{name}: must be whole numbers separated by commas, got '{bad[0]}'")
     return [int(part) for part in parts]

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from opera.analysis import Comparison, compare_runs
+from opera.analysis import Comparison, compare_runs, find_groups
 from opera.data import load_data
-from opera.errors import SettingError, TrainingError
+from opera.errors import RunFolderError, SettingError, TrainingError
 from opera.grid.live import shown
-from opera.grid.plan import check_grid_folder, parse_method, plan_grid, write_grid_file
+from opera.grid.plan import check_grid_folder, plan_grid, write_grid_file
 from opera.grid.running import run_grid
 from opera.grid.status import Status
+from opera.locate import locate_model
+from opera.runs import Run
 
 
 def compare(
@@ -56,7 +58,7 @@ def compare(
         run_grid(status, str(model), changed)
     if status.failed:
         raise TrainingError("\n".join(f"{place}: {reason}" for place, reason in status.failed.items()))
-    return compare_runs(Path(out), baseline)
+    return compared(status, Path(out), baseline)
 
 
 def prepared(
@@ -77,10 +79,18 @@ def prepared(
     if jobs < 1:
         raise SettingError(f"--jobs: must be 1 or more, got {jobs}")
     cells = plan_grid(data, methods, seeds, steps, out, settings)
+    locate_model(model)
     check_grid_folder(out, model, settings)
+    fingerprints = {}
     for source in data:
-        load_data(source).training_split()
-    return Status.of(cells, jobs)
+        loaded = load_data(source)
+        loaded.training_split()
+        fingerprints[source] = loaded.fingerprint
+    status = Status.of(cells, jobs)
+    for cell in cells:
+        if cell.place in status.done and Run.open(cell.place).about["data"]["fingerprint"] != fingerprints[cell.data]:
+            raise RunFolderError(f"{cell.place}: is a run on other data than {cell.data} is now; give another --out")
+    return status
 
 
 def check_baseline(baseline: str | None, methods: Sequence[str]) -> None:
@@ -89,5 +99,18 @@ def check_baseline(baseline: str | None, methods: Sequence[str]) -> None:
     Raises:
         SettingError: naming them.
     """
-    if baseline is not None and baseline not in methods and parse_method(baseline)[0] not in methods:
+    if baseline is not None and baseline not in methods:
         raise SettingError(f"--baseline {baseline}: must be one of the methods: {', '.join(methods)}")
+
+
+def compared(status: Status, out: Path, baseline: str | None) -> Comparison:
+    """Compare the runs in a grid's folder, of earlier calls too.
+
+    Args:
+        status: which cells are done.
+        out: the grid's folder.
+        baseline: a method as this call has it; tables may name it otherwise, and may lack it where its cells failed.
+    """
+    places = {cell.place for cell in status.cells if cell.label == baseline and cell.place in status.done}
+    named = [group.method for group in find_groups(out) if places & {run.path for run in group.runs}]
+    return compare_runs(out, named[0] if named else None)

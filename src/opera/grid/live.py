@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 from rich.console import Console, Group, RenderableType
@@ -112,7 +114,7 @@ def _mark(status: Status, cell: Cell) -> Text:
 
 
 def _so_far(status: Status, cells: Sequence[Cell]) -> str:
-    values = [Run.open(cell.place).measures["after"][PRIMARY] for cell in cells if cell.place in status.done]
+    values = [_measured(cell.place) for cell in cells if cell.place in status.done]
     if not values:
         return ""
     return f"{np.mean(values):.3f}" + (f" ± {np.std(values, ddof=1):.3f}" if len(values) > 1 else "")
@@ -120,7 +122,7 @@ def _so_far(status: Status, cells: Sequence[Cell]) -> str:
 
 def _rows(cells: Sequence[Cell]) -> Iterator[list[Cell]]:
     keys = dict.fromkeys((cell.data, cell.label, cell.steps) for cell in cells)
-    for key in sorted(keys, key=lambda key: list(keys).index(key)):
+    for key in keys:
         yield [cell for cell in cells if (cell.data, cell.label, cell.steps) == key]
 
 
@@ -130,8 +132,14 @@ def _print_ended(status: Status, ended: Cell | None) -> None:
     if ended.place in status.failed:
         print(_failure(status, ended), file=sys.stderr)
     elif ended.place in status.done:
-        value = Run.open(ended.place).measures["after"][PRIMARY]
+        value = _measured(ended.place)
         print(f"done: {ended.title}: {PRIMARY} {value:.4f}; {progress_line(status)}", file=sys.stderr, flush=True)
+
+
+@cache
+def _measured(place: Path) -> float:
+    """Read what a finished cell came to: once, as the table is drawn several times a second."""
+    return Run.open(place).measures["after"][PRIMARY]
 
 
 def _failure(status: Status, cell: Cell) -> str:

@@ -11,6 +11,7 @@ Every cell is an ordinary run folder, but for the checkpoints, which go when it 
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from opera.analysis import short_name
 from opera.config import ALIASES, make_recipe, parse_assignments
 from opera.errors import RunFolderError, SettingError
 from opera.files import replace_file
-from opera.runs import Run, holds_run
+from opera.runs import RUN_FILE, Run, check_writable, holds_run
 
 GRID_FILE = "grid.json"
 VARIED = ("method", "max_steps", "seed")
@@ -107,14 +108,15 @@ def plan_grid(
         except SettingError as error:
             mistakes.append(f"{label}: {error}")
             continue
+        if fixed := [name for name in own if ALIASES.get(name, name) in VARIED]:
+            mistakes.append(f"{label}: {fixed[0]} differs between cells: give --methods, --steps and --seeds instead")
         if (twin := same.setdefault(repr(recipe), label)) != label:
             mistakes.append(f"--methods: {twin} and {label} are the same settings")
     if mistakes:
         raise SettingError("\n".join(mistakes))
-    for number in (*seeds, *steps):
-        make_recipe({"seed": number, "max_steps": max(1, number)})
-    if min(steps) < 1:
-        raise SettingError(f"--steps: must be 1 or more, got {min(steps)}")
+    for name, values in (("seed", seeds), ("max_steps", steps)):
+        for value in values:
+            make_recipe({name: value})
     return [
         Cell(
             data=source,
@@ -135,15 +137,21 @@ def check_grid_folder(out: Path, model: str, shared: Mapping[str, Any]) -> None:
     """Refuse a folder that holds something else, or a grid of another model or other shared settings.
 
     Raises:
-        RunFolderError: naming the difference.
+        RunFolderError: naming the difference, or a folder that cannot be written to.
     """
     if out.exists() and not out.is_dir():
         raise RunFolderError(f"--out {out}: is a file; give a folder")
+    check_writable(out)
     if not (out / GRID_FILE).is_file():
         if out.is_dir() and any(out.iterdir()):
             raise RunFolderError(f"--out {out}: is not empty and holds no grid; give an empty or a new folder")
         return
-    known = json.loads((out / GRID_FILE).read_text(encoding="utf-8"))
+    if not any(out.rglob(RUN_FILE)):  # nothing ran yet, so nothing speaks for what it was begun with
+        return
+    try:
+        known = dict(json.loads((out / GRID_FILE).read_text(encoding="utf-8")))
+    except (ValueError, TypeError):
+        raise RunFolderError(f"{out / GRID_FILE}: is not as opera wrote it; give another folder") from None
     for name, value in _shared_facts(model, shared).items():
         if known.get(name) != value:
             raise RunFolderError(
@@ -161,7 +169,8 @@ def write_grid_file(out: Path, model: str, shared: Mapping[str, Any]) -> None:
 
 def _cell_values(shared: Mapping[str, Any], label: str, steps: int, seed: int) -> dict[str, Any]:
     method, own = parse_method(label)
-    return {**shared, **own, "method": method, "max_steps": steps, "seed": seed}
+    given = {ALIASES.get(name, name): value for values in (shared, own) for name, value in values.items()}
+    return {**given, "method": method, "max_steps": steps, "seed": seed}
 
 
 def _shared_facts(model: str, shared: Mapping[str, Any]) -> dict[str, Any]:
@@ -173,7 +182,8 @@ def _folder_names(data: Sequence[str]) -> dict[str, str]:
     """Name each data set's folder; two with one name get numbers."""
     names: dict[str, str] = {}
     for source in data:
-        name = short_name(source).replace(":", "-") or "data"
+        whole = source if source.startswith("python:") else os.path.normpath(Path(source).absolute())  # ".." has a name
+        name = re.sub(r"[:/\\]", "-", short_name(whole))
         taken, number, unique = set(names.values()), 2, name
         while unique in taken:
             unique, number = f"{name}-{number}", number + 1

@@ -32,6 +32,7 @@ class Worker:
     def __init__(self, threads: int | None) -> None:
         self._threads = threads
         self._process: subprocess.Popen[str] | None = None
+        self._lock, self._stopping = threading.Lock(), False
 
     def do(self, job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """Give it a job; yields its news, of which the last is how the job ended.
@@ -49,43 +50,51 @@ class Worker:
             raise WorkerLostError(self._epitaph(process)) from None
         for line in process.stdout:
             news = json.loads(line)
+            if news.get("stopped"):  # it was asked to stop, and does no more jobs
+                self.close()
             yield news
             if "step" not in news:
                 return
         raise WorkerLostError(self._epitaph(process))
 
     def ask_to_stop(self) -> None:
-        """Send SIGTERM: a training saves a checkpoint first."""
-        if self._process is not None:
-            self._process.terminate()
+        """Send SIGTERM: a training saves a checkpoint first; no process is started any more."""
+        with self._lock:
+            self._stopping = True
+            if self._process is not None:
+                self._process.terminate()
 
     def close(self, kill: bool = False) -> None:
         """Let it end: it has no more jobs."""
-        if self._process is None:
+        with self._lock:
+            process, self._process = self._process, None
+        if process is None:
             return
         if kill:
-            self._process.kill()
-        for stream in (self._process.stdin, self._process.stdout):
+            process.kill()
+        for stream in (process.stdin, process.stdout):
             assert stream is not None
             with suppress(BrokenPipeError):
                 stream.close()
-        self._process.wait()
-        self._process = None
+        process.wait()
 
     def _started(self) -> subprocess.Popen[str]:
-        if self._process is None:
-            environment = dict(os.environ)
-            if self._threads is not None:
-                environment.setdefault("OMP_NUM_THREADS", str(self._threads))
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "opera.grid.worker"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                env=environment,
-                start_new_session=True,  # Ctrl-C goes to this process alone, which tells the workers
-            )
-        return self._process
+        environment = dict(os.environ)
+        if self._threads is not None:
+            environment.setdefault("OMP_NUM_THREADS", str(self._threads))
+        with self._lock:
+            if self._stopping:
+                raise WorkerLostError("stopped")
+            if self._process is None:
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "opera.grid.worker"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                    env=environment,
+                    start_new_session=True,  # Ctrl-C goes to this process alone, which tells the workers
+                )
+            return self._process
 
     def _epitaph(self, process: subprocess.Popen[str]) -> str:
         status = process.wait()
@@ -114,8 +123,7 @@ def run_grid(status: Status, model: str, changed: Changed = lambda status, cell:
     cells, lock = iter(status.waiting), threading.Lock()
     ended: list[Cell] = []
     stop = threading.Event()
-    jobs = max(1, min(status.jobs, len(status.waiting)))
-    workers = [Worker(max(1, (os.cpu_count() or 1) // jobs) if jobs > 1 else None) for _ in range(jobs)]
+    workers = _workers(status)
 
     def work(worker: Worker) -> None:
         while not stop.is_set():
@@ -124,7 +132,7 @@ def run_grid(status: Status, model: str, changed: Changed = lambda status, cell:
                 if cell is None:
                     break
                 status.running[cell.place] = Running(time.monotonic())
-            failure = _run_cell(worker, cell, model, status.running[cell.place], stop)
+            failure = _run_cell(worker, cell, model, status.running[cell.place])
             with lock:
                 del status.running[cell.place]
                 if failure is None:
@@ -136,18 +144,18 @@ def run_grid(status: Status, model: str, changed: Changed = lambda status, cell:
 
     threads = [threading.Thread(target=work, args=(worker,), daemon=True) for worker in workers]
     with _ends_like_ctrl_c():
-        for thread in threads:
-            thread.start()
         try:
+            for thread in threads:
+                thread.start()
             while any(thread.is_alive() for thread in threads):
                 _tell(status, ended, lock, changed)
                 time.sleep(LOOK_SECONDS)
-        except KeyboardInterrupt:
-            stop.set()
-            for worker in workers:
-                worker.ask_to_stop()
+        except BaseException:  # Ctrl-C, or what shows the status fails
             try:
-                for thread in threads:
+                stop.set()
+                for worker in workers:
+                    worker.ask_to_stop()
+                for thread in (thread for thread in threads if thread.is_alive()):
                     thread.join()
             except KeyboardInterrupt:
                 for worker in workers:
@@ -166,12 +174,16 @@ def time_grid(status: Status, model: str) -> None:
         cell = next(cell for cell in status.cells if cell.data == source)
         if any(other.place in status.done for other in status.cells if other.data == source):
             continue
-        worker = Worker(max(1, (os.cpu_count() or 1) // status.jobs) if status.jobs > 1 else None)
+        worker = _workers(status)[0]
         job = {"do": "time", "data": source, "model": model, "values": dict(cell.values), "log": os.devnull}
         try:
-            *_, news = worker.do(job)
+            with _ends_like_ctrl_c():
+                *_, news = worker.do(job)
         except WorkerLostError as lost:
             news = {"failed": str(lost)}
+        except KeyboardInterrupt:
+            worker.ask_to_stop()
+            raise
         finally:
             worker.close()
         if "timed" not in news:
@@ -180,21 +192,25 @@ def time_grid(status: Status, model: str) -> None:
         status.model_bytes = news["model_bytes"]
 
 
-def _run_cell(worker: Worker, cell: Cell, model: str, running: Running, stop: threading.Event) -> str | None:
+def _workers(status: Status) -> list[Worker]:
+    """As many as have work, which share the CPU's cores."""
+    jobs = min(status.jobs, len(status.waiting))
+    return [Worker(max(1, (os.cpu_count() or 1) // jobs) if jobs > 1 else None) for _ in range(jobs)]
+
+
+def _run_cell(worker: Worker, cell: Cell, model: str, running: Running) -> str | None:
     """Run one cell; returns what went wrong, or ``None``."""
-    cell.place.parent.mkdir(parents=True, exist_ok=True)
     job = {"do": "cell", "data": cell.data, "model": model, "values": dict(cell.values)}
     news: dict[str, Any] = {}
     try:
+        cell.place.parent.mkdir(parents=True, exist_ok=True)
         for news in worker.do({**job, "out": str(cell.place), "log": str(cell.log)}):
             if "step" in news:
                 running.saw(news["step"])
     except WorkerLostError as lost:
         return str(lost)
-    except (ValueError, OSError) as error:  # its pipes were closed under the thread's feet
-        if not stop.is_set():
-            raise
-        return str(error)
+    except Exception as error:  # a cell must not take the others with it
+        return f"{type(error).__name__}: {error}"
     return None if news.get("done") else str(news.get("failed", "stopped"))
 
 
@@ -208,13 +224,20 @@ def _tell(status: Status, ended: list[Cell], lock: threading.Lock, changed: Chan
 
 @contextmanager
 def _ends_like_ctrl_c() -> Iterator[None]:
+    """Turn SIGTERM and SIGHUP into one Ctrl-C: they are often sent twice, and a second Ctrl-C kills the workers."""
+
     def interrupt(number: int, frame: Any) -> None:
+        for other in before:
+            signal.signal(other, signal.SIG_IGN)
         raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    before = {number: handler for number, handler in before.items() if handler not in (signal.SIG_IGN, None)}  # nohup
+    for number in before:
+        signal.signal(number, interrupt)
     try:
         yield
     finally:

@@ -39,24 +39,34 @@ class Running:
         step: the step it is at.
         first_step: the step it began with, more than 0 for one that is resumed.
         first_seen: when that step was done.
+        last_seen: when the step it is at was done.
     """
 
     began: float
     step: int = 0
     first_step: int | None = None
     first_seen: float = 0.0
+    last_seen: float = 0.0
 
     def saw(self, step: int) -> None:
         """Take note of a step."""
-        self.step = step
+        self.last_seen = time.monotonic()
         if self.first_step is None:
-            self.first_step, self.first_seen = step, time.monotonic()
+            self.first_step, self.first_seen = step, self.last_seen
+        self.step = step
 
     def seconds_a_step(self) -> float | None:
         """Mean seconds of the steps seen; ``None`` before two of them."""
         if self.first_step is None or self.step == self.first_step:
             return None
-        return (time.monotonic() - self.first_seen) / (self.step - self.first_step)
+        return (self.last_seen - self.first_seen) / (self.step - self.first_step)
+
+    def seconds_left(self, rate: Rate, steps: int) -> float:
+        """Seconds until it is done with all ``steps``, the measuring after training among them."""
+        spent = time.monotonic() - self.began
+        if self.first_step is None:
+            return max(0.0, rate.seconds(steps) - spent)
+        return max(0.0, rate.around + rate.step * (steps - self.first_step) - spent)
 
 
 @dataclass
@@ -108,7 +118,7 @@ class Status:
 
     def seconds_left(self) -> float | None:
         """Estimate the time left, of all jobs together; ``None`` while nothing is known."""
-        total, now = 0.0, time.monotonic()
+        total = 0.0
         cells = {cell.place: cell for cell in self.cells}
         seen: list[Rate] = []
         for place, running in list(self.running.items()):
@@ -116,11 +126,9 @@ class Status:
             if own is not None:
                 rate = Rate(own, rate.around if rate else running.first_seen - running.began)
                 seen.append(rate)
-                total += rate.step * (cell.steps - running.step)
-            elif rate is not None:
-                total += max(0.0, rate.seconds(cell.steps) - (now - running.began))
-            else:
+            if rate is None:
                 return None
+            total += running.seconds_left(rate, cell.steps)
         for cell in self.waiting:
             rate = self.rate(cell) or (_median(seen) if seen else None)
             if rate is None:
@@ -130,9 +138,9 @@ class Status:
 
     def _rate_of(self, cell: Cell) -> Rate:
         if cell.place not in self._rates:
-            about = Run.open(cell.place).about
-            around = sum(value for name, value in about["seconds"].items() if name != "train")
-            self._rates[cell.place] = Rate(about["seconds"]["train"] / max(1, about["training"]["steps"]), around)
+            run = Run.open(cell.place)
+            around = sum(value for name, value in run.about["seconds"].items() if name != "train")
+            self._rates[cell.place] = Rate(float(run.trace()["seconds"].to_numpy().mean()), around)
         return self._rates[cell.place]
 
 

@@ -52,6 +52,7 @@ def time_cell(data: RetrievalData, model: str, values: Mapping[str, Any]) -> Tim
     """
     kept = {"per_device_train_batch_size", "gradient_accumulation_steps", "train_group_size", "precision", "dropout"}
     kept |= {"max_query_length", "max_passage_length", "encode_batch_size", "gradient_checkpointing", "optim", "seed"}
+    kept |= {"attn_implementation", "corpus_text"}
     plain = {name: value for name, value in values.items() if name in kept & TrainSettings.model_fields.keys()}
     recipe = make_recipe({**plain, "method": "ft", "max_steps": STEPS, "negatives": "random", "snapshots": 0})
     with TemporaryDirectory(prefix="opera-timing-") as folder:

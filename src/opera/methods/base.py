@@ -166,6 +166,11 @@ class Method(ABC):
         return None
 
     @property
+    def similarity(self) -> FloatArray | None:
+        """The similarity of each pair as the method knows it now: ``[N]``; ``None`` for one that keeps no scores."""
+        return None if self.scores is None else self.scores.similarity
+
+    @property
     def kept(self) -> NDArray[np.bool_]:
         """Which pairs may be drawn at all: bool ``[N]``; false for those that were pruned before training."""
         return np.ones(self.pairs.n_pairs, dtype=bool)

@@ -54,6 +54,13 @@ class StaticThenDynamic(Method):
         DynamicPruning.check(settings, n_queries, kept_count(n_pairs, settings.k))
 
     @property
+    def similarity(self) -> FloatArray:
+        """Of the kept pairs as training moves them, of the pruned as they were pretrained."""
+        known = self.scores.similarity.copy()
+        known[self.keep] = self.dynamic.scores.similarity
+        return known
+
+    @property
     def kept(self) -> BoolArray:
         """The pairs kept before training."""
         return self.keep
