@@ -1,6 +1,6 @@
 """All methods on NFCorpus and SciFact, three seeds, four numbers of steps, with a small static model.
 
-    .venv/bin/python studies/grid.py            # runs what is missing (about 40 minutes on 2 cores), then fills the tables
+    .venv/bin/python studies/grid.py            # runs what is missing (40 minutes on 2 cores), then fills the tables
     .venv/bin/python studies/grid.py --tables
 
 Fills the grid's tables of docs/results.md. Reads ``../shared``, and says so where it is absent.
