@@ -1,4 +1,4 @@
-"""Equations, and the contract that every method of the registry passes."""
+"""Each equation against the paper, and each method against the plain way of computing it."""
 
 from __future__ import annotations
 
@@ -6,20 +6,16 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import chisquare, hypergeom
 
 from opera.errors import SettingError
-from opera.methods import METHODS, Method, Pairs, PairScores, Plan, method_named
-from opera.methods.draws import ShuffledPasses, draw_by_pairs, draw_pool, draw_weighted_documents
+from opera.methods import METHODS, Pairs, PairScores
 from opera.methods.dynamic import (
     DynamicPruning,
     DynamicSettings,
     document_threshold,
     document_weights,
-    pair_weighted_probabilities,
-    query_probabilities,
     query_scores,
 )
 from opera.methods.infobatch import infobatch_probabilities, kept_of_learned, learned_queries
@@ -27,69 +23,12 @@ from opera.methods.order import SortedValues
 from opera.methods.ranking import QueryRanking, front_of
 from opera.methods.schedules import cosine_schedule, top_ratio, virtual_dataset_size
 from opera.methods.static import StaticSettings, keep_best_pairs, keep_highest
-from opera.rng import generator
-
-VARIANTS: list[tuple[str, dict[str, object]]] = [
-    ("ft", {}),
-    ("rp", {"k": 0.5}),
-    ("rp", {"k": 0.5, "query_weighting": "uniform"}),
-    ("sp", {"k": 0.5}),
-    ("sp", {"k": 0.3, "query_weighting": "uniform"}),
-    ("dp", {}),
-    ("dp", {"update_interval": 10}),
-    ("dp", {"update_interval": "epoch"}),
-    ("dp", {"query_score": "similarity", "threshold": "per_query"}),
-    ("dp", {"query_score": "loss", "levels": "query"}),
-    ("dp", {"levels": "document"}),
-    ("dp", {"soft": False}),
-    ("dp", {"alpha_start": 5, "alpha_end": 2, "beta_start": 1, "beta_end": 8}),
-    ("dp", {"alpha_start": 1, "alpha_end": 1}),
-    ("dp", {"alpha_start": 4, "alpha_end": 4, "v_end": 0.25}),
-    ("dp", {"pool_weighting": "pairs"}),
-    ("dp", {"pool_weighting": "pairs", "update_interval": 7}),
-    ("sp", {"k": 0.5, "score": "cbs"}),
-    ("sp+cbs", {"k": 0.4}),
-    ("infobatch", {}),
-    ("infobatch", {"rho": 0.5, "delta": 0.3}),
-    ("sp+dp", {"k": 0.5}),
-    ("sp+dp", {"k": 0.6, "score": "cbs", "levels": "query", "update_interval": "epoch"}),
-]
-IDS = [f"{name}-{'-'.join(f'{k}={v}' for k, v in values.items())}" for name, values in VARIANTS]
-
-
-def make_pairs(counts: list[int], n_docs: int = 1000) -> Pairs:
-    rng = np.random.default_rng(sum(counts))
-    docs = np.concatenate([rng.choice(n_docs, c, replace=False) for c in counts])
-    return Pairs.of(np.repeat(np.arange(len(counts)), counts), docs)
-
-
-def make_scores(pairs: Pairs, seed: int = 0) -> PairScores:
-    rng = np.random.default_rng(seed)
-    similarity, loss = rng.uniform(-1, 1, pairs.n_pairs), rng.exponential(2.0, pairs.n_pairs)
-    return PairScores(pairs, similarity, loss, 1 / rng.integers(1, 5, pairs.n_pairs))
-
-
-def make(name: str, values: dict[str, object], pairs: Pairs, batch: int = 8, steps: int = 50, seed: int = 0) -> Method:
-    method = METHODS[name]
-    parsed = method.settings_class.parse(values)
-    method.check(parsed, pairs.n_queries, pairs.n_pairs)
-    return method(pairs, Plan(seed, steps, batch), parsed, make_scores(pairs))
-
-
-def see_all(method: Method) -> None:
-    """Tell a method every pair's score, so that one whose scores start equal has something to go by."""
-    scores = make_scores(method.pairs)
-    method.observe(np.arange(method.pairs.n_pairs), scores.similarity, scores.loss)
-
-
-def ranking_of(scores: list[float]) -> QueryRanking:
-    pairs = make_pairs([1] * len(scores))
-    return QueryRanking(pairs, np.array(scores), 1)
+from worlds import make, make_pairs, make_scores, mixed_pairs
 
 
 @pytest.fixture
 def pairs() -> Pairs:
-    return make_pairs([1, 2, 3, 4, 5, 6, 7, 8, 1, 1, 2, 9, 3, 3, 3, 12])
+    return mixed_pairs()
 
 
 class TestSchedules:
@@ -430,252 +369,3 @@ class TestTwoStages:
         assert kept.pair_query.tolist() == [0, 1, 1]
         assert kept.pair_doc.tolist() == [5, 8, 9]
         assert queries.tolist() == [0, 2]
-
-
-class TestDraws:
-    def test_draws_by_pairs_follow_equation_5_times_the_pairs(self, pairs: Pairs) -> None:
-        is_top = (np.arange(pairs.n_queries) % 3 == 0).astype(np.float32)
-        ranking = QueryRanking(pairs, is_top[pairs.pair_query], 1)
-        front = ranking.front(int(is_top.sum()))
-        drawn = draw_by_pairs(generator(0, "test"), ranking, front, 10, 20_000)
-        expected = pair_weighted_probabilities(pairs, query_probabilities(is_top, front.count, 10)) * 20_000
-        assert chisquare(np.bincount(drawn, minlength=pairs.n_queries), expected).pvalue > 1e-3
-
-    def test_frequencies_at_the_last_step_match_at_alpha_5_and_r_53(self) -> None:
-        """The paper's end of the schedule: P(top)/P(rest) = α, exactly and as drawn."""
-        pairs = make_pairs([1, 2, 3, 4] * 40)
-        counts = np.zeros(pairs.n_queries)
-        for seed in range(1500):
-            method = make("dp", {}, pairs, batch=8, steps=10**9, seed=seed)
-            counts[pairs.pair_query[method.draw(10**9).pairs]] += 1
-        p = method.probabilities(10**9).query
-        top = p == p.max()
-        assert top.sum() == math.floor(0.53125 * 160) == 85
-        assert p.max() / p.min() == pytest.approx(5)  # n₀ = 100 and r·n = 85 are whole
-        assert chisquare(counts, p * counts.sum()).pvalue > 1e-3
-        assert counts[top].mean() / counts[~top].mean() == pytest.approx(5, rel=0.05)
-
-    @given(st.integers(1, 30), st.integers(0, 200), st.integers(1, 90))
-    def test_passes_hold_every_item_once_and_can_be_read_anywhere(self, size: int, start: int, count: int) -> None:
-        row = ShuffledPasses(4, "test", size).take(0, start + count)
-        assert np.array_equal(row[start:], ShuffledPasses(4, "test", size).take(start, count))
-        for first in range(0, len(row) - size + 1, size):
-            assert sorted(row[first : first + size]) == list(range(size))
-
-    def test_pool_draws_have_the_pools_distribution(self) -> None:
-        ranking = ranking_of([1.0] * 8 + [0.0] * 22)
-        counts = np.zeros(30)
-        rng = generator(0, "test")
-        for _ in range(4000):
-            drawn = draw_pool(rng, ranking, ranking.front(8), 14, 5)
-            assert len(set(drawn.tolist())) == 5
-            counts[drawn] += 1
-        expected = np.where(np.arange(30) < 8, 1 / 14, 6 / (14 * 22)) * 4000 * 5
-        assert chisquare(counts, expected).pvalue > 1e-3
-
-    def test_pool_draws_have_the_hypergeometric_numbers_of_tops(self) -> None:
-        """The joint distribution, not the single chances alone: how many of 5 draws fall on the 8 tops."""
-        ranking, rng = ranking_of([1.0] * 8 + [0.0] * 22), generator(3, "test")
-        tops = [int((draw_pool(rng, ranking, ranking.front(8), 14, 5) < 8).sum()) for _ in range(4000)]
-        expected = hypergeom(14, 8, 5).pmf(np.arange(6)) * 4000
-        assert chisquare(np.bincount(tops, minlength=6), expected).pvalue > 1e-3
-
-    def test_ties_share_the_places_that_are_left(self) -> None:
-        ranking, rng = ranking_of([3.0] * 2 + [1.0] * 6 + [0.0] * 12), generator(0, "test")
-        front = ranking.front(5)
-        assert (front.above, front.tied, front.tied_chance) == (2, 6, 0.5)
-        counts = np.zeros(20)
-        for _ in range(4000):
-            counts[draw_pool(rng, ranking, front, 10, 4)] += 1
-        expected = query_probabilities(front.chances(ranking.scores()), 5, 10) * 4000 * 4
-        assert chisquare(counts, expected).pvalue > 1e-3
-
-    def test_pool_of_the_size_asked_holds_all_tops(self) -> None:
-        ranking = ranking_of([1.0] * 6 + [0.0] * 14)
-        drawn = draw_pool(generator(1, "test"), ranking, ranking.front(6), 10, 10)
-        assert set(range(6)) <= set(drawn.tolist())
-        assert len(set(drawn.tolist())) == 10
-        twice = draw_pool(generator(1, "test"), ranking, ranking.front(6), 10, 25)  # two pools and a half
-        assert all(set(range(6)) <= set(part.tolist()) for part in (twice[:10], twice[10:20]))
-
-    def test_a_pool_drawn_whole_has_the_pools_distribution(self) -> None:
-        ranking, rng = ranking_of([3.0] * 2 + [1.0] * 6 + [0.0] * 12), generator(5, "test")
-        front, counts, first = ranking.front(5), np.zeros(20), np.zeros(20)
-        for _ in range(3000):
-            drawn = draw_pool(rng, ranking, front, 10, 10)
-            assert len(set(drawn.tolist())) == 10
-            counts[drawn] += 1
-            first[drawn[0]] += 1
-        chances = query_probabilities(front.chances(ranking.scores()), 5, 10)
-        assert counts[:2].tolist() == [3000, 3000]
-        assert chisquare(counts[2:], chances[2:] * 30_000).pvalue > 1e-3
-        assert chisquare(first, chances * 3000).pvalue > 1e-3
-
-    @pytest.mark.parametrize("own", [False, True])
-    def test_document_draws_follow_the_weights(self, pairs: Pairs, own: bool) -> None:
-        similarity = make_scores(pairs).similarity
-        threshold = None if own else 0.1
-        drawn = draw_weighted_documents(
-            generator(0, "test"), pairs, np.full(20_000, 15), similarity, 5.0, 1.0, threshold, 0.3
-        )
-        ids = np.flatnonzero(pairs.pair_query == 15)
-        limit = document_threshold(pairs, similarity, 0.3, "per_query")[15] if own else 0.1
-        weight = document_weights(similarity[ids] > limit, 5.0)
-        assert 0 < (weight == 5).sum() < len(ids)
-        expected = weight / weight.sum() * 20_000
-        assert chisquare(np.bincount(drawn, minlength=pairs.n_pairs)[ids], expected).pvalue > 1e-3
-
-    def test_generators_are_named(self) -> None:
-        streams = [generator(*key).random() for key in ((0, "a", 0), (0, "a", 1), (0, "b", 0), (1, "a", 0))]
-        assert len(set(streams)) == 4
-        assert generator(0, "a", 0).random() == streams[0]
-
-
-@pytest.mark.parametrize(("name", "values"), VARIANTS, ids=IDS)
-class TestContract:
-    def test_draws_are_pairs_that_exist(self, name: str, values: dict[str, object], pairs: Pairs) -> None:
-        method = make(name, values, pairs)
-        for step in range(30):
-            drawn = method.draw(step)
-            assert drawn.pairs.shape == drawn.weights.shape == (8,)
-            assert drawn.pairs.dtype == np.int64
-            assert drawn.weights.dtype == np.float32
-            assert ((drawn.pairs >= 0) & (drawn.pairs < pairs.n_pairs)).all()
-            assert (drawn.weights >= 1).all()
-            method.observe(drawn.pairs, np.linspace(-1, 1, 8), np.linspace(0, 9, 8))
-
-    def test_probabilities_sum_to_one(self, name: str, values: dict[str, object], pairs: Pairs) -> None:
-        method = make(name, values, pairs)
-        for step in range(0, 50, 7):
-            method.draw(step)
-            p = method.probabilities(step)
-            assert p.query.sum() == pytest.approx(1)
-            assert p.pair.sum() == pytest.approx(1)
-            assert np.allclose(pairs.sum_by_query(p.document)[p.query > 0], 1)
-
-    def test_probabilities_are_positive_where_promised(
-        self, name: str, values: dict[str, object], pairs: Pairs
-    ) -> None:
-        """ft and soft dp promise every pair at every step; sp, rp and sp+dp every pair they kept."""
-        method = make(name, values, pairs)
-        for step in range(0, 50, 10):
-            drawn = method.draw(step).pairs
-            method.observe(drawn, np.linspace(-1, 1, 8), np.linspace(0, 9, 8))
-            p = method.probabilities(step).pair
-            assert (p >= 0).all()
-            if name == "ft" or (name == "dp" and values.get("soft", True)):
-                assert (p > 0).all()
-            if name in ("sp", "sp+cbs", "rp", "sp+dp"):
-                assert np.array_equal(p > 0, method.keep)  # type: ignore[attr-defined]
-
-    def test_drawn_frequencies_match_the_probabilities(
-        self, name: str, values: dict[str, object], pairs: Pairs
-    ) -> None:
-        """χ² over many runs that differ in seed alone; the scores stay fixed, so the probabilities do."""
-        if name == "rp":
-            pytest.skip("what rp keeps is itself random; sp runs the same code with a fixed choice")
-        counts = np.zeros(pairs.n_pairs)
-        for seed in range(400):
-            method = make(name, values, pairs, batch=4, steps=10**9, seed=seed)  # the schedule stands still
-            see_all(method)
-            for step in range(5):
-                np.add.at(counts, method.draw(step).pairs, 1)
-        method = make(name, values, pairs, steps=10**9)
-        see_all(method)
-        expected = method.probabilities(0).pair
-        possible = expected > 0
-        assert counts[~possible].sum() == 0
-        assert chisquare(counts[possible], expected[possible] * counts.sum()).pvalue > 1e-4
-
-    def test_same_seed_same_draws(self, name: str, values: dict[str, object], pairs: Pairs) -> None:
-        runs = [
-            [make_method.draw(s).pairs.tolist() for s in range(20)]
-            for make_method in (make(name, values, pairs), make(name, values, pairs))
-        ]
-        other = make(name, values, pairs, seed=1)
-        assert runs[0] == runs[1]
-        assert runs[0] != [other.draw(s).pairs.tolist() for s in range(20)]
-
-    def test_state_round_trips(self, name: str, values: dict[str, object], pairs: Pairs) -> None:
-        rng = np.random.default_rng(1)
-        first = make(name, values, pairs)
-        for step in range(13):
-            drawn = first.draw(step).pairs
-            first.observe(drawn, rng.random(8), rng.random(8))
-        second = make(name, values, pairs)
-        second.load_state_dict(first.state_dict())
-        for step in range(13, 40):
-            a, b = first.draw(step), second.draw(step)
-            assert a.pairs.tolist() == b.pairs.tolist()
-            assert a.weights.tolist() == b.weights.tolist()
-            seen = rng.random(8), rng.random(8)
-            first.observe(a.pairs, *seen)
-            second.observe(b.pairs, *seen)
-
-    @pytest.mark.parametrize("counts", [[5], [1], [1] * 9, [50, 1]])
-    def test_small_data(self, name: str, values: dict[str, object], counts: list[int]) -> None:
-        pairs = make_pairs(counts)
-        if math.floor(float(str(values.get("k", 1))) * pairs.n_pairs) == 0:
-            with pytest.raises(SettingError, match="all are pruned"):
-                make(name, values, pairs)
-            return
-        method = make(name, values, pairs)
-        for step in range(12):
-            assert len(method.draw(step).pairs) == 8
-        assert method.probabilities(12).pair.sum() == pytest.approx(1)
-
-    @pytest.mark.parametrize("value", [0.0, 1.0, -1.0, 3.4e38, 1e-45])
-    def test_equal_and_extreme_scores(self, name: str, values: dict[str, object], pairs: Pairs, value: float) -> None:
-        method = METHODS[name]
-        same = np.full(pairs.n_pairs, value, dtype=np.float32)
-        made = method(pairs, Plan(0, 50, 8), method.settings_class.parse(values), PairScores(pairs, same, same, same))
-        for step in range(10):
-            drawn = made.draw(step).pairs
-            made.observe(drawn, same[drawn], same[drawn])
-        p = made.probabilities(10).pair
-        assert np.isfinite(p).all()
-        assert p.sum() == pytest.approx(1)
-
-
-@given(
-    st.lists(st.integers(1, 6), min_size=1, max_size=30),
-    st.sampled_from(VARIANTS),
-    st.integers(1, 20),
-    st.integers(0, 2**31),
-    st.lists(
-        st.tuples(st.floats(width=32, allow_nan=False, allow_infinity=False), st.floats(0, 2**60, width=32)),
-        min_size=1,
-        max_size=20,
-    ),
-)
-@settings(deadline=None, max_examples=120)
-def test_any_sizes_and_scores_work(
-    counts: list[int],
-    variant: tuple[str, dict[str, object]],
-    batch: int,
-    seed: int,
-    drawn_scores: list[tuple[float, float]],
-) -> None:
-    pairs = make_pairs(counts)
-    similarity, loss = np.resize(np.array(drawn_scores, dtype=np.float32), (pairs.n_pairs + batch, 2)).T
-    first = slice(0, pairs.n_pairs)
-    cls = METHODS[variant[0]]
-    parsed = cls.settings_class.parse(variant[1])
-    try:
-        cls.check(parsed, pairs.n_queries, pairs.n_pairs)
-    except SettingError:
-        return
-    scores = PairScores(pairs, similarity[first], loss[first], 1 / (1 + np.abs(similarity[first])))
-    method = cls(pairs, Plan(seed, 9, batch), parsed, scores)
-    for step in range(9):
-        drawn = method.draw(step).pairs
-        method.observe(drawn, similarity[step % pairs.n_pairs :][:batch], loss[step % pairs.n_pairs :][:batch])
-        p = method.probabilities(step)
-        assert p.pair.sum() == pytest.approx(1)
-        assert (p.pair[drawn] > 0).all() or variant[0] in ("dp", "sp+dp", "infobatch")  # a step may span two rankings
-
-
-def test_registry_names_are_the_methods_own() -> None:
-    assert all(method_named(name).name == name for name in METHODS)
-    with pytest.raises(SettingError, match="did you mean 'sp'"):
-        method_named("spp")

@@ -1,0 +1,70 @@
+"""Small worlds that the tests of methods share: pairs, scores, and every method in every variant."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from opera.methods import METHODS, Method, Pairs, PairScores, Plan
+from opera.methods.ranking import QueryRanking
+
+VARIANTS: list[tuple[str, dict[str, object]]] = [
+    ("ft", {}),
+    ("rp", {"k": 0.5}),
+    ("rp", {"k": 0.5, "query_weighting": "uniform"}),
+    ("sp", {"k": 0.5}),
+    ("sp", {"k": 0.3, "query_weighting": "uniform"}),
+    ("dp", {}),
+    ("dp", {"update_interval": 10}),
+    ("dp", {"update_interval": "epoch"}),
+    ("dp", {"query_score": "similarity", "threshold": "per_query"}),
+    ("dp", {"query_score": "loss", "levels": "query"}),
+    ("dp", {"levels": "document"}),
+    ("dp", {"soft": False}),
+    ("dp", {"alpha_start": 5, "alpha_end": 2, "beta_start": 1, "beta_end": 8}),
+    ("dp", {"alpha_start": 1, "alpha_end": 1}),
+    ("dp", {"alpha_start": 4, "alpha_end": 4, "v_end": 0.25}),
+    ("dp", {"pool_weighting": "pairs"}),
+    ("dp", {"pool_weighting": "pairs", "update_interval": 7}),
+    ("sp", {"k": 0.5, "score": "cbs"}),
+    ("sp+cbs", {"k": 0.4}),
+    ("infobatch", {}),
+    ("infobatch", {"rho": 0.5, "delta": 0.3}),
+    ("sp+dp", {"k": 0.5}),
+    ("sp+dp", {"k": 0.6, "score": "cbs", "levels": "query", "update_interval": "epoch"}),
+]
+IDS = [f"{name}-{'-'.join(f'{k}={v}' for k, v in values.items())}" for name, values in VARIANTS]
+
+
+def make_pairs(counts: list[int], n_docs: int = 1000) -> Pairs:
+    rng = np.random.default_rng(sum(counts))
+    docs = np.concatenate([rng.choice(n_docs, c, replace=False) for c in counts])
+    return Pairs.of(np.repeat(np.arange(len(counts)), counts), docs)
+
+
+def make_scores(pairs: Pairs, seed: int = 0) -> PairScores:
+    rng = np.random.default_rng(seed)
+    similarity, loss = rng.uniform(-1, 1, pairs.n_pairs), rng.exponential(2.0, pairs.n_pairs)
+    return PairScores(pairs, similarity, loss, 1 / rng.integers(1, 5, pairs.n_pairs))
+
+
+def make(name: str, values: dict[str, object], pairs: Pairs, batch: int = 8, steps: int = 50, seed: int = 0) -> Method:
+    method = METHODS[name]
+    parsed = method.settings_class.parse(values)
+    method.check(parsed, pairs.n_queries, pairs.n_pairs)
+    return method(pairs, Plan(seed, steps, batch), parsed, make_scores(pairs))
+
+
+def see_all(method: Method) -> None:
+    """Tell a method every pair's score, so that one whose scores start equal has something to go by."""
+    scores = make_scores(method.pairs)
+    method.observe(np.arange(method.pairs.n_pairs), scores.similarity, scores.loss)
+
+
+def ranking_of(scores: list[float]) -> QueryRanking:
+    pairs = make_pairs([1] * len(scores))
+    return QueryRanking(pairs, np.array(scores), 1)
+
+
+def mixed_pairs() -> Pairs:
+    """Queries with one to twelve documents."""
+    return make_pairs([1, 2, 3, 4, 5, 6, 7, 8, 1, 1, 2, 9, 3, 3, 3, 12])
