@@ -77,6 +77,11 @@ def print_comparison(screen: Console, comparison: Comparison) -> None:
     for measure, ranks in comparison.ranks.items():
         listed = ", ".join(f"{label} {rank:.2f}" for label, rank in sorted(ranks.items(), key=lambda item: item[1]))
         screen.print(Text(f"average rank by {measure}: {listed}"))
+    for data in dict.fromkeys(part.data for part in comparison.tables):
+        part = comparison.final(data)
+        best = part.winners[PRIMARY]
+        run = next(g for g in comparison.groups if (g.data, g.method, g.steps) == (data, best, part.steps)).runs[0]
+        screen.print(Text(f"{part.name}: {best} has the highest {PRIMARY}; a model of it: {run.model_path}"))
     if comparison.unfinished:
         screen.print(Text(f"left out, unfinished: {', '.join(map(str, comparison.unfinished))}"))
 
