@@ -14,7 +14,7 @@ import pytest
 
 from opera.cli import main
 
-COMMANDS = ["train", "evaluate", "score", "mine", "search", "theory", "inspect", "quickstart"]
+COMMANDS = ["train", "evaluate", "score", "mine", "search", "compare", "inspect", "theory", "paper", "quickstart"]
 
 
 @dataclass(frozen=True)
