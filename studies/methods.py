@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from scipy.stats import ttest_rel
 
+from opera.analysis import Group, paired_tests
 from opera.runs import Run, holds_run
 from page import RESULTS, fill, need, table_lines
 
@@ -128,20 +128,6 @@ def run_one(arguments: list[str], out: Path) -> None:
             raise RuntimeError(f"{shlex.join(arguments)}: exit status {end.code}") from end
 
 
-def per_query(runs: list[Run], measure: str) -> np.ndarray:
-    """Return each test query's measure after training, averaged over the seeds: ``[queries]``."""
-    return np.mean([run.per_query()[f"after {measure}"].to_numpy() for run in runs], axis=0)
-
-
-def holm(values: list[float]) -> list[float]:
-    """Holm's correction."""
-    corrected, highest = [0.0] * len(values), 0.0
-    for place, at in enumerate(np.argsort(values)):
-        highest = max(highest, min(1.0, (len(values) - place) * values[at]))
-        corrected[at] = highest
-    return corrected
-
-
 def finished_runs(study: Study, folder: Path) -> dict[str, list[Run]]:
     """Return the runs of each row that is finished with every seed."""
     places = {cell.label: [study.place(folder, cell, seed) for seed in study.seeds] for cell in study.cells}
@@ -163,16 +149,12 @@ def table(study: Study, folder: Path) -> str:
     heads = ["", *MEASURES, *(f"p ({measure})" for measure in TESTED), *(["false draws"] if noisy else []), "s a run"]
     before = done[baseline][0].measures["before"]
     rows = [["untrained", *(f"{before[m]:.3f}" for m in MEASURES), *[""] * (len(heads) - 1 - len(MEASURES))]]
-    p_values = {
-        measure: holm(
-            [float(ttest_rel(per_query(done[o], measure), per_query(done[baseline], measure)).pvalue) for o in others]
-        )
-        for measure in TESTED
-    }
+    groups = {label: Group(study.data, label, study.steps, tuple(runs)) for label, runs in done.items()}
+    tests = {m: paired_tests([groups[label] for label in others], groups[baseline], m) for m in TESTED}
     for label, runs in done.items():
         values = np.array([[run.measures["after"][m] for m in MEASURES] for run in runs])
         cells = [f"{mean:.3f} ± {std:.3f}" for mean, std in zip(values.mean(0), values.std(0, ddof=1), strict=True)]
-        cells += [f"{p_values[m][others.index(label)]:.2g}" if label in others else "" for m in TESTED]
+        cells += [f"{tests[m][label].t_test_holm:.2g}" if label in tests[m] else "" for m in TESTED]
         if noisy:
             cells.append(f"{np.mean([run.about['noise']['share_of_draws'] for run in runs]):.1%}")
         rows.append([label, *cells, f"{np.median([run.about['seconds']['train'] for run in runs]):.0f}"])

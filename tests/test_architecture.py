@@ -13,7 +13,8 @@ ROOMS = [
     "errors", "rng", "settings", "files", "processes", "methods", "snapshots", "config", "data",
     "measures", "positives", "runs", "locate", "analysis", "theory", "show", "charts", "paper",
     "device", "models", "encode", "search", "score", "evaluation", "mine", "noise", "sampler", "train", "card",
-    "preparation", "material", "adaptation", "api", "inspection", "outputs", "grid", "quickstart", "cli", "__main__",
+    "preparation", "material", "adaptation", "api", "inspection", "outputs", "grid", "page", "quickstart",
+    "cli", "__main__",
 ]  # fmt: skip
 HOME = Path(opera.__file__).parent
 

@@ -139,11 +139,16 @@ def test_similarities_that_rounding_took_past_their_ends_are_counted() -> None:
     assert recorder.finished().similarity.sum() == sum(COUNTS)
 
 
-@pytest.mark.parametrize(("moments", "steps"), [(1, [0]), (2, [0, 4]), (50, [0, 1, 2, 3, 4])])
-def test_the_first_and_the_last_step_are_recorded_and_none_twice(moments: int, steps: list[int]) -> None:
-    method = make("ft", {}, steps=5)
+@pytest.mark.parametrize(
+    ("length", "moments", "steps"),
+    [(1, 50, [0]), (5, 1, [0]), (5, 2, [0, 4]), (5, 50, [0, 4]), (17, 50, [0, 5, 11, 16]), (17, 3, [0, 8, 16])],
+)
+def test_the_first_and_the_last_step_are_recorded_and_none_too_close(
+    length: int, moments: int, steps: list[int]
+) -> None:
+    method = make("ft", {}, steps=length)
     recorder = SamplingRecorder(method, moments)
-    for step in range(5):
+    for step in range(length):
         method.draw(step)
         recorder.record(step)
     assert recorder.finished().steps.tolist() == steps
@@ -170,7 +175,8 @@ def test_of_large_sets_some_queries_are_recorded_whole(monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(("name", "recorded"), [("dp", 3), ("ft", 3), ("dp", 0)])
-def test_a_record_survives_its_file(name: str, recorded: int, tmp_path: Path) -> None:
+def test_a_record_survives_its_file(name: str, recorded: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshots, "STEPS_BETWEEN", 1)
     method = make(name, {})
     recorder = SamplingRecorder(method, 40)
     for step in range(recorded):
@@ -188,8 +194,15 @@ def test_a_record_survives_its_file(name: str, recorded: int, tmp_path: Path) ->
 
 @pytest.mark.parametrize(("method", "moments"), [("sp+dp", 5), ("infobatch", 12)])
 def test_a_resumed_run_has_the_record_of_a_whole_one(
-    method: str, moments: int, beir: Path, static_model: Path, tmp_path: Path, interrupted_at: InterruptedAt
+    method: str,
+    moments: int,
+    beir: Path,
+    static_model: Path,
+    tmp_path: Path,
+    interrupted_at: InterruptedAt,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(snapshots, "STEPS_BETWEEN", 1)
     settings = {**SHORT, "method": method, "snapshots": moments}
     whole = opera.adapt(beir, model=static_model, out=tmp_path / "whole", **settings)
     with interrupted_at(10):

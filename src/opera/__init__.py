@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from opera.errors import OperaError as OperaError
     from opera.grid import compare as compare
     from opera.inspection import inspect as inspect
+    from opera.page import report as report
     from opera.runs import Run as Run
 
 _HOMES = {
@@ -29,13 +30,25 @@ _HOMES = {
     "compare": "opera.grid",
     "inspect": "opera.inspection",
     "load_data": "opera.data",
+    "report": "opera.page",
     "RetrievalData": "opera.data",
     "Run": "opera.runs",
     "OperaError": "opera.errors",
     "InputError": "opera.errors",
 }
 
-__all__ = ["InputError", "OperaError", "RetrievalData", "Run", "adapt", "compare", "evaluate", "inspect", "load_data"]
+__all__ = [
+    "InputError",
+    "OperaError",
+    "RetrievalData",
+    "Run",
+    "adapt",
+    "compare",
+    "evaluate",
+    "inspect",
+    "load_data",
+    "report",
+]
 
 
 def __dir__() -> list[str]:

@@ -77,7 +77,10 @@ class TrainSettings(Settings):
     )
     seed: int = setting(0, "of every random draw (--seed)", "OPERA", ge=0, lt=2**32)
     snapshots: int = setting(
-        50, "steps at which to record all sampling probabilities, for opera report; 0 records none", "OPERA", ge=0
+        50,
+        "steps at which to record all sampling probabilities, one in five at most, for opera report; 0 records none",
+        "OPERA",
+        ge=0,
     )
     dataloader_num_workers: int = setting(0, "processes that look texts up ahead of training", "transformers", ge=0)
     lag: int | None = setting(

@@ -25,6 +25,9 @@ CODES = 255
 MOST_PAIRS = 200_000
 """Larger training sets are recorded for as many of their queries, drawn at random, as have so many pairs."""
 
+STEPS_BETWEEN = 5
+"""Moments are so many steps apart, or more."""
+
 BIN_EDGES: NDArray[np.float64] = np.linspace(-1, 1, 101)
 """Edges of the similarity histogram's bins."""
 
@@ -92,15 +95,18 @@ class SamplingRecord:
 class SamplingRecorder:
     """Records a method's probabilities at evenly spaced steps, the first and the last among them.
 
+    Looking at all pairs takes as long as a tenth of a small model's step, so one step in five is looked at at most.
+
     Args:
         method: the method that draws.
-        moments: how many steps to record; 0 records nothing.
+        moments: how many steps to record, at most; 0 records nothing.
     """
 
     def __init__(self, method: Method, moments: int) -> None:
         self._method = method
         last = method.plan.max_steps - 1
-        self._due = set(np.unique(np.rint(np.linspace(0, last, moments)).astype(int)).tolist())
+        count = min(moments, max(2, last // STEPS_BETWEEN + 1))
+        self._due = set(np.unique(np.rint(np.linspace(0, last, count)).astype(int)).tolist())
         self._queries = _recorded_queries(method.pairs, method.plan.seed)
         offsets = method.pairs.query_offsets
         self._pairs = np.concatenate([np.arange(offsets[q], offsets[q + 1]) for q in self._queries])
@@ -138,7 +144,9 @@ class SamplingRecorder:
         similarity = self._method.similarity
         if similarity is None:
             return np.empty(0, dtype=np.int64)
-        return np.histogram(np.clip(similarity, -1, 1), BIN_EDGES)[0]  # rounding takes cosines past their ends
+        bins = len(BIN_EDGES) - 1
+        place = ((similarity + 1) * (bins / 2)).astype(np.int64)
+        return np.bincount(np.clip(place, 0, bins - 1), minlength=bins)  # rounding takes cosines past their ends
 
 
 def _recorded_queries(pairs: Pairs, seed: int) -> NDArray[np.int32]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import typer
 
-from opera.cli.comparing import compare
+from opera.cli.comparing import compare, report
 from opera.cli.looking import inspect, theory
 from opera.cli.options import speaks
 from opera.cli.paper import paper
@@ -31,6 +31,7 @@ EXAMPLES: dict[Callable[..., None], str] = {
     mine: "my-beir-folder --model minilm --range 10:100 --out mined.jsonl",
     search: 'run my-beir-folder "does garlic lower cholesterol" --top 5',
     compare: "my-beir-folder --model minilm --methods ft,sp:k=0.5,dp --seeds 0,1,2 --out grid",
+    report: "grid --out report.html",
     inspect: "my-beir-folder --model minilm",
     theory: "--noise 0.2 --noise 0.4 --auc 0.7 --set k=0.5 --out theory.svg",
     paper: "--table main --grid runs",

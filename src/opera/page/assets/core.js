@@ -1,0 +1,82 @@
+"use strict";
+// Data, small helpers, colours and the list of charts. Corpus text only ever becomes text nodes.
+
+const report = JSON.parse(document.getElementById("report-data").textContent);
+const byId = (id) => document.getElementById(id);
+const measureName = (measure) => measure.replace("retrieved_ideal_", "retrieved-ideal ");
+
+function element(tag, properties = {}, ...children) {
+  const made = Object.assign(document.createElement(tag), properties);
+  made.append(...children);
+  return made;
+}
+
+// Plotly reads some tags in its texts; labels and names are shown as they are.
+const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
+
+function fill(select, options) {
+  select.replaceChildren(...options.map(([value, text]) => element("option", { value, textContent: text })));
+}
+
+const COLOURS = {
+  ft: ["#6b7280", "#9aa3af"], rp: ["#a16a3c", "#c79a6f"], sp: ["#d1540a", "#f28c4e"], "sp+cbs": ["#b98500", "#e6b93f"],
+  infobatch: ["#0a8f68", "#3fc49b"], dp: ["#0b62c4", "#5aa9f2"], "sp+dp": ["#b04a8c", "#df86bf"],
+};
+const DASHES = ["solid", "dash", "dot", "dashdot", "longdash"];
+
+let printing = false;
+const darkMode = window.matchMedia("(prefers-color-scheme: dark)");
+const isDark = () => darkMode.matches && !printing;
+const baseOf = (label) => label.split(":")[0];
+const colourOf = (label) => (COLOURS[baseOf(label)] ?? ["#444444", "#bbbbbb"])[isDark() ? 1 : 0];
+
+function dashOf(label) {
+  const alike = report.methods.filter((other) => baseOf(other) === baseOf(label));
+  return DASHES[alike.indexOf(label) % DASHES.length];
+}
+
+function faint(colour, alpha) {
+  const [r, g, b] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
+  return `rgba(${r},${g},${b},${alpha})`;
+}
+
+function style(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+// A chart is a node and what draws it; all are drawn anew when the colours change.
+const charts = [];
+
+function chart(node, draw) {
+  charts.push({ node, draw });
+  draw(node);
+}
+
+function say(node, text) {
+  window.Plotly.purge(node);
+  node.classList.add("empty");
+  node.textContent = text;
+}
+
+function plot(node, traces, layout) {
+  if (node.classList.contains("empty")) {
+    node.classList.remove("empty");
+    node.textContent = "";
+  }
+  const axis = { gridcolor: style("--line"), linecolor: style("--line"), zerolinecolor: style("--line"), automargin: true };
+  const merged = {
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", margin: { l: 52, r: 14, t: 10, b: 46 }, dragmode: false,
+    font: { family: "system-ui, -apple-system, Segoe UI, Roboto, sans-serif", size: 12.5, color: style("--ink") },
+    legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0, font: { size: 12 } },
+    hoverlabel: { font: { size: 12 } },
+    ...layout,
+    xaxis: { ...axis, ...layout.xaxis }, yaxis: { ...axis, ...layout.yaxis },
+  };
+  const config = { responsive: true, displaylogo: false, modeBarButtons: [["toImage"]] };
+  return window.Plotly.react(node, traces, merged, config);
+}
+
+function drawAll() {
+  document.querySelectorAll(".dot").forEach((dot) => { dot.style.background = colourOf(dot.dataset.method); });
+  charts.forEach(({ node, draw }) => draw(node));
+}

@@ -1,0 +1,19 @@
+// Start everything; draw anew when the colours change, and light for the printer.
+
+startTables();
+startCharts();
+startSampling();
+startExplorer();
+drawAll();
+
+darkMode.addEventListener("change", drawAll);
+window.addEventListener("beforeprint", () => {
+  printing = true;
+  document.querySelectorAll("details").forEach((part) => { part.open = true; });
+  drawAll();
+});
+window.addEventListener("afterprint", () => {
+  printing = false;
+  drawAll();
+});
+document.documentElement.dataset.ready = "true";

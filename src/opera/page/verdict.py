@@ -1,0 +1,70 @@
+"""The verdict of a report: what was found, in a sentence, with its uncertainty."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from opera.analysis import PRIMARY, Comparison, Group, PairedTest, Table, paired_test
+from opera.analysis.significance import differences_from_before
+
+LEVEL = 0.05
+
+
+def verdict(comparison: Comparison) -> str:
+    """One sentence over all data sets, each with its largest number of steps."""
+    sentences = []
+    for data in dict.fromkeys(table.data for table in comparison.tables):
+        table = comparison.final(data)
+        if comparison.baseline is None:
+            sentences.append(_gain(table, _group(comparison.groups, table)))
+        else:
+            sentences.append(_against(table, comparison.baseline))
+    text = "; ".join(sentences)
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _against(table: Table, baseline: str) -> str:
+    """Which methods are told from the baseline on one data set."""
+    tests = {row.method: row.tests[PRIMARY] for row in table.rows if PRIMARY in row.tests}
+    where = f"on {table.name} after {table.steps:,} steps"
+    if not tests:
+        return f"{where} nothing can be compared with {baseline}: no other method is finished there"
+    better = [label for label, test in tests.items() if test.difference > 0 and test.t_test_holm < LEVEL]
+    worse = [label for label, test in tests.items() if test.difference < 0 and test.t_test_holm < LEVEL]
+    best = max(tests, key=lambda label: tests[label].difference)
+    lost = f"; {_listed(worse)} {'are' if len(worse) > 1 else 'is'} worse" if worse else ""
+    if better:
+        others = [label for label in better if label != best]
+        also = f", as {_listed(others)} {'do' if len(others) > 1 else 'does'}" if others else ""
+        return f"{where} {best} beats {baseline} by {told(tests[best])}{also}{lost}"
+    tied = f"{best}, the best of the others, is at {told(tests[best])}"
+    return f"{where} no method is shown to beat {baseline}: {tied}{lost}"
+
+
+def _gain(table: Table, group: Group) -> str:
+    """What one method made of the pretrained model on one data set."""
+    test = paired_test(differences_from_before(group, PRIMARY))
+    moved = "raises" if test.difference >= 0 else "lowers"
+    where = f"on {table.name} {table.steps:,} steps of {group.method}"
+    value = table.rows[0].measures[PRIMARY].mean
+    sure = "" if test.t_test < LEVEL else ", which these queries cannot tell from no change"
+    return f"{where} {moved} {PRIMARY} from {table.untrained[PRIMARY]:.3f} to {value:.3f}: {told(test, '')}{sure}"
+
+
+def told(test: PairedTest, of: str = f" of {PRIMARY}") -> str:
+    """A difference with its uncertainty: ``+1.4 points of nDCG@10 (95% interval 0.2 to 2.6, p = 0.03)``."""
+    p = "p < 0.0001" if test.t_test_holm < 1e-4 else f"p = {test.t_test_holm:.2g}"
+    return f"{points(test.difference)} points{of} (95% interval {points(test.low)} to {points(test.high)}, {p})"
+
+
+def points(value: float) -> str:
+    """A difference in points, with its sign."""
+    return f"{100 * value:+.1f}".replace("-", "−")
+
+
+def _group(groups: Sequence[Group], table: Table) -> Group:
+    return next(group for group in groups if (group.data, group.steps) == (table.data, table.steps))
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
