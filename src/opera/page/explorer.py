@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opera.analysis import BUCKETS, PRIMARY, Group, query_differences, tertiles
 from opera.data import RetrievalData, TextTable, load_data
@@ -34,10 +35,10 @@ def explorer(groups: Sequence[Group], baseline: str | None, source: str | None =
     ids = table["query_id"].to_pylist()
     numbers: dict[str, int] = {}
     before = table[f"before {PRIMARY}"].to_numpy()
-    chosen = _chosen(groups, baseline, ids, before)
     thirds = tertiles(table["similarity"].to_numpy()) if "similarity" in table.column_names else None
     relevant = table["relevant"].to_pylist() if "relevant" in table.column_names else None
     columns = {group.method: _columns(group) for group in groups}
+    chosen = _chosen(groups, baseline, ids, before, columns)
 
     def documents(names: Sequence[str]) -> list[int]:
         return [numbers.setdefault(name, len(numbers)) for name in names]
@@ -93,7 +94,13 @@ def _columns(group: Group) -> dict[str, tuple[float, list[str]]]:
     return {name: (float(np.mean(values[name])), found[name]) for name in values}
 
 
-def _chosen(groups: Sequence[Group], baseline: str | None, ids: list[str], before: np.ndarray) -> list[int]:
+def _chosen(
+    groups: Sequence[Group],
+    baseline: str | None,
+    ids: list[str],
+    before: NDArray[np.float64],
+    columns: dict[str, dict[str, tuple[float, list[str]]]],
+) -> list[int]:
     """Places of the queries to show: all, or those that some method moved most against the baseline."""
     if len(ids) <= MOST_QUERIES:
         return list(range(len(ids)))
@@ -103,7 +110,11 @@ def _chosen(groups: Sequence[Group], baseline: str | None, ids: list[str], befor
         if reference is not None and group is not reference:
             moved = dict(zip(*query_differences(group, reference, PRIMARY), strict=True))
         else:
-            moved = {name: value - before[at] for at, name in enumerate(ids) if (value := _columns(group)[name][0])}
+            moved = {
+                name: columns[group.method][name][0] - value
+                for name, value in zip(ids, before, strict=True)
+                if name in columns[group.method]
+            }
         for name, change in moved.items():
             if name in largest:
                 largest[name] = max(largest[name], abs(float(change)))
