@@ -14,7 +14,10 @@ import pytest
 
 from opera.cli import main
 
-COMMANDS = ["train", "evaluate", "score", "mine", "search", "theory", "inspect", "quickstart"]
+COMMANDS = [
+    "train", "evaluate", "score", "mine", "search",
+    "compare", "report", "inspect", "theory", "paper", "quickstart",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
