@@ -134,6 +134,7 @@ class TestPlan:
         (cell, *_) = planned(out)
         finished_run(cell)
         check_grid_folder(out, "one", {"learning_rate": 0.1, "range": [1, 50]})
+        check_grid_folder(out, "one", {"learning_rate": 0.1, "range": "1:50"})
         with pytest.raises(RunFolderError, match="holds a grid with model 'one', this call has 'two'"):
             check_grid_folder(out, "two", {"lr": 0.1, "range": (1, 50)})
         with pytest.raises(RunFolderError, match="holds a grid with settings"):
@@ -184,7 +185,12 @@ class TestTimeLeft:
         status.jobs = 2
         assert status.seconds_left() == 42
         status.jobs = 100
-        assert status.seconds_left() == 84 / 8, "no more at once than there are cells"
+        assert status.seconds_left() == 13, "the longest cell"
+        status.jobs = 3
+        assert status.seconds_left() == 34, "8 13 13, 8 8 13 and 13 8"
+        status.once["data/x"] = 5.0
+        status.jobs = 1
+        assert status.seconds_left() == 84 + 5
 
     def test_finished_cells_most_alike_count_and_not_what_was_timed(self, tmp_path: Path) -> None:
         cells = planned(tmp_path, data=["data/x", "data/y"], methods=["ft", "dp", "rp"])

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 import yaml
-from pydantic import BeforeValidator, ValidationError, model_validator
+from pydantic import BeforeValidator, TypeAdapter, ValidationError, model_validator
 
 from opera.errors import SettingError
 from opera.methods import METHODS, method_named
@@ -247,6 +247,15 @@ def make_recipe(values: Mapping[str, Any]) -> Recipe:
     if mistakes:
         raise SettingError("\n".join(mistakes))
     return Recipe(method=name, train=parts[0], method_settings=parts[1])
+
+
+def parsed_value(name: str, value: Any) -> Any:
+    """A training setting as it is kept, however it was written: ``range`` as 1:50 or (1, 50); others as they are."""
+    field = TrainSettings.model_fields.get(ALIASES.get(name, name))
+    if field is None:
+        return value
+    kind: Any = Annotated[field.annotation, field]
+    return TypeAdapter(kind).validate_python(value)
 
 
 def _listed(names: list[str]) -> str:

@@ -36,7 +36,7 @@ def compare(
     """Train methods x seeds x steps on some data sets and compare them; finished cells are not repeated."""
     from opera.config import parse_assignments, read_recipe
     from opera.grid.comparing import check_baseline, compared, prepared
-    from opera.grid.live import disk_line, plan_table, progress_line, shown
+    from opera.grid.live import disk_line, plan_records, plan_table, progress_line, shown
     from opera.grid.plan import write_grid_file
     from opera.grid.running import run_grid, time_grid
     from opera.show import console, print_comparison
@@ -48,9 +48,11 @@ def compare(
     if plan:
         with interruptible(lambda: "nothing was written"):
             time_grid(status, model)
-        console().print(plan_table(status))
-        print(progress_line(status))
-        print(disk_line(status), end="\n" if disk_line(status) else "")
+        if json_:
+            print(json.dumps(plan_records(status), indent=2))
+        else:
+            console().print(plan_table(status))
+            print("\n".join(line for line in (progress_line(status), disk_line(status)) if line))
         return
     write_grid_file(out, model, shared)
     with interruptible(lambda: "the same command goes on where it stopped"), shown(status) as changed:

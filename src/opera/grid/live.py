@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console, Group, RenderableType
@@ -60,6 +61,23 @@ def disk_line(status: Status) -> str:
         return ""
     each, count = status.model_bytes / 1e6, len(status.waiting)
     return f"each run keeps its trained model, about {each:,.0f} MB: {each * count / 1000:,.1f} GB in all"
+
+
+def plan_records(status: Status) -> dict[str, Any]:
+    """What a grid will run, for JSON: each cell with its seconds, and all together."""
+    cells = [
+        {
+            "data": cell.data,
+            "method": cell.label,
+            "steps": cell.steps,
+            "seed": cell.seed,
+            "run": str(cell.place),
+            "finished": cell.place in status.done,
+            "seconds": None if (rate := status.rate(cell)) is None else round(rate.seconds(cell.steps), 1),
+        }
+        for cell in status.cells
+    ]
+    return {"cells": cells, "jobs": status.jobs, "seconds_left": status.seconds_left()}
 
 
 def plan_table(status: Status) -> Table:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from opera.analysis import short_name
-from opera.config import ALIASES, make_recipe, parse_assignments
+from opera.config import ALIASES, make_recipe, parse_assignments, parsed_value
 from opera.errors import RunFolderError, SettingError
 from opera.files import replace_file
 from opera.runs import RUN_FILE, Run, check_writable, holds_run
@@ -174,7 +174,7 @@ def _cell_values(shared: Mapping[str, Any], label: str, steps: int, seed: int) -
 
 
 def _shared_facts(model: str, shared: Mapping[str, Any]) -> dict[str, Any]:
-    settings = {ALIASES.get(name, name): value for name, value in shared.items()}
+    settings = {ALIASES.get(name, name): parsed_value(name, value) for name, value in shared.items()}
     return dict(json.loads(json.dumps({"model": model, "settings": settings}, sort_keys=True, default=str)))
 
 

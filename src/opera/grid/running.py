@@ -188,8 +188,9 @@ def time_grid(status: Status, model: str) -> None:
             worker.close()
         if "timed" not in news:
             raise TrainingError(f"timing {source}: {news.get('failed', 'stopped')}")
-        status.timed[source] = Rate(*news["timed"])
-        status.model_bytes = news["model_bytes"]
+        timed = news["timed"]
+        status.timed[source], status.once[source] = Rate(timed["step"], timed["around"]), timed["once"]
+        status.model_bytes = timed["model_bytes"]
 
 
 def _workers(status: Status) -> list[Worker]:

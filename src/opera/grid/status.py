@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
 from pathlib import Path
 
 import numpy as np
@@ -80,6 +81,7 @@ class Status:
         failed: what went wrong, by folder.
         running: by folder.
         timed: rates that were measured beforehand, by data set.
+        once: seconds of what the first cell on a data set makes for all, the pretrained vectors; measured beforehand.
         model_bytes: what each run's model takes on disk, where that was measured.
     """
 
@@ -89,6 +91,7 @@ class Status:
     failed: dict[Path, str] = field(default_factory=dict)
     running: dict[Path, Running] = field(default_factory=dict)
     timed: dict[str, Rate] = field(default_factory=dict)
+    once: dict[str, float] = field(default_factory=dict)
     model_bytes: int | None = None
     _rates: dict[Path, Rate] = field(default_factory=dict)
 
@@ -117,8 +120,9 @@ class Status:
         return _median([rate for _, rate in finished]) if finished else None
 
     def seconds_left(self) -> float | None:
-        """Estimate the time left, of all jobs together; ``None`` while nothing is known."""
-        total = 0.0
+        """Estimate the time until the last cell is done; ``None`` while nothing is known."""
+        free: list[float] = []  # when each job is free for its next cell
+        once = dict(self.once)
         cells = {cell.place: cell for cell in self.cells}
         seen: list[Rate] = []
         for place, running in list(self.running.items()):
@@ -128,13 +132,15 @@ class Status:
                 seen.append(rate)
             if rate is None:
                 return None
-            total += running.seconds_left(rate, cell.steps)
+            free.append(running.seconds_left(rate, cell.steps))
+        free += [0.0] * (self.jobs - len(free))
+        heapify(free)
         for cell in self.waiting:
             rate = self.rate(cell) or (_median(seen) if seen else None)
             if rate is None:
                 return None
-            total += rate.seconds(cell.steps)
-        return total / max(1, min(self.jobs, len(self.waiting) + len(self.running)))
+            heappush(free, heappop(free) + rate.seconds(cell.steps) + once.pop(cell.data, 0.0))
+        return max(free)
 
     def _rate_of(self, cell: Cell) -> Rate:
         if cell.place not in self._rates:

@@ -13,6 +13,7 @@ import time
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any, TextIO
@@ -64,7 +65,7 @@ def do(job: Mapping[str, Any], out: TextIO) -> dict[str, Any]:
     try:
         if job["do"] == "time":
             timed = time_cell(loaded(job["data"]), job["model"], job["values"])
-            return {"timed": [timed.step, timed.around], "model_bytes": timed.model_bytes}
+            return {"timed": asdict(timed)}
         place = Path(job["out"])
         adapt(
             loaded(job["data"]),
