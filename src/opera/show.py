@@ -53,7 +53,9 @@ def print_comparison(screen: Console, comparison: Comparison) -> None:
     for part in comparison.tables:
         title = f"\n{part.name}, {part.steps:,} steps, {part.queries:,} test queries"
         screen.print(Text(title, style="bold"))
-        screen.print(_comparison_table(part, comparison.baseline))
+        screen.print(_quality_table(part, comparison.baseline))
+        if part is comparison.final(part.data):
+            screen.print(_cost_table(part))
         if part.disagree:
             told = "; by ".join(f"{measure}: {label}" for measure, label in part.winners.items())
             screen.print(Text(f"the two nDCGs name different winners: by {told}"))
@@ -86,33 +88,56 @@ def print_comparison(screen: Console, comparison: Comparison) -> None:
         screen.print(Text(f"left out, unfinished: {', '.join(map(str, comparison.unfinished))}"))
 
 
-def _comparison_table(part: ComparisonTable, baseline: str | None) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    table.add_column("method", overflow="fold")
+def _quality_table(part: ComparisonTable, baseline: str | None) -> Table:
     measures = (PRIMARY, PAPERS, RECALL)
     shown = [measure.replace("retrieved_ideal_", "retrieved-\nideal ") for measure in measures]
-    for column in ("seeds", *shown, f"points of\n{PRIMARY}", "95% interval", "p\nt-test", "p\nrandom."):
-        table.add_column(column, justify="right", no_wrap=True)
-    for column in ("pairs\ndrawn", "ms a\nstep"):
-        table.add_column(column, justify="right", no_wrap=True)
+    tests = (f"points of\n{PRIMARY}", "95% interval", "p\nt-test", "p\nrandom.", "won : lost")
+    table = _plain_table("seeds", *shown, *(tests if baseline else ()))
     table.add_row("untrained", "", *(f"{part.untrained[m]:.3f}" for m in measures))
     for row in part.rows:
         table.add_row(
             Text(row.method),
             str(len(row.seeds)),
             *(_mean_and_spread(row.measures[m]) for m in measures),
-            *(("baseline", "", "", "") if row.method == baseline else _tested(row.tests.get(PRIMARY))),
-            f"{row.coverage.pairs:.0%}",
-            f"{1000 * row.seconds_a_step:.0f}",
+            *(("baseline",) if row.method == baseline else _tested(row.tests.get(PRIMARY))),
         )
     return table
 
 
-def _tested(test: PairedTest | None) -> tuple[str, str, str, str]:
+def _cost_table(part: ComparisonTable) -> Table:
+    noisy = any(row.coverage.noise_draws is not None for row in part.rows)
+    shares = ("queries\ndrawn", "effective\nqueries", "pairs\ndrawn", "effective\npairs")
+    table = _plain_table(*shares, *(["false\ndraws"] if noisy else []), "ms a\nstep", "against\nbaseline", "training")
+    for row in part.rows:
+        drawn = row.coverage
+        parts = (drawn.queries, drawn.effective_queries, drawn.pairs, drawn.effective_pairs)
+        false = "" if drawn.noise_draws is None else f"{drawn.noise_draws:.1%}"
+        table.add_row(
+            Text(row.method),
+            *(f"{share:.0%}" for share in parts),
+            *([false] if noisy else []),
+            f"{1000 * row.seconds_a_step:.0f}",
+            "" if row.step_ratio is None else f"× {row.step_ratio:.2f}",
+            f"{row.training_seconds:.0f} s",
+        )
+    return table
+
+
+def _plain_table(*columns: str) -> Table:
+    """A table of methods, without the lines that make one wide."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    table.add_column("method", overflow="fold")
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table
+
+
+def _tested(test: PairedTest | None) -> tuple[str, ...]:
     if test is None:
-        return "", "", "", ""
+        return ()
     interval = f"{100 * test.low:+.1f} to {100 * test.high:+.1f}"
-    return f"{100 * test.difference:+.1f}", interval, f"{test.t_test_holm:.2g}", f"{test.randomisation_holm:.2g}"
+    p_values = f"{test.t_test_holm:.2g}", f"{test.randomisation_holm:.2g}"
+    return f"{100 * test.difference:+.1f}", interval, *p_values, f"{test.won} : {test.lost}"
 
 
 def _mean_and_spread(spread: Spread) -> str:
