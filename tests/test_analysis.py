@@ -469,4 +469,4 @@ class TestComparison:
         for steps in (4, 8):
             folder.add(method="dp", data="data/[bold]x", max_steps=steps)
             folder.add(method="ft", data="data/[bold]x", max_steps=steps)
-        assert printed(compare_runs(folder.home)).count("[bold]x") == 3
+        assert printed(compare_runs(folder.home)).count("[bold]x") == 4
