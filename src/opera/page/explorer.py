@@ -17,6 +17,9 @@ MOST_QUERIES = 600
 
 MOST_CHARACTERS = 400
 
+Columns = dict[str, tuple[float, list[str]]]
+"""By query: a method's mean measure, and what its first seed's model found."""
+
 
 def explorer(groups: Sequence[Group], baseline: str | None, source: str | None = None) -> dict[str, Any]:
     """Gather what the explorer shows of one data set.
@@ -34,10 +37,10 @@ def explorer(groups: Sequence[Group], baseline: str | None, source: str | None =
     ids = table["query_id"].to_pylist()
     numbers: dict[str, int] = {}
     before = table[f"before {PRIMARY}"].to_numpy()
-    chosen = _chosen(groups, baseline, ids, before)
+    columns = {group.method: _columns(group) for group in groups}
+    chosen = _chosen(groups, columns, baseline, ids, before)
     thirds = tertiles(table["similarity"].to_numpy()) if "similarity" in table.column_names else None
     relevant = table["relevant"].to_pylist() if "relevant" in table.column_names else None
-    columns = {group.method: _columns(group) for group in groups}
 
     def documents(names: Sequence[str]) -> list[int]:
         return [numbers.setdefault(name, len(numbers)) for name in names]
@@ -80,7 +83,7 @@ def _found(query: dict[str, Any]) -> list[list[int]]:
     return [query["found_before"], *query["found"].values()]
 
 
-def _columns(group: Group) -> dict[str, tuple[float, list[str]]]:
+def _columns(group: Group) -> Columns:
     """Of each query the mean measure over the seeds, and what the first seed's model found."""
     values: dict[str, list[float]] = {}
     found: dict[str, list[str]] = {}
@@ -93,7 +96,9 @@ def _columns(group: Group) -> dict[str, tuple[float, list[str]]]:
     return {name: (float(np.mean(values[name])), found[name]) for name in values}
 
 
-def _chosen(groups: Sequence[Group], baseline: str | None, ids: list[str], before: np.ndarray) -> list[int]:
+def _chosen(
+    groups: Sequence[Group], columns: dict[str, Columns], baseline: str | None, ids: list[str], before: np.ndarray
+) -> list[int]:
     """Places of the queries to show: all, or those that some method moved most against the baseline."""
     if len(ids) <= MOST_QUERIES:
         return list(range(len(ids)))
@@ -103,7 +108,8 @@ def _chosen(groups: Sequence[Group], baseline: str | None, ids: list[str], befor
         if reference is not None and group is not reference:
             moved = dict(zip(*query_differences(group, reference, PRIMARY), strict=True))
         else:
-            moved = {name: value - before[at] for at, name in enumerate(ids) if (value := _columns(group)[name][0])}
+            own = columns[group.method]
+            moved = {name: own[name][0] - before[at] for at, name in enumerate(ids) if name in own}
         for name, change in moved.items():
             if name in largest:
                 largest[name] = max(largest[name], abs(float(change)))
