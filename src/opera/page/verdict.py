@@ -30,7 +30,7 @@ def _against(table: Table, baseline: str) -> str:
     tests = {row.method: row.tests[PRIMARY] for row in table.rows if PRIMARY in row.tests}
     where = f"on {table.name} after {table.steps:,} steps ({_seeds(table)})"
     if not tests:
-        return f"{where} nothing can be compared with {baseline}: no other method is finished there"
+        return f"{where} nothing can be compared with {baseline}: {_why_not(table, baseline)}"
     better = [label for label, test in tests.items() if test.difference > 0 and test.t_test_holm < LEVEL]
     worse = [label for label, test in tests.items() if test.difference < 0 and test.t_test_holm < LEVEL]
     best = max(tests, key=lambda label: tests[label].difference)
@@ -42,6 +42,16 @@ def _against(table: Table, baseline: str) -> str:
     name = f"{best}, the best of the {len(tests)} others," if len(tests) > 1 else best
     tied = f"{name} is at {told(tests[best], among=len(tests))}"
     return f"{where} no method is shown to beat {baseline}: {tied}{lost}"
+
+
+def _why_not(table: Table, baseline: str) -> str:
+    """Why no method of a table is tested against the baseline."""
+    labels = [row.method for row in table.rows]
+    if baseline not in labels:
+        return "it is not finished there"
+    if len(labels) == 1:
+        return "no other method is finished there"
+    return "the others share fewer than two test queries and seeds with it"
 
 
 def _gain(table: Table, group: Group) -> str:
