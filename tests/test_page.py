@@ -6,16 +6,21 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import opera
 from conftest import write_beir
-from opera.analysis import compare_runs
+from opera.analysis import compare_runs, find_groups
 from opera.errors import RunFolderError, SettingError
-from opera.page.verdict import verdict
+from opera.page.explorer import explorer
+from opera.page.verdict import points, verdict
 from opera.page.writing import render
 
 HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'><b>bold</b> & \u2028 ${x}"
@@ -107,6 +112,47 @@ def test_texts_that_are_gone_are_told_of(hostile_data: Path, grid: Path, tmp_pat
     (run / "run.json").write_text(json.dumps(about))
     assert "opera report --data says where it is" in opera.report(run).read_text()
     assert "opera report --data says where it is" not in opera.report(run, data=moved).read_text()
+
+
+def test_a_loss_that_diverged_is_a_gap(grid: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(grid / "dp" / "steps16" / "seed0", tmp_path / "run")
+    trace = pq.read_table(run / "trace.parquet")
+    place = trace.column_names.index("loss")
+    losses = [*trace["loss"].to_pylist()[:8], *[float("nan")] * 7, float("inf")]
+    pq.write_table(
+        trace.set_column(place, "loss", pa.array(losses, trace.schema.field(place).type)), run / "trace.parquet"
+    )
+    embedded = json.loads(re.search(r'id="report-data">(.*?)</script>', opera.report(run).read_text(), re.S)[1])  # type: ignore[index]
+    assert [value is None for value in embedded["data"][0]["losses"]["dp"]["loss"]] == [False] * 8 + [True] * 8
+
+
+def test_of_many_queries_those_that_moved_most_are_shown(grid: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opera.page.explorer.MOST_QUERIES", 4)
+    (group,) = [group for group in find_groups(grid / "dp") if group.steps == 16]
+    shown = [query["id"] for query in explorer([group], None)["queries"]]
+    names, moved = [], []
+    for table in group.query_tables:
+        names += table["query_id"].to_pylist()
+        moved.append(table["after nDCG@10"].to_numpy() - table["before nDCG@10"].to_numpy())
+    changes = np.abs(np.mean(moved, axis=0))
+    assert len(shown) == 4
+    assert min(changes[names.index(name)] for name in shown) >= np.sort(changes)[-4] - 1e-9
+
+
+def test_the_verdict_is_short_and_says_what_is_corrected(grid: Path) -> None:
+    comparison = compare_runs(grid)
+    assert "(2 seeds)" in verdict(comparison)
+    assert "corrected for 2 methods" in verdict(comparison)
+    table = comparison.final(comparison.tables[0].data)
+    row = next(row for row in table.rows if row.tests)
+    worse = replace(row.tests["nDCG@10"], difference=-0.1, t_test_holm=0.001)
+    rows = [replace(row, method=f"sp:k=0.{at}", tests={"nDCG@10": worse}) for at in range(1, 7)]
+    told = verdict(replace(comparison, tables=(replace(table, rows=tuple(rows)),)))
+    assert told.endswith("; 6 of the 6 others are worse.")
+    alone = replace(row, method="sp", tests={})
+    assert verdict(replace(comparison, tables=(replace(table, rows=(alone,)),))).endswith("it is not finished there.")
+    assert points(-0.0004) == "0.0"
+    assert points(-0.001) == "−0.1"
 
 
 def test_wrong_input_is_refused_and_nothing_is_written(grid: Path, tmp_path: Path) -> None:
@@ -247,3 +293,31 @@ class TestInABrowser:
         assert dark.page.evaluate("colourOf('dp')") != before
         assert dark.page.evaluate("[...document.querySelectorAll('details')].every((part) => part.open)")
         assert len(dark.page.pdf()) > 20_000
+
+    def test_printed_charts_stay_in_their_columns(self, browser: Any, page_file: Path) -> None:
+        page = Opened(browser, page_file).page
+        page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+        page.emulate_media(media="print")
+        page.set_viewport_size({"width": 718, "height": 1000})
+        outside = page.evaluate(
+            "[...document.querySelectorAll('.chart')].filter((node) => { const svg = node.querySelector('.main-svg');"
+            " if (!svg) return false; const [a, b] = [svg, node].map((one) => one.getBoundingClientRect());"
+            " return a.right > b.right + 1 || a.bottom > b.bottom + 1; }).length"
+        )
+        assert outside == 0
+
+    def test_many_long_labels_fit_a_phone_and_leave_the_charts_room(
+        self, browser: Any, grid: Path, tmp_path: Path
+    ) -> None:
+        for at in range(20):
+            run = shutil.copytree(grid / "dp" / "steps16" / "seed0", tmp_path / "runs" / str(at))
+            about = json.loads((run / "run.json").read_text())
+            about["identity"]["alpha_start"] = 4.0 + at / 1000
+            about["identity"]["learning_rate"] = 1.0 + at / 1000
+            (run / "run.json").write_text(json.dumps(about))
+        phone = Opened(browser, opera.report(tmp_path / "runs"), viewport={"width": 390, "height": 844})
+        assert "20 methods on" in phone.texts("h1")[0]
+        assert phone.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        plot = phone.page.locator("[data-chart=loss] .bglayer, [data-chart=loss] .plot").first.bounding_box()
+        assert plot is not None
+        assert plot["height"] > 80

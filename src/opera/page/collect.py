@@ -68,15 +68,20 @@ def _curve(groups: Sequence[Group]) -> list[dict[str, Any]]:
     return points
 
 
-def _losses(group: Group) -> dict[str, list[float]]:
+def _losses(group: Group) -> dict[str, list[float | None]]:
     """The training loss of the first seed, averaged over stretches of steps."""
     trace = group.runs[0].trace()
     steps, loss = trace["step"].to_numpy(), trace["loss"].to_numpy()
     parts = np.array_split(np.arange(len(steps)), min(LOSS_POINTS, len(steps)))
     return {
         "steps": [float(steps[part].mean()) for part in parts],
-        "loss": [round(float(loss[part].mean()), 5) for part in parts],
+        "loss": [_number(loss[part].mean()) for part in parts],
     }
+
+
+def _number(value: float) -> float | None:
+    """A rounded number for JSON, which knows no NaN and no infinity: a gap in the line."""
+    return round(float(value), 5) if np.isfinite(value) else None
 
 
 def _evaluations(group: Group) -> dict[str, Any] | None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from opera.analysis import BUCKETS, PRIMARY, Group, query_differences, tertiles
 from opera.data import RetrievalData, TextTable, load_data
@@ -17,6 +16,9 @@ MOST_QUERIES = 600
 """More test queries than these are cut to those whose measure moved most, up and down."""
 
 MOST_CHARACTERS = 400
+
+Columns = dict[str, tuple[float, list[str]]]
+"""By query: a method's mean measure, and what its first seed's model found."""
 
 
 def explorer(groups: Sequence[Group], baseline: str | None, source: str | None = None) -> dict[str, Any]:
@@ -35,10 +37,10 @@ def explorer(groups: Sequence[Group], baseline: str | None, source: str | None =
     ids = table["query_id"].to_pylist()
     numbers: dict[str, int] = {}
     before = table[f"before {PRIMARY}"].to_numpy()
+    columns = {group.method: _columns(group) for group in groups}
+    chosen = _chosen(groups, columns, baseline, ids, before)
     thirds = tertiles(table["similarity"].to_numpy()) if "similarity" in table.column_names else None
     relevant = table["relevant"].to_pylist() if "relevant" in table.column_names else None
-    columns = {group.method: _columns(group) for group in groups}
-    chosen = _chosen(groups, baseline, ids, before, columns)
 
     def documents(names: Sequence[str]) -> list[int]:
         return [numbers.setdefault(name, len(numbers)) for name in names]
@@ -61,6 +63,8 @@ def explorer(groups: Sequence[Group], baseline: str | None, source: str | None =
         )
     left_out = len(ids) - len(chosen)
     notes = [f"{left_out:,} queries that moved least are left out"] if left_out else []
+    if unknown := len(set().union(*columns.values()).difference(ids)):
+        notes.append(f"{unknown:,} queries that the first run does not test are left out")
     data = _loaded(source or first.data, first.runs[0].about["data"]["fingerprint"], notes)
     query_texts = [query["id"] for query in queries]
     shown = sorted({number for query in queries for found in _found(query) for number in found})
@@ -81,7 +85,7 @@ def _found(query: dict[str, Any]) -> list[list[int]]:
     return [query["found_before"], *query["found"].values()]
 
 
-def _columns(group: Group) -> dict[str, tuple[float, list[str]]]:
+def _columns(group: Group) -> Columns:
     """Of each query the mean measure over the seeds, and what the first seed's model found."""
     values: dict[str, list[float]] = {}
     found: dict[str, list[str]] = {}
@@ -95,11 +99,7 @@ def _columns(group: Group) -> dict[str, tuple[float, list[str]]]:
 
 
 def _chosen(
-    groups: Sequence[Group],
-    baseline: str | None,
-    ids: list[str],
-    before: NDArray[np.float64],
-    columns: dict[str, dict[str, tuple[float, list[str]]]],
+    groups: Sequence[Group], columns: dict[str, Columns], baseline: str | None, ids: list[str], before: np.ndarray
 ) -> list[int]:
     """Places of the queries to show: all, or those that some method moved most against the baseline."""
     if len(ids) <= MOST_QUERIES:
@@ -110,11 +110,8 @@ def _chosen(
         if reference is not None and group is not reference:
             moved = dict(zip(*query_differences(group, reference, PRIMARY), strict=True))
         else:
-            moved = {
-                name: columns[group.method][name][0] - value
-                for name, value in zip(ids, before, strict=True)
-                if name in columns[group.method]
-            }
+            own = columns[group.method]
+            moved = {name: own[name][0] - before[at] for at, name in enumerate(ids) if name in own}
         for name, change in moved.items():
             if name in largest:
                 largest[name] = max(largest[name], abs(float(change)))

@@ -19,6 +19,8 @@ from opera.page.collect import collected
 from opera.page.verdict import points, verdict
 
 SCRIPTS = ("core.js", "tables.js", "charts.js", "sampling.js", "explorer.js", "start.js")
+MOST_TITLED = 8
+"""More methods than these are counted in the title, not named."""
 
 
 def report(
@@ -90,7 +92,8 @@ def render(comparison: Comparison, data: str | None = None) -> str:
 def _title(comparison: Comparison) -> str:
     names = dict.fromkeys(table.name for table in comparison.tables)
     labels = dict.fromkeys(group.method for group in comparison.groups)
-    return f"{', '.join(labels)} on {', '.join(names)}"
+    methods = ", ".join(labels) if len(labels) <= MOST_TITLED else f"{len(labels)} methods"
+    return f"{methods} on {', '.join(names)}"
 
 
 def _section(comparison: Comparison, data: str) -> dict[str, Any]:

@@ -21,7 +21,7 @@ function drawConvergence(node, data, place) {
     }
     traces.push({
       x: steps, y: mean, name: plain(label), legendgroup: label, mode: points.length > 1 ? "lines+markers" : "markers",
-      line: { color: colour, dash: dashOf(label), width: 2 }, marker: { color: colour, size: 7 },
+      line: { color: colour, dash: dashOf(label), width: 2 }, marker: { color: colour, size: 7, symbol: symbolOf(label) },
       customdata: spread, hovertemplate: "%{y:.4f} ± %{customdata:.4f}, %{x:,} steps<extra>" + plain(label) + "</extra>",
     });
   }
@@ -41,7 +41,7 @@ function drawTime(node, data, place) {
   const traces = Object.entries(data.curves).map(([label, points]) => ({
     x: points.map((point) => point.seconds), y: points.map((point) => point.mean[measure]), name: plain(label),
     mode: points.length > 1 ? "lines+markers" : "markers",
-    line: { color: colourOf(label), dash: dashOf(label), width: 1.3 }, marker: { color: colourOf(label), size: 7 },
+    line: { color: colourOf(label), dash: dashOf(label), width: 1.3 }, marker: { color: colourOf(label), size: 7, symbol: symbolOf(label) },
     error_y: { type: "data", array: points.map((point) => point.deviation[measure]), color: faint(colourOf(label), 0.5), thickness: 1, width: 2 },
     customdata: points.map((point) => point.steps),
     hovertemplate: "%{y:.4f} after %{x:.0f} s, %{customdata:,} steps<extra>" + plain(label) + "</extra>",

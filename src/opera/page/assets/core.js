@@ -22,7 +22,8 @@ const COLOURS = {
   ft: ["#6b7280", "#9aa3af"], rp: ["#a16a3c", "#c79a6f"], sp: ["#d1540a", "#f28c4e"], "sp+cbs": ["#b98500", "#e6b93f"],
   infobatch: ["#0a8f68", "#3fc49b"], dp: ["#0b62c4", "#5aa9f2"], "sp+dp": ["#b04a8c", "#df86bf"],
 };
-const DASHES = ["solid", "dash", "dot", "dashdot", "longdash"];
+const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "12px,3px", "2px,6px", "12px,3px,2px,3px,2px,3px"];
+const SYMBOLS = ["circle", "square", "diamond", "cross", "x", "triangle-up", "triangle-down", "star", "hexagon"];
 
 let printing = false;
 const darkMode = window.matchMedia("(prefers-color-scheme: dark)");
@@ -30,10 +31,9 @@ const isDark = () => darkMode.matches && !printing;
 const baseOf = (label) => label.split(":")[0];
 const colourOf = (label) => (COLOURS[baseOf(label)] ?? ["#444444", "#bbbbbb"])[isDark() ? 1 : 0];
 
-function dashOf(label) {
-  const alike = report.methods.filter((other) => baseOf(other) === baseOf(label));
-  return DASHES[alike.indexOf(label) % DASHES.length];
-}
+const placeAmongAlike = (label) => report.methods.filter((other) => baseOf(other) === baseOf(label)).indexOf(label);
+const dashOf = (label) => DASHES[placeAmongAlike(label) % DASHES.length];
+const symbolOf = (label) => SYMBOLS[placeAmongAlike(label) % SYMBOLS.length];
 
 function faint(colour, alpha) {
   const [r, g, b] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
@@ -58,6 +58,17 @@ function say(node, text) {
   node.textContent = text;
 }
 
+const PRINTED_WIDTH = 340;
+const LEGEND_ROW = 19;
+
+// How many rows a legend takes, about: the chart grows by them, so that many or long labels leave it room.
+function legendRows(traces, width) {
+  const names = traces.filter((trace) => trace.name && trace.showlegend !== false).map(({ name }) => name.length);
+  if (names.length < 2) return 0;
+  const across = Math.max(1, Math.floor((width - 66) / (45 + 6.6 * Math.max(...names))));
+  return Math.ceil(names.length / across);
+}
+
 function plot(node, traces, layout) {
   if (node.classList.contains("empty")) {
     node.classList.remove("empty");
@@ -72,6 +83,14 @@ function plot(node, traces, layout) {
     ...layout,
     xaxis: { ...axis, ...layout.xaxis }, yaxis: { ...axis, ...layout.yaxis },
   };
+  // A printer's page is laid out after the charts are drawn, so they cannot ask how wide they are.
+  if (printing) Object.assign(merged, { width: PRINTED_WIDTH, height: node.classList.contains("tall") ? 340 : 290 });
+  const height = printing ? merged.height : (node.classList.contains("tall") ? 400 : 330);
+  const rows = legendRows(traces, printing ? PRINTED_WIDTH : node.clientWidth);
+  const more = Math.max(0, rows - 4) * LEGEND_ROW;
+  node.style.height = more || printing ? `${height + more}px` : "";
+  if (more) merged.legend = { ...merged.legend, maxheight: (rows + 1) * LEGEND_ROW };
+  if (printing) merged.height = height + more;
   const config = { responsive: true, displaylogo: false, modeBarButtons: [["toImage"]] };
   return window.Plotly.react(node, traces, merged, config);
 }

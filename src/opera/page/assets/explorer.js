@@ -65,11 +65,11 @@ function showQuery(row) {
   row.button.setAttribute("aria-current", "true");
   const [method, against] = [byId("explorer-method").value, byId("explorer-against").value];
   const labels = [...new Set([UNTRAINED, against, method])];
-  const count = row.query.relevant === null ? "" : `, ${row.query.relevant.length} relevant documents`;
+  const count = row.query.relevant === null ? "" : `, ${row.query.relevant.length} relevant document${row.query.relevant.length === 1 ? "" : "s"}`;
   const third = row.query.third === null ? "" : `, ${row.query.third}`;
   byId("explorer-query").replaceChildren(
     element("h3", { textContent: row.text }),
-    element("p", { className: "note", textContent: `${row.query.id}${third}${count}; documents are those of the first seed's model` }),
+    element("p", { className: "note", textContent: `${row.query.id}${third}${count}; values are means over the seeds, documents those of the first seed's model${row.query.relevant === null ? "; these runs did not record which are relevant" : ""}` }),
     element("div", { className: "found" }, ...labels.map((label) => foundList(row.query, label))));
 }
 

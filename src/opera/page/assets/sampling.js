@@ -23,13 +23,18 @@ function colourScale() {
   };
 }
 
+// The recorded moment nearest to a step; runs may have recorded others.
+function nearest(steps, step) {
+  return steps.reduce((best, other, at) => (Math.abs(other - step) < Math.abs(steps[best] - step) ? at : best), 0);
+}
+
 const current = () => sampling.data.sampling[sampling.method];
 
 function drawFigureOne(node) {
   const traces = [];
   for (const [label, picture] of Object.entries(sampling.data.sampling)) {
     if (!picture.by_similarity) continue;
-    const at = Math.min(sampling.at, picture.steps.length - 1);
+    const at = nearest(picture.steps, current().steps[sampling.at]);
     const chosen = label === sampling.method;
     const ratios = picture.by_similarity.ratio[at];
     traces.push({
@@ -73,7 +78,7 @@ function drawByQuery(node) {
   }));
   const columns = Array.from({ length: width }, (_, column) => column + 1);
   const trace = { type: "heatmap", z: rows, x: columns, text: hover, hoverinfo: "text", hoverongaps: false, ...colourScale() };
-  return plot(node, [trace], { xaxis: { title: { text: "document of the query, most similar first" }, showgrid: false }, yaxis: { title: { text: "training query" }, autorange: "reversed", showticklabels: false, showgrid: false } });
+  return plot(node, [trace], { xaxis: { title: { text: "document of the query, most similar first" }, showgrid: false }, yaxis: { title: { text: "training query" }, autorange: "reversed", showticklabels: false, ticks: "", showgrid: false } });
 }
 
 function drawByStart(node) {
@@ -93,7 +98,9 @@ function drawSampling() {
   const picture = current();
   const step = picture.steps[sampling.at];
   byId("sampling-at").textContent = `${(step + 1).toLocaleString("en")} of ${(picture.steps.at(-1) + 1).toLocaleString("en")}`;
-  const share = (100 * picture.drawable[sampling.at]).toFixed(picture.drawable[sampling.at] > 0.995 ? 0 : 1);
+  byId("sampling-step").setAttribute("aria-valuetext", `step ${byId("sampling-at").textContent}`);
+  const drawable = picture.drawable[sampling.at];
+  const share = drawable === 1 ? "100" : Math.min(99.9, 100 * drawable).toFixed(1);
   byId("sampling-facts").textContent = `${share}% of ${picture.queries.toLocaleString("en")} queries can be drawn at this step; ${picture.pairs.toLocaleString("en")} pairs recorded at ${picture.steps.length} steps.`;
   for (const [id, draw] of Object.entries(SAMPLING_CHARTS)) draw(byId(id));
 }
