@@ -71,6 +71,7 @@ def test_the_same_runs_give_the_same_page_and_it_loads_nothing(grid: Path, page_
     own = text.split("<body>")[1].split("<script")[0]
     assert not re.findall(r"(?:src|href)\s*=\s*[\"']?(?!#|data:)[^\"'\s>]+", own)
     assert "default-src 'none'" in text
+    assert "script-src 'sha256-" in text
 
 
 def test_hostile_text_never_becomes_markup(page_file: Path) -> None:
@@ -219,6 +220,13 @@ class TestInABrowser:
         assert opened.page.locator("main img, #explorer b, #explorer script").count() == 0
         assert "onerror='window.hacked = 2'><b>bold</b>" in opened.texts("#explorer-query h3")[0]
         assert "<b>bold</b>" in opened.texts("#explorer-query .body")[0]
+
+    def test_no_script_but_the_page_s_own_runs(self, browser: Any, page_file: Path) -> None:
+        opened = Opened(browser, page_file)
+        added = "document.createElement('script')"
+        opened.page.evaluate(f"document.body.append(Object.assign({added}, {{textContent: 'window.hacked = 3'}}))")
+        assert opened.page.evaluate("window.hacked === undefined")
+        assert any("Content Security Policy" in said for said in opened.said)
 
     def test_tables_sort_both_ways_below_the_untrained_row(self, opened: Opened) -> None:
         table = opened.page.locator("#data-0 table").first
