@@ -15,7 +15,7 @@ function logarithm(code) {
 }
 
 function colourScale() {
-  const middle = isDark() ? "#3a4048" : "#f1f1ee";
+  const middle = isDark() ? "#3a4048" : "#dcdbd4";
   return {
     zmin: -LIMIT, zmax: LIMIT, xgap: 0, ygap: 0,
     colorscale: [[0, "#2166ac"], [0.25, "#67a9cf"], [0.5, middle], [0.75, "#ef8a62"], [1, "#b2182b"]],

@@ -1,0 +1,74 @@
+"""The two pictures of a report in docs/, taken of runs/grid (``studies/grid.py`` makes it) with a Chromium on the PATH.
+
+The query explorer is left out: the texts in it are the data set's.
+
+.venv/bin/python studies/screenshots.py
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from PIL import Image
+from playwright.sync_api import Page, sync_playwright
+
+import opera
+from page import ROOT
+
+GRID = ROOT / "runs" / "grid"
+WIDE, NARROW = ROOT / "docs" / "report-wide.png", ROOT / "docs" / "report-narrow.png"
+GAP = 24
+PHONE = {"width": 390, "height": 1350}
+
+
+def kept(picture: Image.Image, path: Path) -> None:
+    """Write a picture, and tell its size."""
+    picture.convert("RGB").save(path, optimize=True)
+    print(f"{path}: {path.stat().st_size // 1000} kB")
+
+
+def seen(page: Page, path: Path, selector: str | None = None) -> Image.Image:
+    """What the window shows, scrolled to the first match of a selector."""
+    if selector:
+        page.evaluate("document.documentElement.style.scrollBehavior = 'auto'")
+        page.locator(selector).first.evaluate("(node) => node.scrollIntoView()")
+    page.wait_for_timeout(300)
+    page.screenshot(path=path)
+    return Image.open(path).copy()
+
+
+def main() -> None:
+    """Take both pictures."""
+    browser_path = shutil.which("chromium")
+    if browser_path is None or not GRID.is_dir():
+        sys.exit("needs a chromium on the PATH, and the runs of studies/grid.py")
+    with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        file = opera.report(GRID, Path(folder) / "report.html")
+        browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox", "--disable-gpu"])
+        shot = Path(folder) / "shot.png"
+        page = browser.new_page(viewport={"width": 1280, "height": 1830})
+        page.goto(file.as_uri())
+        page.wait_for_selector("html[data-ready=true]")
+        top = seen(page, shot)
+        page.locator("#sampling-step").fill("30")
+        sampling = seen(page, shot, "#sampling").crop((0, 0, 1280, 1060))
+        wide = Image.new("RGB", (1280, top.height + sampling.height), "white")
+        wide.paste(top, (0, 0))
+        wide.paste(sampling, (0, top.height))
+        kept(wide, WIDE)
+        phone = browser.new_page(viewport=PHONE, color_scheme="dark")  # type: ignore[arg-type]
+        phone.goto(file.as_uri())
+        phone.wait_for_selector("html[data-ready=true]")
+        parts = [seen(phone, shot, selector) for selector in (None, "#data-0 .charts", "#sampling")]
+        narrow = Image.new("RGB", (3 * PHONE["width"] + 2 * GAP, PHONE["height"]), "white")
+        for place, part in enumerate(parts):
+            narrow.paste(part, (place * (PHONE["width"] + GAP), 0))
+        kept(narrow, NARROW)
+        browser.close()
+
+
+if __name__ == "__main__":
+    main()
