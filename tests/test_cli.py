@@ -102,6 +102,11 @@ def test_train_evaluate_search_score_mine(run_opera: Opera, beir: Path, static_m
     table = pq.read_table(tmp_path / "pairs.parquet")
     assert table.column_names == ["query_id", "doc_id", "grade", "similarity", "loss"]
     assert run_opera("score", beir, "--model", static_model, "--out", "pairs.tsv").returncode == 0
+    strict = ("--relevant-grade", 2, "--out", "strict.tsv")
+    assert run_opera("score", beir, "--model", static_model, *strict).returncode == 0
+    loose, fewer = ((tmp_path / name).read_text().splitlines() for name in ("pairs.tsv", "strict.tsv"))
+    assert 1 < len(fewer) < len(loose)
+    assert all(line.split("\t")[2] == "2" for line in fewer[1:])
     assert len((tmp_path / "pairs.tsv").read_text().splitlines()) == len(table) + 1
 
     mined = run_opera("mine", beir, "--model", static_model, "--range", "2:30", "--keep", 4, "--out", "mined.jsonl")

@@ -39,6 +39,10 @@ def make_once(path: Path, write: Callable[[Path], Any]) -> None:
         lock.unlink(missing_ok=True)
 
 
+SCORE_FORMATS, NEGATIVES_FORMATS = (".parquet", ".tsv", ".jsonl"), (".jsonl", ".tsv")
+"""What ``opera score`` and ``opera mine`` write."""
+
+
 def check_suffix(path: Path, known: Sequence[str]) -> None:
     """Refuse an output file of a format that the command does not write, or in a folder that does not exist.
 

@@ -13,33 +13,34 @@ import pyarrow.parquet as pq
 
 from opera.api import open_encoder, text_choice
 from opera.config import TrainSettings
-from opera.data import RetrievalData, load_data
+from opera.data import RetrievalData
 from opera.encode import Encoder
 from opera.errors import DataError
 from opera.evaluation import Evaluation
-from opera.files import check_suffix, replace_file
+from opera.files import replace_file
 from opera.methods import Pairs
-from opera.mine import ListedNegatives, check_range, mine_hard_negatives
+from opera.mine import ListedNegatives, mine_hard_negatives
 from opera.positives import KnownPositives
 from opera.score import pair_consistency, pretrained_scores
 from opera.search import search_corpus
 
 
-def score_pairs(source: str, model: str, out: Path, seed: int, cbs_pool: int = 0) -> tuple[dict[str, float], str]:
+def score_pairs(
+    data: RetrievalData, model: str, out: Path, seed: int, cbs_pool: int = 0
+) -> tuple[dict[str, float], str]:
     """Write a row a training pair: query id, document id, grade, similarity, stand-in loss, and CBS where asked for.
 
     Args:
-        source: the data.
+        data: the data.
         model: the model that scores.
-        out: the file to write.
+        out: the file to write, of one of ``SCORE_FORMATS``.
         seed: of the random documents.
         cbs_pool: how many random documents to rank each pair among for its CBS; 0 leaves CBS out.
 
     Returns:
         Quantiles of the similarity, and a note where there were fewer documents than ``cbs_pool``.
     """
-    check_suffix(out, (".parquet", ".tsv", ".jsonl"))
-    data, encoder, pairs, query_rows, grades = _training(source, model)
+    encoder, pairs, query_rows, grades = _training(data, model)
     known = KnownPositives(pairs, len(data.corpus))
     defaults = TrainSettings()
     queries, corpus = encoder.queries(data, query_rows), encoder.corpus(data, text_choice(model))
@@ -75,16 +76,21 @@ def score_pairs(source: str, model: str, out: Path, seed: int, cbs_pool: int = 0
     return dict(zip(("lowest", "25%", "median", "75%", "highest"), quantiles.tolist(), strict=True)), note
 
 
-def mine_negatives(source: str, model: str, out: Path, ranks: str, keep: int, seed: int) -> int:
+def mine_negatives(data: RetrievalData, model: str, out: Path, lo_hi: tuple[int, int], keep: int, seed: int) -> int:
     """Write mined negatives: FlagEmbedding's JSON Lines, or query and document ids.
+
+    Args:
+        data: the data.
+        model: the model that ranks.
+        out: the file to write, of one of ``NEGATIVES_FORMATS``.
+        lo_hi: the ranks to take negatives from.
+        keep: most negatives a query.
+        seed: of the random choice among them.
 
     Returns:
         How many there are.
     """
-    check_suffix(out, (".jsonl", ".tsv"))
-    settings = TrainSettings.parse({"negatives": "hard", "range": ranks})
-    data, encoder, pairs, query_rows, _ = _training(source, model, settings.mining_range)
-    lo_hi = settings.mining_range
+    encoder, pairs, query_rows, _ = _training(data, model)
     ranking = search_corpus(encoder, data, query_rows, lo_hi[1], text_choice(model))
     mined = mine_hard_negatives(ranking, KnownPositives(pairs, len(data.corpus)), lo_hi, keep, seed)
     if out.suffix == ".tsv":
@@ -118,14 +124,9 @@ def write_trec_run(path: Path, result: Evaluation, data: RetrievalData) -> None:
     replace_file(path, lambda temporary: temporary.write_text("".join(lines()), encoding="utf-8"))
 
 
-def _training(
-    source: str, model: str, ranks: tuple[int, int] | None = None
-) -> tuple[RetrievalData, Encoder, Pairs, np.ndarray, np.ndarray]:
-    data = load_data(source)
+def _training(data: RetrievalData, model: str) -> tuple[Encoder, Pairs, np.ndarray, np.ndarray]:
     training = data.training_split()
-    if ranks:
-        check_range(ranks, len(data.corpus))
-    return data, open_encoder(model), training.pairs(), training.query_rows, training.grades
+    return open_encoder(model), training.pairs(), training.query_rows, training.grades
 
 
 def _flag_records(

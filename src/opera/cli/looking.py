@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from opera.cli.options import DataArgument, JsonOption, ModelOption, SeedOption
+from opera.cli.options import DataArgument, JsonOption, ModelOption, RelevantOption, SeedOption
 from opera.errors import SettingError
 
 
@@ -16,15 +16,15 @@ def inspect(
     data: DataArgument,
     model: ModelOption,
     show: Annotated[int, typer.Option("--show", help="how many suspicious pairs to show", min=0)] = 10,
-    relevant_grade: Annotated[
-        int, typer.Option("--relevant-grade", help="lowest score that counts as relevant", min=1)
-    ] = 1,
+    relevant_grade: RelevantOption = 1,
     seed: SeedOption = 0,
     json_: JsonOption = False,
 ) -> None:
     """Look at a data set before training: sizes, noise, duplicates, leaks, suspicious pairs, and what method to use."""
     from opera.data import load_data
+    from opera.locate import locate_model
 
+    locate_model(model)
     loaded = load_data(data)
     loaded.training_split()
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from opera.cli.options import DataArgument, JsonOption, ModelArgument, ModelOption, SeedOption
+from opera.cli.options import DataArgument, JsonOption, ModelArgument, ModelOption, RelevantOption, SeedOption
 from opera.errors import SettingError
+
+if TYPE_CHECKING:
+    from opera.data import RetrievalData
 
 
 def evaluate(
@@ -58,16 +61,22 @@ def score(
     cbs_pool: Annotated[
         int | None, typer.Option("--cbs-pool", help="how many random documents; default 10,000", min=1)
     ] = None,
+    relevant_grade: RelevantOption = 1,
     seed: SeedOption = 0,
 ) -> None:
     """Write the pretrained similarity and stand-in loss of every training pair: what SP ranks by and DP starts from."""
+    from opera.files import SCORE_FORMATS, check_suffix
+
+    if cbs_pool and not cbs:
+        raise SettingError("--cbs-pool: needs --cbs")
+    check_suffix(out, SCORE_FORMATS)
+    loaded = _training_data(data, model, relevant_grade)
+
     from opera.methods.static import CBS_POOL
     from opera.outputs import score_pairs
     from opera.show import console, print_measures
 
-    if cbs_pool and not cbs:
-        raise SettingError("--cbs-pool: needs --cbs")
-    summary, note = score_pairs(data, model, out, seed, (cbs_pool or CBS_POOL) if cbs else 0)
+    summary, note = score_pairs(loaded, model, out, seed, (cbs_pool or CBS_POOL) if cbs else 0)
     print_measures(console(), summary, f"similarity of {data}'s training pairs; {out} has them all")
     if note:
         print(note)
@@ -79,12 +88,22 @@ def mine(
     out: Annotated[Path, typer.Option("--out", help="file to write: .jsonl (FlagEmbedding) or .tsv (ids)")],
     range_: Annotated[str, typer.Option("--range", help="ranks LO:HI to take negatives from")] = "10:100",
     keep: Annotated[int, typer.Option("--keep", help="most negatives a query", min=1)] = 15,
+    relevant_grade: RelevantOption = 1,
     seed: SeedOption = 0,
 ) -> None:
     """Mine hard negatives for the training queries; the .jsonl trains with this and with FlagEmbedding."""
+    from opera.config import TrainSettings
+    from opera.files import NEGATIVES_FORMATS, check_suffix
+    from opera.mine import check_range
+
+    check_suffix(out, NEGATIVES_FORMATS)
+    ranks = TrainSettings.parse({"negatives": "hard", "range": range_}).mining_range
+    loaded = _training_data(data, model, relevant_grade)
+    check_range(ranks, len(loaded.corpus))
+
     from opera.outputs import mine_negatives
 
-    count = mine_negatives(data, model, out, range_, keep, seed)
+    count = mine_negatives(loaded, model, out, ranks, keep, seed)
     print(f"{out}: {count:,} negatives")
 
 
@@ -112,3 +131,14 @@ def search(
         print(json.dumps(found, indent=2, ensure_ascii=False))
     else:
         print_found(console(), found, f"“{query}” in {data}")
+
+
+def _training_data(source: str, model: str, relevant_grade: int) -> RetrievalData:
+    """Load data that has training pairs, and look where the model is, before torch is loaded, which takes seconds."""
+    from opera.data import load_data
+    from opera.locate import locate_model
+
+    locate_model(model)
+    loaded = load_data(source).with_relevant_grade(relevant_grade)
+    loaded.training_split()
+    return loaded
