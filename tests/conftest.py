@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -31,6 +32,14 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     os.environ.pop("OPERA_CACHE")
     if before is not None:
         os.environ["OPERA_CACHE"] = before
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _signals_as_on_a_terminal() -> None:
+    """A background job or nohup ignores some signals, and so would the processes that tests start and stop."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.fixture
