@@ -42,7 +42,7 @@ from opera.analysis.facts import by_difficulty, effective_share
 from opera.config import make_recipe
 from opera.errors import RunFolderError, SettingError
 from opera.measures import DEFAULT_MEASURES
-from opera.runs import RunWriter
+from opera.runs import Run, RunWriter
 from opera.show import print_comparison
 
 TRACE = pa.schema([("step", pa.int64()), ("seconds", pa.float64())])
@@ -464,6 +464,44 @@ class TestComparison:
         assert set(told["tables"][0]["rows"][1]["tests"]) == {PRIMARY, PAPERS, RECALL}
         assert len(told["races"]) == 4
         assert set(told["average_ranks"][RECALL]) == {"ft", "dp"}
+
+    def test_the_untrained_model_takes_part(self, folder: Folder) -> None:
+        folder.add(method="ft", after=around(0.05))
+        folder.add(method="dp", after=around(0.02))
+        for path in folder.home.glob("run*"):
+            table = Run.open(path).per_query()
+            columns = {name: table[name] for name in table.column_names}
+            RunWriter(path).write_per_query({**columns, f"before {PRIMARY}": np.full(table.num_rows, 0.1)})
+        comparison = compare_runs(folder.home)
+        (table,) = comparison.tables
+        assert table.best(PRIMARY) == "untrained"
+        ft = table.rows[0]
+        assert ft.gain is not None
+        differences = Run.open(folder.home / "run0").per_query()[f"after {PRIMARY}"].to_numpy() - 0.1
+        assert ft.gain.difference == pytest.approx(differences.mean())
+        alone = ttest_rel(differences, np.zeros(len(differences))).pvalue
+        assert ft.gain.t_test == pytest.approx(alone)
+        assert ft.gain.t_test_holm >= ft.gain.t_test
+        assert f"no method is above the untrained model in {PRIMARY}: keep it" in printed(comparison)
+
+    def test_what_all_runs_share_is_told(self, folder: Folder) -> None:
+        for method in ("ft", "dp"):
+            folder.add(method=method, temperature=0.05, noise="random", noise_share=0.3)
+        comparison = compare_runs(folder.home)
+        assert comparison.shared == {"temperature": 0.05, "noise": "random", "noise_share": 0.3}
+        assert "all runs: temperature=0.05, noise=random, noise_share=0.3" in printed(comparison)
+
+    def test_data_sets_of_one_name_are_told_apart(self, folder: Folder) -> None:
+        for data in ("a/one", "b/one", "two"):
+            folder.add(data=data)
+        assert {table.name for table in compare_runs(folder.home).tables} == {"a/one", "b/one", "two"}
+
+    def test_cells_that_a_grid_lacks_are_counted(self, folder: Folder) -> None:
+        folder.add()
+        (folder.home / "grid.json").write_text(json.dumps({"cells": ["run0", "run1", "run2"]}))
+        comparison = compare_runs(folder.home)
+        assert (comparison.planned, comparison.missing) == (3, 2)
+        assert "2 of the grid's 3 cells are not finished" in printed(comparison)
 
     def test_labels_are_printed_as_they_are(self, folder: Folder) -> None:
         for steps in (4, 8):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,9 +20,10 @@ from opera.grid import live
 from opera.grid import status as status_module
 from opera.grid.comparing import prepared
 from opera.grid.live import plan_table, progress_line, shown
-from opera.grid.plan import check_grid_folder, parse_method, write_grid_file
+from opera.grid.plan import check_grid_folder, claimed, parse_method, write_grid_file
 from opera.grid.running import last_words
 from opera.grid.status import Rate, Running, Status, in_words
+from opera.runs import planned_cells
 
 
 class TestPlan:
@@ -84,6 +86,20 @@ class TestPlan:
         (out / "grid.json").write_text("[1]")
         with pytest.raises(RunFolderError, match="is not as opera wrote it"):
             check_grid_folder(out, "one", {})
+
+    def test_one_process_at_a_time(self, tmp_path: Path) -> None:
+        write_grid_file(tmp_path, "one", {})
+        with claimed(tmp_path):
+            told = f"process {os.getpid()} is running this grid"
+            with pytest.raises(RunFolderError, match=told), claimed(tmp_path):
+                pass
+        with claimed(tmp_path):
+            pass
+
+    def test_the_cells_of_all_calls_are_kept(self, tmp_path: Path) -> None:
+        for methods in (["ft", "dp"], ["dp", "sp"]):
+            write_grid_file(tmp_path, "one", {}, planned(tmp_path, methods=methods, seeds=[0]))
+        assert [path.parents[1].name for path in planned_cells(tmp_path)] == ["ft", "dp", "sp"]
 
     def test_finished_cells_of_other_data_are_refused(self, tmp_path: Path, beir: Path, static_model: Path) -> None:
         out = tmp_path / "grid"

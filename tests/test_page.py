@@ -149,7 +149,7 @@ def test_the_verdict_is_short_and_says_what_is_corrected(grid: Path) -> None:
     worse = replace(row.tests["nDCG@10"], difference=-0.1, t_test_holm=0.001)
     rows = [replace(row, method=f"sp:k=0.{at}", tests={"nDCG@10": worse}) for at in range(1, 7)]
     told = verdict(replace(comparison, tables=(replace(table, rows=tuple(rows)),)))
-    assert told.endswith("; 6 of the 6 others are worse.")
+    assert "; 6 of the 6 others are worse; the untrained model is" in told
     alone = replace(row, method="sp", tests={})
     assert verdict(replace(comparison, tables=(replace(table, rows=(alone,)),))).endswith("it is not finished there.")
     assert points(-0.0004) == "0.0"
@@ -164,6 +164,28 @@ def test_wrong_input_is_refused_and_nothing_is_written(grid: Path, tmp_path: Pat
     with pytest.raises(SettingError, match=r"must end in \.html"):
         opera.report(grid, tmp_path / "page.pdf")
     assert not list(tmp_path.iterdir())
+
+
+def test_the_verdict_speaks_of_the_untrained_model_and_of_noise(grid: Path) -> None:
+    comparison = compare_runs(grid)
+    table = comparison.final(comparison.tables[0].data)
+    assert table.rows[0].gain is not None
+    hurt = replace(table.rows[0].gain, difference=-0.02, t_test_holm=0.03)
+    rows = tuple(replace(row, gain=hurt) for row in table.rows)
+    told = verdict(replace(comparison, tables=(replace(table, rows=rows),), shared={"noise": "random", "lag": 2}))
+    assert told.startswith("With false pairs put in (noise=random), on <i>topics")
+    assert "no method is shown to beat the untrained model: " in told
+    assert "−2.0 points" in told
+    assert "the untrained model is" in verdict(comparison)
+
+
+def test_cells_that_are_missing_are_told_first(grid: Path, tmp_path: Path) -> None:
+    part = shutil.copytree(grid, tmp_path / "part")
+    cells = [str(path.parent.relative_to(part)) for path in part.rglob("run.json")]
+    shutil.rmtree(part / cells[0])
+    (part / "grid.json").write_text(json.dumps({"cells": cells}))
+    text = opera.report(part).read_text()
+    assert f"1 of this grid's {len(cells)} cells are not finished" in text.split("<nav>")[0].split("<body>")[1]
 
 
 class Opened:

@@ -40,6 +40,7 @@ TRACE_FILE = "trace.parquet"
 SAMPLING_FILE = "sampling.npz"
 MODEL_FOLDER = "model"
 CHECKPOINTS_FOLDER = "checkpoints"
+GRID_FILE = "grid.json"
 SAMPLER_FILE = "sampler.npz"
 WHOLE_FILE = "whole.json"
 OURS = (
@@ -204,6 +205,15 @@ def holds_run(path: Path) -> bool:
     except (OSError, ValueError):
         return False
     return isinstance(about, dict) and {"status", "identity", "settings"} <= about.keys()
+
+
+def planned_cells(folder: Path) -> list[Path]:
+    """The run folders that a grid is to have, finished or not; empty for a folder that is no grid."""
+    try:
+        known = json.loads((folder / GRID_FILE).read_text(encoding="utf-8"))
+        return [folder / place for place in known.get("cells", [])]
+    except (OSError, ValueError, AttributeError):
+        return []
 
 
 def run_began_after(path: Path, moment: float) -> bool:

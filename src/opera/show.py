@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from opera.analysis import PAPERS, PRIMARY, RECALL, Comparison, PairedTest, Spread, short_name
+from opera.analysis import PAPERS, PRIMARY, RECALL, UNTRAINED, Comparison, PairedTest, Spread, shown_settings
 from opera.analysis import Table as ComparisonTable
 from opera.measures import DEFAULT_MEASURES
 from opera.theory import COMPARED, Outcome, Point
@@ -50,6 +50,8 @@ def print_measures(screen: Console, values: Mapping[str, float], title: str) -> 
 
 def print_comparison(screen: Console, comparison: Comparison) -> None:
     """Print a table for each data set and number of steps, then what the methods' convergence and ranks are."""
+    if comparison.shared:
+        screen.print(Text(f"all runs: {shown_settings(comparison.shared)}", style="dim"))
     for part in comparison.tables:
         title = f"\n{part.name}, {part.steps:,} steps, {part.queries:,} test queries"
         screen.print(Text(title, style="bold"))
@@ -63,14 +65,14 @@ def print_comparison(screen: Console, comparison: Comparison) -> None:
         screen.print(
             Text(
                 f"p: {PRIMARY} against {comparison.baseline}, paired over the queries, Holm-corrected over the "
-                "methods; t-test and randomisation test",
+                "methods; ?: not told from the untrained model",
                 style="dim",
             )
         )
     for race in comparison.races:
         if race.method == comparison.baseline:
             reached = f"{race.target:.3f}, at {race.baseline_steps:,} steps"
-            best = f"{short_name(race.data)}: {race.method}'s best {PRIMARY}, {reached}"
+            best = f"{comparison.final(race.data).name}: {race.method}'s best {PRIMARY}, {reached}"
             screen.print(Text(f"\n{best}; first as good:"))
         elif race.steps is None:
             screen.print(Text(f"  {race.method}: never"))
@@ -81,9 +83,16 @@ def print_comparison(screen: Console, comparison: Comparison) -> None:
         screen.print(Text(f"average rank by {measure}: {listed}"))
     for data in dict.fromkeys(part.data for part in comparison.tables):
         part = comparison.final(data)
-        best = part.winners[PRIMARY]
+        best = part.best(PRIMARY)
+        if best == UNTRAINED:
+            screen.print(Text(f"{part.name}: no method is above the untrained model in {PRIMARY}: keep it"))
+            continue
         run = next(g for g in comparison.groups if (g.data, g.method, g.steps) == (data, best, part.steps)).runs[0]
         screen.print(Text(f"{part.name}: {best} has the highest {PRIMARY}; a model of it: {run.model_path}"))
+    if comparison.missing:
+        screen.print(
+            Text(f"{comparison.missing} of the grid's {comparison.planned} cells are not finished", style="bold")
+        )
     if comparison.unfinished:
         screen.print(Text(f"left out, unfinished: {', '.join(map(str, comparison.unfinished))}"))
 
@@ -91,14 +100,15 @@ def print_comparison(screen: Console, comparison: Comparison) -> None:
 def _quality_table(part: ComparisonTable, baseline: str | None) -> Table:
     measures = (PRIMARY, PAPERS, RECALL)
     shown = [measure.replace("retrieved_ideal_", "retrieved-\nideal ") for measure in measures]
-    tests = (f"points of\n{PRIMARY}", "95% interval", "p\nt-test", "p\nrandom.", "won : lost")
-    table = _plain_table("seeds", *shown, *(tests if baseline else ()))
+    tests = (f"points of\n{PRIMARY}", "95% interval", "p\nt-test", "p\nrandom.")
+    table = _plain_table("seeds", *shown, "over un-\ntrained", *(tests if baseline else ()))
     table.add_row("untrained", "", *(f"{part.untrained[m]:.3f}" for m in measures))
     for row in part.rows:
         table.add_row(
             Text(row.method),
             str(len(row.seeds)),
             *(_mean_and_spread(row.measures[m]) for m in measures),
+            "" if row.gain is None else f"{100 * row.gain.difference:+.1f}{'' if row.gain.t_test_holm < 0.05 else '?'}",
             *(("baseline",) if row.method == baseline else _tested(row.tests.get(PRIMARY))),
         )
     return table
@@ -136,8 +146,11 @@ def _tested(test: PairedTest | None) -> tuple[str, ...]:
     if test is None:
         return ()
     interval = f"{100 * test.low:+.1f} to {100 * test.high:+.1f}"
-    p_values = f"{test.t_test_holm:.2g}", f"{test.randomisation_holm:.2g}"
-    return f"{100 * test.difference:+.1f}", interval, *p_values, f"{test.won} : {test.lost}"
+    return f"{100 * test.difference:+.1f}", interval, *map(_p_value, (test.t_test_holm, test.randomisation_holm))
+
+
+def _p_value(value: float) -> str:
+    return "<.0001" if value < 1e-4 else f"{value:.2g}"
 
 
 def _mean_and_spread(spread: Spread) -> str:

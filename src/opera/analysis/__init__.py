@@ -1,8 +1,19 @@
 """What finished runs say when they are compared: reads run folders alone, without torch."""
 
-from opera.analysis.comparison import TESTED, Comparison, Row, Spread, Table, compare_runs
+from opera.analysis.comparison import TESTED, UNTRAINED, Comparison, Row, Spread, Table, compare_runs
 from opera.analysis.facts import BUCKETS, Coverage, Race, average_ranks, coverage, races, tertiles, winners
-from opera.analysis.groups import PAPERS, PRIMARY, RECALL, Group, find_groups, find_runs, grouped, label_of, short_name
+from opera.analysis.groups import (
+    PAPERS,
+    PRIMARY,
+    RECALL,
+    Group,
+    find_groups,
+    find_runs,
+    grouped,
+    label_of,
+    short_name,
+    shown_settings,
+)
 from opera.analysis.significance import PairedTest, holm, paired_test, paired_tests, query_differences
 
 __all__ = [
@@ -11,6 +22,7 @@ __all__ = [
     "PRIMARY",
     "RECALL",
     "TESTED",
+    "UNTRAINED",
     "Comparison",
     "Coverage",
     "Group",
@@ -32,6 +44,7 @@ __all__ = [
     "query_differences",
     "races",
     "short_name",
+    "shown_settings",
     "tertiles",
     "winners",
 ]

@@ -97,14 +97,21 @@ def tertiles(similarity: FloatArray) -> NDArray[np.int64]:
     return np.asarray(len(BUCKETS) * place // len(similarity), dtype=np.int64)
 
 
-def by_difficulty(group: Group, measure: str) -> dict[str, float] | None:
-    """A measure's mean in each third of the queries, averaged over the seeds; ``None`` where runs lack similarities."""
+def by_difficulty(group: Group, measure: str, when: str = "after") -> dict[str, float] | None:
+    """A measure's mean in each third of the queries, averaged over the seeds; ``None`` where runs lack similarities.
+
+    Args:
+        group: the runs.
+        measure: the measure.
+        when: ``after`` training, or ``before``.
+    """
     rows = []
     for table in group.query_tables:
-        if "similarity" not in table.column_names or table.num_rows < len(BUCKETS):
+        column = f"{when} {measure}"
+        if not {"similarity", column} <= set(table.column_names) or table.num_rows < len(BUCKETS):
             return None
         third = tertiles(table["similarity"].to_numpy())
-        values = table[f"after {measure}"].to_numpy()
+        values = table[column].to_numpy()
         rows.append([values[third == place].mean() for place in range(len(BUCKETS))])
     return dict(zip(BUCKETS, np.mean(rows, axis=0).tolist(), strict=True))
 

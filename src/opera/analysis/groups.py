@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +18,7 @@ from opera.methods import METHODS
 from opera.runs import RUN_FILE, Run, holds_run
 
 PRIMARY, PAPERS, RECALL = "nDCG@10", "retrieved_ideal_nDCG@10", "R@20"
+WARM_UP = 5
 APART = ("seed", "max_steps", "method")
 """Settings that groups tell apart, or put together, without naming them in their label."""
 
@@ -72,13 +73,17 @@ class Group:
 
     @cached_property
     def seconds_a_step(self) -> float:
-        """Median seconds of a training step, over all runs."""
-        return float(np.median(np.concatenate([run.trace()["seconds"].to_numpy() for run in self.runs])))
+        """Seconds of a training step: mean over the steps but the first, which load and compile; median over seeds."""
+        return float(np.median([_warm(run.trace()["seconds"].to_numpy()).mean() for run in self.runs]))
 
     @cached_property
     def training_seconds(self) -> float:
-        """Median seconds of training: of all steps, in whichever sitting they were done."""
-        return float(np.median([run.trace()["seconds"].to_numpy().sum() for run in self.runs]))
+        """Seconds of training: those of a step times the steps."""
+        return self.seconds_a_step * self.steps
+
+
+def _warm(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+    return seconds[WARM_UP:] if len(seconds) >= 2 * WARM_UP else seconds
 
 
 def find_runs(folder: Path) -> tuple[list[Run], list[Path]]:
@@ -90,6 +95,8 @@ def find_runs(folder: Path) -> tuple[list[Run], list[Path]]:
     Raises:
         RunFolderError: if none is finished.
     """
+    if not folder.is_dir():
+        raise RunFolderError(f"{folder}: no such folder")
     places = [folder] if holds_run(folder) else sorted(path.parent for path in folder.rglob(RUN_FILE))
     runs = [Run.open(place) for place in places if holds_run(place)]
     finished = [run for run in runs if run.finished]
@@ -141,6 +148,32 @@ def label_of(run: Run, varying: frozenset[str] = frozenset()) -> str:
         name for name in sorted(varying) if name not in own and name in settings and not _is_default(name, settings)
     ]
     return ":".join([settings["method"], *(f"{name}={_shown(settings[name])}" for name in told)])
+
+
+def shared_settings(runs: Sequence[Run]) -> dict[str, Any]:
+    """Settings of training that all runs have in common and that are not their defaults, by name."""
+    told = [run.about["identity"] for run in runs]
+    names = [name for name in TrainSettings.model_fields if name not in APART and name in told[0]]
+    alike = [name for name in names if len({repr(values.get(name)) for values in told}) == 1]
+    return {name: told[0][name] for name in alike if not _is_default(name, told[0])}
+
+
+def shown_settings(settings: Mapping[str, Any]) -> str:
+    """Settings as on a command line: ``noise=random, noise_share=0.3``."""
+    return ", ".join(f"{name}={_shown(value)}" for name, value in settings.items())
+
+
+def display_names(sources: Sequence[str]) -> dict[str, str]:
+    """A name for each data set: the last part of its path, or as many parts as tell them apart."""
+    names = {source: short_name(source) for source in sources}
+    for parts in range(2, 20):
+        shared = {name for name in names.values() if list(names.values()).count(name) > 1}
+        if not shared:
+            break
+        for source in names:
+            if names[source] in shared:
+                names[source] = "/".join(Path(source).parts[-parts:]) or source
+    return names
 
 
 def short_name(source: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -77,6 +77,8 @@ def differences_from_before(group: Group, measure: str) -> NDArray[np.float64]:
     """After minus before training on each test query, averaged over the seeds: float64 ``[queries]``."""
     names, changes = [], []
     for table in group.query_tables:
+        if f"before {measure}" not in table.column_names:
+            return np.empty(0)
         names += table["query_id"].to_pylist()
         changes.append(table[f"after {measure}"].to_numpy() - table[f"before {measure}"].to_numpy())
     _, place = np.unique(names, return_inverse=True)
@@ -145,11 +147,16 @@ def paired_tests(groups: Sequence[Group], baseline: Group, measure: str) -> dict
 
     Groups that share no query and seed with the baseline, or have one query alone, are left out.
     """
-    tests = {}
-    for group in groups:
-        differences = query_differences(group, baseline, measure)[1]
-        if len(differences) > 1:
-            tests[group.method] = paired_test(differences)
+    return _corrected({group.method: query_differences(group, baseline, measure)[1] for group in groups})
+
+
+def tests_from_before(groups: Sequence[Group], measure: str) -> dict[str, PairedTest]:
+    """Test each group against the untrained model; by label, Holm-corrected over the groups."""
+    return _corrected({group.method: differences_from_before(group, measure) for group in groups})
+
+
+def _corrected(differences: Mapping[str, NDArray[np.float64]]) -> dict[str, PairedTest]:
+    tests = {label: paired_test(found) for label, found in differences.items() if len(found) > 1}
     student = holm([test.t_test for test in tests.values()])
     flips = holm([test.randomisation for test in tests.values()])
     return {

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from opera.cli.options import JsonOption, ModelOption, interruptible
 from opera.errors import SettingError
+
+if TYPE_CHECKING:
+    from opera.grid.status import Status
 
 
 def compare(
@@ -37,7 +40,7 @@ def compare(
     from opera.config import parse_assignments, read_recipe
     from opera.grid.comparing import check_baseline, compared, prepared
     from opera.grid.live import disk_line, plan_records, plan_table, progress_line, shown
-    from opera.grid.plan import write_grid_file
+    from opera.grid.plan import claimed, write_grid_file
     from opera.grid.running import run_grid, time_grid
     from opera.show import console, print_comparison
 
@@ -54,8 +57,10 @@ def compare(
             console().print(plan_table(status))
             print("\n".join(line for line in (progress_line(status), disk_line(status)) if line))
         return
-    write_grid_file(out, model, shared)
-    with interruptible(lambda: "the same command goes on where it stopped"), shown(status) as changed:
+    write_grid_file(out, model, shared, status.cells)
+    if not status.waiting:
+        print(f"all {len(status.cells)} cells were done already", file=sys.stderr)
+    with claimed(out), interruptible(lambda: _how_to_go_on(status)), shown(status) as changed:
         run_grid(status, model, changed)
     if status.done:
         comparison = compared(status, out, baseline)
@@ -65,7 +70,8 @@ def compare(
             print_comparison(console(), comparison)
             print(f"\nopera report {out} makes a page of it")
     if status.failed:
-        print(f"{len(status.failed)} cells failed, see above; the same command tries them again", file=sys.stderr)
+        count = len(status.failed)
+        print(f"{count} cell{'s' * (count > 1)} failed, see above; the same command tries again", file=sys.stderr)
         raise typer.Exit(1)
 
 
@@ -89,6 +95,10 @@ def report(
         return
     path = write_report(folder, out, baseline=baseline, data=data)
     print(f"{path}: open it in a browser; it needs nothing else")
+
+
+def _how_to_go_on(status: Status) -> str:
+    return f"{len(status.done)} of {len(status.cells)} cells are done; the same command goes on where it stopped"
 
 
 def _listed(text: str) -> list[str]:

@@ -10,7 +10,7 @@ from opera.analysis import Comparison, compare_runs, find_groups
 from opera.data import load_data
 from opera.errors import RunFolderError, SettingError, TrainingError
 from opera.grid.live import shown
-from opera.grid.plan import check_grid_folder, plan_grid, write_grid_file
+from opera.grid.plan import check_grid_folder, claimed, plan_grid, write_grid_file
 from opera.grid.running import run_grid
 from opera.grid.status import Status
 from opera.locate import locate_model
@@ -53,8 +53,8 @@ def compare(
     sources = [str(data)] if isinstance(data, str | Path) else [str(source) for source in data]
     status = prepared(sources, methods, seeds, steps, Path(out), str(model), settings, jobs)
     check_baseline(baseline, methods)
-    write_grid_file(Path(out), str(model), settings)
-    with shown(status) as changed:
+    write_grid_file(Path(out), str(model), settings, status.cells)
+    with claimed(Path(out)), shown(status) as changed:
         run_grid(status, str(model), changed)
     if status.failed:
         raise TrainingError("\n".join(f"{place}: {reason}" for place, reason in status.failed.items()))

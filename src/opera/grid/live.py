@@ -15,7 +15,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from opera.analysis import PRIMARY, short_name
+from opera.analysis import PRIMARY
 from opera.grid.plan import Cell
 from opera.grid.running import last_words
 from opera.grid.status import Status, in_words
@@ -90,7 +90,7 @@ def plan_table(status: Status) -> Table:
         waiting = [cell for cell in cells if cell.place not in status.done]
         each = rate.seconds(cell.steps) if rate else None
         table.add_row(
-            Text(short_name(cell.data)),
+            Text(cell.data_name),
             Text(cell.label),
             f"{cell.steps:,}",
             ", ".join(str(cell.seed) for cell in cells),
@@ -116,7 +116,7 @@ def _picture(status: Status, height: int) -> RenderableType:
     for cells in rows:
         cell = cells[0]
         marks = Text(" ").join(_mark(status, cell) for cell in cells)
-        table.add_row(Text(short_name(cell.data)), Text(cell.label), f"{cell.steps:,}", marks, _so_far(status, cells))
+        table.add_row(Text(cell.data_name), Text(cell.label), f"{cell.steps:,}", marks, _so_far(status, cells))
     more = [Text(f"and {hidden} rows more", style="dim")] if hidden else []
     return Group(table, *more, Text(progress_line(status)))
 

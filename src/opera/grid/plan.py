@@ -1,7 +1,7 @@
 """A grid of methods, seeds and steps on some data sets: which cells it has, and where each one's run lies.
 
     GRID/
-      grid.json                     the model and the settings that all cells share
+      grid.json                     the model, the settings that all cells share, and which cells there are
       DATA/METHOD/steps500/seed0/   a run
       DATA/METHOD/steps500/seed0.log
 
@@ -10,10 +10,12 @@ Every cell is an ordinary run folder, but for the checkpoints, which go when it 
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,9 +24,9 @@ from opera.analysis import short_name
 from opera.config import ALIASES, make_recipe, parse_assignments, parsed_value
 from opera.errors import RunFolderError, SettingError
 from opera.files import replace_file
-from opera.runs import RUN_FILE, Run, check_writable, holds_run
+from opera.runs import GRID_FILE, RUN_FILE, Run, check_writable, holds_run, planned_cells
 
-GRID_FILE = "grid.json"
+LOCK_FILE = ".running"
 VARIED = ("method", "max_steps", "seed")
 """What tells cells apart, and so cannot be shared by all."""
 
@@ -60,9 +62,14 @@ class Cell:
         return self.place.with_name(f"{self.place.name}.log")
 
     @property
+    def data_name(self) -> str:
+        """The data set's name, which no other of the grid has."""
+        return self.place.parents[2].name
+
+    @property
     def title(self) -> str:
         """A name for people."""
-        return f"{short_name(self.data)}, {self.label}, {self.steps} steps, seed {self.seed}"
+        return f"{self.data_name}, {self.label}, {self.steps} steps, seed {self.seed}"
 
 
 def parse_method(text: str) -> tuple[str, dict[str, Any]]:
@@ -160,11 +167,34 @@ def check_grid_folder(out: Path, model: str, shared: Mapping[str, Any]) -> None:
             )
 
 
-def write_grid_file(out: Path, model: str, shared: Mapping[str, Any]) -> None:
-    """Mark a folder as a grid, with what all its cells share."""
+def write_grid_file(out: Path, model: str, shared: Mapping[str, Any], cells: Sequence[Cell] = ()) -> None:
+    """Mark a folder as a grid, with what all its cells share, and with these cells beside those of earlier calls."""
     out.mkdir(parents=True, exist_ok=True)
-    text = json.dumps(_shared_facts(model, shared), indent=2) + "\n"
+    places = dict.fromkeys([*planned_cells(out), *(cell.place for cell in cells)])
+    facts = {**_shared_facts(model, shared), "cells": [str(place.relative_to(out)) for place in places]}
+    text = json.dumps(facts, indent=2) + "\n"
     replace_file(out / GRID_FILE, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+@contextmanager
+def claimed(out: Path) -> Iterator[None]:
+    """Hold a grid's folder for one process at a time; a process that ends, however it does, lets go of it.
+
+    Raises:
+        RunFolderError: if another process runs the grid.
+    """
+    with (out / LOCK_FILE).open("a+", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            lock.seek(0)
+            raise RunFolderError(
+                f"--out {out}: process {lock.read().strip()} is running this grid; wait until it is done, or stop it"
+            ) from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield
 
 
 def _cell_values(shared: Mapping[str, Any], label: str, steps: int, seed: int) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from opera.analysis import PRIMARY, Comparison, Group, PairedTest, Table, paired_test
+from opera.analysis import PRIMARY, Comparison, Group, PairedTest, Table, paired_test, shown_settings
 from opera.analysis.significance import differences_from_before
 
 LEVEL = 0.05
@@ -21,7 +21,8 @@ def verdict(comparison: Comparison) -> str:
             sentences.append(_gain(table, _group(comparison.groups, table)))
         else:
             sentences.append(_against(table, comparison.baseline))
-    text = "; ".join(sentences)
+    noise = {name: value for name, value in comparison.shared.items() if name.startswith("noise")}
+    text = f"{f'with false pairs put in ({shown_settings(noise)}), ' if noise else ''}{'; '.join(sentences)}"
     return f"{text[0].upper()}{text[1:]}."
 
 
@@ -38,10 +39,22 @@ def _against(table: Table, baseline: str) -> str:
     if better:
         others = [label for label in better if label != best]
         also = f", as {_listed(others, len(tests))} {'do' if len(others) > 1 else 'does'}" if others else ""
-        return f"{where} {best} beats {baseline} by {told(tests[best], among=len(tests))}{also}{lost}"
+        return f"{where} {best} beats {baseline} by {told(tests[best], among=len(tests))}{also}{lost}{_over(table)}"
     name = f"{best}, the best of the {len(tests)} others," if len(tests) > 1 else best
     tied = f"{name} is at {told(tests[best], among=len(tests))}"
-    return f"{where} no method is shown to beat {baseline}: {tied}{lost}"
+    return f"{where} no method is shown to beat {baseline}: {tied}{lost}{_over(table)}"
+
+
+def _over(table: Table) -> str:
+    """What the best method is worth beside the untrained model."""
+    rows = [row for row in table.rows if row.gain is not None]
+    if not rows:
+        return ""
+    best = max(rows, key=lambda row: row.measures[PRIMARY].mean)
+    assert best.gain is not None
+    if best.gain.difference > 0 and best.gain.t_test_holm < LEVEL:
+        return f"; the untrained model is {points(best.gain.difference).lstrip('+')} points below {best.method}"
+    return f"; no method is shown to beat the untrained model: {best.method} is at {told(best.gain, among=len(rows))}"
 
 
 def _why_not(table: Table, baseline: str) -> str:

@@ -13,7 +13,17 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
-from opera.analysis import BUCKETS, PAPERS, PRIMARY, RECALL, Comparison, compare_runs, short_name
+from opera.analysis import (
+    BUCKETS,
+    PAPERS,
+    PRIMARY,
+    RECALL,
+    UNTRAINED,
+    Comparison,
+    compare_runs,
+    short_name,
+    shown_settings,
+)
 from opera.errors import SettingError
 from opera.files import check_suffix, replace_file
 from opera.measures import DEFAULT_MEASURES
@@ -51,7 +61,7 @@ def report(
     path = Path(folder) / "report.html" if out is None else Path(out)
     check_suffix(path, (".html",)) if out is not None else None
     comparison = compare_runs(Path(folder), baseline)
-    names = sorted({group.name for group in comparison.groups})
+    names = sorted({table.name for table in comparison.tables})
     if data is not None and len(names) > 1:
         raise SettingError(f"--data: {folder} has runs on several data sets, {', '.join(names)}; report on one of them")
     page = render(comparison, None if data is None else str(data))
@@ -77,6 +87,10 @@ def render(comparison: Comparison, data: str | None = None) -> str:
         title=_title(comparison),
         models=[short_name(model) for model in comparison.models],
         verdict=verdict(comparison),
+        shared=shown_settings(comparison.shared),
+        versions=comparison.groups[0].runs[0].about.get("versions", {}),
+        device=comparison.groups[0].runs[0].about.get("device", ""),
+        untrained=UNTRAINED,
         comparison=comparison,
         document=document,
         sections=[_section(comparison, part["source"]) for part in document["data"]],
