@@ -73,16 +73,17 @@ class Group:
 
     @cached_property
     def seconds_a_step(self) -> float:
-        """Seconds of a training step: mean over the steps but the first, which load and compile; median over seeds."""
-        return float(np.median([_warm(run.trace()["seconds"].to_numpy()).mean() for run in self.runs]))
+        """Seconds of a step: median over the steps but the first few, which load and compile, and over the seeds."""
+        return float(np.median([np.median(_warm(run)) for run in self.runs]))
 
     @cached_property
     def training_seconds(self) -> float:
-        """Seconds of training: those of a step times the steps."""
-        return self.seconds_a_step * self.steps
+        """Seconds of training: the mean of the steps but the first, checkpoints among them, times their number."""
+        return float(np.median([_warm(run).mean() for run in self.runs])) * self.steps
 
 
-def _warm(seconds: NDArray[np.float64]) -> NDArray[np.float64]:
+def _warm(run: Run) -> NDArray[np.float64]:
+    seconds: NDArray[np.float64] = run.trace()["seconds"].to_numpy()
     return seconds[WARM_UP:] if len(seconds) >= 2 * WARM_UP else seconds
 
 
