@@ -49,10 +49,13 @@ def main() -> None:
         file = opera.report(GRID, Path(folder) / "report.html")
         browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox", "--disable-gpu"])
         shot = Path(folder) / "shot.png"
-        page = browser.new_page(viewport={"width": 1280, "height": 1830})
+        page = browser.new_page(viewport={"width": 1280, "height": 1100})
         page.goto(file.as_uri())
         page.wait_for_selector("html[data-ready=true]")
-        top = seen(page, shot)
+        third = page.locator("#data-0 .charts figure").nth(2).bounding_box()
+        assert third is not None
+        page.screenshot(path=shot, full_page=True)
+        top = Image.open(shot).crop((0, 0, 1280, int(third["y"])))
         page.locator("#sampling-step").fill("30")
         sampling = seen(page, shot, "#sampling").crop((0, 0, 1280, 1060))
         wide = Image.new("RGB", (1280, top.height + sampling.height), "white")
