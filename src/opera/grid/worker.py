@@ -12,7 +12,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -55,7 +55,8 @@ def main() -> None:
             with printed_to(job["log"]):
                 news = do(job, out)
         except KeyboardInterrupt:
-            tell(out, stopped=True)
+            with suppress(BrokenPipeError):  # who asked may be gone
+                tell(out, stopped=True)
             return
         tell(out, **news)
 
