@@ -1,7 +1,7 @@
 """What finished runs say when they are compared: reads run folders alone, without torch."""
 
 from opera.analysis.comparison import TESTED, UNTRAINED, Comparison, Row, Spread, Table, compare_runs
-from opera.analysis.facts import BUCKETS, Coverage, Race, average_ranks, coverage, races, tertiles, winners
+from opera.analysis.facts import BUCKETS, Coverage, Race, average_ranks, coverage, mean_ranks, races, tertiles, winners
 from opera.analysis.groups import (
     PAPERS,
     PRIMARY,
@@ -39,6 +39,7 @@ __all__ = [
     "grouped",
     "holm",
     "label_of",
+    "mean_ranks",
     "paired_test",
     "paired_tests",
     "query_differences",

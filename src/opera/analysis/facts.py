@@ -131,8 +131,16 @@ def average_ranks(groups: Sequence[Group], measure: str) -> dict[str, float]:
     labels = [m for m in dict.fromkeys(g.method for g in groups) if all((source, m) in means for source in data)]
     if len(labels) < 2:
         return {}
-    ranks = np.mean([rankdata([-means[source, label] for label in labels]) for source in data], axis=0)
+    ranks = mean_ranks(np.array([[means[source, label] for label in labels] for source in data]))
     return dict(zip(labels, ranks.tolist(), strict=True))
+
+
+def mean_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Rank the methods on each data set, highest first, and average: ``[data sets, methods]`` to ``[methods]``.
+
+    Equal values share the mean of their places.
+    """
+    return np.asarray(rankdata(-np.asarray(values), axis=1).mean(axis=0), dtype=np.float64)
 
 
 def races(groups: Sequence[Group], baseline: str, measure: str = PRIMARY) -> list[Race]:

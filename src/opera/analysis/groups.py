@@ -57,10 +57,6 @@ class Group:
         """A measure of the pretrained model, mean over the seeds (they differ where seeds draw the test split)."""
         return float(np.mean([run.measures["before"][measure] for run in self.runs]))
 
-    def has(self, measure: str) -> bool:
-        """Whether every run was measured so."""
-        return all(measure in run.measures["after"] for run in self.runs)
-
     @cached_property
     def query_tables(self) -> tuple[pa.Table, ...]:
         """``per_query.parquet`` of each run."""

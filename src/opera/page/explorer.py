@@ -90,11 +90,10 @@ def _columns(group: Group) -> Columns:
     values: dict[str, list[float]] = {}
     found: dict[str, list[str]] = {}
     for table in group.query_tables:
-        documents = table["after documents"].to_pylist()
-        for at, name in enumerate(table["query_id"].to_pylist()):
-            found.setdefault(name, documents[at])
-        for name, value in zip(table["query_id"].to_pylist(), table[f"after {PRIMARY}"].to_numpy(), strict=True):
-            values.setdefault(name, []).append(float(value))
+        columns = (table[name].to_pylist() for name in ("query_id", "after documents", f"after {PRIMARY}"))
+        for name, documents, value in zip(*columns, strict=True):
+            found.setdefault(name, documents)
+            values.setdefault(name, []).append(value)
     return {name: (float(np.mean(values[name])), found[name]) for name in values}
 
 

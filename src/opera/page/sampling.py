@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -38,6 +39,7 @@ class Sampled:
     query_of: NDArray[np.int64]
     similarity: NDArray[np.float32] | None
 
+    @cached_property
     def pair_ratio(self) -> NDArray[np.float64]:
         """P(q, d) over fine-tuning's: float64 ``[T, P]``."""
         return self.record.query()[:, self.query_of] * self.record.document()
@@ -86,7 +88,7 @@ def _by_similarity(sampled: Sampled) -> dict[str, Any] | None:
     order = np.argsort(sampled.similarity, kind="stable")
     counts = np.bincount(sampled.query_of)
     fair = 1 / (len(counts) * counts[sampled.query_of])  # Equation 1, over the recorded queries
-    drawn = sampled.pair_ratio() * fair
+    drawn = sampled.pair_ratio * fair
     bands = np.array_split(order, min(BANDS, len(order)))
     ratio = [[float(row[band].sum() / fair[band].sum()) for band in bands] for row in drawn]
     ends = [float(sampled.similarity[band[0]]) for band in bands]
@@ -97,7 +99,7 @@ def _by_query(sampled: Sampled) -> dict[str, Any]:
     """P(q, d) of some queries' documents at each moment; a query's documents by similarity, else as they stand."""
     record = sampled.record
     chosen = _spread_out(len(record.queries), SHOWN_QUERIES)
-    ratio = sampled.pair_ratio()
+    ratio = sampled.pair_ratio
     rows: list[NDArray[np.int64]] = []
     for query in chosen:
         own = np.flatnonzero(sampled.query_of == query)
@@ -117,7 +119,7 @@ def _by_query(sampled: Sampled) -> dict[str, Any]:
 
 def _by_start(sampled: Sampled) -> dict[str, Any]:
     """P(q, d) of some pairs over training, sorted by what it was at the start."""
-    ratio = sampled.pair_ratio()
+    ratio = sampled.pair_ratio
     order = np.lexsort((np.arange(ratio.shape[1]), -ratio[0]))
     shown = order[_spread_out(len(order), SHOWN_PAIRS)]
     return {"width": len(shown), "codes": _packed(quantised(ratio[:, shown]))}

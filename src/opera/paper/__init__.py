@@ -1,6 +1,7 @@
 """The paper's result tables, beside those of a grid of runs."""
 
-from opera.paper.comparison import Cell, Line, as_records, compare, mean_ranks
+from opera.analysis import mean_ranks
+from opera.paper.comparison import Cell, Line, as_records, compare
 from opera.paper.matching import Grid, data_key, our_measure, wanted, with_settings
 from opera.paper.tables import TABLES, PaperRow, PaperTable, rows_of, table_named
 

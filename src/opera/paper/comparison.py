@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
-from opera.analysis import BUCKETS, Group, tertiles
+from opera.analysis import BUCKETS, Group, mean_ranks, tertiles
 from opera.errors import SettingError, nearest
 from opera.paper.matching import PRETRAINED, Grid, data_key, our_measure
 from opera.paper.tables import AVERAGE, RANK, RANK_SEEN, RANK_UNSEEN, SEEN, SUMMARIES, PaperRow, PaperTable, rows_of
@@ -104,14 +103,6 @@ def compare(
         return lines
     stated = [row for row in rows_of(table.name) if row.data in SUMMARIES]
     return lines + (_summaries(stated, lines) if grid else [Line(row, None, _scaled(row)) for row in stated])
-
-
-def mean_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rank the methods on each data set, highest first, and average: ``[data sets, methods]`` to ``[methods]``.
-
-    Equal values share the mean of their places.
-    """
-    return np.asarray(rankdata(-np.asarray(values), axis=1).mean(axis=0), dtype=np.float64)
 
 
 def as_records(table: PaperTable, lines: Sequence[Line], compared: bool) -> list[dict[str, Any]]:
