@@ -28,11 +28,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # one core
 
 import numpy as np
 
-from opera.methods import METHODS, Pairs, PairScores, Plan
+from opera.core.rng import generator
+from opera.data.pairs import TrainingPairs
+from opera.methods import METHODS, PairScores, Plan
 from opera.methods.dynamic import DynamicPruning
-from opera.mine import RandomNegatives
-from opera.rng import generator
-from opera.sampler import PairSampler
+from opera.training.sampler import PairSampler
+from opera.training_set.negatives import RandomNegatives
 
 ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "studies"))
@@ -44,20 +45,20 @@ BATCH, DOCUMENTS = 64, 5_000_000
 DATA, MODEL = "../shared/data/nfcorpus", "../shared/models/potion-base-4m"
 
 
-def synthetic(n_pairs: int) -> tuple[Pairs, PairScores]:
+def synthetic(n_pairs: int) -> tuple[TrainingPairs, PairScores]:
     """Make pairs with FEVER's share of queries, and scores."""
     rng = np.random.default_rng(0)
     n_queries = max(1, int(n_pairs * QUERIES_A_PAIR))
     counts = 1 + np.bincount(rng.integers(0, n_queries, n_pairs - n_queries), minlength=n_queries)
     docs = rng.integers(0, DOCUMENTS, n_pairs).astype(np.int32)
-    pairs = Pairs.of(np.repeat(np.arange(n_queries, dtype=np.int32), counts), docs)
+    pairs = TrainingPairs.of(np.repeat(np.arange(n_queries, dtype=np.int32), counts), docs)
     return pairs, PairScores(pairs, rng.random(n_pairs, dtype=np.float32), rng.exponential(1, n_pairs))
 
 
 class Direct:
     """The direct way: everything computed anew at each step, over all queries and pairs."""
 
-    def __init__(self, pairs: Pairs, scores: PairScores, method: DynamicPruning) -> None:
+    def __init__(self, pairs: TrainingPairs, scores: PairScores, method: DynamicPruning) -> None:
         self.pairs, self.method = pairs, method
         self.similarity, self.loss = scores.similarity.copy(), scores.loss.copy()
         self.query_threshold, self.threshold = np.float32(0), 0.0
@@ -133,7 +134,7 @@ def measure(n_pairs: int, steps: int) -> dict[str, Any]:
 def share_of_a_step(steps: int, rounds: int) -> list[dict[str, Any]]:
     """Measure the sampler inside real runs: its seconds over all seconds between two steps' ends."""
     import opera
-    from opera import sampler as room
+    from opera.training import sampler as room
 
     spent: list[float] = []
 

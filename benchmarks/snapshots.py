@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 
 import opera
-from opera.runs import SAMPLING_FILE
-from opera.snapshots import SamplingRecorder
+from opera.runs.folder import SAMPLING_FILE
+from opera.runs.sampling import SamplingRecorder
 
 MODEL = Path("../shared/models/potion-base-4m")
 STEPS = (50, 400)

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from opera.analysis import BUCKETS, PRIMARY, RECALL, Comparison, Row, Table, compare_runs
+from opera.experiments.analysis import BUCKETS, PRIMARY, RECALL, Comparison, Row, Table, compare_runs
 from page import RESULTS, fill, need, table_lines
 
 DATA = ("../shared/data/nfcorpus", "../shared/data/scifact")

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 
-from opera.analysis import Group, paired_tests
-from opera.runs import Run, holds_run
+from opera.experiments.analysis import Group, paired_tests
+from opera.runs.folder import Run, holds_run
 from page import RESULTS, fill, need, table_lines
 
 MODEL = "../shared/models/potion-base-4m"

@@ -48,7 +48,7 @@ def interrupted_at(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], AbstractC
 
     @contextmanager
     def interrupted(step: int) -> Iterator[None]:
-        from opera.train.callbacks import Trace
+        from opera.training.callbacks import Trace
 
         on_step_end = Trace.on_step_end
 

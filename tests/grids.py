@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from opera.config import make_recipe
-from opera.grid.plan import Cell, plan_grid
-from opera.measures import DEFAULT_MEASURES
-from opera.runs import RunWriter
+from opera.config.recipe import make_recipe
+from opera.experiments.grid.plan import Cell, plan_grid
+from opera.retrieval.measures import DEFAULT_MEASURES
+from opera.runs.folder import RunWriter
 
 TRACE = pa.schema([("step", pa.int64()), ("seconds", pa.float64())])
 

@@ -9,21 +9,18 @@ from pathlib import Path
 
 import opera
 
-ROOMS = [
-    "errors", "rng", "settings", "files", "processes", "methods", "snapshots", "config", "data",
-    "measures", "positives", "runs", "locate", "analysis", "theory", "show", "charts", "paper",
-    "device", "models", "encode", "search", "score", "evaluation", "mine", "noise", "sampler", "train", "card",
-    "preparation", "material", "adaptation", "api", "inspection", "outputs", "grid", "page", "quickstart",
-    "cli", "__main__",
+LAYERS = [
+    "core", "data", "methods", "config", "runs", "retrieval", "training_set", "training", "experiments", "diagnostics",
+    "api", "cli", "__main__",
 ]  # fmt: skip
 HOME = Path(opera.__file__).parent
 
 
-def room_of(path: Path) -> str:
+def layer_of(path: Path) -> str:
     return path.relative_to(HOME).parts[0].removesuffix(".py")
 
 
-def imported_rooms(path: Path) -> set[str]:
+def imported_layers(path: Path) -> set[str]:
     names = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("opera."):
@@ -31,13 +28,13 @@ def imported_rooms(path: Path) -> set[str]:
     return names
 
 
-def test_each_room_imports_only_from_rooms_above_it() -> None:
+def test_each_layer_imports_only_from_layers_below_it() -> None:
     for path in HOME.rglob("*.py"):
         if path.name == "__init__.py" and path.parent == HOME:
             continue
-        room = room_of(path)
-        below = {name for name in imported_rooms(path) if ROOMS.index(name) > ROOMS.index(room)}
-        assert not below, f"{path.relative_to(HOME)} imports from {below}, which come after {room}"
+        layer = layer_of(path)
+        above = {name for name in imported_layers(path) if LAYERS.index(name) > LAYERS.index(layer)}
+        assert not above, f"{path.relative_to(HOME)} imports from {above}, which lie above {layer}"
 
 
 def test_files_are_short_enough_to_read_in_one_sitting() -> None:
@@ -46,8 +43,9 @@ def test_files_are_short_enough_to_read_in_one_sitting() -> None:
 
 def test_methods_data_and_runs_need_no_torch() -> None:
     code = (
-        "import sys, opera, opera.methods, opera.data, opera.measures, opera.runs, opera.config, opera.cli\n"
-        "import opera.analysis, opera.paper, opera.grid, opera.page, opera.snapshots\n"
+        "import sys, opera, opera.methods, opera.data, opera.retrieval.measures, opera.runs.folder\n"
+        "import opera.experiments.analysis, opera.experiments.paper, opera.experiments.grid, opera.experiments.report\n"
+        "import opera.cli, opera.config.recipe, opera.runs.sampling\n"
         "assert 'torch' not in sys.modules and 'sentence_transformers' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

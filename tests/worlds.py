@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from opera.methods import METHODS, Method, Pairs, PairScores, Plan
-from opera.methods.ranking import QueryRanking
+from opera.data.pairs import TrainingPairs
+from opera.methods import METHODS, Method, PairScores, Plan
+from opera.methods._order_statistics.query_ranking import QueryRanking
 
 VARIANTS: list[tuple[str, dict[str, object]]] = [
     ("ft", {}),
@@ -35,19 +36,21 @@ VARIANTS: list[tuple[str, dict[str, object]]] = [
 IDS = [f"{name}-{'-'.join(f'{k}={v}' for k, v in values.items())}" for name, values in VARIANTS]
 
 
-def make_pairs(counts: list[int], n_docs: int = 1000) -> Pairs:
+def make_pairs(counts: list[int], n_docs: int = 1000) -> TrainingPairs:
     rng = np.random.default_rng(sum(counts))
     docs = np.concatenate([rng.choice(n_docs, c, replace=False) for c in counts])
-    return Pairs.of(np.repeat(np.arange(len(counts)), counts), docs)
+    return TrainingPairs.of(np.repeat(np.arange(len(counts)), counts), docs)
 
 
-def make_scores(pairs: Pairs, seed: int = 0) -> PairScores:
+def make_scores(pairs: TrainingPairs, seed: int = 0) -> PairScores:
     rng = np.random.default_rng(seed)
     similarity, loss = rng.uniform(-1, 1, pairs.n_pairs), rng.exponential(2.0, pairs.n_pairs)
     return PairScores(pairs, similarity, loss, 1 / rng.integers(1, 5, pairs.n_pairs))
 
 
-def make(name: str, values: dict[str, object], pairs: Pairs, batch: int = 8, steps: int = 50, seed: int = 0) -> Method:
+def make(
+    name: str, values: dict[str, object], pairs: TrainingPairs, batch: int = 8, steps: int = 50, seed: int = 0
+) -> Method:
     method = METHODS[name]
     parsed = method.settings_class.parse(values)
     method.check(parsed, pairs.n_queries, pairs.n_pairs)
@@ -65,6 +68,6 @@ def ranking_of(scores: list[float]) -> QueryRanking:
     return QueryRanking(pairs, np.array(scores), 1)
 
 
-def mixed_pairs() -> Pairs:
+def mixed_pairs() -> TrainingPairs:
     """Queries with one to twelve documents."""
     return make_pairs([1, 2, 3, 4, 5, 6, 7, 8, 1, 1, 2, 9, 3, 3, 3, 12])

@@ -9,13 +9,19 @@ from collections.abc import Callable
 
 import typer
 
-from opera.cli.comparing import compare, report
-from opera.cli.looking import inspect, theory
+from opera.cli.compare import compare
+from opera.cli.evaluate import evaluate
+from opera.cli.inspect import inspect
+from opera.cli.mine import mine
 from opera.cli.options import speaks
 from opera.cli.paper import paper
-from opera.cli.training import quickstart, train
-from opera.cli.using import evaluate, mine, score, search
-from opera.errors import OperaError
+from opera.cli.quickstart import quickstart
+from opera.cli.report import report
+from opera.cli.score import score
+from opera.cli.search import search
+from opera.cli.theory import theory
+from opera.cli.train import train
+from opera.core.errors import OperaError
 
 app = typer.Typer(
     help="Adapt a dense retriever to your own data (OPERA, COLM 2026).",

@@ -6,9 +6,12 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from opera.data import RetrievalData
 
 DataArgument = Annotated[
     str, typer.Argument(help="BEIR folder, FlagEmbedding .jsonl file, or python:PACKAGE", metavar="DATA")
@@ -38,3 +41,14 @@ def interruptible(advice: Callable[[], str]) -> Iterator[None]:
     except KeyboardInterrupt:
         print(f"\nopera: interrupted; {advice()}", file=sys.stderr)
         raise typer.Exit(130) from None
+
+
+def load_training_data(source: str, model: str, relevant_grade: int) -> RetrievalData:
+    """Load data that has training pairs, and locate the model, before torch is loaded, which takes seconds."""
+    from opera.data import load_data
+    from opera.retrieval.locate import locate_model
+
+    locate_model(model)
+    loaded = load_data(source).with_relevant_grade(relevant_grade)
+    loaded.training_split()
+    return loaded

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from opera.cli.options import JsonOption
-from opera.errors import SettingError
+from opera.core.errors import SettingError
 
 
 def paper(
@@ -33,9 +33,9 @@ def paper(
     json_: JsonOption = False,
 ) -> None:
     """The paper's tables, alone or beside a grid of your runs on the same measures."""
-    from opera.paper import TABLES, Grid, as_records, compare, table_named, with_settings
-    from opera.paper.printing import print_comparison, print_tables
-    from opera.show import console
+    from opera.cli.printing.console import console
+    from opera.cli.printing.paper import print_comparison, print_tables
+    from opera.experiments.paper import TABLES, Grid, as_records, compare, table_named, with_settings
 
     if table is None:
         if grid or data or steps or set_:
@@ -51,8 +51,8 @@ def paper(
             raise SettingError("--steps and --set pick runs of a grid: give --grid FOLDER too")
         lines, models = compare(chosen, None, data), None
     else:
-        from opera.analysis import find_groups
-        from opera.config import parse_assignments
+        from opera.config.recipe import parse_assignments
+        from opera.experiments.analysis import find_groups
 
         groups = with_settings(find_groups(grid), parse_assignments(set_ or []))
         lines = compare(chosen, groups, data, steps)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from opera.core.errors import DataError
 from opera.data.beir import load_beir
-from opera.data.flag import load_flag
+from opera.data.flagembedding import load_flag
 from opera.data.python_source import load_python
-from opera.data.retrieval import RetrievalData
+from opera.data.qrels import GivenNegatives, Qrels
+from opera.data.retrieval_data import RetrievalData
 from opera.data.store import cache_folder
-from opera.data.tables import GivenNegatives, Judgements, TextTable
-from opera.errors import DataError
+from opera.data.texts import TextTable
 
 __all__ = [
     "GivenNegatives",
-    "Judgements",
+    "Qrels",
     "RetrievalData",
     "TextTable",
     "cache_folder",

@@ -10,11 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from opera.core.errors import DataError, nearest
 from opera.data.lines import json_records, numbered_lines, text_field
-from opera.data.retrieval import RetrievalData
+from opera.data.qrels import Qrels
+from opera.data.retrieval_data import RetrievalData
 from opera.data.store import Draft, TextRow, files_digest, stored
-from opera.data.tables import Judgements, TextTable, join_title
-from opera.errors import DataError, nearest
+from opera.data.texts import TextTable, join_title
 
 QRELS_HEADER = ["query-id", "corpus-id", "score"]
 MOST_GRADE = 1000
@@ -77,7 +78,7 @@ def _texts(path: Path, required: list[str], optional: list[str]) -> Iterator[Tex
         yield identifier, title, text
 
 
-def _read_qrels(path: Path, corpus: TextTable, queries: TextTable, notes: list[str]) -> Judgements:
+def _read_qrels(path: Path, corpus: TextTable, queries: TextTable, notes: list[str]) -> Qrels:
     numbers, query_ids, doc_ids, grades = [], [], [], []
     lines = numbered_lines(path)
     first, header = next(lines, (1, ""))
@@ -102,7 +103,7 @@ def _read_qrels(path: Path, corpus: TextTable, queries: TextTable, notes: list[s
         query_ids.append(fields[0])
         doc_ids.append(fields[1])
     if not numbers:
-        raise DataError(f"{path}: has no judgements")
+        raise DataError(f"{path}: has no qrels")
     query_rows, doc_rows = queries.rows_of(pa.array(query_ids)), corpus.rows_of(pa.array(doc_ids))
     for rows, ids, what, file in (
         (query_rows, query_ids, "query-id", "queries.jsonl"),
@@ -121,7 +122,7 @@ def _merge_repeats(
     doc_rows: np.ndarray,
     grades: np.ndarray,
     notes: list[str],
-) -> Judgements:
+) -> Qrels:
     """Merge rows that say the same thing twice; refuse two scores for one pair."""
     order = np.lexsort((numbers, doc_rows, query_rows))
     query, doc, grade = query_rows[order], doc_rows[order], grades[order]
@@ -135,4 +136,4 @@ def _merge_repeats(
         )
     if repeat.any():
         notes.append(f"{path.name}: merged {int(repeat.sum())} repeated rows")
-    return Judgements.of(query[~repeat], doc[~repeat], grade[~repeat])
+    return Qrels.of(query[~repeat], doc[~repeat], grade[~repeat])

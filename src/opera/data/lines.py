@@ -9,7 +9,7 @@ from typing import Any
 
 from tqdm.auto import tqdm
 
-from opera.errors import DataError, nearest
+from opera.core.errors import DataError, nearest
 
 BAR_BYTES = 50_000_000
 

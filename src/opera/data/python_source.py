@@ -21,11 +21,11 @@ from pathlib import Path
 
 import numpy as np
 
-from opera.data.retrieval import RetrievalData
+from opera.core.errors import DataError
+from opera.core.rng import generator
+from opera.data.qrels import Qrels
+from opera.data.retrieval_data import RetrievalData
 from opera.data.store import LAYOUT, Draft, stored
-from opera.data.tables import Judgements
-from opera.errors import DataError
-from opera.rng import generator
 
 CHUNK_CHARACTERS = 600
 SHORTEST_CHUNK = 40
@@ -95,7 +95,7 @@ def load_python(
                     docs.append((f"{item.name}#{number}", item.name, chunk))
                 queries.append((item.name, "", item.summary))
             query, doc = np.array(rows).T
-            draft.splits[split] = Judgements.of(query, doc, np.ones(len(doc), dtype=np.int32))
+            draft.splits[split] = Qrels.of(query, doc, np.ones(len(doc), dtype=np.int32))
         draft.write_texts("corpus", docs)
         draft.write_texts("queries", queries)
 

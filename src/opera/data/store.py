@@ -17,8 +17,9 @@ import numpy as np
 import platformdirs
 import pyarrow as pa
 
-from opera.data.retrieval import RetrievalData
-from opera.data.tables import TEXT_SCHEMA, GivenNegatives, Judgements, TextTable
+from opera.data.qrels import GivenNegatives, Qrels
+from opera.data.retrieval_data import RetrievalData
+from opera.data.texts import TEXT_SCHEMA, TextTable
 
 LAYOUT = "1"  # part of every key: change it when what is stored, or how sources are read, changes
 BATCH_ROWS = 50_000
@@ -42,7 +43,7 @@ def files_digest(paths: Iterable[Path], salt: str) -> str:
 
 @dataclass
 class Draft:
-    """Data being read: where a reader puts texts and judgements before they are stored.
+    """Data being read: where a reader puts texts and qrels before they are stored.
 
     Attributes:
         folder: where the Arrow files are written.
@@ -52,7 +53,7 @@ class Draft:
     """
 
     folder: Path
-    splits: dict[str, Judgements] = field(default_factory=dict)
+    splits: dict[str, Qrels] = field(default_factory=dict)
     given_negatives: GivenNegatives | None = None
     notes: list[str] = field(default_factory=list)
 
@@ -85,9 +86,9 @@ def stored(key: str, name: str, source: str, read: Callable[[Draft], None]) -> R
 
 def _finish(draft: Draft) -> None:
     arrays: dict[str, Any] = {}
-    for split, judgements in draft.splits.items():
+    for split, qrels in draft.splits.items():
         for part in ("query_rows", "offsets", "doc_rows", "grades"):
-            arrays[f"{split}/{part}"] = getattr(judgements, part)
+            arrays[f"{split}/{part}"] = getattr(qrels, part)
     if draft.given_negatives is not None:
         arrays["negatives/offsets"] = draft.given_negatives.offsets
         arrays["negatives/doc_rows"] = draft.given_negatives.doc_rows
@@ -104,7 +105,7 @@ def _open(home: Path, key: str, name: str, source: str) -> RetrievalData:
     about = json.loads((home / "about.json").read_text(encoding="utf-8"))
     with np.load(home / "arrays.npz") as arrays:
         splits = {
-            split: Judgements(*(arrays[f"{split}/{p}"] for p in ("query_rows", "offsets", "doc_rows", "grades")))
+            split: Qrels(*(arrays[f"{split}/{p}"] for p in ("query_rows", "offsets", "doc_rows", "grades")))
             for split in about["splits"]
         }
         negatives = (

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from opera.errors import SettingError, nearest
+from opera.core.errors import SettingError, nearest
 from opera.methods.base import Draw, Method, Moment, Plan, Probabilities
 from opera.methods.dynamic import DynamicPruning
 from opera.methods.finetuning import FineTuning
 from opera.methods.infobatch import InfoBatch
-from opera.methods.pairs import Pairs
 from opera.methods.scores import PairScores
-from opera.methods.static import ConsistencyPruning, RandomPruning, StaticPruning
+from opera.methods.static import CBSPruning, RandomPruning, StaticPruning
 from opera.methods.twostage import StaticThenDynamic
 
 METHODS: dict[str, type[Method]] = {
@@ -18,7 +17,7 @@ METHODS: dict[str, type[Method]] = {
         FineTuning,
         RandomPruning,
         StaticPruning,
-        ConsistencyPruning,
+        CBSPruning,
         InfoBatch,
         DynamicPruning,
         StaticThenDynamic,
@@ -31,7 +30,6 @@ __all__ = [
     "Method",
     "Moment",
     "PairScores",
-    "Pairs",
     "Plan",
     "Probabilities",
     "method_named",

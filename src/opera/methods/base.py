@@ -9,9 +9,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.methods.pairs import FloatArray, IntArray, Pairs
+from opera.core.arrays import FloatArray, IntArray
+from opera.core.settings import Settings
+from opera.data.pairs import TrainingPairs
 from opera.methods.scores import PairScores
-from opera.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ class Probabilities:
 
     @classmethod
     def of(
-        cls, pairs: Pairs, query: FloatArray, document: FloatArray, query_weight: FloatArray | None = None
+        cls, pairs: TrainingPairs, query: FloatArray, document: FloatArray, query_weight: FloatArray | None = None
     ) -> Probabilities:
         """Build from P(q) ``[n]``, P(d|q) ``[N]`` and, where losses are weighted, the weight of each query ``[n]``."""
         q = np.asarray(query, dtype=np.float64)
@@ -114,7 +115,7 @@ class Method(ABC):
     title: ClassVar[str]
     settings_class: ClassVar[type[Settings]] = NoSettings
 
-    def __init__(self, pairs: Pairs, plan: Plan, settings: Any, scores: PairScores | None = None) -> None:
+    def __init__(self, pairs: TrainingPairs, plan: Plan, settings: Any, scores: PairScores | None = None) -> None:
         if scores is None and self.needs_scores(settings):
             raise ValueError(f"{self.name} needs the pretrained scores of all pairs")
         self.pairs, self.plan, self.settings, self.scores = pairs, plan, settings, scores
@@ -125,7 +126,7 @@ class Method(ABC):
         return False
 
     @classmethod
-    def needs_consistency(cls, settings: Any) -> int:
+    def cbs_pool_size(cls, settings: Any) -> int:
         """How many random documents each pair must be ranked among (Appendix D.1); 0 where the method needs no CBS."""
         return 0
 

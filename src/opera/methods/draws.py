@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.methods import kernels
-from opera.methods.pairs import FloatArray, IntArray, Pairs
-from opera.methods.ranking import Front, QueryRanking
-from opera.rng import generator
+from opera.core.arrays import FloatArray, IntArray
+from opera.core.rng import generator
+from opera.data.pairs import TrainingPairs
+from opera.methods import _draw_kernels
+from opera.methods._order_statistics.query_ranking import Front, QueryRanking
 
 BUILT_ABOVE = 0.125  # share of a pool from which it is built to be drawn from
 
@@ -62,7 +63,7 @@ def draw_pool(
         if min(count - start, pool_size) > BUILT_ABOVE * pool_size:
             drawn[start : start + pool_size] = _draw_built_pool(rng, ranking, front, pool_size)[: count - start]
             continue
-        kernels.draw_pool(
+        _draw_kernels.draw_pool(
             rng,
             drawn[start : start + pool_size],
             ranking.sums,
@@ -116,7 +117,7 @@ def pool_chances(top: FloatArray, count: int, n: int, pool_size: int) -> NDArray
     return np.asarray(top + (1 - top) * other, dtype=np.float64)
 
 
-def draw_documents(rng: np.random.Generator, pairs: Pairs, queries: IntArray) -> NDArray[np.int64]:
+def draw_documents(rng: np.random.Generator, pairs: TrainingPairs, queries: IntArray) -> NDArray[np.int64]:
     """Draw one positive document for each query ``[B]``, each of its own alike: the pairs drawn, int64 ``[B]``."""
     starts = pairs.query_offsets[queries]
     return np.asarray(starts + rng.integers(pairs.query_offsets[queries + 1] - starts), dtype=np.int64)
@@ -124,7 +125,7 @@ def draw_documents(rng: np.random.Generator, pairs: Pairs, queries: IntArray) ->
 
 def draw_weighted_documents(
     rng: np.random.Generator,
-    pairs: Pairs,
+    pairs: TrainingPairs,
     queries: IntArray,
     similarity: NDArray[np.float32],
     high: float,
@@ -151,7 +152,7 @@ def draw_weighted_documents(
     """
     drawn = np.empty(len(queries), dtype=np.int64)
     own = threshold is None
-    kernels.draw_documents(
+    _draw_kernels.draw_documents(
         drawn,
         rng.random(len(queries)),
         np.asarray(queries, dtype=np.int64),

@@ -8,7 +8,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.errors import SettingError
+from opera.core.arrays import BoolArray, FloatArray, IntArray
+from opera.core.errors import SettingError
+from opera.core.rng import generator
+from opera.core.settings import Settings, setting
+from opera.data.pairs import TrainingPairs
+from opera.methods._order_statistics.query_ranking import Front, QueryRanking
+from opera.methods._order_statistics.sorted_values import SortedValues
 from opera.methods.base import Draw, Method, Moment, Plan, Probabilities
 from opera.methods.draws import (
     ShuffledPasses,
@@ -19,13 +25,8 @@ from opera.methods.draws import (
     pool_chances,
 )
 from opera.methods.finetuning import uniform_documents, uniform_queries
-from opera.methods.order import SortedValues
-from opera.methods.pairs import BoolArray, FloatArray, IntArray, Pairs
-from opera.methods.ranking import Front, QueryRanking
 from opera.methods.schedules import cosine_schedule, top_ratio, virtual_dataset_size
 from opera.methods.scores import PairScores
-from opera.rng import generator
-from opera.settings import Settings, setting
 
 NONE, NO_SCORES = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
 QueryScore = Literal["negative_loss", "similarity", "loss"]
@@ -39,14 +40,14 @@ def query_scores(scores: PairScores, kind: QueryScore) -> NDArray[np.float64]:
     return loss if kind == "loss" else -loss
 
 
-def ranked(pairs: Pairs, scores: PairScores, kind: QueryScore) -> QueryRanking:
+def ranked(pairs: TrainingPairs, scores: PairScores, kind: QueryScore) -> QueryRanking:
     """The queries in the order of :func:`query_scores`, to be kept up to date."""
     values = scores.similarity if kind == "similarity" else scores.loss
     return QueryRanking(pairs, values, -1 if kind == "negative_loss" else 1)
 
 
 def document_threshold(
-    pairs: Pairs, similarity: FloatArray, cutoff: float, over: Literal["global", "per_query"] = "global"
+    pairs: TrainingPairs, similarity: FloatArray, cutoff: float, over: Literal["global", "per_query"] = "global"
 ) -> NDArray[np.float64]:
     """Algorithm 1, SampleDocument: the threshold T at cutoff v, the (1 - v) quantile of the similarities ``[N]``.
 
@@ -81,7 +82,7 @@ def document_weights(high_quality: BoolArray, strength: float, soft: bool = True
     return high * (strength - 1.0) + 1.0 if soft else high
 
 
-def document_probabilities(pairs: Pairs, weight: NDArray[np.float64]) -> NDArray[np.float64]:
+def document_probabilities(pairs: TrainingPairs, weight: NDArray[np.float64]) -> NDArray[np.float64]:
     """Equation 5, right: P(d|q) = w / Σ w over the query's documents, float64 ``[N]``; uniform where Σ w is 0."""
     total = pairs.sum_by_query(weight)
     uniform = (total == 0)[pairs.pair_query]
@@ -103,7 +104,7 @@ def query_probabilities(top: FloatArray, count: int, pool_size: int) -> NDArray[
     return pool_chances(top, count, len(top), pool_size) / pool_size
 
 
-def pair_weighted_probabilities(pairs: Pairs, uniform: NDArray[np.float64]) -> NDArray[np.float64]:
+def pair_weighted_probabilities(pairs: TrainingPairs, uniform: NDArray[np.float64]) -> NDArray[np.float64]:
     """Equation 5, left, times m_q: P(q) in proportion to a query's pairs too, as in Equation 3; float64 ``[n]``."""
     weight = uniform * pairs.positives_per_query
     return np.asarray(weight / weight.sum())
@@ -153,7 +154,7 @@ class DynamicPruning(Method):
     settings_class = DynamicSettings
     scores: PairScores
 
-    def __init__(self, pairs: Pairs, plan: Plan, settings: Any, scores: PairScores | None = None) -> None:
+    def __init__(self, pairs: TrainingPairs, plan: Plan, settings: Any, scores: PairScores | None = None) -> None:
         super().__init__(pairs, plan, settings, scores)
         self.pool_size = virtual_dataset_size(pairs.n_queries, smaller_strength(settings), settings.r_start)
         self._passes = ShuffledPasses(plan.seed, "dp.passes", pairs.n_queries)

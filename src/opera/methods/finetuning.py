@@ -7,24 +7,24 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opera.core.rng import generator
+from opera.data.pairs import TrainingPairs
 from opera.methods.base import Draw, Method, Plan, Probabilities
 from opera.methods.draws import ShuffledPasses, draw_documents
-from opera.methods.pairs import Pairs
 from opera.methods.scores import PairScores
-from opera.rng import generator
 
 
-def finetuning_probabilities(pairs: Pairs) -> Probabilities:
+def finetuning_probabilities(pairs: TrainingPairs) -> Probabilities:
     """Equation 1: P(q) = 1/n and P(d|q) = 1/m_q."""
     return Probabilities.of(pairs, uniform_queries(pairs), uniform_documents(pairs))
 
 
-def uniform_queries(pairs: Pairs) -> NDArray[np.float64]:
+def uniform_queries(pairs: TrainingPairs) -> NDArray[np.float64]:
     """P(q) = 1/n: float64 ``[n]``."""
     return np.full(pairs.n_queries, 1 / pairs.n_queries)
 
 
-def uniform_documents(pairs: Pairs) -> NDArray[np.float64]:
+def uniform_documents(pairs: TrainingPairs) -> NDArray[np.float64]:
     """P(d|q) = 1/m_q: float64 ``[N]``."""
     return 1 / pairs.positives_per_query[pairs.pair_query]
 
@@ -35,7 +35,7 @@ class FineTuning(Method):
     name = "ft"
     title = "Fine-tuning"
 
-    def __init__(self, pairs: Pairs, plan: Plan, settings: Any, scores: PairScores | None = None) -> None:
+    def __init__(self, pairs: TrainingPairs, plan: Plan, settings: Any, scores: PairScores | None = None) -> None:
         super().__init__(pairs, plan, settings, scores)
         self._passes = ShuffledPasses(plan.seed, "ft.queries", pairs.n_queries)
 

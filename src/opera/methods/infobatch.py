@@ -8,13 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opera.core.arrays import BoolArray, FloatArray, IntArray
+from opera.core.rng import generator
+from opera.core.settings import Settings, setting
+from opera.data.pairs import TrainingPairs
 from opera.methods.base import Draw, Method, Moment, Plan, Probabilities
 from opera.methods.draws import draw_documents
 from opera.methods.finetuning import uniform_documents
-from opera.methods.pairs import BoolArray, FloatArray, IntArray, Pairs
 from opera.methods.scores import PairScores
-from opera.rng import generator
-from opera.settings import Settings, setting
 
 
 def learned_queries(loss: FloatArray) -> BoolArray:
@@ -31,7 +32,7 @@ def kept_of_learned(count: int, rho: float) -> int:
     return int((1 - rho) * count + 1e-9)
 
 
-def infobatch_probabilities(pairs: Pairs, learned: BoolArray, rho: float) -> Probabilities:
+def infobatch_probabilities(pairs: TrainingPairs, learned: BoolArray, rho: float) -> Probabilities:
     """P(q), P(d|q) and loss weights of a pass that pruned ``learned``, bool ``[n]``.
 
     A pass holds every other query and a random part of the learned ones; each of its S queries is drawn once:
@@ -76,7 +77,7 @@ class InfoBatch(Method):
     title = "InfoBatch"
     settings_class = InfoBatchSettings
 
-    def __init__(self, pairs: Pairs, plan: Plan, settings: Any, scores: PairScores | None = None) -> None:
+    def __init__(self, pairs: TrainingPairs, plan: Plan, settings: Any, scores: PairScores | None = None) -> None:
         super().__init__(pairs, plan, settings, scores)
         self.anneal_from = math.ceil(settings.delta * plan.max_steps)
         self._loss = np.full(pairs.n_queries, math.nan)

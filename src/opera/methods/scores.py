@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.methods.pairs import BoolArray, FloatArray, IntArray, Pairs
+from opera.core.arrays import BoolArray, FloatArray, IntArray
+from opera.data.pairs import TrainingPairs
 
 
 @dataclass(frozen=True)
@@ -34,17 +35,17 @@ class PairScores:
     Attributes:
         similarity: float32 ``[N]``, cosine of query and positive document (the paper's **p**).
         loss: float32 ``[N]``, contrastive loss of the pair, in nats.
-        consistency: float32 ``[N]``, the pair's CBS under the pretrained model, or ``None``; training never moves it.
+        cbs: float32 ``[N]``, the pair's CBS under the pretrained model, or ``None``; training never moves it.
     """
 
     def __init__(
-        self, pairs: Pairs, similarity: FloatArray, loss: FloatArray, consistency: FloatArray | None = None
+        self, pairs: TrainingPairs, similarity: FloatArray, loss: FloatArray, cbs: FloatArray | None = None
     ) -> None:
         self.pairs = pairs
         self.similarity = np.array(similarity, dtype=np.float32)
         self.loss = np.array(loss, dtype=np.float32)
-        self.consistency = None if consistency is None else np.array(consistency, dtype=np.float32)
-        for name in ("similarity", "loss", "consistency"):
+        self.cbs = None if cbs is None else np.array(cbs, dtype=np.float32)
+        for name in ("similarity", "loss", "cbs"):
             values = getattr(self, name)
             if values is None:
                 continue
@@ -69,14 +70,14 @@ class PairScores:
         self.similarity[distinct], self.loss[distinct] = change.similarity, change.loss
         return change
 
-    def with_consistency(self, consistency: FloatArray) -> PairScores:
+    def with_cbs(self, cbs: FloatArray) -> PairScores:
         """Return the same scores with a CBS for each pair ``[N]``."""
-        return PairScores(self.pairs, self.similarity, self.loss, consistency)
+        return PairScores(self.pairs, self.similarity, self.loss, cbs)
 
-    def subset(self, keep: BoolArray, kept: Pairs) -> PairScores:
+    def subset(self, keep: BoolArray, kept: TrainingPairs) -> PairScores:
         """Return the scores of the pairs in ``keep``, bool ``[N]``, which are ``kept``."""
-        consistency = None if self.consistency is None else self.consistency[keep]
-        return PairScores(kept, self.similarity[keep], self.loss[keep], consistency)
+        cbs = None if self.cbs is None else self.cbs[keep]
+        return PairScores(kept, self.similarity[keep], self.loss[keep], cbs)
 
     def mean_similarity(self) -> NDArray[np.float64]:
         """Mean similarity over each query's pairs: float64 ``[n]``."""

@@ -9,13 +9,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.errors import SettingError
+from opera.core.arrays import BoolArray, FloatArray
+from opera.core.errors import SettingError
+from opera.core.rng import generator
+from opera.core.settings import Settings, setting
+from opera.data.pairs import TrainingPairs
 from opera.methods.base import Draw, Method, Plan, Probabilities
 from opera.methods.draws import ShuffledPasses
-from opera.methods.pairs import BoolArray, FloatArray, Pairs
 from opera.methods.scores import PairScores
-from opera.rng import generator
-from opera.settings import Settings, setting
 
 CBS_POOL = 10_000  # Appendix D.1
 PairScore = Literal["similarity", "cbs"]
@@ -44,11 +45,11 @@ def keep_best_pairs(scores: PairScores, by: PairScore, count: int) -> BoolArray:
     """
     if by == "similarity":
         return keep_highest(scores.similarity, count)
-    assert scores.consistency is not None
-    return keep_highest(scores.consistency, count, then=scores.similarity)
+    assert scores.cbs is not None
+    return keep_highest(scores.cbs, count, then=scores.similarity)
 
 
-def static_probabilities(pairs: Pairs, keep: BoolArray, query_weighting: str = "pairs") -> Probabilities:
+def static_probabilities(pairs: TrainingPairs, keep: BoolArray, query_weighting: str = "pairs") -> Probabilities:
     """Equation 3: P(q) = kept pairs of q / all kept pairs, P(d|q) = I_{q,d} / kept pairs of q.
 
     With ``query_weighting="uniform"`` (the authors' release; paper.md, row 7), P(q) is one over the number of queries
@@ -97,7 +98,7 @@ class SelectionSettings(RetentionSettings):
     cbs_pool: int = setting(CBS_POOL, "random documents that cbs ranks each pair among", "Appendix D.1", ge=1)
 
     @property
-    def consistency_pool(self) -> int:
+    def cbs_pool_size(self) -> int:
         """``cbs_pool`` where CBS is asked for, else 0."""
         return self.cbs_pool if self.score == "cbs" else 0
 
@@ -106,7 +107,7 @@ class StaticSettings(SelectionSettings, RandomSettings):
     """Settings of sp."""
 
 
-class ConsistencySettings(StaticSettings):
+class CBSSettings(StaticSettings):
     """Settings of sp+cbs."""
 
     score: Literal["cbs"] = setting("cbs", "what the best pairs are", "Appendix D.1")
@@ -117,7 +118,7 @@ class StaticMethod(Method):
 
     settings_class = RandomSettings
 
-    def __init__(self, pairs: Pairs, plan: Plan, settings: Any, scores: PairScores | None = None) -> None:
+    def __init__(self, pairs: TrainingPairs, plan: Plan, settings: Any, scores: PairScores | None = None) -> None:
         super().__init__(pairs, plan, settings, scores)
         self._use(self.keep_pairs(kept_count(pairs.n_pairs, settings.k)))
 
@@ -189,9 +190,9 @@ class StaticPruning(StaticMethod):
         return True
 
     @classmethod
-    def needs_consistency(cls, settings: Any) -> int:
+    def cbs_pool_size(cls, settings: Any) -> int:
         """With ``score=cbs``."""
-        return int(settings.consistency_pool)
+        return int(settings.cbs_pool_size)
 
     def keep_pairs(self, count: int) -> BoolArray:
         """Mark the best pairs."""
@@ -199,12 +200,12 @@ class StaticPruning(StaticMethod):
         return keep_best_pairs(self.scores, self.settings.score, count)
 
 
-class ConsistencyPruning(StaticPruning):
+class CBSPruning(StaticPruning):
     """Static pruning by CBS under a name of its own, for the row of Table 10; the same as sp with ``score=cbs``."""
 
     name = "sp+cbs"
     title = "Static pruning by CBS"
-    settings_class = ConsistencySettings
+    settings_class = CBSSettings
 
 
 class RandomPruning(StaticMethod):

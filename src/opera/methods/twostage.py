@@ -6,9 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from opera.core.arrays import BoolArray, FloatArray, IntArray
+from opera.data.pairs import TrainingPairs
 from opera.methods.base import Draw, Method, Moment, Plan, Probabilities
 from opera.methods.dynamic import DynamicPruning, DynamicSettings
-from opera.methods.pairs import BoolArray, FloatArray, IntArray, Pairs
 from opera.methods.scores import PairScores
 from opera.methods.static import SelectionSettings, keep_best_pairs, kept_count, refuse_empty
 
@@ -25,7 +26,7 @@ class StaticThenDynamic(Method):
     settings_class = TwoStageSettings
     scores: PairScores  # as they were pretrained; those that training moves are the second stage's
 
-    def __init__(self, pairs: Pairs, plan: Plan, settings: Any, scores: PairScores | None = None) -> None:
+    def __init__(self, pairs: TrainingPairs, plan: Plan, settings: Any, scores: PairScores | None = None) -> None:
         super().__init__(pairs, plan, settings, scores)
         self._use(keep_best_pairs(self.scores, settings.score, kept_count(pairs.n_pairs, settings.k)))
 
@@ -43,9 +44,9 @@ class StaticThenDynamic(Method):
         return True
 
     @classmethod
-    def needs_consistency(cls, settings: Any) -> int:
+    def cbs_pool_size(cls, settings: Any) -> int:
         """With ``score=cbs``."""
-        return int(settings.consistency_pool)
+        return int(settings.cbs_pool_size)
 
     @classmethod
     def check(cls, settings: Any, n_queries: int, n_pairs: int) -> None:

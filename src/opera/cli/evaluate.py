@@ -1,0 +1,50 @@
+"""``opera evaluate``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from opera.cli.options import DataArgument, JsonOption, ModelArgument
+
+
+def evaluate(
+    model: ModelArgument,
+    data: DataArgument,
+    split: Annotated[str, typer.Option("--split", help="which qrels to use")] = "test",
+    measures: Annotated[str | None, typer.Option("--measures", help="comma-separated, such as nDCG@10,R@100")] = None,
+    full: Annotated[bool, typer.Option("--full", help="all measures at 1, 5, 10, 20, 50 and 100")] = False,
+    relevant_grade: Annotated[
+        int | None,
+        typer.Option("--relevant-grade", help="lowest score that counts as relevant; auto: a run's own, or 1", min=1),
+    ] = None,
+    run_file: Annotated[Path | None, typer.Option("--run-file", help="also write the ranking as a TREC run")] = None,
+    json_: JsonOption = False,
+) -> None:
+    """Measure a model on a split of a data set."""
+    from opera.data import load_data
+    from opera.retrieval.measures import DEFAULT_MEASURES, FULL_MEASURES, check_measures
+
+    names = tuple(measures.split(",")) if measures else FULL_MEASURES if full else DEFAULT_MEASURES
+    check_measures(names)
+    loaded = load_data(data)
+
+    from opera.cli.printing.console import console
+    from opera.cli.printing.results import print_measures
+    from opera.core.files import check_suffix
+    from opera.retrieval.evaluation import evaluate as evaluate_model
+    from opera.training_set.export import write_trec_run
+
+    if run_file:
+        check_suffix(run_file, (".trec", ".run", ".txt"))
+    result = evaluate_model(model, loaded, split, names, relevant_grade=relevant_grade)
+    if run_file:
+        write_trec_run(run_file, result, loaded)
+    if json_:
+        facts = {"model": model, "data": data, "split": split, "queries": len(result.query_ids)}
+        print(json.dumps({**facts, "measures": result.measures}, indent=2))
+    else:
+        print_measures(console(), result.measures, f"{model} on {data}, {split}: {len(result.query_ids)} queries")

@@ -1,0 +1,37 @@
+"""``opera inspect``."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from opera.cli.options import DataArgument, JsonOption, ModelOption, RelevantOption, SeedOption
+
+
+def inspect(
+    data: DataArgument,
+    model: ModelOption,
+    show: Annotated[int, typer.Option("--show", help="how many suspicious pairs to show", min=0)] = 10,
+    relevant_grade: RelevantOption = 1,
+    seed: SeedOption = 0,
+    json_: JsonOption = False,
+) -> None:
+    """Look at a data set before training: sizes, noise, duplicates, leaks, suspicious pairs, and what method to use."""
+    from opera.data import load_data
+    from opera.retrieval.locate import locate_model
+
+    locate_model(model)
+    loaded = load_data(data)
+    loaded.training_split()
+
+    from opera.cli.printing.console import console
+    from opera.cli.printing.inspection import print_inspection
+    from opera.diagnostics.inspect import inspect as inspect_data
+
+    seen = inspect_data(loaded, model, show=show, seed=seed, relevant_grade=relevant_grade)
+    if json_:
+        print(json.dumps(seen.as_dict(), indent=2, ensure_ascii=False))
+    else:
+        print_inspection(console(), seen)

@@ -1,0 +1,37 @@
+"""``opera search``."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from opera.cli.options import DataArgument, JsonOption, ModelArgument
+
+
+def search(
+    model: ModelArgument,
+    data: DataArgument,
+    query: Annotated[str, typer.Argument(help="what to look for")],
+    top: Annotated[int, typer.Option("--top", help="how many documents", min=1)] = 5,
+    json_: JsonOption = False,
+) -> None:
+    """Search a corpus with a model."""
+    from opera.core.errors import DataError
+    from opera.data import load_data
+
+    if not query.strip():
+        raise DataError("query: must not be empty")
+    loaded = load_data(data)
+
+    from opera.cli.printing.console import console
+    from opera.cli.printing.results import print_found
+    from opera.retrieval.encoder import open_encoder
+    from opera.retrieval.evaluation import corpus_text_of, found_documents
+
+    found = found_documents(open_encoder(model), loaded, query, top, corpus_text_of(model))
+    if json_:
+        print(json.dumps(found, indent=2, ensure_ascii=False))
+    else:
+        print_found(console(), found, f"“{query}” in {data}")

@@ -1,0 +1,48 @@
+"""``opera theory``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from opera.cli.options import JsonOption, SeedOption
+from opera.core.errors import SettingError
+
+
+def theory(
+    noise: Annotated[list[float] | None, typer.Option("--noise", help="noise rates of the table; repeatable")] = None,
+    auc: Annotated[list[float] | None, typer.Option("--auc", help="scoring qualities of the table; repeatable")] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="k, v, beta, angle, documents, repeats, dimension, concentration, as key=value"),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", help="chart to write: .svg, .png or .pdf")] = Path("theory.svg"),
+    seed: SeedOption = 0,
+    json_: JsonOption = False,
+) -> None:
+    """When does pruning help? Theorem 1 beside a simulation with the shipped methods, as a table and a chart."""
+    from opera.cli.printing.console import console
+    from opera.cli.printing.theory import print_theory
+    from opera.config.recipe import parse_assignments
+    from opera.core.files import check_suffix
+    from opera.diagnostics.charts import FORMATS, write_theory_chart
+    from opera.diagnostics.theory import AUCS, NOISES, World, as_records, grid, sweeps
+
+    check_suffix(out, FORMATS)
+    noises, aucs = noise or NOISES, auc or AUCS
+    base = {"noise": noises[len(noises) // 2], "auc": aucs[-1], "seed": seed}
+    assigned = parse_assignments(set_ or [])
+    if twice := base.keys() & assigned.keys():
+        raise SettingError(f"has an option of its own, --{twice.pop()}: leave it out of --set")
+    world = World.parse({**base, **assigned})
+    points = grid(world, noises, aucs)
+    held = ", ".join(f"{name} = {getattr(world, name):g}" for name in ("k", "v", "beta", "angle", "documents"))
+    write_theory_chart(out, sweeps(world), f"noise = {world.noise:g}, AUC = {world.auc:g}, {held}")
+    if json_:
+        print(json.dumps({"chart": str(out), "points": as_records(points)}, indent=2))
+        return
+    print_theory(console(), points, held)
+    print(f"\n{out}: the gain over ft by noise rate, scoring quality, share selected and β")

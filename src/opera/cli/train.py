@@ -1,0 +1,122 @@
+"""``opera train``."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from opera.cli.options import DataArgument, JsonOption, ModelOption, interruptible, speaks
+from opera.core.errors import SettingError
+
+if TYPE_CHECKING:
+    from opera.runs.folder import Run
+
+
+def _print_settings(asked: bool) -> None:
+    if not asked:
+        return
+    from rich.table import Table
+
+    from opera.cli.printing.console import console
+    from opera.config.recipe import all_docs
+
+    for group, docs in all_docs().items():
+        table = Table(title=f"{group}: --set NAME=VALUE, or NAME: VALUE in --config", title_justify="left")
+        for column in ("name", "kind", "default", "what it does", "default's source"):
+            table.add_column(column, overflow="fold", no_wrap=column == "name")
+        for doc in docs:
+            table.add_row(doc.name, doc.kind, doc.default, doc.help, doc.source)
+        console().print(table, soft_wrap=False)
+    raise typer.Exit
+
+
+def train(
+    data: DataArgument,
+    model: ModelOption,
+    out: Annotated[Path, typer.Option("--out", help="run folder to write")],
+    method: Annotated[
+        str | None, typer.Option("--method", help="ft, rp, sp, sp+cbs, infobatch, dp (the default) or sp+dp")
+    ] = None,
+    steps: Annotated[int | None, typer.Option("--steps", help="optimizer steps (max_steps)")] = None,
+    batch_size: Annotated[
+        int | None, typer.Option("--batch-size", help="queries a step (per_device_train_batch_size)")
+    ] = None,
+    lr: Annotated[float | None, typer.Option("--lr", help="peak learning rate (learning_rate)")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="of every random draw")] = None,
+    negatives: Annotated[str | None, typer.Option("--negatives", help="random, hard or given")] = None,
+    range_: Annotated[str | None, typer.Option("--range", help="ranks LO:HI of hard negatives")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="any setting, as key=value; repeatable")] = None,
+    config: Annotated[Path | None, typer.Option("--config", help="YAML recipe of settings")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace the run in --out")] = False,
+    json_: JsonOption = False,
+    help_settings: Annotated[
+        bool,
+        typer.Option("--help-settings", help="list every setting and exit", is_eager=True, callback=_print_settings),
+    ] = False,
+) -> None:
+    """Adapt a model to a data set, and measure it before and after on the test split."""
+    from opera.config.recipe import make_recipe, parse_assignments, read_recipe
+    from opera.data import load_data
+    from opera.runs.folder import check_out_folder
+
+    flags = {
+        "method": method,
+        "max_steps": steps,
+        "per_device_train_batch_size": batch_size,
+        "learning_rate": lr,
+        "seed": seed,
+        "negatives": negatives,
+        "range": range_,
+    }
+    given = {name: value for name, value in flags.items() if value is not None}
+    assigned = parse_assignments(set_ or [])
+    if twice := given.keys() & assigned.keys():
+        raise SettingError(f"given twice, by its own option and by --set: {', '.join(sorted(twice))}")
+    values = {**(read_recipe(config) if config else {}), **assigned, **given}
+
+    make_recipe(values)
+    check_out_folder(out, resume, overwrite)
+    loaded = load_data(data)  # mistakes are told before torch is loaded, which takes seconds
+
+    from opera.training.adapt import adapt
+
+    started = time.time()
+    with interruptible(lambda: _how_to_go_on(out, started)):
+        run = adapt(loaded, model=model, out=out, resume=resume, overwrite=overwrite, **values)
+    if speaks():
+        _report(run, json_)
+
+
+def _how_to_go_on(out: Path, started: float) -> str:
+    from opera.runs.folder import last_whole_checkpoint, run_began_after
+
+    if not run_began_after(out, started):
+        return "nothing was written yet: the same command starts again"
+    step = last_whole_checkpoint(out)
+    if step is None:
+        return "no checkpoint was saved yet: the same command with --resume, without --overwrite, starts from step 0"
+    return f"the same command with --resume, without --overwrite, goes on from step {step}"
+
+
+def _report(run: Run, as_json: bool) -> None:
+    from rich.text import Text
+
+    from opera.cli.printing.console import console
+    from opera.cli.printing.results import how_to_load, print_before_after
+
+    if as_json:
+        print(json.dumps({"run": str(run.path), "measures": run.measures}, indent=2))
+        return
+    settings, screen = run.settings, console()
+    masked = str(settings["mask_known_positives"]).lower()
+    queries = run.per_query().num_rows
+    title = f"{settings['method']}, {run.steps} steps, mask_known_positives={masked}; {queries} test queries"
+    print_before_after(screen, run.measures, title)
+    if run.measures["after"]["nDCG@10"] < run.measures["before"]["nDCG@10"]:
+        screen.print("nDCG@10 fell: try fewer --steps, a lower --lr, --set temperature=0.05, or --method ft")
+    screen.print(Text(f"\n{how_to_load(str(run.model_path))}"))

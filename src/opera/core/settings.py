@@ -1,0 +1,101 @@
+"""The base of all settings: frozen, typed, documented where they are declared, every mistake told at once."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from opera.core.errors import SettingError, nearest
+
+LISTING = "opera train --help-settings lists all"
+
+
+def setting(default: Any, help: str, source: str, **bounds: Any) -> Any:
+    """Declare one setting: its default, what it does, where the default comes from, and its bounds.
+
+    ``bounds`` are pydantic's (``gt``, ``ge``, ``lt``, ``le``).
+    """
+    return Field(default=default, description=help, json_schema_extra={"source": source}, **bounds)
+
+
+@dataclass(frozen=True)
+class SettingDoc:
+    """One line of ``opera train --help-settings``."""
+
+    name: str
+    kind: str
+    default: str
+    help: str
+    source: str
+
+
+class Settings(BaseModel):
+    """A frozen group of settings; unknown names are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    listing: ClassVar[str] = LISTING
+
+    @classmethod
+    def parse(cls, values: Mapping[str, Any]) -> Self:
+        """Build the group from a mapping.
+
+        Raises:
+            SettingError: naming every unknown key and every value that breaks its rule.
+        """
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            raise SettingError("\n".join(explain(error, cls.model_fields, cls.listing))) from None
+
+    @classmethod
+    def docs(cls) -> list[SettingDoc]:
+        """Describe each setting of the group, in the order they are declared."""
+        return [
+            SettingDoc(
+                name=name,
+                kind=kind_of(field.annotation),
+                default="auto" if field.default is None else str(field.default),
+                help=field.description or "",
+                source=str((field.json_schema_extra or {}).get("source", "")),  # type: ignore[union-attr]
+            )
+            for name, field in cls.model_fields.items()
+        ]
+
+
+def explain(error: ValidationError, known: Mapping[str, Any], listing: str = LISTING) -> list[str]:
+    """Turn a pydantic error into sentences for people, one a mistake."""
+    sentences = []
+    for mistake in error.errors():
+        name = ".".join(str(part) for part in mistake["loc"][:1]) or "settings"
+        if mistake["type"] == "extra_forbidden":
+            sentences.append(unknown_setting(name, known, listing))
+        else:
+            rule = mistake["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
+            sentence = f"{name}: must be {rule}" if mistake["msg"].startswith("Input") else f"{name}: {rule}"
+            if mistake["loc"]:
+                sentence += f", got {mistake['input']!r}"
+            sentences.append(sentence)
+    return list(dict.fromkeys(sentences))
+
+
+def unknown_setting(name: str, known: Mapping[str, Any], listing: str = LISTING) -> str:
+    """Say that ``name`` is no setting, and which one is nearest."""
+    return f"unknown setting '{name}'{nearest(name, known)} ({listing})"
+
+
+def kind_of(annotation: Any) -> str:
+    """Name a setting's type in a word or two: ``int``, ``float``, ``random | hard | given``."""
+    origin = get_origin(annotation)
+    if origin is Literal:
+        return " | ".join(str(choice) for choice in get_args(annotation))
+    if origin in (Union, types.UnionType):
+        return " | ".join(kind_of(part) for part in get_args(annotation) if part is not type(None))
+    if origin is Annotated:
+        return kind_of(get_args(annotation)[0])
+    if origin is tuple:
+        return "LO:HI"
+    return getattr(annotation, "__name__", str(annotation))

@@ -1,0 +1,102 @@
+"""BGE/FlagEmbedding training files: JSON Lines with ``query``, ``pos`` and ``neg``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from opera.core.errors import DataError
+from opera.data.lines import json_records, refuse_half_characters, text_field
+from opera.data.qrels import GivenNegatives, Qrels
+from opera.data.retrieval_data import RetrievalData
+from opera.data.store import Draft, files_digest, stored
+
+OPTIONAL = ["neg", "pos_scores", "neg_scores", "prompt", "type", "id"]
+
+
+def load_flag(path: Path) -> RetrievalData:
+    """Read one ``.jsonl`` file as the train split; the corpus is every distinct text in ``pos`` and ``neg``.
+
+    Documents are named ``d0``, ``d1``, ... and queries ``q0``, ``q1``, ... in order of first appearance. Lines with
+    the same query are merged. ``pos_scores`` and ``neg_scores``, ``prompt``, ``type`` and ``id`` are allowed and not
+    used, which a note says.
+
+    Raises:
+        DataError: naming file, line, rule and value.
+    """
+
+    def read(draft: Draft) -> None:
+        texts = _Texts()
+        for number, record in json_records(path, ["query", "pos"], OPTIONAL):
+            query = text_field(path, number, record, "query")
+            if not query.strip():
+                raise DataError(f"{path}:{number}: column 'query' must not be empty")
+            positives = _text_list(path, number, record, "pos")
+            if not positives:
+                raise DataError(f"{path}:{number}: column 'pos' must hold at least one text")
+            texts.add(
+                query,
+                positives,
+                _text_list(path, number, record, "neg"),
+                set(record) - {"query", "pos", "neg"},
+            )
+        if not texts.positives:
+            raise DataError(f"{path}: is empty: no training pairs")
+        texts.store(draft)
+
+    return stored(files_digest([path], "flag"), path.stem, str(path), read)
+
+
+class _Texts:
+    """Distinct queries and documents, numbered as they come."""
+
+    def __init__(self) -> None:
+        self.queries: dict[str, int] = {}
+        self.docs: dict[str, int] = {}
+        self.positives: list[dict[int, None]] = []
+        self.negatives: list[dict[int, None]] = []
+        self.lines = 0
+        self.unused: set[str] = set()
+
+    def add(self, query: str, positives: list[str], negatives: list[str], unused: set[str]) -> None:
+        self.lines += 1
+        self.unused |= unused
+        row = self.queries.setdefault(query, len(self.queries))
+        if row == len(self.positives):
+            self.positives.append({})
+            self.negatives.append({})
+        for texts, found in ((positives, self.positives), (negatives, self.negatives)):
+            for text in texts:
+                found[row][self.docs.setdefault(text, len(self.docs))] = None
+
+    def store(self, draft: Draft) -> None:
+        draft.write_texts("corpus", ((f"d{row}", "", text) for text, row in self.docs.items()))
+        draft.write_texts("queries", ((f"q{row}", "", text) for text, row in self.queries.items()))
+        query = np.repeat(np.arange(len(self.positives)), [len(docs) for docs in self.positives])
+        doc = np.array([doc for docs in self.positives for doc in docs])
+        draft.splits["train"] = Qrels.of(query, doc, np.ones(len(doc), dtype=np.int32))
+        kept = [[d for d in neg if d not in pos] for neg, pos in zip(self.negatives, self.positives, strict=True)]
+        if any(kept):
+            offsets = np.concatenate([[0], np.cumsum([len(docs) for docs in kept])]).astype(np.int64)
+            rows = np.array([doc for docs in kept for doc in docs], dtype=np.int32)
+            draft.given_negatives = GivenNegatives(offsets, rows)
+        both = sum(len(neg) for neg in self.negatives) - sum(len(neg) for neg in kept)
+        if both:
+            draft.notes.append(f"{both} negatives are also positives of their query: left out of its negatives")
+        if self.lines > len(self.queries):
+            draft.notes.append(f"merged {self.lines - len(self.queries)} lines that repeat a query")
+        if self.unused:
+            draft.notes.append(f"columns not used: {', '.join(sorted(self.unused))}")
+
+
+def _text_list(path: Path, number: int, record: dict[str, Any], key: str) -> list[str]:
+    values = record.get(key) or []
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+        raise DataError(f"{path}:{number}: column '{key}' must be a list of strings, got {values!r:.80}")
+    for value in values:
+        if not value.strip():
+            raise DataError(f"{path}:{number}: column '{key}' holds an empty text")
+        refuse_half_characters(path, number, key, value)
+    return values

@@ -1,0 +1,59 @@
+"""Charts, drawn with matplotlib and written as files; the same figures give the same bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from opera.core.files import replace_file
+from opera.diagnostics.theory import Point
+
+FORMATS = (".svg", ".png", ".pdf")
+COLOURS = {"sp": "#d55e00", "dp": "#0072b2"}
+NAMES = {"sp": "SP", "dp": "DP"}
+
+
+def write_theory_chart(path: Path, sweeps: Mapping[str, tuple[str, Sequence[Point]]], title: str) -> None:
+    """Write what pruning gains over fine-tuning, one panel a swept quantity.
+
+    Lines are Theorem 1's closed form, dots with bars the simulation with its standard error, crosses the mean over
+    single queries, whose embeddings have variance too.
+
+    Args:
+        path: file to write; its suffix (``.svg``, ``.png``, ``.pdf``) says the format.
+        sweeps: by the quantity's field in ``World``: its label, and its points in order.
+        title: above the panels.
+    """
+    figure = Figure(figsize=(11, 7.5), layout="constrained")
+    FigureCanvasAgg(figure)
+    for axes, (name, (label, points)) in zip(figure.subplots(2, 2).flat, sweeps.items(), strict=True):
+        _draw_sweep(axes, name, label, points)
+    figure.axes[0].legend(fontsize=8, frameon=False)
+    figure.suptitle(title, fontsize=11)
+    reproducible: dict[Any, Any] = {"svg.hashsalt": "opera", "savefig.dpi": 150}
+    metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix)
+    with matplotlib.rc_context(reproducible):
+        replace_file(path, lambda part: figure.savefig(part, format=path.suffix[1:], metadata=metadata))
+
+
+def _draw_sweep(axes: Axes, name: str, label: str, points: Sequence[Point]) -> None:
+    at = [1 - point.world.true_share if name == "noise" else getattr(point.world, name) for point in points]
+    axes.axhline(0, color="0.6", linewidth=1)
+    for method, colour in COLOURS.items():
+        closed = [p.closed_form[method].similarity - p.closed_form["ft"].similarity for p in points]
+        simulated = [p.simulated[method].similarity - p.simulated["ft"].similarity for p in points]
+        errors = [p.simulated[method].error for p in points]
+        alone = [p.simulated[method].one_query - p.simulated["ft"].one_query for p in points]
+        shown = NAMES[method]
+        axes.plot(at, closed, color=colour, label=f"{shown}, theorem")
+        axes.errorbar(at, simulated, yerr=errors, fmt="o", markersize=4, color=colour, label=f"{shown}, simulated")
+        axes.plot(at, alone, "x", color=colour, label=f"{shown}, one query at a time")
+    axes.set_xlabel(label)
+    axes.set_ylabel("gain in E over FT")
+    axes.grid(alpha=0.3)

@@ -1,0 +1,215 @@
+"""A simulator of Theorem 1: documents on the sphere, noisy scores, and the selection that SP and DP really make."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm, vonmises_fisher
+
+from opera.core.rng import generator
+from opera.core.settings import Settings, setting
+from opera.data.pairs import TrainingPairs
+from opera.diagnostics.theory.closed_form import (
+    dynamic_share,
+    expected_similarity,
+    finetuning_share,
+    mean_length,
+    selection_precision,
+    static_share,
+)
+from opera.methods import METHODS, PairScores, Plan
+
+COMPARED = ("ft", "sp", "dp")
+GROUPS = 20
+TIE = 1e-9
+
+
+class World(Settings):
+    """What is simulated: one query of Theorem 1, many times over."""
+
+    listing: ClassVar[str] = "opera theory --help lists all"
+
+    noise: float = setting(0.3, "share of the labelled documents that are false, 1 - m⁺/m", "Theorem 1", gt=0, lt=1)
+    auc: float = setting(0.8, "scoring quality: how often a true document outscores a false one", "OPERA", gt=0, lt=1)
+    k: float = setting(0.5, "share of the documents that SP keeps", "Equation 4", gt=0, le=1)
+    v: float = setting(0.5, "share of the documents that DP counts as high quality", "Algorithm 1", gt=0, lt=1)
+    beta: float = setting(5.0, "document strength β of DP", "Appendix C.2", ge=1)
+    angle: float = setting(60.0, "degrees between μ₁ and μ₂", "OPERA", gt=0, lt=180)
+    documents: int = setting(200, "labelled documents of the query, m", "OPERA", ge=2)
+    repeats: int = setting(200, "queries to simulate", "OPERA", ge=GROUPS)
+    dimension: int = setting(16, "dimensions of the sphere", "OPERA", ge=2)
+    concentration: float = setting(20.0, "κ of the documents around μ₁ and μ₂ (von Mises-Fisher)", "OPERA", gt=0)
+    seed: int = setting(0, "of every random draw", "OPERA", ge=0)
+
+    @property
+    def true_documents(self) -> int:
+        """m⁺, at least 1 and at most m - 1."""
+        return min(max(1, round((1 - self.noise) * self.documents)), self.documents - 1)
+
+    @property
+    def true_share(self) -> float:
+        """m⁺/m."""
+        return finetuning_share(self.true_documents, self.documents)
+
+    @property
+    def cosine(self) -> float:
+        """μ₁ᵀμ₂."""
+        return math.cos(math.radians(self.angle))
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one method comes to in a world.
+
+    Attributes:
+        precision: share of the selected documents that are true: m⁺/m, γ or ρ.
+        share: chance that a drawn document is true.
+        similarity: E, expected cosine between the best query embedding and a true document, variance left out.
+        error: standard error of ``similarity``; 0 in closed form.
+        one_query: the same for the embedding of a single query from its m documents, variance and all; nan in closed
+            form.
+    """
+
+    precision: float
+    share: float
+    similarity: float
+    error: float = 0.0
+    one_query: float = math.nan
+
+
+@dataclass(frozen=True)
+class Point:
+    """One world, in closed form and simulated; both by method."""
+
+    world: World
+    closed_form: dict[str, Outcome]
+    simulated: dict[str, Outcome]
+
+    @property
+    def best(self) -> str:
+        """The method with the highest E in closed form; empty where two tie."""
+        return _best({name: outcome.similarity for name, outcome in self.closed_form.items()})
+
+    @property
+    def best_alone(self) -> str:
+        """The method whose embedding of a single query came out best; empty where two tie."""
+        return _best({name: outcome.one_query for name, outcome in self.simulated.items()})
+
+
+def _best(values: dict[str, float]) -> str:
+    *_, second, first = sorted(values, key=lambda name: values[name])
+    return first if values[first] - values[second] > TIE else ""
+
+
+def examine(world: World) -> Point:
+    """Both sides of one world."""
+    return Point(world, predict(world), simulate(world))
+
+
+def predict(world: World) -> dict[str, Outcome]:
+    """Theorem 1 in closed form: an outcome for ``ft``, ``sp`` and ``dp``, for many documents."""
+    true_share, length = world.true_share, mean_length(world.concentration, world.dimension)
+    gamma = selection_precision(true_share, world.auc, world.k)
+    rho = selection_precision(true_share, world.auc, world.v)
+    m, true = world.documents, world.true_documents
+    shares = {
+        "ft": (true_share, finetuning_share(true, m)),
+        "sp": (gamma, static_share(gamma)),
+        "dp": (rho, dynamic_share(rho, world.v * m, world.beta, true, m)),
+    }
+    return {
+        name: Outcome(precision, share, expected_similarity(share, world.cosine, length))
+        for name, (precision, share) in shares.items()
+    }
+
+
+def simulate(world: World) -> dict[str, Outcome]:
+    """Draw documents and scores, apply the shipped methods' selection, and measure: outcomes as of :func:`predict`.
+
+    Each repeat is one query: m⁺ documents around μ₁ and the others around μ₂, with scores N(δ, 1) and N(0, 1); the
+    methods of the registry say with which probability each document is drawn. The best embedding is the direction of
+    the mean drawn document, over all repeats, which leaves the variance out as the theorem does. Its standard error is
+    a jackknife over 20 groups of repeats.
+    """
+    is_true = np.arange(world.documents) < world.true_documents
+    vectors = _documents(world, is_true)
+    scores = _scores(world, is_true)
+    true_of_query = vectors[:, is_true].mean(axis=1)
+    mu = np.eye(world.dimension)[0] * mean_length(world.concentration, world.dimension)
+    groups = np.array_split(np.arange(world.repeats), GROUPS)
+    outcomes = {}
+    for name in COMPARED:
+        chances, selected = _chances(world, name, scores)
+        drawn = np.einsum("rm,rmd->rd", chances, vectors)
+        whole = _cosine(drawn.mean(axis=0), true_of_query.mean(axis=0))
+        left_out = np.empty(GROUPS)
+        for at, group in enumerate(groups):
+            kept = np.setdiff1d(np.arange(world.repeats), group)
+            left_out[at] = _cosine(drawn[kept].mean(axis=0), true_of_query[kept].mean(axis=0))
+        error = math.sqrt((GROUPS - 1) * float(left_out.var()))
+        alone = drawn / np.linalg.norm(drawn, axis=1, keepdims=True) @ mu
+        outcomes[name] = Outcome(
+            precision=float((selected & is_true).sum() / selected.sum()),
+            share=float(chances[:, is_true].sum(axis=1).mean()),
+            similarity=whole,
+            error=error,
+            one_query=float(alone.mean()),
+        )
+    return outcomes
+
+
+def _documents(world: World, is_true: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Draw unit vectors ``[repeats, m, dimension]`` around μ₁ and μ₂."""
+    axes = np.eye(world.dimension)
+    first = axes[0]
+    second = world.cosine * axes[0] + math.sqrt(1 - world.cosine**2) * axes[1]
+    vectors = np.empty((world.repeats, world.documents, world.dimension))
+    for name, direction, members in (("true", first, is_true), ("false", second, ~is_true)):
+        size = world.repeats * int(members.sum())
+        rng = generator(world.seed, f"theory.{name}")
+        drawn = vonmises_fisher(direction, world.concentration).rvs(size, random_state=rng)
+        vectors[:, members] = drawn.reshape(world.repeats, -1, world.dimension)
+    return vectors
+
+
+def _scores(world: World, is_true: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """Draw a score for each document ``[repeats, m]``, independent of its vector but for being true or not."""
+    shift = math.sqrt(2) * float(norm.ppf(world.auc))
+    rng = generator(world.seed, "theory.scores")
+    drawn = rng.normal(size=(world.repeats, world.documents)) + shift * is_true
+    return drawn.astype(np.float32)
+
+
+def _chances(world: World, name: str, scores: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return P(d|q) of a shipped method, float64 ``[repeats, m]``, and which documents it selected, bool."""
+    own_settings: dict[str, dict[str, Any]] = {
+        "ft": {},
+        "sp": {"k": world.k},
+        "dp": {
+            "levels": "document",
+            "beta_start": world.beta,
+            "beta_end": world.beta,
+            "v_start": world.v,
+            "v_end": world.v,
+        },
+    }
+    method = METHODS[name]
+    settings = method.settings_class.parse(own_settings[name])
+    method.check(settings, 1, world.documents)
+    pairs = TrainingPairs.of(np.zeros(world.documents, dtype=np.int32), np.arange(world.documents))
+    nothing = np.zeros(world.documents)
+    chances = np.array(
+        [
+            method(pairs, Plan(world.seed, 1, 1), settings, PairScores(pairs, row, nothing)).probabilities(0).document
+            for row in scores
+        ]
+    )
+    return chances, chances >= chances.max(axis=1, keepdims=True) * (1 - 1e-9)
+
+
+def _cosine(drawn: NDArray[np.float64], true_mean: NDArray[np.float64]) -> float:
+    return float(drawn @ true_mean / np.linalg.norm(drawn))

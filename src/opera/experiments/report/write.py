@@ -1,0 +1,149 @@
+"""Puts a report together: template, styles, scripts, the chart library and the data, in one file."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from plotly.offline import get_plotlyjs
+
+from opera.core.errors import SettingError
+from opera.core.files import check_suffix, replace_file
+from opera.experiments.analysis import (
+    BUCKETS,
+    PAPERS,
+    PRIMARY,
+    RECALL,
+    UNTRAINED,
+    Comparison,
+    compare_runs,
+    short_name,
+    shown_settings,
+)
+from opera.experiments.report.document import collected
+from opera.experiments.report.verdict import points, verdict
+from opera.retrieval.measures import DEFAULT_MEASURES
+
+SCRIPTS = ("core.js", "tables.js", "charts.js", "sampling.js", "explorer.js", "start.js")
+MOST_TITLED = 8
+"""More methods than these are counted in the title, not named."""
+
+
+def report(
+    folder: str | Path,
+    out: str | Path | None = None,
+    *,
+    baseline: str | None = None,
+    data: str | Path | None = None,
+) -> Path:
+    """Write one HTML file on a grid, a run or any folder of runs: it opens from disk and loads nothing else.
+
+    Args:
+        folder: what to report on.
+        out: the file; ``None``: ``report.html`` in the folder.
+        baseline: label of the method that the others are tested against; ``None``: ``ft`` where it is there, else the
+            first.
+        data: where the texts of the data set are now, for the explorer; ``None``: where the runs say.
+
+    Returns:
+        The file.
+
+    Raises:
+        RunFolderError: if the folder holds no finished run.
+        SettingError: for an unknown baseline, a file that is not .html, or ``data`` for runs on several data sets.
+    """
+    path = Path(folder) / "report.html" if out is None else Path(out)
+    check_suffix(path, (".html",)) if out is not None else None
+    comparison = compare_runs(Path(folder), baseline)
+    names = sorted({table.name for table in comparison.tables})
+    if data is not None and len(names) > 1:
+        raise SettingError(f"--data: {folder} has runs on several data sets, {', '.join(names)}; report on one of them")
+    page = render(comparison, None if data is None else str(data))
+    replace_file(path, lambda temporary: temporary.write_text(page, encoding="utf-8"))
+    return path
+
+
+def render(comparison: Comparison, data: str | None = None) -> str:
+    """Make the page; the same runs give the same text. Arguments as for :func:`collected`."""
+    environment = Environment(
+        loader=PackageLoader("opera.experiments.report", "assets"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters.update(points=points, p_value=_p_value, share=_share, duration=_duration)
+    assets = files("opera.experiments.report") / "assets"
+    document = collected(comparison, data)
+    library = get_plotlyjs()
+    script = "\n".join((assets / name).read_text(encoding="utf-8") for name in SCRIPTS)
+    text = environment.get_template("page.html").render(
+        title=_title(comparison),
+        models=[short_name(model) for model in comparison.models],
+        verdict=verdict(comparison),
+        shared=shown_settings(comparison.shared),
+        versions=comparison.groups[0].runs[0].about.get("versions", {}),
+        device=comparison.groups[0].runs[0].about.get("device", ""),
+        untrained=UNTRAINED,
+        comparison=comparison,
+        document=document,
+        sections=[_section(comparison, part["source"]) for part in document["data"]],
+        measures=DEFAULT_MEASURES,
+        primary=PRIMARY,
+        papers=PAPERS,
+        recall=RECALL,
+        buckets=BUCKETS,
+        style=Markup((assets / "page.css").read_text(encoding="utf-8")),
+        library=Markup(library),
+        script=Markup(script),
+        allowed=[Markup(_script_hash(text)) for text in (library, script)],
+        data=_embedded(document),
+    )
+    return str(text)
+
+
+def _title(comparison: Comparison) -> str:
+    names = dict.fromkeys(table.name for table in comparison.tables)
+    labels = dict.fromkeys(group.method for group in comparison.groups)
+    methods = ", ".join(labels) if len(labels) <= MOST_TITLED else f"{len(labels)} methods"
+    return f"{methods} on {', '.join(names)}"
+
+
+def _section(comparison: Comparison, data: str) -> dict[str, Any]:
+    """What the template lists of one data set: its tables, the one of the most steps first, and its races."""
+    tables = sorted((table for table in comparison.tables if table.data == data), key=lambda table: -table.steps)
+    races = [race for race in comparison.races if race.data == data]
+    noisy = any(row.coverage.noise_draws is not None for table in tables for row in table.rows)
+    return {"name": tables[0].name, "tables": tables, "races": races, "noisy": noisy}
+
+
+def _script_hash(text: str) -> str:
+    """What a Content-Security-Policy calls a script by, so that it runs no other."""
+    digest = hashlib.sha256(text.encode("utf-8")).digest()
+    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
+
+
+def _embedded(document: dict[str, Any]) -> Markup:
+    """JSON that cannot end its script element, whatever texts it holds."""
+    text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    for character in "<>&\u2028\u2029":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text)
+
+
+def _p_value(value: float) -> str:
+    return "< 0.0001" if value < 1e-4 else f"{value:.2g}"
+
+
+def _share(value: float) -> str:
+    return f"{100 * value:.0f}%" if value >= 0.1 or value == 0 else f"{100 * value:.1f}%"
+
+
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

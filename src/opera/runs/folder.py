@@ -1,0 +1,305 @@
+"""The run folder: the one place that knows its file names.
+
+    RUN/
+      run.json            settings, versions, seed, fingerprints, seconds of each phase
+      measures.json       {"before": {...}, "after": {...}} on the test split
+      per_query.parquet   a row a test query
+      pairs.parquet       a row a training pair: how often it was drawn, whether it was injected as noise
+      trace.parquet       a row a step
+      sampling.npz        the sampling probabilities at some 50 steps
+      model/              loads with SentenceTransformer(path)
+      checkpoints/        what --resume goes on from
+
+Every file is written beside itself and then put in place, so a killed process leaves the old one or the new one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from opera.core.errors import RunFolderError
+from opera.core.files import replace_file
+from opera.runs.sampling import SamplingRecord
+
+RUN_FILE = "run.json"
+MEASURES_FILE = "measures.json"
+PER_QUERY_FILE = "per_query.parquet"
+PAIRS_FILE = "pairs.parquet"
+TRACE_FILE = "trace.parquet"
+SAMPLING_FILE = "sampling.npz"
+MODEL_FOLDER = "model"
+CHECKPOINTS_FOLDER = "checkpoints"
+GRID_FILE = "grid.json"
+SAMPLER_FILE = "sampler.npz"
+WHOLE_FILE = "whole.json"
+OURS = (
+    RUN_FILE,
+    MEASURES_FILE,
+    PER_QUERY_FILE,
+    PAIRS_FILE,
+    TRACE_FILE,
+    SAMPLING_FILE,
+    MODEL_FOLDER,
+    CHECKPOINTS_FOLDER,
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run folder, for reading; nothing here needs torch.
+
+    Attributes:
+        path: the folder.
+    """
+
+    path: Path
+
+    @classmethod
+    def open(cls, path: str | Path) -> Run:
+        """Open an existing run.
+
+        Raises:
+            RunFolderError: if the folder holds no run.
+        """
+        folder = Path(path)
+        if not holds_run(folder):
+            raise RunFolderError(f"{path}: not a run folder: it holds no {RUN_FILE} that opera wrote")
+        return cls(folder)
+
+    @cached_property
+    def about(self) -> dict[str, Any]:
+        """The contents of ``run.json``."""
+        return dict(json.loads((self.path / RUN_FILE).read_text(encoding="utf-8")))
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run went through to its last measure."""
+        return bool(self.about["status"] == "finished")
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All settings under their own names."""
+        return dict(self.about["settings"])
+
+    @cached_property
+    def measures(self) -> dict[str, dict[str, float]]:
+        """``{"before": {measure: mean}, "after": {...}}`` on the test split."""
+        return dict(json.loads((self.path / MEASURES_FILE).read_text(encoding="utf-8")))
+
+    @property
+    def steps(self) -> int:
+        """How many optimizer steps the finished run took."""
+        return int(self.about["training"]["steps"])
+
+    @property
+    def model_path(self) -> Path:
+        """The trained model, a plain sentence-transformers folder."""
+        return self.path / MODEL_FOLDER
+
+    def per_query(self) -> pa.Table:
+        """A row a test query: ``query_id``, the ids of its ``relevant`` documents, the pretrained model's mean
+        ``similarity`` to them, and each measure and the best ``documents`` before and after."""
+        return pq.read_table(self.path / PER_QUERY_FILE)
+
+    def pairs(self) -> pa.Table:
+        """A row a training pair: ``query_id``, ``doc_id``, ``grade``, ``injected``, ``times_drawn``, ``kept`` (not
+        pruned before training), and the pretrained ``similarity`` and ``cbs`` where the method needed them."""
+        return pq.read_table(self.path / PAIRS_FILE)
+
+    def trace(self) -> pa.Table:
+        """A row a step: loss, learning rate, schedules, thresholds, seconds."""
+        return pq.read_table(self.path / TRACE_FILE)
+
+    def sampling(self) -> SamplingRecord | None:
+        """The recorded sampling probabilities, or ``None`` for a run with ``snapshots=0``."""
+        path = self.path / SAMPLING_FILE
+        return SamplingRecord.read(path) if path.is_file() else None
+
+
+class RunWriter:
+    """Writes a run folder, each file whole or not at all.
+
+    Args:
+        path: the folder.
+        writes: false in all processes but one of several that train together; then nothing is written.
+    """
+
+    def __init__(self, path: Path, writes: bool = True) -> None:
+        self.path, self.writes = path, writes
+
+    def write_about(self, about: Mapping[str, Any]) -> None:
+        """Write ``run.json``."""
+        self._write_json(RUN_FILE, about)
+
+    def write_measures(self, measures: Mapping[str, Mapping[str, float]]) -> None:
+        """Write ``measures.json``."""
+        self._write_json(MEASURES_FILE, measures)
+
+    def write_per_query(self, columns: Mapping[str, Any]) -> None:
+        """Write ``per_query.parquet``."""
+        self._write_table(PER_QUERY_FILE, columns)
+
+    def write_pairs(self, columns: Mapping[str, Any]) -> None:
+        """Write ``pairs.parquet``."""
+        self._write_table(PAIRS_FILE, columns)
+
+    def write_trace(self, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> None:
+        """Write ``trace.parquet``."""
+        if self.writes:
+            table = pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
+            replace_file(self.path / TRACE_FILE, lambda temporary: pq.write_table(table, temporary))
+
+    def write_sampling(self, record: SamplingRecord) -> None:
+        """Write ``sampling.npz``."""
+        if self.writes:
+            replace_file(self.path / SAMPLING_FILE, record.write)
+
+    def write_model(self, save: Callable[[Path], None]) -> None:
+        """Put a model folder in place; ``save`` writes it to the path it is given."""
+        if not self.writes:
+            return
+        temporary = Path(tempfile.mkdtemp(prefix=".model-", dir=self.path))
+        temporary.chmod(0o755)
+        save(temporary)
+        home = self.path / MODEL_FOLDER
+        old = None
+        if home.exists():
+            old = Path(tempfile.mkdtemp(prefix=".old-", dir=self.path))
+            home.rename(old / "model")
+        temporary.rename(home)
+        if old is not None:
+            shutil.rmtree(old)
+
+    @property
+    def checkpoints(self) -> Path:
+        """Where the trainer keeps its checkpoints."""
+        return self.path / CHECKPOINTS_FOLDER
+
+    def _write_table(self, name: str, columns: Mapping[str, Any]) -> None:
+        if self.writes:
+            table = pa.table(dict(columns))
+            replace_file(self.path / name, lambda temporary: pq.write_table(table, temporary))
+
+    def _write_json(self, name: str, value: Mapping[str, Any]) -> None:
+        if not self.writes:
+            return
+        text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+        replace_file(self.path / name, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def holds_run(path: Path) -> bool:
+    """Whether a folder holds a ``run.json`` that OPERA wrote."""
+    try:
+        about = json.loads((path / RUN_FILE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return False
+    return isinstance(about, dict) and {"status", "identity", "settings"} <= about.keys()
+
+
+def planned_cells(folder: Path) -> list[Path]:
+    """The run folders that a grid is to have, finished or not; empty for a folder that is no grid."""
+    try:
+        known = json.loads((folder / GRID_FILE).read_text(encoding="utf-8"))
+        return [folder / place for place in known.get("cells", [])]
+    except (OSError, ValueError, AttributeError):
+        return []
+
+
+def run_began_after(path: Path, moment: float) -> bool:
+    """Whether a folder's ``run.json`` was written after a moment, in seconds since 1970."""
+    return holds_run(path) and (path / RUN_FILE).stat().st_mtime >= moment
+
+
+def last_whole_checkpoint(path: Path) -> int | None:
+    """Return the step of the newest checkpoint that was written whole, or ``None``."""
+    seals = (path / CHECKPOINTS_FOLDER).glob(f"checkpoint-*/{WHOLE_FILE}")
+    steps = [seal.parent.name.rsplit("-", 1)[-1] for seal in seals]
+    return max((int(step) for step in steps if step.isdigit()), default=None)
+
+
+def check_out_folder(path: Path, resume: bool, overwrite: bool) -> None:
+    """Refuse an output folder that is not free; writes nothing.
+
+    Raises:
+        RunFolderError: if it holds a run and neither ``resume`` nor ``overwrite`` is given, if it holds anything else,
+            or if there is nothing to resume.
+    """
+    if resume and overwrite:
+        raise RunFolderError("--resume goes on with a run and --overwrite replaces it: give one of the two")
+    if path.exists() and not path.is_dir():
+        raise RunFolderError(f"--out {path}: is a file; give a folder")
+    ours = holds_run(path)
+    if resume and not ours:
+        raise RunFolderError(f"--out {path}: holds no run to resume; leave out --resume to start one")
+    if ours and not resume and not overwrite:
+        raise RunFolderError(
+            f"--out {path}: holds another run; give --resume to go on with it, --overwrite to replace it, "
+            "or another folder"
+        )
+    if not ours and path.is_dir() and any(path.iterdir()):
+        raise RunFolderError(f"--out {path}: is not empty and holds no run; give an empty or a new folder")
+    check_writable(path)
+
+
+def check_writable(path: Path) -> None:
+    """Refuse an output folder that cannot be made or written to.
+
+    Raises:
+        RunFolderError: naming what stands in the way.
+    """
+    existing = next(place for place in (path, *path.absolute().parents) if place.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        raise RunFolderError(f"--out {path}: {existing} is not a folder that can be written to")
+
+
+def clear_run(path: Path) -> None:
+    """Remove a run's own files from its folder, and nothing else that lies there."""
+    clear_leftovers(path)
+    for name in reversed(OURS):  # run.json last: until then the folder is known as a run
+        _remove(path / name)
+
+
+def drop_checkpoints(path: Path) -> None:
+    """Remove the checkpoints of a finished run: they are larger than its model, and nothing goes on from them."""
+    _remove(path / CHECKPOINTS_FOLDER)
+
+
+def clear_leftovers(path: Path) -> None:
+    """Remove what a killed process had begun to write beside the run's own files."""
+    for name in (*OURS, "old"):
+        for place in path.glob(f".{name}-*"):
+            _remove(place)
+
+
+def _remove(place: Path) -> None:
+    if place.is_dir():
+        shutil.rmtree(place)
+    else:
+        place.unlink(missing_ok=True)
+
+
+def refuse_other_settings(path: Path, identity: Mapping[str, Any]) -> None:
+    """Refuse to resume a run with another model, data or settings than it was started with.
+
+    Raises:
+        RunFolderError: naming each difference.
+    """
+    recorded = Run.open(path).about["identity"]
+    differences = [
+        f"{key}: the run has {recorded.get(key)!r}, this call {identity.get(key)!r}"
+        for key in sorted({*recorded, *identity})
+        if recorded.get(key) != identity.get(key)
+    ]
+    if differences:
+        raise RunFolderError(f"--resume {path}: was started differently:\n" + "\n".join(differences))

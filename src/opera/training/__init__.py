@@ -1,0 +1,1 @@
+"""Training through sentence-transformers' own trainer: batches in, observations out."""

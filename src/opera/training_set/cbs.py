@@ -1,0 +1,90 @@
+"""CBS: how well the document of a pair ranks among random documents (Appendix D.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opera.core.rng import generator
+from opera.data.pairs import TrainingPairs
+from opera.retrieval.similarity import pair_similarities
+
+CHUNK_CELLS = 8_000_000
+ROUNDING = 1e-6  # cosines of float32 vectors that differ by less are equal
+
+
+@dataclass(frozen=True)
+class CBSRanks:
+    """How well the document of each pair ranks among random documents (Appendix D.1).
+
+    Attributes:
+        rank: int32 ``[N]``, from 1: how many of the pool are more similar to the query, and one.
+        pool: int32 ``[N]``, how many random documents the pair was ranked among.
+    """
+
+    rank: NDArray[np.int32]
+    pool: NDArray[np.int32]
+
+    @property
+    def cbs(self) -> NDArray[np.float32]:
+        """CBS, the reciprocal rank: float32 ``[N]``."""
+        return (1 / self.rank).astype(np.float32)
+
+    @property
+    def smallest_pool(self) -> int:
+        """The fewest documents a pair was ranked among."""
+        return int(self.pool.min())
+
+    def small_pool_note(self, asked: int) -> str:
+        """Say that some pool is smaller than was asked for; an empty string where none is."""
+        if self.smallest_pool >= asked:
+            return ""
+        return (
+            f"cbs_pool={asked}: there are fewer positives of other queries, so pairs are ranked among "
+            f"{self.smallest_pool} to {int(self.pool.max())} documents"
+        )
+
+
+def rank_among_random(
+    pairs: TrainingPairs,
+    queries: NDArray[np.float32],
+    corpus: NDArray[np.float32],
+    pool_size: int,
+    seed: int,
+) -> CBSRanks:
+    """Rank each pair's document among ``pool_size`` random positives of *other* queries (Appendix D.1).
+
+    The pool of a query is a uniform sample, without replacement, of the distinct documents that are positive for some
+    query and not for this one; all of them where they are fewer. Pools of different queries overlap: each is the front
+    of one random order of all positives, with the query's own taken out. A document that ties with the pair's does
+    not push it down.
+
+    Args:
+        pairs: the training pairs.
+        queries: float32 ``[n, dimension]``, unit vectors.
+        corpus: float32 ``[documents, dimension]``, unit vectors.
+        pool_size: documents to rank among; the paper's 10,000.
+        seed: of the sample.
+    """
+    positives = np.unique(pairs.pair_doc)
+    in_order = generator(seed, "score.consistency").permutation(positives)
+    in_order = in_order[: pool_size + int(pairs.positives_per_query.max())]
+    place = np.full(len(corpus), -1, dtype=np.int64)
+    place[in_order] = np.arange(len(in_order))
+    candidates = np.array(corpus[in_order])
+    similarity = pair_similarities(pairs, queries, corpus)
+    rank, pool = np.empty(pairs.n_pairs, dtype=np.int32), np.empty(pairs.n_pairs, dtype=np.int32)
+    chunk = max(1, CHUNK_CELLS // len(in_order))
+    for start in range(0, pairs.n_queries, chunk):
+        stop = min(start + chunk, pairs.n_queries)
+        seen = queries[start:stop] @ candidates.T
+        for query in range(start, stop):
+            own = slice(pairs.query_offsets[query], pairs.query_offsets[query + 1])
+            own_places = place[pairs.pair_doc[own]]
+            others = np.delete(seen[query - start], own_places[own_places >= 0])[:pool_size]
+            others.sort()
+            rank[own] = 1 + len(others) - np.searchsorted(others, similarity[own] + ROUNDING, side="right")
+            pool[own] = len(others)
+    return CBSRanks(rank, pool)

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from opera.config.recipe import all_docs, make_recipe, parse_assignments, read_recipe
+from opera.core.errors import SettingError
+
+
+def test_defaults_are_the_papers() -> None:
+    recipe = make_recipe({})
+    assert recipe.method == "dp"
+    dp = recipe.method_settings
+    assert (dp.alpha_start, dp.alpha_end, dp.r_start) == (2, 5, 0.25)
+    assert (dp.beta_start, dp.beta_end, dp.v_start, dp.v_end) == (5, 5, 0.25, 0.5)
+    assert (dp.query_score, dp.threshold, dp.update_interval) == ("negative_loss", "global", 1)
+    assert recipe.train.temperature == 0.02
+    assert make_recipe({"steps": 5, "batch_size": 8, "lr": 0.1}).train.per_device_train_batch_size == 8
+    assert make_recipe({"steps": 50}).train.steps_between_checkpoints == 5
+    assert make_recipe({"steps": 32_000}).train.steps_between_checkpoints == 500
+    assert recipe.train.mask_known_positives is True
+    assert make_recipe({"method": "sp"}).method_settings.k == 0.25
+
+
+def test_all_mistakes_are_told_at_once() -> None:
+    with pytest.raises(SettingError) as caught:
+        make_recipe(
+            {"method": "dp", "temprature": 0.1, "max_steps": 0, "learning_rate": -1, "alpha_start": 0.5, "k": 0.5}
+        )
+    message = str(caught.value)
+    assert "unknown setting 'temprature'; did you mean 'temperature'?" in message
+    assert "max_steps: must be greater than or equal to 1, got 0" in message
+    assert "learning_rate: must be greater than 0, got -1" in message
+    assert "alpha_start: must be greater than or equal to 1, got 0.5" in message
+    assert "setting 'k' belongs to method rp, sp, sp+cbs and sp+dp; this run's method is dp" in message
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"method": "dpp"}, "unknown method 'dpp'; did you mean 'dp'?"),
+        ({"negatives": "hard", "range": "50:10"}, "1 <= LO <= HI"),
+        ({"negatives": "hard", "range": "0:10"}, "1 <= LO <= HI"),
+        ({"negatives": "hard", "range": "ten"}, "must be LO:HI"),
+        ({"range": "10:50"}, "needs negatives=hard"),
+        ({"load_best_model_at_end": True}, "needs eval_steps"),
+        ({"early_stopping_patience": 2}, "needs eval_steps"),
+        ({"model": "minilm"}, "'model' is no setting: give it as the argument or option model of the command"),
+        ({"negatives": "mined"}, "negatives: must be 'random', 'hard' or 'given', got 'mined'"),
+    ],
+)
+def test_bad_values_name_the_rule(values: dict[str, object], message: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        make_recipe(values)
+    assert message in str(caught.value)
+
+
+def test_assignments_and_recipes(tmp_path: Path) -> None:
+    values = parse_assignments(["temperature=0.05", "range=10:200", "negatives=hard", "mask_known_positives=false"])
+    recipe = make_recipe(values)
+    assert recipe.train.range == (10, 200)
+    assert recipe.train.mask_known_positives is False
+    assert make_recipe(parse_assignments(["learning_rate=1e-5"])).train.learning_rate == 1e-5
+    with pytest.raises(SettingError, match="must be key=value"):
+        parse_assignments(["temperature"])
+    path = tmp_path / "recipe.yaml"
+    path.write_text("method: sp\nk: 0.5\nwarmup_ratio: 0.1\n")
+    assert make_recipe(read_recipe(path)).method_settings.k == 0.5
+    path.write_text("method: dp\nnegatives: hard\nrange: 10:50\nlearning_rate: 1e-5\nsoft: false\n")
+    sexagesimal = make_recipe(read_recipe(path))
+    assert sexagesimal.train.range == (10, 50)
+    assert sexagesimal.train.learning_rate == 1e-5
+    assert sexagesimal.method_settings.soft is False
+    with pytest.raises(SettingError, match="temperature"):
+        make_recipe(parse_assignments(["temperature=[1"]))
+    path.write_text("- a list\n")
+    with pytest.raises(SettingError, match="must map setting names to values"):
+        read_recipe(path)
+    path.write_text("a: [b\n")
+    with pytest.raises(SettingError, match="not YAML"):
+        read_recipe(path)
+    with pytest.raises(SettingError, match="cannot be read"):
+        read_recipe(tmp_path / "absent.yaml")
+
+
+def test_every_setting_says_what_it_does_and_where_its_default_comes_from() -> None:
+    docs = [doc for group in all_docs().values() for doc in group]
+    assert all(doc.help and doc.source and doc.kind for doc in docs)
+    assert {"temperature", "warmup_ratio", "save_steps", "max_query_length", "alpha_start", "k"} <= {
+        d.name for d in docs
+    }

