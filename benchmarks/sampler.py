@@ -69,17 +69,17 @@ class Direct:
             ids, similarity, loss = seen
             self.similarity[ids], self.loss[ids] = similarity, loss
         pairs, method, rng = self.pairs, self.method, generator(0, "direct", step)
-        moment = method.moment(step)
+        schedule = method.schedule(step)
         score = (-pairs.sum_by_query(self.loss) / pairs.positives_per_query).astype(np.float32)
-        top = int((moment.r or 0) * pairs.n_queries)
+        top = int(schedule["r"] * pairs.n_queries)
         order = np.argpartition(score, pairs.n_queries - top)
         others = rng.choice(order[:-top], method.pool_size - top, replace=False)
         pool = np.concatenate([order[-top:], others])
         self.query_threshold = score[order[-top:]].min()
-        self.threshold = float(np.quantile(self.similarity.astype(np.float64), 1 - (moment.v or 0)))
+        self.threshold = float(np.quantile(self.similarity.astype(np.float64), 1 - schedule["v"]))
         for query in rng.choice(pool, BATCH, replace=False):
             own = slice(pairs.query_offsets[query], pairs.query_offsets[query + 1])
-            weight = np.where(self.similarity[own] > self.threshold, moment.beta or 1, 1.0)
+            weight = np.where(self.similarity[own] > self.threshold, schedule["beta"], 1.0)
             rng.choice(len(weight), p=weight / weight.sum())
         rng.integers(DOCUMENTS, size=BATCH)
 
@@ -107,9 +107,9 @@ def measure(n_pairs: int, steps: int) -> dict[str, Any]:
         issued = sampler.draw_step(step)
         times[kind].append(time.perf_counter() - start)
         if kind == "both":
-            moment = method.moment(step)
-            assert moment.query_threshold == np.float32(direct.query_threshold), "query thresholds differ"
-            assert moment.document_threshold == direct.threshold, "document thresholds differ"
+            schedule = method.schedule(step)
+            assert schedule["query_threshold"] == np.float32(direct.query_threshold), "query thresholds differ"
+            assert schedule["document_threshold"] == direct.threshold, "document thresholds differ"
         ids = np.unique(issued.pairs)
         seen = (ids, rng.random(len(ids), dtype=np.float32), rng.exponential(1, len(ids)).astype(np.float32))
         again = np.searchsorted(ids, issued.pairs)

@@ -43,7 +43,7 @@ class TestDraws:
         counts = np.zeros(pairs.n_queries)
         for seed in range(1500):
             method = make("dp", {}, pairs, batch=8, steps=10**9, seed=seed)
-            counts[pairs.pair_query[method.draw(10**9).pairs]] += 1
+            counts[pairs.pair_query[method.draw(10**9).pair_ids]] += 1
         p = method.probabilities(10**9).query
         top = p == p.max()
         assert top.sum() == math.floor(0.53125 * 160) == 85

@@ -65,7 +65,7 @@ class TestStatic:
     def test_sp_keeps_the_highest(self, pairs: TrainingPairs) -> None:
         method = make("sp", {"k": 0.33}, pairs)
         scores = make_scores(pairs).similarity
-        keep = method.keep  # type: ignore[attr-defined]
+        keep = method.kept
         assert keep.sum() == math.floor(0.33 * pairs.n_pairs)
         assert scores[keep].min() > scores[~keep].max()
 
@@ -82,7 +82,7 @@ class TestStatic:
             METHODS["sp"].check(StaticSettings(k=0.01), 5, 50)
 
     def test_rp_depends_on_the_seed_alone(self, pairs: TrainingPairs) -> None:
-        keeps = [make("rp", {"k": 0.5}, pairs, seed=s).keep for s in (0, 0, 1)]  # type: ignore[attr-defined]
+        keeps = [make("rp", {"k": 0.5}, pairs, seed=s).kept for s in (0, 0, 1)]
         assert np.array_equal(keeps[0], keeps[1])
         assert not np.array_equal(keeps[0], keeps[2])
 
@@ -178,13 +178,13 @@ class TestDynamic:
             method = make("dp", {"query_score": kind}, pairs, steps=30)
             assert isinstance(method, DynamicPruning)
             for step in range(30):
-                drawn = method.draw(step).pairs
-                scores, moment = method.scores, method.moment(step)
-                count = math.floor((moment.r or 0) * pairs.n_queries)
+                drawn = method.draw(step).pair_ids
+                scores, schedule = method.scores, method.schedule(step)
+                count = math.floor(schedule["r"] * pairs.n_queries)
                 front = front_of(query_scores(scores, kind).astype(np.float32), count)  # type: ignore[arg-type]
-                assert moment.query_threshold == pytest.approx(float(front.threshold), rel=1e-5)
+                assert schedule["query_threshold"] == pytest.approx(float(front.threshold), rel=1e-5)
                 similarity = scores.similarity.astype(np.float64)
-                assert moment.document_threshold == pytest.approx(np.quantile(similarity, 1 - (moment.v or 0)))
+                assert schedule["document_threshold"] == pytest.approx(np.quantile(similarity, 1 - schedule["v"]))
                 method.observe(drawn, rng.uniform(-1, 1, 8), rng.exponential(2, 8))
 
     def test_the_state_is_small(self) -> None:
@@ -221,8 +221,8 @@ class TestDynamic:
     def test_alpha_is_the_ratio_of_top_to_rest(self) -> None:
         method = make("dp", {}, make_pairs([2] * 10_000))
         for step, alpha in ((0, 2.0), (50, 5.0)):
-            method._rank(step)  # type: ignore[attr-defined]
-            method._refreshes = 1  # type: ignore[attr-defined]
+            method._rank(step)
+            method._refreshes = 1
             query = method.probabilities(step).query
             assert query.max() / query.min() == pytest.approx(alpha, rel=1e-3)
 
@@ -250,9 +250,9 @@ class TestDynamic:
     def test_an_epoch_visits_every_top_query_once(self) -> None:
         pairs = make_pairs([1] * 64)
         method = make("dp", {"update_interval": "epoch"}, pairs, batch=8)
-        pool = method.pool_size  # type: ignore[attr-defined]
+        pool = method.pool_size
         assert pool == 40
-        drawn = np.concatenate([method.draw(step).pairs for step in range(pool // 8)])
+        drawn = np.concatenate([method.draw(step).pair_ids for step in range(pool // 8)])
         assert len(np.unique(drawn)) == pool
         top = np.flatnonzero(method.probabilities(0).query == 1 / pool)
         assert set(top) <= set(drawn)
@@ -265,7 +265,7 @@ class TestInfoBatch:
         loss = np.repeat(np.arange(100.0), 2)
         method.observe(np.arange(200), np.zeros(200), loss)
         draws = [method.draw(step) for step in range(3)]  # one pass: 50 above the mean, 37 of the 50 below
-        queries = pairs.pair_query[np.concatenate([d.pairs for d in draws])]
+        queries = pairs.pair_query[np.concatenate([d.pair_ids for d in draws])]
         weights = np.concatenate([d.weights for d in draws])
         assert len(np.unique(queries)) == 87
         assert np.array_equal(weights == 1, queries >= 50)
@@ -300,7 +300,7 @@ class TestInfoBatch:
             method = make("infobatch", {"rho": 0.5}, pairs, batch=1, steps=10**6, seed=seed)
             method.observe(np.arange(40), np.zeros(40), loss)
             draws = [method.draw(step) for step in range(40 - int(learned.sum()) + kept)]
-            sums.append(sum(float(d.weights[0]) * loss[d.pairs[0]] for d in draws))
+            sums.append(sum(float(d.weights[0]) * loss[d.pair_ids[0]] for d in draws))
         expected = loss[~learned].sum() + kept / (0.5 * learned.sum()) * loss[learned].sum()
         assert np.mean(sums) == pytest.approx(expected, abs=3 * np.std(sums) / np.sqrt(len(sums)))
 
@@ -316,16 +316,16 @@ class TestInfoBatch:
         draws = [method.draw(step) for step in range(41)]
         assert any((d.weights > 1).any() for d in draws[:21])
         assert all((d.weights == 1).all() for d in draws[21:])
-        assert sorted(np.concatenate([d.pairs for d in draws[21:31]])) == list(range(40))  # a whole new pass
+        assert sorted(np.concatenate([d.pair_ids for d in draws[21:31]])) == list(range(40))  # a whole new pass
 
     def test_what_was_never_seen_is_not_learned(self) -> None:
         """The last step of the first pass has not been observed when the second pass begins within it."""
         pairs = make_pairs([1] * 100)
         method = make("infobatch", {}, pairs, batch=64, steps=10**6)
         first = method.draw(0)
-        method.observe(first.pairs, np.zeros(64), np.linspace(3, 5, 64))
+        method.observe(first.pair_ids, np.zeros(64), np.linspace(3, 5, 64))
         second = method.draw(1)
-        unseen = np.setdiff1d(np.arange(100), pairs.pair_query[first.pairs])
+        unseen = np.setdiff1d(np.arange(100), pairs.pair_query[first.pair_ids])
         learned = method.state_dict()["learned"]
         assert learned.sum() == 32
         assert not learned[unseen].any()
@@ -341,18 +341,18 @@ class TestInfoBatch:
 class TestTwoStages:
     def test_nothing_pruned_is_drawn_and_dp_runs_over_the_rest(self, pairs: TrainingPairs) -> None:
         method = make("sp+dp", {"k": 0.4}, pairs)
-        keep = make("sp", {"k": 0.4}, pairs).keep  # type: ignore[attr-defined]
+        keep = make("sp", {"k": 0.4}, pairs).kept
         p = method.probabilities(0)
         assert np.array_equal(p.pair > 0, keep)
         for step in range(20):
-            assert keep[method.draw(step).pairs].all()
+            assert keep[method.draw(step).pair_ids].all()
         kept_queries = len(np.unique(pairs.pair_query[keep]))
         assert method.summary()["pool_size"] == virtual_dataset_size(kept_queries, 2, 0.25)
 
     def test_with_everything_kept_it_is_dp(self, pairs: TrainingPairs) -> None:
         both, alone = make("sp+dp", {"k": 1.0}, pairs), make("dp", {}, pairs)
         for step in range(20):
-            a, b = both.draw(step).pairs, alone.draw(step).pairs
+            a, b = both.draw(step).pair_ids, alone.draw(step).pair_ids
             assert a.tolist() == b.tolist()
             both.observe(a, np.linspace(-1, 1, 8), np.linspace(0, 9, 8))
             alone.observe(b, np.linspace(-1, 1, 8), np.linspace(0, 9, 8))

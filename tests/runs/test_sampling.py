@@ -105,10 +105,10 @@ def test_records_are_the_methods_probabilities_at_evenly_spaced_steps(name: str,
         truth[step] = chances.query * method.pairs.n_queries, chances.document * np.repeat(COUNTS, COUNTS)
         if method.similarity is not None:
             histograms[step] = np.histogram(method.similarity, BIN_EDGES)[0]
-        assert np.array_equal(plain.draw(step).pairs, drawn.pairs), "recording must not change what is drawn"
-        seen = rng.uniform(-1, 1, len(drawn.pairs)), rng.exponential(2.0, len(drawn.pairs))
+        assert np.array_equal(plain.draw(step).pair_ids, drawn.pair_ids), "recording must not change what is drawn"
+        seen = rng.uniform(-1, 1, len(drawn.pair_ids)), rng.exponential(2.0, len(drawn.pair_ids))
         for one in (method, plain):
-            one.observe(drawn.pairs, *seen)
+            one.observe(drawn.pair_ids, *seen)
     record = recorder.finished()
     assert record.steps.tolist() == [0, 8, 16, 23, 31, 39]
     assert record.queries.tolist() == list(range(len(COUNTS)))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from opera.core.errors import SettingError, nearest
-from opera.methods.base import Draw, Method, Moment, Plan, Probabilities
+from opera.methods.base import Draw, Method, NoSettings, Plan, Probabilities
 from opera.methods.dynamic import DynamicPruning
 from opera.methods.finetuning import FineTuning
 from opera.methods.infobatch import InfoBatch
@@ -11,7 +13,7 @@ from opera.methods.scores import PairScores
 from opera.methods.static import CBSPruning, RandomPruning, StaticPruning
 from opera.methods.twostage import StaticThenDynamic
 
-METHODS: dict[str, type[Method]] = {
+METHODS: dict[str, type[Method[Any]]] = {
     method.name: method
     for method in (
         FineTuning,
@@ -28,7 +30,7 @@ __all__ = [
     "METHODS",
     "Draw",
     "Method",
-    "Moment",
+    "NoSettings",
     "PairScores",
     "Plan",
     "Probabilities",
@@ -36,7 +38,7 @@ __all__ = [
 ]
 
 
-def method_named(name: str) -> type[Method]:
+def method_named(name: str) -> type[Method[Any]]:
     """Look a method up by the name users call it.
 
     Raises:

@@ -1,15 +1,15 @@
-"""What a method is: something that, step after step, says which pairs to train on."""
+"""What a method is: at every step it says which pairs to train on."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.core.arrays import FloatArray, IntArray
+from opera.core.arrays import BoolArray, FloatArray, IntArray
 from opera.core.settings import Settings
 from opera.data.pairs import TrainingPairs
 from opera.methods.scores import PairScores
@@ -22,7 +22,7 @@ class Plan:
     Attributes:
         seed: the run's seed.
         max_steps: t_max, the number of optimizer steps.
-        batch_size: how many pairs one optimizer step trains on, over all devices and accumulation.
+        batch_size: pairs per optimizer step, over all devices and accumulated batches.
     """
 
     seed: int
@@ -35,17 +35,17 @@ class Draw:
     """What one step trains on.
 
     Attributes:
-        pairs: int64 ``[plan.batch_size]``, numbers of pairs.
-        weights: float32 ``[plan.batch_size]``, what each pair's loss is multiplied by before the batch's mean.
+        pair_ids: int64 ``[plan.batch_size]``.
+        weights: float32 ``[plan.batch_size]``, the factor on each pair's loss before the batch's mean.
     """
 
-    pairs: NDArray[np.int64]
+    pair_ids: NDArray[np.int64]
     weights: NDArray[np.float32]
 
     @classmethod
-    def unweighted(cls, pairs: IntArray) -> Draw:
-        """Every pair counts once."""
-        return cls(np.asarray(pairs, dtype=np.int64), np.ones(len(pairs), dtype=np.float32))
+    def unweighted(cls, pair_ids: IntArray) -> Draw:
+        """Give every pair weight 1."""
+        return cls(np.asarray(pair_ids, dtype=np.int64), np.ones(len(pair_ids), dtype=np.float32))
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Probabilities:
         query: P(q), float64 ``[n]``, sums to 1.
         document: P(d|q), float64 ``[N]``, sums to 1 over each query with P(q) > 0.
         pair: P(q, d), float64 ``[N]``, sums to 1.
-        weight: the loss weight that a draw of each pair comes with, float64 ``[N]``; 1 but for InfoBatch.
+        weight: the loss weight of each pair when drawn, float64 ``[N]``; 1 except for InfoBatch.
     """
 
     query: NDArray[np.float64]
@@ -68,70 +68,65 @@ class Probabilities:
     def of(
         cls, pairs: TrainingPairs, query: FloatArray, document: FloatArray, query_weight: FloatArray | None = None
     ) -> Probabilities:
-        """Build from P(q) ``[n]``, P(d|q) ``[N]`` and, where losses are weighted, the weight of each query ``[n]``."""
+        """Build from P(q) ``[n]``, P(d|q) ``[N]`` and, where losses are weighted, each query's weight ``[n]``."""
         q = np.asarray(query, dtype=np.float64)
         d = np.asarray(document, dtype=np.float64)
         weight = np.ones(pairs.n_queries) if query_weight is None else np.asarray(query_weight, dtype=np.float64)
         return cls(q, d, q[pairs.pair_query] * d, weight[pairs.pair_query])
 
 
-@dataclass(frozen=True)
-class Moment:
-    """What a method's schedule says at one step; ``None`` where the method has no such thing.
-
-    Attributes:
-        alpha: query strength α.
-        r: share of queries that count as high quality.
-        beta: document strength β.
-        v: document cutoff.
-        query_threshold: lowest score among the top queries; for InfoBatch the mean loss below which a query is learned.
-        document_threshold: T, the pair score above which a document counts as high quality, where it is one for all.
-    """
-
-    alpha: float | None = None
-    r: float | None = None
-    beta: float | None = None
-    v: float | None = None
-    query_threshold: float | None = None
-    document_threshold: float | None = None
-
-
 class NoSettings(Settings):
     """A method without settings of its own."""
 
 
-class Method(ABC):
-    """Base class of all methods; a new one is a subclass and a line in the registry.
+S = TypeVar("S", bound=Settings)
+
+
+class Method(ABC, Generic[S]):
+    """Base class of all methods, generic in the class of the method's own settings.
 
     Draws depend on (seed, step), the settings and the scores observed so far, on nothing else.
 
+    Args:
+        pairs: the training pairs.
+        plan: seed, steps and batch size of the run.
+        settings: the method's own settings.
+        scores: the pretrained model's scores of all pairs; required where :meth:`needs_scores` says so.
+
     Class attributes:
-        name: what users call it.
+        name: the name users call it by; names are found in any case.
         title: its full name, for tables.
-        settings_class: its own settings.
+        settings_class: the class of its own settings.
+
+    Attributes:
+        kept: bool ``[N]``, the pairs that can be drawn at all; false for those pruned before training.
+
+    Raises:
+        ValueError: if scores are required and missing.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     settings_class: ClassVar[type[Settings]] = NoSettings
 
-    def __init__(self, pairs: TrainingPairs, plan: Plan, settings: Any, scores: PairScores | None = None) -> None:
+    def __init__(self, pairs: TrainingPairs, plan: Plan, settings: S, scores: PairScores | None = None) -> None:
         if scores is None and self.needs_scores(settings):
             raise ValueError(f"{self.name} needs the pretrained scores of all pairs")
         self.pairs, self.plan, self.settings, self.scores = pairs, plan, settings, scores
+        self.kept: BoolArray = np.broadcast_to(np.True_, pairs.n_pairs)  # takes no memory
 
     @classmethod
-    def needs_scores(cls, settings: Any) -> bool:
+    def needs_scores(cls, settings: S) -> bool:
         """Whether the method starts from the pretrained model's scores of all pairs."""
         return False
 
     @classmethod
-    def cbs_pool_size(cls, settings: Any) -> int:
-        """How many random documents each pair must be ranked among (Appendix D.1); 0 where the method needs no CBS."""
+    def cbs_pool_size(cls, settings: S) -> int:
+        """How many random documents CBS ranks each pair among (Appendix D.1); 0 if the method does not use CBS."""
         return 0
 
     @classmethod
-    def check(cls, settings: Any, n_queries: int, n_pairs: int) -> None:
+    def check(cls, settings: S, n_queries: int, n_pairs: int) -> None:
         """Refuse settings that cannot work on data of this size, before any long work.
 
         Raises:
@@ -145,21 +140,25 @@ class Method(ABC):
 
     @abstractmethod
     def probabilities(self, step: int) -> Probabilities:
-        """Return the exact probabilities of one draw at ``step``: of the step drawn last, or of the first before any.
+        """Return the exact probabilities of one draw at ``step``, the step drawn last (before any draw: the first).
 
         Where a step spans two passes or pools, they are those of the later one.
         """
 
     def observe(self, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray) -> None:
-        """Take note of what the forward pass gave for a batch; arrays ``[B]``."""
+        """Use what the forward pass of a batch gave: pair ids, cosine similarities, unweighted losses, each ``[B]``."""
         return None
 
-    def moment(self, step: int) -> Moment:
-        """Return what the schedules say at ``step``."""
-        return Moment()
+    def schedule(self, step: int) -> dict[str, float]:
+        """Return the scheduled values at ``step`` and the thresholds in force, by name.
+
+        The names are the same at every step and become columns of ``trace.parquet``; NaN stands for a value not
+        known yet. Empty for a method without a schedule.
+        """
+        return {}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what is needed, beside the constructor's arguments, to go on from here."""
+        """Return what resuming needs beside the constructor's arguments: arrays and numbers, in nested dicts."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -168,14 +167,9 @@ class Method(ABC):
 
     @property
     def similarity(self) -> FloatArray | None:
-        """The similarity of each pair as the method knows it now: ``[N]``; ``None`` for one that keeps no scores."""
+        """The latest similarity of each pair, ``[N]``; ``None`` if the method keeps no scores."""
         return None if self.scores is None else self.scores.similarity
 
-    @property
-    def kept(self) -> NDArray[np.bool_]:
-        """Which pairs may be drawn at all: bool ``[N]``; false for those that were pruned before training."""
-        return np.ones(self.pairs.n_pairs, dtype=bool)
-
     def summary(self) -> dict[str, Any]:
-        """Facts about this method on this data worth keeping with the run, such as how many pairs it kept."""
+        """Facts about this method on this data to keep with the run, such as how many pairs it kept."""
         return {"queries": self.pairs.n_queries, "pairs": self.pairs.n_pairs}

@@ -15,7 +15,7 @@ from opera.core.settings import Settings, setting
 from opera.data.pairs import TrainingPairs
 from opera.methods._order_statistics.query_ranking import Front, QueryRanking
 from opera.methods._order_statistics.sorted_values import SortedValues
-from opera.methods.base import Draw, Method, Moment, Plan, Probabilities
+from opera.methods.base import Draw, Method, Plan, Probabilities
 from opera.methods.draws import (
     ShuffledPasses,
     draw_by_pairs,
@@ -140,7 +140,7 @@ class DynamicSettings(Settings):
     soft: bool = setting(True, "false excludes documents below T, where a query has some above", "Table 11")
 
 
-class DynamicPruning(Method):
+class DynamicPruning(Method[DynamicSettings]):
     """Algorithm 1, with the corrections of docs/paper.md.
 
     At each refresh (every ``update_interval`` steps) the top queries and the threshold T are found, and the queries of
@@ -154,7 +154,9 @@ class DynamicPruning(Method):
     settings_class = DynamicSettings
     scores: PairScores
 
-    def __init__(self, pairs: TrainingPairs, plan: Plan, settings: Any, scores: PairScores | None = None) -> None:
+    def __init__(
+        self, pairs: TrainingPairs, plan: Plan, settings: DynamicSettings, scores: PairScores | None = None
+    ) -> None:
         super().__init__(pairs, plan, settings, scores)
         self.pool_size = virtual_dataset_size(pairs.n_queries, smaller_strength(settings), settings.r_start)
         self._passes = ShuffledPasses(plan.seed, "dp.passes", pairs.n_queries)
@@ -171,12 +173,12 @@ class DynamicPruning(Method):
         self._refreshes = 0
 
     @classmethod
-    def needs_scores(cls, settings: Any) -> bool:
+    def needs_scores(cls, settings: DynamicSettings) -> bool:
         """DP starts from the pretrained model's similarities and losses."""
         return True
 
     @classmethod
-    def check(cls, settings: Any, n_queries: int, n_pairs: int) -> None:
+    def check(cls, settings: DynamicSettings, n_queries: int, n_pairs: int) -> None:
         """Refuse a schedule whose r leaves (0, 1), and an update interval below 1."""
         if settings.update_interval != "epoch" and settings.update_interval < 1:
             raise SettingError(f"update_interval: must be 1 or more, or 'epoch', got {settings.update_interval}")
@@ -251,19 +253,19 @@ class DynamicPruning(Method):
         held = self.scores.similarity.nbytes + self.scores.loss.nbytes
         return held + sum(part.nbytes for part in (self._ranking, self._order) if part is not None)
 
-    def moment(self, step: int) -> Moment:
-        """Return α, r, β, v at ``step``, and the thresholds in force."""
-        on_queries, on_documents = self._on_queries, self._on_documents
-        alpha = self._scheduled("alpha", step)
-        query_threshold = float(self._front.threshold) if self._front.count else math.nan
-        return Moment(
-            alpha=alpha if on_queries else None,
-            r=self._ratio(alpha) if on_queries else None,
-            beta=self._scheduled("beta", step) if on_documents else None,
-            v=self._scheduled("v", step) if on_documents else None,
-            query_threshold=query_threshold if on_queries else None,
-            document_threshold=self._threshold if on_documents and self._order is not None else None,
-        )
+    def schedule(self, step: int) -> dict[str, float]:
+        """Return α, r, β, v at ``step``, and the thresholds in force: what ``levels`` and ``threshold`` use of them."""
+        values = {}
+        if self._on_queries:
+            values["alpha"] = self._scheduled("alpha", step)
+            values["r"] = self._ratio(values["alpha"])
+        if self._on_documents:
+            values |= {name: self._scheduled(name, step) for name in ("beta", "v")}
+        if self._on_queries:
+            values["query_threshold"] = float(self._front.threshold) if self._front.count else math.nan
+        if self._order is not None:
+            values["document_threshold"] = self._threshold
+        return values
 
     def state_dict(self) -> dict[str, Any]:
         """The scores, the thresholds in force, and the queries drawn but not yet used."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
-from opera.methods.base import Draw, Method, Plan, Probabilities
+from opera.methods.base import Draw, Method, NoSettings, Plan, Probabilities
 from opera.methods.draws import ShuffledPasses, draw_documents
 from opera.methods.scores import PairScores
 
@@ -29,13 +27,15 @@ def uniform_documents(pairs: TrainingPairs) -> NDArray[np.float64]:
     return 1 / pairs.positives_per_query[pairs.pair_query]
 
 
-class FineTuning(Method):
+class FineTuning(Method[NoSettings]):
     """Queries in shuffled passes, each once a pass; one positive document uniformly among the query's."""
 
     name = "ft"
     title = "Fine-tuning"
 
-    def __init__(self, pairs: TrainingPairs, plan: Plan, settings: Any, scores: PairScores | None = None) -> None:
+    def __init__(
+        self, pairs: TrainingPairs, plan: Plan, settings: NoSettings, scores: PairScores | None = None
+    ) -> None:
         super().__init__(pairs, plan, settings, scores)
         self._passes = ShuffledPasses(plan.seed, "ft.queries", pairs.n_queries)
 

@@ -12,7 +12,7 @@ from opera.core.arrays import BoolArray, FloatArray, IntArray
 from opera.core.rng import generator
 from opera.core.settings import Settings, setting
 from opera.data.pairs import TrainingPairs
-from opera.methods.base import Draw, Method, Moment, Plan, Probabilities
+from opera.methods.base import Draw, Method, Plan, Probabilities
 from opera.methods.draws import draw_documents
 from opera.methods.finetuning import uniform_documents
 from opera.methods.scores import PairScores
@@ -64,7 +64,7 @@ class InfoBatchSettings(Settings):
     )
 
 
-class InfoBatch(Method):
+class InfoBatch(Method[InfoBatchSettings]):
     """Passes over the queries that leave out a part of the learned ones; one positive uniformly among the query's.
 
     A query's score is the latest unweighted loss of one of its pairs. The first pass is whole, and a query not seen yet
@@ -77,7 +77,9 @@ class InfoBatch(Method):
     title = "InfoBatch"
     settings_class = InfoBatchSettings
 
-    def __init__(self, pairs: TrainingPairs, plan: Plan, settings: Any, scores: PairScores | None = None) -> None:
+    def __init__(
+        self, pairs: TrainingPairs, plan: Plan, settings: InfoBatchSettings, scores: PairScores | None = None
+    ) -> None:
         super().__init__(pairs, plan, settings, scores)
         self.anneal_from = math.ceil(settings.delta * plan.max_steps)
         self._loss = np.full(pairs.n_queries, math.nan)
@@ -111,9 +113,9 @@ class InfoBatch(Method):
         """Keep each query's latest loss; where a query stands twice, its last entry counts."""
         self._loss[self.pairs.pair_query[pair_ids]] = loss
 
-    def moment(self, step: int) -> Moment:
-        """Return the mean loss that divides the queries of the pass in force."""
-        return Moment(query_threshold=None if math.isnan(self._mean_loss) else self._mean_loss)
+    def schedule(self, step: int) -> dict[str, float]:
+        """Return the mean loss that divides the queries of the pass in force; NaN in the first pass."""
+        return {"query_threshold": self._mean_loss}
 
     def state_dict(self) -> dict[str, Any]:
         """The losses, and what is left of the pass in force."""

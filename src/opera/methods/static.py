@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -113,19 +113,22 @@ class CBSSettings(StaticSettings):
     score: Literal["cbs"] = setting("cbs", "what the best pairs are", "Appendix D.1")
 
 
-class StaticMethod(Method):
+P = TypeVar("P", bound=RandomSettings)
+
+
+class StaticMethod(Method[P]):
     """Keep some pairs once, before training, and train on those alone, in shuffled passes."""
 
     settings_class = RandomSettings
 
-    def __init__(self, pairs: TrainingPairs, plan: Plan, settings: Any, scores: PairScores | None = None) -> None:
+    def __init__(self, pairs: TrainingPairs, plan: Plan, settings: P, scores: PairScores | None = None) -> None:
         super().__init__(pairs, plan, settings, scores)
         self._use(self.keep_pairs(kept_count(pairs.n_pairs, settings.k)))
 
     def _use(self, keep: BoolArray) -> None:
-        pairs, self.keep = self.pairs, keep
-        self._kept_ids = np.flatnonzero(self.keep)
-        self._kept_by_query = pairs.sum_by_query(self.keep).astype(np.int64)
+        pairs, self.kept = self.pairs, keep
+        self._kept_ids = np.flatnonzero(self.kept)
+        self._kept_by_query = pairs.sum_by_query(self.kept).astype(np.int64)
         self._first_kept = np.concatenate([[0], np.cumsum(self._kept_by_query)[:-1]])
         self._kept_queries = np.flatnonzero(self._kept_by_query)
         weighting = self.settings.query_weighting
@@ -137,14 +140,9 @@ class StaticMethod(Method):
         """Mark the ``count`` pairs to keep: bool ``[N]``."""
 
     @classmethod
-    def check(cls, settings: Any, n_queries: int, n_pairs: int) -> None:
+    def check(cls, settings: P, n_queries: int, n_pairs: int) -> None:
         """Refuse a retention rate that keeps nothing."""
         refuse_empty(settings, n_pairs)
-
-    @property
-    def kept(self) -> BoolArray:
-        """The pairs kept before training."""
-        return self.keep
 
     def draw(self, step: int) -> Draw:
         """Return the next ``batch_size`` kept pairs of the pass (or kept queries, with one kept pair each)."""
@@ -158,15 +156,15 @@ class StaticMethod(Method):
 
     def probabilities(self, step: int) -> Probabilities:
         """Equation 3, at every step."""
-        return static_probabilities(self.pairs, self.keep, self.settings.query_weighting)
+        return static_probabilities(self.pairs, self.kept, self.settings.query_weighting)
 
     def state_dict(self) -> dict[str, Any]:
         """What was kept: scores computed anew may rank pairs at the cut otherwise."""
-        return {"keep": np.packbits(self.keep)}
+        return {"kept": np.packbits(self.kept)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
-        self._use(np.unpackbits(state["keep"], count=self.pairs.n_pairs).astype(bool))
+        self._use(np.unpackbits(state["kept"], count=self.pairs.n_pairs).astype(bool))
 
     def summary(self) -> dict[str, Any]:
         """How much was kept."""
@@ -177,7 +175,7 @@ class StaticMethod(Method):
         }
 
 
-class StaticPruning(StaticMethod):
+class StaticPruning(StaticMethod[StaticSettings]):
     """Keep the ⌊k·N⌋ best pairs: by the pretrained model's similarity, or by CBS."""
 
     name = "sp"
@@ -185,12 +183,12 @@ class StaticPruning(StaticMethod):
     settings_class = StaticSettings
 
     @classmethod
-    def needs_scores(cls, settings: Any) -> bool:
+    def needs_scores(cls, settings: StaticSettings) -> bool:
         """Pairs are ranked by the pretrained model."""
         return True
 
     @classmethod
-    def cbs_pool_size(cls, settings: Any) -> int:
+    def cbs_pool_size(cls, settings: StaticSettings) -> int:
         """With ``score=cbs``."""
         return int(settings.cbs_pool_size)
 
@@ -208,7 +206,7 @@ class CBSPruning(StaticPruning):
     settings_class = CBSSettings
 
 
-class RandomPruning(StaticMethod):
+class RandomPruning(StaticMethod[RandomSettings]):
     """Keep ⌊k·N⌋ pairs drawn uniformly."""
 
     name = "rp"

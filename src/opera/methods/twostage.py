@@ -8,7 +8,7 @@ import numpy as np
 
 from opera.core.arrays import BoolArray, FloatArray, IntArray
 from opera.data.pairs import TrainingPairs
-from opera.methods.base import Draw, Method, Moment, Plan, Probabilities
+from opera.methods.base import Draw, Method, Plan, Probabilities
 from opera.methods.dynamic import DynamicPruning, DynamicSettings
 from opera.methods.scores import PairScores
 from opera.methods.static import SelectionSettings, keep_best_pairs, kept_count, refuse_empty
@@ -18,7 +18,7 @@ class TwoStageSettings(SelectionSettings, DynamicSettings):
     """Settings of sp+dp: those of the selection and those of dp."""
 
 
-class StaticThenDynamic(Method):
+class StaticThenDynamic(Method[TwoStageSettings]):
     """Keep the ⌊k·N⌋ best pairs once, then run dynamic pruning over the queries and pairs that are left."""
 
     name = "sp+dp"
@@ -26,12 +26,14 @@ class StaticThenDynamic(Method):
     settings_class = TwoStageSettings
     scores: PairScores  # as they were pretrained; those that training moves are the second stage's
 
-    def __init__(self, pairs: TrainingPairs, plan: Plan, settings: Any, scores: PairScores | None = None) -> None:
+    def __init__(
+        self, pairs: TrainingPairs, plan: Plan, settings: TwoStageSettings, scores: PairScores | None = None
+    ) -> None:
         super().__init__(pairs, plan, settings, scores)
         self._use(keep_best_pairs(self.scores, settings.score, kept_count(pairs.n_pairs, settings.k)))
 
     def _use(self, keep: BoolArray) -> None:
-        self.keep = keep
+        self.kept = keep
         self._kept_ids = np.flatnonzero(keep)
         kept_pairs, self._kept_queries = self.pairs.subset(keep)
         self._number_among_kept = np.cumsum(keep) - 1
@@ -39,17 +41,17 @@ class StaticThenDynamic(Method):
         self.dynamic = DynamicPruning(kept_pairs, self.plan, self.settings, kept_scores)
 
     @classmethod
-    def needs_scores(cls, settings: Any) -> bool:
+    def needs_scores(cls, settings: TwoStageSettings) -> bool:
         """Both stages start from the pretrained model's scores."""
         return True
 
     @classmethod
-    def cbs_pool_size(cls, settings: Any) -> int:
+    def cbs_pool_size(cls, settings: TwoStageSettings) -> int:
         """With ``score=cbs``."""
         return int(settings.cbs_pool_size)
 
     @classmethod
-    def check(cls, settings: Any, n_queries: int, n_pairs: int) -> None:
+    def check(cls, settings: TwoStageSettings, n_queries: int, n_pairs: int) -> None:
         """Refuse what either stage refuses."""
         refuse_empty(settings, n_pairs)
         DynamicPruning.check(settings, n_queries, kept_count(n_pairs, settings.k))
@@ -58,43 +60,38 @@ class StaticThenDynamic(Method):
     def similarity(self) -> FloatArray:
         """Of the kept pairs as training moves them, of the pruned as they were pretrained."""
         known = self.scores.similarity.copy()
-        known[self.keep] = self.dynamic.scores.similarity
+        known[self.kept] = self.dynamic.scores.similarity
         return known
-
-    @property
-    def kept(self) -> BoolArray:
-        """The pairs kept before training."""
-        return self.keep
 
     def draw(self, step: int) -> Draw:
         """Return what dynamic pruning draws from the kept pairs."""
         drawn = self.dynamic.draw(step)
-        return Draw(self._kept_ids[drawn.pairs], drawn.weights)
+        return Draw(self._kept_ids[drawn.pair_ids], drawn.weights)
 
     def probabilities(self, step: int) -> Probabilities:
         """Equation 5 over the kept pairs; 0 for the pruned."""
         kept = self.dynamic.probabilities(step)
         query, document = np.zeros(self.pairs.n_queries), np.zeros(self.pairs.n_pairs)
-        query[self._kept_queries], document[self.keep] = kept.query, kept.document
+        query[self._kept_queries], document[self.kept] = kept.query, kept.document
         return Probabilities.of(self.pairs, query, document)
 
     def observe(self, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray) -> None:
         """Update the scores of the kept pairs among those seen."""
         ids = np.asarray(pair_ids, dtype=np.int64)
-        mine = self.keep[ids]
+        mine = self.kept[ids]
         self.dynamic.observe(self._number_among_kept[ids[mine]], np.asarray(similarity)[mine], np.asarray(loss)[mine])
 
-    def moment(self, step: int) -> Moment:
-        """Return dynamic pruning's."""
-        return self.dynamic.moment(step)
+    def schedule(self, step: int) -> dict[str, float]:
+        """Return the schedule of dynamic pruning."""
+        return self.dynamic.schedule(step)
 
     def state_dict(self) -> dict[str, Any]:
         """What was kept, and dynamic pruning's."""
-        return {"keep": np.packbits(self.keep), "dynamic": self.dynamic.state_dict()}
+        return {"kept": np.packbits(self.kept), "dynamic": self.dynamic.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
-        self._use(np.unpackbits(state["keep"], count=self.pairs.n_pairs).astype(bool))
+        self._use(np.unpackbits(state["kept"], count=self.pairs.n_pairs).astype(bool))
         self.dynamic.load_state_dict(state["dynamic"])
 
     def summary(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,7 +104,7 @@ class SamplingRecorder:
         moments: how many steps to record, at most; 0 records nothing.
     """
 
-    def __init__(self, method: Method, moments: int) -> None:
+    def __init__(self, method: Method[Any], moments: int) -> None:
         self._method = method
         last = method.plan.max_steps - 1
         count = min(moments, max(2, last // STEPS_BETWEEN + 1))

@@ -162,7 +162,7 @@ def _evaluate_saved(writer: RunWriter, prepared: Prepared) -> Evaluation:
 
 
 def _write_pairs(
-    writer: RunWriter, data: RetrievalData, material: Material, method: Method, result: TrainingResult
+    writer: RunWriter, data: RetrievalData, material: Material, method: Method[Any], result: TrainingResult
 ) -> dict[str, Any]:
     """Write a row a training pair; returns what injected noise amounted to, for ``run.json``."""
     training = material.training

@@ -8,7 +8,7 @@ import logging
 import math
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -27,15 +27,12 @@ from opera.training.sampler import PairSampler
 log = logging.getLogger("opera")
 PATIENCE_SECONDS = 2.0
 
-TRACE_SCHEMA = pa.schema(
-    [
-        ("step", pa.int64()),
-        ("loss", pa.float64()),
-        ("learning_rate", pa.float64()),
-        *((name, pa.float64()) for name in ("alpha", "r", "beta", "v", "query_threshold", "document_threshold")),
-        ("seconds", pa.float64()),
-    ]
-)
+
+def trace_schema(schedule: Iterable[str]) -> pa.Schema:
+    """The columns of ``trace.parquet`` for a method whose schedule has these names."""
+    return pa.schema(
+        [("step", pa.int64()), *((name, pa.float64()) for name in ("loss", "learning_rate", *schedule, "seconds"))]
+    )
 
 
 class Trace(TrainerCallback):  # type: ignore[misc]
@@ -66,13 +63,13 @@ class Trace(TrainerCallback):  # type: ignore[misc]
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Add the step's row; its seconds run from the end of the step before."""
         now = time.perf_counter()
-        moment = vars(self.sampler.finish(state.global_step - 1))
+        schedule = self.sampler.finish(state.global_step - 1)
         self.rows.append(
             {
                 "step": state.global_step,
                 "loss": float(np.concatenate(self._losses).mean(dtype=np.float64)),
                 "learning_rate": self._learning_rate,
-                **moment,
+                **{name: None if math.isnan(value) else value for name, value in schedule.items()},
                 "seconds": now - self._before,
             }
         )
@@ -91,7 +88,7 @@ class Trace(TrainerCallback):  # type: ignore[misc]
 
     def write(self) -> None:
         """Write ``trace.parquet`` and, where there are snapshots, ``sampling.npz``."""
-        self.writer.write_trace(self.rows, TRACE_SCHEMA)
+        self.writer.write_trace(self.rows, trace_schema(self.sampler.method.schedule(0)))
         if self.sampler.recorder is not None:
             self.writer.write_sampling(self.sampler.recorder.finished())
 

@@ -6,7 +6,6 @@ whatever was observed since, and fails where one of them is missing. Without loa
 
 from __future__ import annotations
 
-import math
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from opera.core.arrays import FloatArray, IntArray
 from opera.core.errors import TrainingError
 from opera.data.pairs import TrainingPairs
-from opera.methods import Method, Moment
+from opera.methods import Method
 from opera.runs.sampling import SamplingRecorder
 from opera.training_set.negatives import Negatives
 
@@ -52,13 +51,13 @@ class Issued:
         pairs: int64 ``[B]``.
         weights: float32 ``[B]``.
         docs: int64 ``[B, 1 + negatives]``, corpus rows.
-        moment: what the method's schedule said.
+        schedule: the method's scheduled values at this step.
     """
 
     pairs: NDArray[np.int64]
     weights: NDArray[np.float32]
     docs: NDArray[np.int64]
-    moment: Moment
+    schedule: dict[str, float]
 
 
 class PairSampler:
@@ -86,7 +85,7 @@ class PairSampler:
 
     def __init__(
         self,
-        method: Method,
+        method: Method[Any],
         pairs: TrainingPairs,
         negatives: Negatives,
         n_negatives: int,
@@ -137,19 +136,19 @@ class PairSampler:
         drawn = self.method.draw(step)
         if self.recorder is not None:
             self.recorder.record(step)
-        queries = self.pairs.pair_query[drawn.pairs]
+        queries = self.pairs.pair_query[drawn.pair_ids]
         issued = Issued(
-            drawn.pairs, drawn.weights, self._documents(drawn.pairs, queries, step), self.method.moment(step)
+            drawn.pair_ids, drawn.weights, self._documents(drawn.pair_ids, queries, step), self.method.schedule(step)
         )
-        self.drawn.append(drawn.pairs.astype(np.int32))
+        self.drawn.append(drawn.pair_ids.astype(np.int32))
         self._issued[step] = issued
         self.next_step = step + 1
         return issued
 
-    def finish(self, step: int) -> Moment:
-        """Take note that a step is trained; returns what the method's schedule said when it was drawn."""
+    def finish(self, step: int) -> dict[str, float]:
+        """Mark the step as trained; return the method's schedule as it was when the step was drawn."""
         self.trained_steps = step + 1
-        return self._issued.pop(step).moment
+        return self._issued.pop(step).schedule
 
     def times_drawn(self) -> NDArray[np.int64]:
         """Count how often each pair was drawn: int64 ``[N]``."""
@@ -173,7 +172,7 @@ class PairSampler:
                     "pairs": issued.pairs,
                     "weights": issued.weights,
                     "docs": issued.docs,
-                    "moment": np.array([math.nan if v is None else v for v in vars(issued.moment).values()]),
+                    "schedule": issued.schedule,
                 }
                 for step, issued in self._issued.items()
             },
@@ -243,5 +242,5 @@ class PairSampler:
 
 
 def _issued(parts: Mapping[str, Any]) -> Issued:
-    values = [None if math.isnan(value) else float(value) for value in parts["moment"]]
-    return Issued(parts["pairs"], parts["weights"], parts["docs"], Moment(*values))
+    schedule = {name: float(value) for name, value in parts.get("schedule", {}).items()}
+    return Issued(parts["pairs"], parts["weights"], parts["docs"], schedule)

@@ -67,7 +67,7 @@ def train(
     data: RetrievalData,
     query_rows: NDArray[np.int32],
     pairs: TrainingPairs,
-    method: Method,
+    method: Method[Any],
     negatives: Negatives,
     known: KnownPositives,
     settings: TrainSettings,

@@ -48,7 +48,7 @@ class Prepared:
     graded_down: NoisyTraining | None
     model: SentenceTransformer
     encoder: Encoder
-    method: type[Method]
+    method: type[Method[Any]]
     negatives: str
     arguments: SentenceTransformerTrainingArguments
     about: dict[str, Any]

@@ -133,8 +133,10 @@ def _histogram(sampled: Sampled) -> dict[str, Any] | None:
     used = np.flatnonzero(counts.any(axis=0))
     low, high = int(used[0]), int(used[-1]) + 1
     trace = sampled.run.trace()
-    place = np.clip(sampled.record.steps, 0, trace.num_rows - 1)
-    threshold = trace["document_threshold"].to_numpy(zero_copy_only=False)[place].astype(np.float64)
+    threshold = np.full(len(sampled.record.steps), np.nan)
+    if "document_threshold" in trace.column_names:
+        place = np.clip(sampled.record.steps, 0, trace.num_rows - 1)
+        threshold = trace["document_threshold"].to_numpy(zero_copy_only=False)[place].astype(np.float64)
     pairs = sampled.run.pairs()
     kept = pairs["kept"].to_numpy(zero_copy_only=False)
     cut = None
