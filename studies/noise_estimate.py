@@ -36,7 +36,7 @@ def main() -> None:
     rows = []
     for name in DATA:
         data = opera.load_data(ROOT / "../shared/data" / name)
-        seen = [opera.inspect(with_noise(data, share), ROOT / MODEL, show=0) for share in SHARES]
+        seen = [opera.inspect(with_noise(data, share), model=ROOT / MODEL, show=0) for share in SHARES]
         advised = ", ".join(f"{s.advice.method}{'' if s.advice.k is None else f' {s.advice.k:g}'}" for s in seen)
         rows.append([name, *(f"{s.quality.noise:.3f} ± {s.quality.noise_error:.3f}" for s in seen), advised])
     heads = ["", *(f"{share:.0%} injected" for share in SHARES), "advised, in this order"]

@@ -16,14 +16,16 @@ if TYPE_CHECKING:
     from opera.diagnostics.inspect import inspect as inspect
     from opera.experiments.grid import compare as compare
     from opera.experiments.report import report as report
-    from opera.retrieval.evaluation import evaluate as evaluate
+    from opera.retrieval.evaluate import evaluate as evaluate
+    from opera.retrieval.search import search as search
     from opera.runs.folder import Run as Run
     from opera.training.adapt import adapt as adapt
 
 _HOMES = {
     "adapt": "opera.training.adapt",
-    "evaluate": "opera.retrieval.evaluation",
+    "evaluate": "opera.retrieval.evaluate",
     "compare": "opera.experiments.grid",
+    "search": "opera.retrieval.search",
     "inspect": "opera.diagnostics.inspect",
     "load_data": "opera.data",
     "report": "opera.experiments.report",
@@ -44,6 +46,7 @@ __all__ = [
     "inspect",
     "load_data",
     "report",
+    "search",
 ]
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from opera.core.errors import DataError
 from opera.data import RetrievalData, cache_folder, load_data, load_python
+from opera.data.splits import hold_out
 
 MakeBeir = Callable[..., Path]
 
@@ -34,7 +35,7 @@ class TestBeir:
         queries, docs = data.queries.ids(), data.corpus.ids()
         read = {
             (queries[qrels.query_rows[q]], docs[d], str(g))
-            for q, d, g in zip(qrels.query_of, qrels.doc_rows, qrels.grades, strict=True)
+            for q, d, g in zip(qrels.query_index, qrels.doc_rows, qrels.grades, strict=True)
         }
         assert read == written
 
@@ -147,15 +148,13 @@ class TestBeir:
 
     def test_held_out_queries_leave_train(self, beir: Path) -> None:
         data = load_data(beir)
-        held = data.with_held_out("dev", 0.25, seed=1)
+        held = hold_out(data, "dev", 0.25, seed=1)
         assert held.split("dev").n_queries == 10
         assert not set(held.split("dev").query_rows) & set(held.split("train").query_rows)
         assert held.split("train").n_queries == 30
-        assert "drew 10 of the 40 train queries by seed 1" in held.notes[-1]
-        assert np.array_equal(held.split("dev").query_rows, data.with_held_out("dev", 0.25, 1).split("dev").query_rows)
-        assert not np.array_equal(
-            held.split("dev").query_rows, data.with_held_out("dev", 0.25, 2).split("dev").query_rows
-        )
+        assert "drew 10 of the 40 train queries with seed 1" in held.notes[-1]
+        assert np.array_equal(held.split("dev").query_rows, hold_out(data, "dev", 0.25, 1).split("dev").query_rows)
+        assert not np.array_equal(held.split("dev").query_rows, hold_out(data, "dev", 0.25, 2).split("dev").query_rows)
 
 
 def test_rows_are_found_across_chunks(monkeypatch: pytest.MonkeyPatch, make_beir: MakeBeir) -> None:

@@ -204,10 +204,10 @@ def spoilt(make_beir: Callable[..., Path]) -> Path:
 
 
 def test_everything_is_said(spoilt: Path, static_model: Path) -> None:
-    seen = opera.inspect(spoilt, static_model, show=5)
+    seen = opera.inspect(spoilt, model=static_model, show=5)
     data = opera.load_data(spoilt)
     assert seen.counts == data.counts()
-    assert opera.inspect(spoilt, static_model, relevant_grade=2).grades == seen.grades
+    assert opera.inspect(spoilt, model=static_model, relevant_grade=2).grades == seen.grades
     assert sum(seen.grades["train"].values()) == len(data.split("train").doc_rows)
     assert seen.spread.mean == pytest.approx(seen.counts["train_pairs"] / 40)
     twins = twins_by_hand(data)
@@ -225,12 +225,12 @@ def test_everything_is_said(spoilt: Path, static_model: Path) -> None:
     beaten = [pair.beaten_by for pair in seen.suspicious]
     assert beaten == sorted(beaten, reverse=True)
     assert sum(seen.similarities.labelled_counts) == pytest.approx(1)
-    again = opera.inspect(spoilt, static_model, show=5)
+    again = opera.inspect(spoilt, model=static_model, show=5)
     assert again == seen
 
 
 def test_text_and_json_say_the_same(spoilt: Path, static_model: Path) -> None:
-    seen = opera.inspect(spoilt, static_model, show=2)
+    seen = opera.inspect(spoilt, model=static_model, show=2)
     screen = Console(width=140, record=True, file=io.StringIO())
     print_inspection(screen, seen)
     text = screen.export_text()
@@ -255,7 +255,7 @@ def test_text_and_json_say_the_same(spoilt: Path, static_model: Path) -> None:
 def test_data_of_one_pair_without_other_splits(tmp_path: Path, static_model: Path) -> None:
     path = tmp_path / "pairs.jsonl"
     path.write_text(json.dumps({"query": "t1w5", "pos": ["t1w1"]}))
-    seen = opera.inspect(path, static_model)
+    seen = opera.inspect(path, model=static_model)
     assert seen.leaks == {}
     screen = Console(width=140, record=True, file=io.StringIO())
     print_inspection(screen, seen)
@@ -270,13 +270,13 @@ def test_control_characters_do_not_reach_the_terminal() -> None:
 
 def test_data_without_training_pairs_are_refused(beir: Path, static_model: Path) -> None:
     with pytest.raises(DataError, match="nothing to train on"):
-        opera.inspect(beir, static_model, relevant_grade=9)
+        opera.inspect(beir, model=static_model, relevant_grade=9)
 
 
 @pytest.mark.shared
 def test_scifact_has_test_claims_in_train(shared: Path) -> None:
     """Real data: many SciFact claims are negations of others, on both sides of the split; its labels are clean."""
-    seen = opera.inspect(shared / "data" / "scifact", shared / "models" / "potion-base-4m")
+    seen = opera.inspect(shared / "data" / "scifact", model=shared / "models" / "potion-base-4m")
     assert seen.leaks["test"].near_queries > 50
     assert seen.quality.noise < 0.05
     assert seen.quality.auc > 0.95

@@ -12,7 +12,7 @@ from opera.core.errors import MissingExtraError, ModelError, SettingError
 from opera.data import cache_folder, load_data
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.locate import minilm_folder
-from opera.retrieval.models import load_model, model_fingerprint, prompt_for, set_lengths, set_training_ways
+from opera.retrieval.models import load_model, model_fingerprint, prompt_for, set_dropout_and_attention, set_lengths
 
 
 def test_a_folder_that_holds_no_model_is_refused(tmp_path: Path) -> None:
@@ -82,30 +82,30 @@ def test_fingerprints_tell_models_apart(bert_model: Path) -> None:
 def test_vectors_are_unit_float32_and_cached(bert_model: Path, beir: Path, precision: str) -> None:
     data = load_data(beir)
     encoder = Encoder(load_model(bert_model, "cpu"), precision, batch_size=16)  # type: ignore[arg-type]
-    vectors = encoder.corpus(data)
+    vectors = encoder.encode_corpus(data)
     assert vectors.dtype == np.float32
     assert vectors.shape == (120, 32)
     assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
     count = len(list((cache_folder() / "vectors").iterdir()))
-    again = Encoder(load_model(bert_model, "cpu"), precision).corpus(data)  # type: ignore[arg-type]
+    again = Encoder(load_model(bert_model, "cpu"), precision).encode_corpus(data)  # type: ignore[arg-type]
     assert np.array_equal(vectors, again)
     assert len(list((cache_folder() / "vectors").iterdir())) == count
     apart = Encoder(load_model(bert_model, "cpu"), precision, batch_size=16, use_cache=False)  # type: ignore[arg-type]
-    assert np.allclose(apart.corpus(data), vectors, atol=1e-6)
+    assert np.allclose(apart.encode_corpus(data), vectors, atol=1e-6)
     rows = np.array([3, 1])
-    assert np.allclose(encoder.queries(data, rows), encoder.encode(data.queries.texts(rows), "query"), atol=1e-2)
+    assert np.allclose(encoder.encode_queries(data, rows), encoder.encode(data.queries.texts(rows), "query"), atol=1e-2)
 
 
 def test_dropout_and_attention(bert_model: Path, static_model: Path) -> None:
     model = load_model(bert_model, "cpu")
     model.train()
-    set_training_ways(model, 0.0, "eager")
+    set_dropout_and_attention(model, 0.0, "eager")
     features = model.preprocess(["t1w1 t1w2 common3"])
     first, second = (model(dict(features))["sentence_embedding"] for _ in range(2))
     assert torch.equal(first, second)
     assert model[0].auto_model.config._attn_implementation == "eager"
     static = load_model(static_model, "cpu")
     with pytest.raises(SettingError, match=r"dropout=0\.1: StaticEmbedding has no dropout"):
-        set_training_ways(static, 0.1, None)
+        set_dropout_and_attention(static, 0.1, None)
     with pytest.raises(SettingError, match="StaticEmbedding has no attention"):
-        set_training_ways(static, None, "sdpa")
+        set_dropout_and_attention(static, None, "sdpa")

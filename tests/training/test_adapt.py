@@ -93,7 +93,7 @@ def test_the_model_loads_plainly_and_measures_the_same(finished: Run, beir: Path
     model = SentenceTransformer(str(finished.model_path), device="cpu")
     assert model.encode(["t1w1 t1w2"]).shape == (1, 24)
     for place in (finished.model_path, finished.path):
-        again = opera.evaluate(place, beir, "test", FULL_MEASURES)
+        again = opera.evaluate(beir, model=place, measures=FULL_MEASURES)
         assert again.measures == pytest.approx(finished.measures["after"])
     assert "nDCG@10" in (finished.model_path / "README.md").read_text()
 
@@ -117,7 +117,7 @@ def test_an_interrupted_run_resumes_to_the_same_weights(
         opera.adapt(beir, model=bert_model, out=tmp_path / "cut", **settings)
     assert Run.open(tmp_path / "cut").about["status"] == "running"
     with pytest.raises(ModelError, match="this run is not finished and holds no model yet"):
-        opera.evaluate(tmp_path / "cut", beir)
+        opera.evaluate(beir, model=tmp_path / "cut")
     with pytest.raises(RunFolderError, match="holds another run"):
         opera.adapt(beir, model=bert_model, out=tmp_path / "cut", **settings)
     with pytest.raises(RunFolderError, match="was started differently") as caught:
@@ -162,7 +162,7 @@ def test_dev_evaluations_early_stopping_and_best_model(
 
 def test_a_missing_dev_split_is_drawn_and_said(beir: Path, static_model: Path, tmp_path: Path) -> None:
     run = opera.adapt(beir, model=static_model, out=tmp_path / "run", **SMALL, eval_steps=4)
-    assert run.about["data"]["notes"] == ["no dev split: drew 4 of the 40 train queries by seed 0"]
+    assert run.about["data"]["notes"] == ["no dev split: drew 4 of the 40 train queries with seed 0"]
     assert run.about["method"]["queries"] == 36
     without = opera.adapt(beir, model=static_model, out=tmp_path / "without", **SMALL)
     assert without.about["method"]["queries"] == 40
@@ -218,7 +218,7 @@ def test_noise_is_injected_recorded_and_counted(kind: str, beir: Path, static_mo
     assert about["share_of_draws"] == pytest.approx(drawn[injected].sum() / drawn.sum())
     assert run.about["method"]["pairs"] == len(injected)
     data = opera.load_data(beir)
-    true = set(zip(data.queries.ids(clean.query_rows[clean.query_of]), data.corpus.ids(clean.doc_rows), strict=True))
+    true = set(zip(data.queries.ids(clean.query_rows[clean.query_index]), data.corpus.ids(clean.doc_rows), strict=True))
     pairs_as_ids = list(zip(pairs["query_id"].to_pylist(), pairs["doc_id"].to_pylist(), strict=True))
     assert {pair for pair, false in zip(pairs_as_ids, injected, strict=True) if not false} == true
     assert not {pair for pair, false in zip(pairs_as_ids, injected, strict=True) if false} & true
@@ -239,10 +239,10 @@ def test_evaluating_a_run_at_another_grade_never_asks_a_training_query(
     for run in runs.values():
         trained = set(run.pairs()["query_id"].to_pylist())
         for grade in (None, 1, 2):
-            found = opera.evaluate(run.path, folder, relevant_grade=grade)
+            found = opera.evaluate(folder, model=run.path, relevant_grade=grade)
             assert not trained & set(found.query_ids)
-    assert opera.evaluate(runs[2].path, folder, measures=FULL_MEASURES).measures == runs[2].measures["after"]
-    loose = opera.evaluate(runs[2].path, folder, measures=FULL_MEASURES, relevant_grade=1)
+    assert opera.evaluate(folder, model=runs[2].path, measures=FULL_MEASURES).measures == runs[2].measures["after"]
+    loose = opera.evaluate(folder, model=runs[2].path, measures=FULL_MEASURES, relevant_grade=1)
     assert loose.measures != runs[2].measures["after"]
 
 
@@ -291,13 +291,13 @@ def test_documents_judged_lower_can_be_let_in(beir: Path, static_model: Path, tm
     assert pairs["injected"].to_pylist() == [grade == 1 for grade in pairs["grade"].to_pylist()]
     assert pairs.num_rows > strict.pairs().num_rows
     assert noisy.measures["before"] == strict.measures["before"]
-    plain = opera.evaluate(static_model, beir, measures=FULL_MEASURES).measures
+    plain = opera.evaluate(beir, model=static_model, measures=FULL_MEASURES).measures
     assert noisy.measures["before"] != plain
     assert (
-        opera.evaluate(static_model, beir, measures=FULL_MEASURES, relevant_grade=2).measures
+        opera.evaluate(beir, model=static_model, measures=FULL_MEASURES, relevant_grade=2).measures
         == noisy.measures["before"]
     )
-    assert opera.evaluate(noisy.path, beir, measures=FULL_MEASURES).measures == noisy.measures["after"]
+    assert opera.evaluate(beir, model=noisy.path, measures=FULL_MEASURES).measures == noisy.measures["after"]
     assert "relevant_grade=2" in noisy.about["data"]["notes"][0]
 
 
@@ -323,7 +323,7 @@ def test_flag_files_train_with_their_negatives(static_model: Path, tmp_path: Pat
     path.write_text("\n".join(json.dumps(record) for record in records))
     run = opera.adapt(path, model=static_model, out=tmp_path / "run", **SMALL)
     assert run.settings["negatives"] == "given"
-    assert run.about["data"]["notes"] == ["no test split: drew 2 of the 20 train queries by seed 0"]
+    assert run.about["data"]["notes"] == ["no test split: drew 2 of the 20 train queries with seed 0"]
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -375,9 +375,9 @@ def test_a_run_on_data_without_a_test_split_can_be_measured_again(static_model: 
         "\n".join(json.dumps({"query": f"t{i % 12}w5 common{i}", "pos": [f"t{i % 12}w1"]}) for i in range(20))
     )
     run = opera.adapt(path, model=static_model, out=tmp_path / "run", **SMALL, corpus_text="text", seed=3)
-    assert opera.evaluate(run.path, path, measures=FULL_MEASURES).measures == pytest.approx(run.measures["after"])
+    assert opera.evaluate(path, model=run.path, measures=FULL_MEASURES).measures == pytest.approx(run.measures["after"])
     with pytest.raises(DataError, match="has no split 'test'"):
-        opera.evaluate(static_model, path)
+        opera.evaluate(path, model=static_model)
 
 
 def test_a_roundabout_path_does_not_hide_the_data_folder(
@@ -468,7 +468,7 @@ def test_a_folder_with_other_things_is_not_written_to(beir: Path, static_model: 
 
 @pytest.mark.shared
 def test_pretrained_figures_on_nfcorpus(shared: Path) -> None:
-    found = opera.evaluate(shared / "models" / "potion-base-4m", shared / "data" / "nfcorpus").measures
+    found = opera.evaluate(shared / "data" / "nfcorpus", model=shared / "models" / "potion-base-4m").measures
     assert found["nDCG@10"] == pytest.approx(0.227, abs=0.001)
     assert found["retrieved_ideal_nDCG@10"] == pytest.approx(0.303, abs=0.001)
     assert found["R@20"] == pytest.approx(0.132, abs=0.001)

@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 import opera.training.quickstart as q
-from opera.cli.printing.quickstart import show
+from opera.cli.printing.quickstart import print_quickstart
 from opera.core.errors import RunFolderError, SettingError
 from opera.data import load_data
 
@@ -27,7 +27,7 @@ def test_quickstart_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert set(data.splits) == {"train", "test"}
 
     console = Console(record=True, width=160)
-    show(run, console)
+    print_quickstart(console, run)
     shown = console.export_text()
     for text in ("nDCG@10", "before", "after", str(run.model_path), "SentenceTransformer(", "opera search"):
         assert text in shown

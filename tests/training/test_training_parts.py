@@ -145,17 +145,17 @@ class TestNoise:
     @pytest.fixture
     def clean(self) -> Qrels:
         query = np.repeat([3, 5, 9], [4, 1, 7])
-        return Qrels.of(query, np.concatenate([np.arange(4), [7], np.arange(7)]), np.ones(12, dtype=int))
+        return Qrels.from_arrays(query, np.concatenate([np.arange(4), [7], np.arange(7)]), np.ones(12, dtype=int))
 
     @pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
     def test_random_false_positives_make_up_the_share(self, clean: Qrels, share: float) -> None:
         noisy = drawn_false_positives(clean, share, 0, RandomCandidates(clean, 500))
         assert noisy.count == false_positive_count(12, share)
         assert noisy.injected.mean() == pytest.approx(share, abs=1 / 12)
-        keys = noisy.qrels.query_of.astype(int) * 500 + noisy.qrels.doc_rows
+        keys = noisy.qrels.query_index.astype(int) * 500 + noisy.qrels.doc_rows
         assert len(np.unique(keys)) == len(keys)
-        true = noisy.qrels.query_rows[noisy.qrels.query_of[~noisy.injected]]
-        assert true.tolist() == clean.query_rows[clean.query_of].tolist()
+        true = noisy.qrels.query_rows[noisy.qrels.query_index[~noisy.injected]]
+        assert true.tolist() == clean.query_rows[clean.query_index].tolist()
         assert noisy.qrels.doc_rows[~noisy.injected].tolist() == clean.doc_rows.tolist()
         again = drawn_false_positives(clean, share, 0, RandomCandidates(clean, 500))
         assert np.array_equal(noisy.qrels.doc_rows, again.qrels.doc_rows)
@@ -179,9 +179,9 @@ class TestNoise:
         assert noisy.injected.mean() == 0.5
 
     def test_graded_down_lets_in_the_levels_asked_for(self) -> None:
-        judged = Qrels.of(np.array([0, 0, 0, 0, 1]), np.arange(5), np.array([1, 2, 3, 4, 2]))
-        clean = judged.of_queries(np.array([True, False]))
-        clean = Qrels.of(np.zeros(2, dtype=int), np.array([2, 3]), np.array([3, 4]))
+        judged = Qrels.from_arrays(np.array([0, 0, 0, 0, 1]), np.arange(5), np.array([1, 2, 3, 4, 2]))
+        clean = judged.select_queries(np.array([True, False]))
+        clean = Qrels.from_arrays(np.zeros(2, dtype=int), np.array([2, 3]), np.array([3, 4]))
         noisy = graded_down(clean, judged, relevant_grade=3, noise_grade=2)
         assert noisy.qrels.grades.tolist() == [2, 3, 4, 2]
         assert noisy.injected.tolist() == [True, False, False, True]
@@ -192,7 +192,7 @@ class TestNegatives:
         data = load_data(beir)
         training = data.training_split()
         pairs, encoder = training.pairs(), Encoder(load_model(static_model, "cpu"))
-        queries, corpus = encoder.queries(data, training.query_rows), encoder.corpus(data)
+        queries, corpus = encoder.encode_queries(data, training.query_rows), encoder.encode_corpus(data)
         known = KnownPositives(pairs, len(corpus))
         ranking = exact_search(queries, corpus, data.corpus, 20)
         mined = mine_hard_negatives(ranking, known, (3, 20), 5, seed=0)

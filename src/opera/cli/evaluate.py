@@ -35,12 +35,12 @@ def evaluate(
     from opera.cli.printing.console import console
     from opera.cli.printing.results import print_measures
     from opera.core.files import check_suffix
-    from opera.retrieval.evaluation import evaluate as evaluate_model
+    from opera.retrieval.evaluate import evaluate as evaluate_model
     from opera.training_set.export import write_trec_run
 
     if run_file:
         check_suffix(run_file, (".trec", ".run", ".txt"))
-    result = evaluate_model(model, loaded, split, names, relevant_grade=relevant_grade)
+    result = evaluate_model(loaded, model=model, split=split, measures=names, relevant_grade=relevant_grade)
     if run_file:
         write_trec_run(run_file, result, loaded)
     if json_:

@@ -30,7 +30,7 @@ def inspect(
     from opera.cli.printing.inspection import print_inspection
     from opera.diagnostics.inspect import inspect as inspect_data
 
-    seen = inspect_data(loaded, model, show=show, seed=seed, relevant_grade=relevant_grade)
+    seen = inspect_data(loaded, model=model, show=show, seed=seed, relevant_grade=relevant_grade)
     if json_:
         print(json.dumps(seen.as_dict(), indent=2, ensure_ascii=False))
     else:

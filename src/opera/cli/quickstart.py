@@ -18,9 +18,9 @@ def quickstart(
 ) -> None:
     """Teach all-MiniLM-L6-v2 to search the Python standard library: about 4 minutes on 2 cores."""
     from opera.cli.printing.console import console
-    from opera.cli.printing.quickstart import show
+    from opera.cli.printing.quickstart import print_quickstart
     from opera.training.quickstart import quickstart as run_quickstart
 
     with interruptible(lambda: "the same command with --overwrite starts again"):
         run = run_quickstart(out, method, seed, overwrite)
-    show(run, console())
+    print_quickstart(console(), run)

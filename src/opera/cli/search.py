@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -18,6 +19,8 @@ def search(
     json_: JsonOption = False,
 ) -> None:
     """Search a corpus with a model."""
+    from opera.cli.printing.console import console
+    from opera.cli.printing.results import print_search
     from opera.core.errors import DataError
     from opera.data import load_data
 
@@ -25,13 +28,10 @@ def search(
         raise DataError("query: must not be empty")
     loaded = load_data(data)
 
-    from opera.cli.printing.console import console
-    from opera.cli.printing.results import print_found
-    from opera.retrieval.encoder import open_encoder
-    from opera.retrieval.evaluation import corpus_text_of, found_documents
+    from opera.retrieval.search import search as search_data
 
-    found = found_documents(open_encoder(model), loaded, query, top, corpus_text_of(model))
+    found = search_data(loaded, query, model=model, top=top)
     if json_:
-        print(json.dumps(found, indent=2, ensure_ascii=False))
+        print(json.dumps([asdict(document) for document in found], indent=2, ensure_ascii=False))
     else:
-        print_found(console(), found, f"“{query}” in {data}")
+        print_search(console(), found, f"“{query}” in {data}")

@@ -26,7 +26,7 @@ def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def make_once(path: Path, write: Callable[[Path], Any]) -> None:
+def write_once(path: Path, write: Callable[[Path], Any]) -> None:
     """Write a file that is not there yet; a process that finds another at it waits for that one's."""
     if path.exists():
         return

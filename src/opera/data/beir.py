@@ -14,7 +14,7 @@ from opera.core.errors import DataError, nearest
 from opera.data.lines import json_records, numbered_lines, text_field
 from opera.data.qrels import Qrels
 from opera.data.retrieval_data import RetrievalData
-from opera.data.store import Draft, TextRow, files_digest, stored
+from opera.data.store import Draft, TextRow, digest_files, stored
 from opera.data.texts import TextTable, join_title
 
 QRELS_HEADER = ["query-id", "corpus-id", "score"]
@@ -43,7 +43,7 @@ def load_beir(folder: Path) -> RetrievalData:
         for path in qrels:
             draft.splits[path.stem] = _read_qrels(path, corpus_table, query_table, draft.notes)
 
-    return stored(files_digest([corpus, queries, *qrels], "beir"), folder.resolve().name, str(folder), read)
+    return stored(digest_files([corpus, queries, *qrels], "beir"), folder.resolve().name, str(folder), read)
 
 
 def refuse_duplicates(path: Path, table: TextTable) -> None:
@@ -104,7 +104,7 @@ def _read_qrels(path: Path, corpus: TextTable, queries: TextTable, notes: list[s
         doc_ids.append(fields[1])
     if not numbers:
         raise DataError(f"{path}: has no qrels")
-    query_rows, doc_rows = queries.rows_of(pa.array(query_ids)), corpus.rows_of(pa.array(doc_ids))
+    query_rows, doc_rows = queries.find_rows(pa.array(query_ids)), corpus.find_rows(pa.array(doc_ids))
     for rows, ids, what, file in (
         (query_rows, query_ids, "query-id", "queries.jsonl"),
         (doc_rows, doc_ids, "corpus-id", "corpus.jsonl"),
@@ -136,4 +136,4 @@ def _merge_repeats(
         )
     if repeat.any():
         notes.append(f"{path.name}: merged {int(repeat.sum())} repeated rows")
-    return Qrels.of(query[~repeat], doc[~repeat], grade[~repeat])
+    return Qrels.from_arrays(query[~repeat], doc[~repeat], grade[~repeat])

@@ -11,7 +11,7 @@ from opera.core.errors import DataError
 from opera.data.lines import json_records, refuse_half_characters, text_field
 from opera.data.qrels import GivenNegatives, Qrels
 from opera.data.retrieval_data import RetrievalData
-from opera.data.store import Draft, files_digest, stored
+from opera.data.store import Draft, digest_files, stored
 
 OPTIONAL = ["neg", "pos_scores", "neg_scores", "prompt", "type", "id"]
 
@@ -46,7 +46,7 @@ def load_flag(path: Path) -> RetrievalData:
             raise DataError(f"{path}: is empty: no training pairs")
         texts.store(draft)
 
-    return stored(files_digest([path], "flag"), path.stem, str(path), read)
+    return stored(digest_files([path], "flag"), path.stem, str(path), read)
 
 
 class _Texts:
@@ -76,7 +76,7 @@ class _Texts:
         draft.write_texts("queries", ((f"q{row}", "", text) for text, row in self.queries.items()))
         query = np.repeat(np.arange(len(self.positives)), [len(docs) for docs in self.positives])
         doc = np.array([doc for docs in self.positives for doc in docs])
-        draft.splits["train"] = Qrels.of(query, doc, np.ones(len(doc), dtype=np.int32))
+        draft.splits["train"] = Qrels.from_arrays(query, doc, np.ones(len(doc), dtype=np.int32))
         kept = [[d for d in neg if d not in pos] for neg, pos in zip(self.negatives, self.positives, strict=True)]
         if any(kept):
             offsets = np.concatenate([[0], np.cumsum([len(docs) for docs in kept])]).astype(np.int64)

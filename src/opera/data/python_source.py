@@ -95,7 +95,7 @@ def load_python(
                     docs.append((f"{item.name}#{number}", item.name, chunk))
                 queries.append((item.name, "", item.summary))
             query, doc = np.array(rows).T
-            draft.splits[split] = Qrels.of(query, doc, np.ones(len(doc), dtype=np.int32))
+            draft.splits[split] = Qrels.from_arrays(query, doc, np.ones(len(doc), dtype=np.int32))
         draft.write_texts("corpus", docs)
         draft.write_texts("queries", queries)
 

@@ -1,4 +1,4 @@
-"""Relevance judgements as integer arrays."""
+"""Relevance judgements (qrels) as integer arrays."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.core.arrays import IntArray
+from opera.core.arrays import BoolArray, IntArray
 from opera.data.pairs import TrainingPairs
 
 
 @dataclass(frozen=True)
 class Qrels:
-    """The relevance qrels of one split, sorted by query row, then document row.
+    """The qrels of one split, sorted by query row, then document row.
 
     Attributes:
-        query_rows: int32 ``[n]``, the judged queries' rows in the query table.
-        offsets: int64 ``[n + 1]``; qrels of query i are ``offsets[i]`` to ``offsets[i + 1]``.
+        query_rows: int32 ``[n]``, rows of the judged queries in the query table.
+        offsets: int64 ``[n + 1]``; the judgements of query i are ``offsets[i]`` to ``offsets[i + 1]``.
         doc_rows: int32 ``[M]``, rows in the corpus.
         grades: int32 ``[M]``; above 0 is relevant.
     """
@@ -29,15 +29,15 @@ class Qrels:
     grades: NDArray[np.int32]
 
     @classmethod
-    def of(cls, query: IntArray, doc: IntArray, grade: IntArray) -> Qrels:
-        """Build from parallel arrays ``[M]`` in any order, without repeated (query, document) pairs."""
-        order = np.lexsort((doc, query))
-        rows, counts = np.unique(np.asarray(query), return_counts=True)
+    def from_arrays(cls, query_rows: IntArray, doc_rows: IntArray, grades: IntArray) -> Qrels:
+        """Build qrels from parallel arrays ``[M]`` in any order; each (query, document) pair occurs once."""
+        order = np.lexsort((doc_rows, query_rows))
+        judged, counts = np.unique(np.asarray(query_rows), return_counts=True)
         return cls(
-            rows.astype(np.int32),
+            judged.astype(np.int32),
             np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
-            np.asarray(doc, dtype=np.int32)[order],
-            np.asarray(grade, dtype=np.int32)[order],
+            np.asarray(doc_rows, dtype=np.int32)[order],
+            np.asarray(grades, dtype=np.int32)[order],
         )
 
     @property
@@ -46,31 +46,36 @@ class Qrels:
         return len(self.query_rows)
 
     @cached_property
-    def query_of(self) -> NDArray[np.int32]:
-        """For each judgement, which of the judged queries (0 to n-1) it is of: int32 ``[M]``."""
+    def query_index(self) -> NDArray[np.int32]:
+        """Query of each judgement, numbered 0 to n - 1: int32 ``[M]``."""
         return np.repeat(np.arange(self.n_queries, dtype=np.int32), np.diff(self.offsets))
 
-    def relevant(self) -> Qrels:
-        """Keep the judgements above 0, and the queries that have one."""
-        keep = self.grades > 0
-        return Qrels.of(self.query_rows[self.query_of[keep]], self.doc_rows[keep], self.grades[keep])
+    @property
+    def has_relevant(self) -> BoolArray:
+        """Whether each judged query has a relevant document: bool ``[n]``."""
+        return np.bincount(self.query_index[self.grades > 0], minlength=self.n_queries) > 0
 
-    def of_queries(self, keep: NDArray[np.bool_]) -> Qrels:
-        """Keep some of the judged queries: ``keep`` is bool ``[n]``."""
-        rows = keep[self.query_of]
-        return Qrels.of(self.query_rows[self.query_of[rows]], self.doc_rows[rows], self.grades[rows])
+    def relevant(self) -> Qrels:
+        """Keep the judgements above 0 and the queries that have one."""
+        keep = self.grades > 0
+        return Qrels.from_arrays(self.query_rows[self.query_index[keep]], self.doc_rows[keep], self.grades[keep])
+
+    def select_queries(self, keep: BoolArray) -> Qrels:
+        """Keep the judged queries where ``keep``, bool ``[n]``, is true."""
+        rows = keep[self.query_index]
+        return Qrels.from_arrays(self.query_rows[self.query_index[rows]], self.doc_rows[rows], self.grades[rows])
 
     def pairs(self) -> TrainingPairs:
-        """Return these qrels as training pairs; query i of the pairs is ``query_rows[i]``."""
-        return TrainingPairs.of(self.query_of, self.doc_rows)
+        """Return the judgements as training pairs; query i of the pairs is ``query_rows[i]``."""
+        return TrainingPairs.of(self.query_index, self.doc_rows)
 
 
 @dataclass(frozen=True)
 class GivenNegatives:
-    """Negatives that came with the data, for the queries of the train split.
+    """Negatives that came with the data, for the train queries.
 
     Attributes:
-        offsets: int64 ``[q + 1]`` over all rows of the query table.
+        offsets: int64 ``[q + 1]``; the negatives of query row r are ``offsets[r]`` to ``offsets[r + 1]``.
         doc_rows: int32, rows in the corpus.
     """
 

@@ -1,32 +1,33 @@
-"""``RetrievalData``: a corpus, queries, and the relevance qrels of each split."""
+"""``RetrievalData``: a corpus, queries, and the qrels of each split."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from opera.core.errors import DataError
-from opera.core.rng import generator
 from opera.data.qrels import GivenNegatives, Qrels
 from opera.data.texts import TextTable
 
 
 @dataclass(frozen=True)
 class RetrievalData:
-    """A retrieval data set, whatever it was read from.
+    """A retrieval data set, from any source.
 
     Attributes:
         name: short name, for tables.
-        source: what the user called it, such as a path or ``python:PACKAGE``.
-        fingerprint: SHA-256 over everything that was read, in hex.
+        source: what the user passed, such as a path or ``python:PACKAGE``.
+        fingerprint: SHA-256 of everything that was read, in hex.
         corpus: the documents.
         queries: the queries of all splits.
-        splits: judgements by split name (``train``, ``dev``, ``test``).
+        splits: qrels by split name (``train``, ``dev``, ``test``).
         given_negatives: negatives that came with the data, or ``None``.
-        notes: what was merged, dropped or drawn, in sentences for people.
+        notes: what was merged, dropped or drawn, in plain sentences.
     """
 
     name: str
@@ -37,6 +38,43 @@ class RetrievalData:
     splits: dict[str, Qrels]
     given_negatives: GivenNegatives | None = None
     notes: tuple[str, ...] = ()
+
+    @classmethod
+    def from_dicts(
+        cls,
+        source: str,
+        *,
+        corpus: Mapping[str, str],
+        queries: Mapping[str, str],
+        qrels: Mapping[str, Mapping[str, Mapping[str, int]]],
+    ) -> RetrievalData:
+        """Build a data set in memory from dictionaries.
+
+        Args:
+            source: what the user passed; also its name.
+            corpus: text by document id.
+            queries: text by query id.
+            qrels: for each split, grade by document id by query id.
+
+        Raises:
+            DataError: for an empty text, or a judged id without a text.
+        """
+        tables = {"document": TextTable.from_texts(corpus), "query": TextTable.from_texts(queries)}
+        for kind, texts in (("document", corpus), ("query", queries)):
+            if empty := [identifier for identifier, text in texts.items() if not text.strip()]:
+                raise DataError(f"{source}: {kind} '{empty[0]}' has an empty text")
+        splits = {}
+        for split, judged in qrels.items():
+            rows = [(query, doc, grade) for query, docs in judged.items() for doc, grade in docs.items()]
+            query_ids, doc_ids, grades = zip(*rows, strict=True) if rows else ((), (), ())
+            query_rows, doc_rows = tables["query"].find_rows(query_ids), tables["document"].find_rows(doc_ids)
+            for kind, ids, found in (("query", query_ids, query_rows), ("document", doc_ids, doc_rows)):
+                if (found < 0).any():
+                    raise DataError(f"{source}: split '{split}' judges {kind} '{ids[np.argmin(found)]}' without a text")
+            splits[split] = Qrels.from_arrays(query_rows, doc_rows, np.array(grades, dtype=np.int32))
+        contents = json.dumps([dict(corpus), dict(queries), qrels], default=dict)
+        fingerprint = hashlib.sha256(f"dicts\0{contents}".encode()).hexdigest()
+        return cls(source, source, fingerprint, tables["document"], tables["query"], splits)
 
     def split(self, name: str) -> Qrels:
         """Return the qrels of a split.
@@ -49,7 +87,7 @@ class RetrievalData:
         return self.splits[name]
 
     def training_split(self) -> Qrels:
-        """Return the relevant qrels of ``train``.
+        """Return the relevant judgements of ``train``.
 
         Raises:
             DataError: if there is no training pair.
@@ -59,53 +97,34 @@ class RetrievalData:
             raise DataError(f"{self.source}: split 'train' has no pair with a score above 0: nothing to train on")
         return relevant
 
-    def with_relevant_grade(self, lowest: int) -> RetrievalData:
-        """Count judgements below a grade as not relevant, in every split; a note says how many.
+    def judged_qrels(self, split: str) -> Qrels:
+        """Return the qrels of a split without the queries that have no relevant document.
 
-        Grades of ``lowest`` and above stay as they are, and are the gains of nDCG.
+        Raises:
+            DataError: if there is no such split, or no query in it has a relevant document.
         """
-        below = sum(int(((split.grades > 0) & (split.grades < lowest)).sum()) for split in self.splits.values())
+        qrels = self.split(split)
+        if not qrels.has_relevant.any():
+            raise DataError(f"{self.source}: split '{split}' has no judgement above 0: nothing to measure")
+        return qrels.select_queries(qrels.has_relevant)
+
+    def with_relevant_grade(self, lowest: int) -> RetrievalData:
+        """Set grades below ``lowest`` to 0 (not relevant) in every split, and add a note with the count.
+
+        Higher grades stay as they are; they are the gains of nDCG.
+        """
+        below = sum(int(((qrels.grades > 0) & (qrels.grades < lowest)).sum()) for qrels in self.splits.values())
         if below == 0:
             return self
         splits = {
-            name: replace(split, grades=np.where(split.grades < lowest, 0, split.grades).astype(np.int32))
-            for name, split in self.splits.items()
+            name: replace(qrels, grades=np.where(qrels.grades < lowest, 0, qrels.grades).astype(np.int32))
+            for name, qrels in self.splits.items()
         }
         note = f"relevant_grade={lowest}: {below} judgements below it count as not relevant"
         return replace(self, splits=splits, notes=(*self.notes, note))
 
-    def cut_like(self, other: RetrievalData) -> RetrievalData:
-        """Give the queries of train to the splits that ``other``, made of these data, has them in."""
-        train = self.split("train")
-        splits = {
-            name: self.splits[name]
-            if name in self.splits and name != "train"
-            else train.of_queries(np.isin(train.query_rows, split.query_rows))
-            for name, split in other.splits.items()
-        }
-        return replace(self, splits=splits, notes=other.notes)
-
-    def with_held_out(self, split: str, fraction: float, seed: int) -> RetrievalData:
-        """Move a random share of the train queries, drawn by seed, to a new split; a note says so.
-
-        Raises:
-            DataError: if train is too small to give up a query.
-        """
-        train = self.split("train")
-        usable = np.flatnonzero(np.bincount(train.query_of[train.grades > 0], minlength=train.n_queries))
-        if len(usable) < 2:
-            raise DataError(
-                f"{self.source}: has no split '{split}', and {len(usable)} train queries are too few to draw one"
-            )
-        count = min(max(1, round(fraction * len(usable))), len(usable) - 1)
-        drawn = np.zeros(train.n_queries, dtype=bool)
-        drawn[usable[generator(seed, f"data.{split}").permutation(len(usable))[:count]]] = True
-        note = f"no {split} split: drew {count} of the {len(usable)} train queries by seed {seed}"
-        splits = {**self.splits, "train": train.of_queries(~drawn), split: train.of_queries(drawn)}
-        return replace(self, splits=splits, notes=(*self.notes, note))
-
     def counts(self) -> dict[str, int]:
-        """Count documents, and queries and relevant pairs of each split."""
+        """Count the documents, and the queries and relevant pairs of each split."""
         counts = {"documents": len(self.corpus)}
         for name, qrels in self.splits.items():
             relevant = qrels.relevant()
@@ -126,6 +145,6 @@ class RetrievalData:
         for name, qrels in self.splits.items():
             with (folder / "qrels" / f"{name}.tsv").open("w", encoding="utf-8", newline="") as file:
                 file.write("query-id\tcorpus-id\tscore\n")
-                queries = qrels.query_rows[qrels.query_of]
-                for query, doc, grade in zip(queries, qrels.doc_rows, qrels.grades, strict=True):
+                query_rows = qrels.query_rows[qrels.query_index]
+                for query, doc, grade in zip(query_rows, qrels.doc_rows, qrels.grades, strict=True):
                     file.write(f"{query_ids[query]}\t{doc_ids[doc]}\t{grade}\n")

@@ -32,7 +32,7 @@ def cache_folder() -> Path:
     return Path(os.environ.get("OPERA_CACHE") or platformdirs.user_cache_dir("opera"))
 
 
-def files_digest(paths: Iterable[Path], salt: str) -> str:
+def digest_files(paths: Iterable[Path], salt: str) -> str:
     """SHA-256 over the names and contents of some files, in hex."""
     total = hashlib.sha256(f"{LAYOUT}\0{salt}".encode())
     for path in paths:

@@ -1,4 +1,4 @@
-"""Which device to compute on, and whether it computes well in bfloat16."""
+"""The device to compute on, and the precision it supports."""
 
 from __future__ import annotations
 
@@ -14,22 +14,24 @@ Precision = Literal["auto", "fp32", "bf16", "fp16"]
 
 
 def pick_device() -> str:
-    """Return ``cuda``, ``mps`` or ``cpu``, the first that is there; of several GPUs, each process its own."""
+    """Return the first available of ``cuda``, ``mps`` and ``cpu``; with several GPUs, each process uses its own."""
     return str(PartialState().device.type)
 
 
 def describe_device(device: str) -> str:
-    """Name the device for people, such as ``cuda (NVIDIA H100)`` or ``cpu (2 threads)``."""
+    """Describe the device, such as ``cuda (NVIDIA H100)`` or ``cpu (2 threads)``."""
     if device == "cuda":
         return f"cuda ({torch.cuda.get_device_name()})"
     return f"cpu ({torch.get_num_threads()} threads)" if device == "cpu" else device
 
 
 def resolve_precision(precision: Precision, device: str, is_transformer: bool) -> Literal["fp32", "bf16", "fp16"]:
-    """Turn ``auto`` into bf16 where the device computes in bf16 and the model has matrices to gain from it.
+    """Resolve ``auto``: fp32 for a static model; for a transformer bf16 where the device supports it.
+
+    CUDA devices without bf16 get fp16, other devices fp32.
 
     Raises:
-        SettingError: for fp16 on a device other than CUDA, which cannot scale its gradients.
+        SettingError: for fp16 on a device other than CUDA, where gradients cannot be scaled.
     """
     if precision == "fp16" and device != "cuda":
         raise SettingError(f"precision=fp16: needs CUDA, this machine has {device}; use auto, fp32 or bf16")

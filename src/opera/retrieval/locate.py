@@ -1,4 +1,4 @@
-"""Where a model lies, from what the user called it; needs no torch, so that mistakes are told at once."""
+"""Locate a model without loading torch, so that errors are reported at once."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9d
 
 
 def locate_model(spec: str | Path) -> Path | str:
-    """Find a model: its folder, or for an id on the hub the id, which nothing here looks up.
+    """Return a model's folder, or its id if it is on the hub; the hub is not queried.
 
     Args:
         spec: as for :func:`opera.retrieval.models.load_model`.
 
     Raises:
         ModelError: if there is no such folder, or it holds no model.
-        MissingExtraError: if ``minilm`` is asked for and its package is not installed.
+        MissingExtraError: if the package of ``minilm`` is not installed.
     """
     text = str(spec)
     if text == MINILM:
@@ -30,7 +30,7 @@ def locate_model(spec: str | Path) -> Path | str:
         folder = Run(path).model_path if holds_run(path) else path
         if folder != path and not folder.is_dir():
             raise ModelError(
-                f"{text}: this run is not finished and holds no model yet: its command with --resume goes on"
+                f"{text}: this run is not finished and holds no model yet; run its command again with --resume"
             )
         if not (folder / "modules.json").is_file() and not (folder / "config.json").is_file():
             raise ModelError(
@@ -44,7 +44,7 @@ def locate_model(spec: str | Path) -> Path | str:
 
 
 def minilm_folder() -> Path:
-    """Return the folder of the packaged all-MiniLM-L6-v2, its weights checked against the known SHA-256.
+    """Return the folder of the packaged all-MiniLM-L6-v2, after checking the SHA-256 of its weights.
 
     Raises:
         MissingExtraError: if the package is not installed.
@@ -61,5 +61,5 @@ def minilm_folder() -> Path:
     with weights.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != MINILM_SHA256:
-        raise ModelError(f"{weights}: SHA-256 must be {MINILM_SHA256}, got {found}: these are not the known weights")
+        raise ModelError(f"{weights}: SHA-256 must be {MINILM_SHA256}, got {found}; these are not the expected weights")
     return folder

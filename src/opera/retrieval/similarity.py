@@ -1,4 +1,4 @@
-"""The cosine similarity of given (query, document) pairs."""
+"""Cosine similarity of the training pairs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,18 @@ CHUNK_PAIRS = 65_536
 
 
 def pair_similarities(
-    pairs: TrainingPairs, queries: NDArray[np.float32], corpus: NDArray[np.float32]
+    pairs: TrainingPairs, query_embeddings: NDArray[np.float32], document_embeddings: NDArray[np.float32]
 ) -> NDArray[np.float32]:
-    """s(e_q, e_d) of every pair: float32 ``[N]``, from unit vectors ``[n, dim]`` and ``[documents, dim]``."""
+    """Compute s(e_q, e_d) of every pair: float32 ``[N]``.
+
+    Args:
+        pairs: the N training pairs.
+        query_embeddings: float32 ``[n, dimension]``, rows of length 1.
+        document_embeddings: float32 ``[documents, dimension]``, rows of length 1; may be memory-mapped.
+    """
     similarity = np.empty(pairs.n_pairs, dtype=np.float32)
     for start in range(0, pairs.n_pairs, CHUNK_PAIRS):
         part = slice(start, start + CHUNK_PAIRS)
-        similarity[part] = np.einsum("pd,pd->p", queries[pairs.pair_query[part]], corpus[pairs.pair_doc[part]])
+        queries, documents = query_embeddings[pairs.pair_query[part]], document_embeddings[pairs.pair_doc[part]]
+        similarity[part] = np.einsum("pd,pd->p", queries, documents)
     return similarity

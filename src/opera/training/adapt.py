@@ -17,7 +17,7 @@ from opera.config.recipe import make_recipe
 from opera.data import RetrievalData, load_data
 from opera.methods import Method, Plan
 from opera.retrieval.encoder import Encoder
-from opera.retrieval.evaluation import Evaluation, evaluate_encoder, query_facts
+from opera.retrieval.evaluation import Evaluation, evaluate_encoder, query_difficulty, relevant_ids
 from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import load_model
 from opera.runs.folder import Run, RunWriter, check_out_folder, clear_leftovers, clear_run, refuse_other_settings
@@ -108,7 +108,10 @@ def _run(
 
     with clock.phase("evaluate_before"), main_first():
         before = evaluate_encoder(encoder, data, "test", FULL_MEASURES, settings.corpus_text)
-        facts = query_facts(encoder, data, "test", settings.corpus_text)
+        difficulty = {
+            "relevant": relevant_ids(data, "test"),
+            "similarity": query_difficulty(encoder, data, "test", settings.corpus_text),
+        }
     with clock.phase("score_and_mine"):
         with main_first():
             material = gather(prepared)
@@ -145,7 +148,7 @@ def _run(
             after = _evaluate_saved(writer, prepared)
         writer.write_measures({"before": before.measures, "after": after.measures})
         writer.write_per_query(
-            {"query_id": before.query_ids, **facts, **before.columns("before"), **after.columns("after")}
+            {"query_id": before.query_ids, **difficulty, **before.columns("before"), **after.columns("after")}
         )
         about |= {"status": "finished", "training": result.about(), "seconds": clock.seconds}
         write_card(Run(writer.path).model_path, about, before.measures, after.measures)
@@ -168,7 +171,7 @@ def _write_pairs(
     training = material.training
     qrels = training.qrels
     columns: dict[str, Any] = {
-        "query_id": data.queries.ids(qrels.query_rows[qrels.query_of]),
+        "query_id": data.queries.ids(qrels.query_rows[qrels.query_index]),
         "doc_id": data.corpus.ids(qrels.doc_rows),
         "grade": qrels.grades,
         "injected": training.injected,

@@ -20,7 +20,7 @@ from opera.config.recipe import TrainSettings
 from opera.data import RetrievalData
 from opera.data.pairs import TrainingPairs
 from opera.methods import Method
-from opera.retrieval.models import freeze_unused
+from opera.retrieval.models import freeze_unused_parameters
 from opera.runs.folder import SAMPLER_FILE, TRACE_FILE, Run, RunWriter
 from opera.runs.sampling import SamplingRecorder
 from opera.training.callbacks import Progress, Stopper, Trace, damage, nest
@@ -109,7 +109,7 @@ def train(
         SamplingRecorder(method, settings.snapshots) if settings.snapshots and is_main() else None,
     )
     trace, stopper = Trace(sampler, writer), Stopper()
-    if world_size() > 1 and (unused := freeze_unused(model)):
+    if world_size() > 1 and (unused := freeze_unused_parameters(model)):
         log.info("note: %d parameters that no embedding depends on do not train", len(unused))
     loss = InfoNCELoss(
         model,

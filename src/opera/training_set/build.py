@@ -149,8 +149,8 @@ def _scores(
     settings, method_settings = prepared.settings, prepared.recipe.method_settings
     if not prepared.method.needs_scores(method_settings):
         return None, {}
-    queries = prepared.encoder.queries(prepared.data, query_rows)
-    corpus = prepared.encoder.corpus(prepared.data, settings.corpus_text)
+    queries = prepared.encoder.encode_queries(prepared.data, query_rows)
+    corpus = prepared.encoder.encode_corpus(prepared.data, settings.corpus_text)
     scores = pretrained_scores(
         pairs,
         queries,

@@ -17,7 +17,8 @@ from opera.core.files import replace_file
 from opera.data import RetrievalData
 from opera.data.pairs import TrainingPairs
 from opera.retrieval.encoder import Encoder, open_encoder
-from opera.retrieval.evaluation import Evaluation, corpus_text_of
+from opera.retrieval.evaluation import Evaluation
+from opera.retrieval.run_model import run_corpus_text
 from opera.retrieval.search import search_corpus
 from opera.training_set.cbs import rank_among_random
 from opera.training_set.known_positives import KnownPositives
@@ -43,7 +44,7 @@ def score_pairs(
     encoder, pairs, query_rows, grades = _training(data, model)
     known = KnownPositives(pairs, len(data.corpus))
     defaults = TrainSettings()
-    queries, corpus = encoder.queries(data, query_rows), encoder.corpus(data, corpus_text_of(model))
+    queries, corpus = encoder.encode_queries(data, query_rows), encoder.encode_corpus(data, run_corpus_text(model))
     scores = pretrained_scores(
         pairs,
         queries,
@@ -91,7 +92,7 @@ def mine_negatives(data: RetrievalData, model: str, out: Path, lo_hi: tuple[int,
         How many there are.
     """
     encoder, pairs, query_rows, _ = _training(data, model)
-    ranking = search_corpus(encoder, data, query_rows, lo_hi[1], corpus_text_of(model))
+    ranking = search_corpus(encoder, data, query_rows, lo_hi[1], run_corpus_text(model))
     mined = mine_hard_negatives(ranking, KnownPositives(pairs, len(data.corpus)), lo_hi, keep, seed)
     if out.suffix == ".tsv":
         ids = zip(

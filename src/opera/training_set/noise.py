@@ -43,11 +43,11 @@ class NoisyTraining:
     @classmethod
     def of(cls, clean: Qrels, query_rows: IntArray, doc_rows: IntArray, grades: IntArray) -> NoisyTraining:
         """Add false qrels, given as rows of the query table, rows of the corpus and grades, each ``[F]``."""
-        query = np.concatenate([clean.query_rows[clean.query_of], query_rows])
+        query = np.concatenate([clean.query_rows[clean.query_index], query_rows])
         doc = np.concatenate([clean.doc_rows, doc_rows])
         grade = np.concatenate([clean.grades, grades])
         injected = np.arange(len(query)) >= len(clean.doc_rows)
-        return cls(Qrels.of(query, doc, grade), injected[np.lexsort((doc, query))])
+        return cls(Qrels.from_arrays(query, doc, grade), injected[np.lexsort((doc, query))])
 
     @property
     def count(self) -> int:
@@ -66,7 +66,7 @@ def graded_down(clean: Qrels, judged: Qrels, relevant_grade: int, noise_grade: i
     """
     falsely = (judged.grades >= noise_grade) & (judged.grades < relevant_grade)
     return NoisyTraining.of(
-        clean, judged.query_rows[judged.query_of[falsely]], judged.doc_rows[falsely], judged.grades[falsely]
+        clean, judged.query_rows[judged.query_index[falsely]], judged.doc_rows[falsely], judged.grades[falsely]
     )
 
 
@@ -100,7 +100,7 @@ def drawn_false_positives(clean: Qrels, share: float, seed: int, candidates: Can
 def _counts_by_query(clean: Qrels, count: int, available: IntArray, seed: int) -> NDArray[np.int64]:
     wanted, missing, turn = np.zeros(clean.n_queries, dtype=np.int64), min(count, int(available.sum())), 0
     while missing:
-        owners = clean.query_of[(wanted < available)[clean.query_of]]
+        owners = clean.query_index[(wanted < available)[clean.query_index]]
         drawn = owners[generator(seed, "noise.queries", turn).integers(len(owners), size=missing)]
         wanted += np.bincount(drawn, minlength=clean.n_queries)
         too_many = np.maximum(wanted - available, 0)

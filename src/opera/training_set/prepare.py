@@ -13,12 +13,12 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraini
 from opera.config.recipe import Recipe, TrainSettings
 from opera.core.errors import SettingError
 from opera.data import Qrels, RetrievalData
+from opera.data.splits import copy_splits, draw_missing_splits
 from opera.methods import METHODS, Method
 from opera.retrieval.device import describe_device, pick_device
 from opera.retrieval.encoder import Encoder
-from opera.retrieval.evaluation import judged, with_needed_splits
 from opera.retrieval.measures import check_measures
-from opera.retrieval.models import is_static, load_model, parameter_count, set_lengths, set_training_ways
+from opera.retrieval.models import is_static, load_model, parameter_count, set_dropout_and_attention, set_lengths
 from opera.training.distributed import world_size
 from opera.training.trainer import training_arguments
 from opera.training_set.negatives import check_range
@@ -78,10 +78,15 @@ def prepare(data: RetrievalData, model_spec: str, recipe: Recipe, chosen: set[st
     original = data
     data = data.with_relevant_grade(settings.relevant_grade)
     data.training_split()
-    data = with_needed_splits(data, settings, settings.needs_dev)
+    data = draw_missing_splits(
+        data,
+        seed=settings.seed,
+        test_fraction=settings.test_fraction,
+        dev_fraction=settings.dev_fraction if settings.needs_dev else None,
+    )
     for split in ("test", "dev") if settings.needs_dev else ("test",):
-        judged(data, split)
-    data.corpus.refuse_empty(settings.corpus_text, "document")
+        data.judged_qrels(split)
+    data.corpus.check_not_empty(settings.corpus_text, "document")
     training = data.training_split()
     method = METHODS[recipe.method]
     method.check(recipe.method_settings, training.n_queries, len(training.doc_rows))
@@ -94,7 +99,7 @@ def prepare(data: RetrievalData, model_spec: str, recipe: Recipe, chosen: set[st
     device = pick_device()
     model = load_model(model_spec, device)
     lengths = set_lengths(model, settings.max_query_length, settings.max_passage_length, chosen)
-    set_training_ways(model, settings.dropout, settings.attn_implementation)
+    set_dropout_and_attention(model, settings.dropout, settings.attn_implementation)
     encoder = Encoder(model, settings.precision, settings.encode_batch_size)
     learning_rate = settings.learning_rate or default_learning_rate(model)
     resolved = {"learning_rate": learning_rate, "precision": encoder.precision, "negatives": kind, **lengths}
@@ -154,7 +159,7 @@ def _graded_down(original: RetrievalData, data: RetrievalData, settings: TrainSe
     """Make the pairs of ``noise=grade``, from the original scores of the queries that are left in train."""
     if settings.noise_grade is None:
         return None
-    left = original.cut_like(data).split("train")
+    left = copy_splits(original, source=data).split("train")
     noisy = graded_down(data.training_split(), left, settings.relevant_grade, settings.noise_grade)
     if noisy.count == 0:
         raise SettingError(

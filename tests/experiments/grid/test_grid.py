@@ -241,7 +241,9 @@ class TestGrid:
         assert weights(cell) == weights(alone.path)
         assert Run(cell).pairs() == alone.pairs()
         assert Run(cell).sampling() is not None
-        assert opera.evaluate(cell, beir).measures["nDCG@10"] == pytest.approx(Run(cell).measures["after"]["nDCG@10"])
+        assert opera.evaluate(beir, model=cell).measures["nDCG@10"] == pytest.approx(
+            Run(cell).measures["after"]["nDCG@10"]
+        )
 
 
 def test_ctrl_c_saves_and_the_same_command_goes_on(beir: Path, static_model: Path, tmp_path: Path) -> None:

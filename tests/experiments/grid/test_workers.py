@@ -15,7 +15,7 @@ import pytest
 
 from grids import finished_run, planned
 from opera.core.errors import SettingError
-from opera.core.files import make_once
+from opera.core.files import write_once
 from opera.experiments.grid import run as running
 from opera.experiments.grid.compare import check_baseline, compared
 from opera.experiments.grid.plan import Cell
@@ -165,7 +165,7 @@ def test_what_several_need_is_made_by_one(tmp_path: Path) -> None:
         time.sleep(0.2)
         temporary.write_text("x")
 
-    threads = [threading.Thread(target=make_once, args=(path, write)) for _ in range(4)]
+    threads = [threading.Thread(target=write_once, args=(path, write)) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -177,8 +177,8 @@ def test_what_several_need_is_made_by_one(tmp_path: Path) -> None:
         raise OSError("the disk is full")
 
     with pytest.raises(OSError, match="full"):
-        make_once(tmp_path / "other", fail)
-    make_once(tmp_path / "other", write)
+        write_once(tmp_path / "other", fail)
+    write_once(tmp_path / "other", write)
     assert len(made) == 2
 
 

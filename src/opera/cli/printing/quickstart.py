@@ -1,4 +1,4 @@
-"""What ``opera quickstart`` shows of its run."""
+"""The output of ``opera quickstart``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 from rich.console import Console
 from rich.text import Text
 
-from opera.cli.printing.results import how_to_load, print_before_after, print_found
+from opera.cli.printing.console import one_line
+from opera.cli.printing.results import how_to_load, print_before_after, print_document
 from opera.core.rng import generator
 from opera.data import RetrievalData, load_data
 from opera.runs.folder import Run
@@ -17,12 +18,12 @@ from opera.runs.folder import Run
 SHOWN_SEARCHES, SHOWN_DOCUMENTS = 3, 3
 
 
-def show(run: Run, console: Console) -> None:
-    """Print the figures, three searches before and after, where the model is and how to load it."""
+def print_quickstart(console: Console, run: Run) -> None:
+    """Print three searches before and after, the measures, where the model is, and what to do next."""
     data = load_data(run.about["data"]["source"])
-    console.print("\nThree held-out queries, drawn by seed among those whose best documents changed:", style="bold")
-    for query in _queries_to_show(run):
-        _show_search(run, data, query, console)
+    console.print("\nThree held-out queries, drawn at random from those whose best documents changed:", style="bold")
+    for row in _queries_to_show(run):
+        _print_query(console, run, data, row)
     counts = data.counts()
     settings = run.settings
     title = (
@@ -40,24 +41,23 @@ def show(run: Run, console: Console) -> None:
 
 
 def _queries_to_show(run: Run) -> list[int]:
-    """Draw queries by seed among those whose best documents changed, so that no side is favoured."""
+    """Draw rows by seed among the queries whose best documents changed, better or worse."""
     table = run.per_query()
     before, after = (table[f"{when} documents"].to_pylist() for when in ("before", "after"))
-    changed = [at for at in range(table.num_rows) if before[at][:SHOWN_DOCUMENTS] != after[at][:SHOWN_DOCUMENTS]]
+    changed = [row for row in range(table.num_rows) if before[row][:SHOWN_DOCUMENTS] != after[row][:SHOWN_DOCUMENTS]]
     order = generator(run.settings["seed"], "quickstart.shown").permutation(len(changed))[:SHOWN_SEARCHES]
     return [changed[at] for at in np.sort(order)]
 
 
-def _show_search(run: Run, data: RetrievalData, at: int, console: Console) -> None:
-    row = run.per_query().slice(at, 1).to_pylist()[0]
-    query = int(data.queries.rows_of([row["query_id"]])[0])
-    qrels = data.split("test").relevant()
-    place = int(np.flatnonzero(qrels.query_rows == query)[0])
-    rows = qrels.doc_rows[qrels.offsets[place] : qrels.offsets[place + 1]]
-    relevant = frozenset(data.corpus.ids(rows))
-    console.print(Text(f"\n“{data.queries.texts(np.array([query]))[0]}”", style="bold"))
+def _print_query(console: Console, run: Run, data: RetrievalData, row: int) -> None:
+    """Print a query and its best documents before and after, the relevant ones marked with ✓."""
+    values = run.per_query().slice(row, 1).to_pylist()[0]
+    query_row = data.queries.find_rows([values["query_id"]])
+    console.print(Text(f"\n“{data.queries.texts(query_row)[0]}”", style="bold"))
     for when in ("before", "after"):
-        ids = row[f"{when} documents"][:SHOWN_DOCUMENTS]
-        texts = data.corpus.texts(data.corpus.rows_of(ids), "text")
-        found = [{"rank": i, "id": d, "text": t} for i, (d, t) in enumerate(zip(ids, texts, strict=True), start=1)]
-        print_found(console, found, f"{when} (✓ belongs to the object)", relevant)
+        console.print(Text(f"{when} (✓ belongs to the object)", style="bold"))
+        ids = values[f"{when} documents"][:SHOWN_DOCUMENTS]
+        texts = data.corpus.texts(data.corpus.find_rows(ids), "text")
+        for rank, (identifier, text) in enumerate(zip(ids, texts, strict=True), start=1):
+            mark = "✓" if identifier in values["relevant"] else " "
+            print_document(console, f"{mark} {rank}.  {one_line(identifier)}", text)

@@ -1,9 +1,9 @@
-"""Tables of one run or evaluation, and the documents of one search."""
+"""Tables of a run or an evaluation, and the documents of a search."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -12,9 +12,12 @@ from rich.text import Text
 from opera.cli.printing.console import one_line
 from opera.retrieval.measures import DEFAULT_MEASURES
 
+if TYPE_CHECKING:
+    from opera.retrieval.search import FoundDocument
+
 
 def print_before_after(screen: Console, measures: Mapping[str, Mapping[str, float]], title: str) -> None:
-    """Print the table of a run: the main measures before, after, and the difference in points."""
+    """Print the main measures of a run: before, after, and the difference in points."""
     table = Table()
     table.add_column("measure")
     for column in ("before", "after", "points"):
@@ -27,7 +30,7 @@ def print_before_after(screen: Console, measures: Mapping[str, Mapping[str, floa
 
 
 def print_measures(screen: Console, values: Mapping[str, float], title: str) -> None:
-    """Print the table of one evaluation."""
+    """Print the measures of one evaluation."""
     table = Table()
     table.add_column("measure")
     table.add_column("value", justify="right")
@@ -37,22 +40,17 @@ def print_measures(screen: Console, values: Mapping[str, float], title: str) -> 
     screen.print(table)
 
 
-def print_found(
-    screen: Console, found: Sequence[Mapping[str, Any]], title: str, relevant: frozenset[str] = frozenset()
-) -> None:
-    """Print the documents of one search, two lines each; those in ``relevant`` are marked with ✓."""
+def print_search(screen: Console, documents: Sequence[FoundDocument], title: str) -> None:
+    """Print the documents of a search, best first, two lines each."""
     screen.print(Text(title, style="bold"))
-    for document in found:
-        mark = "✓" if document["id"] in relevant else " "
-        score = f"  {document['score']:.3f}" if "score" in document else ""
-        screen.print(
-            Text(f"{mark} {document['rank']}.{score}  {one_line(document['id'])}"), overflow="ellipsis", no_wrap=True
-        )
-        screen.print(
-            Text(f"       {one_line(document['text'])}", style="dim"),
-            overflow="ellipsis",
-            no_wrap=True,
-        )
+    for document in documents:
+        print_document(screen, f"  {document.rank}.  {document.score:.3f}  {one_line(document.id)}", document.text)
+
+
+def print_document(screen: Console, heading: str, text: str) -> None:
+    """Print a heading and a document's text, each cut to one line."""
+    screen.print(Text(heading), overflow="ellipsis", no_wrap=True)
+    screen.print(Text(f"       {one_line(text)}", style="dim"), overflow="ellipsis", no_wrap=True)
 
 
 def how_to_load(folder: str) -> str:
@@ -60,5 +58,5 @@ def how_to_load(folder: str) -> str:
     return (
         "from sentence_transformers import SentenceTransformer\n"
         f"model = SentenceTransformer({folder!r})\n"
-        'vectors = model.encode_query(["your question"])'
+        'embeddings = model.encode_query(["your question"])'
     )

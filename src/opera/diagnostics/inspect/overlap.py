@@ -192,7 +192,7 @@ def leak(
     rows = _looked_up(held_out.n_queries, seed)
     keep = np.zeros(held_out.n_queries, dtype=bool)
     keep[rows] = True
-    held_out = held_out.of_queries(keep)
+    held_out = held_out.select_queries(keep)
     table = TextTable(data.queries.table.take(train.query_rows))
     texts, ids = data.queries.texts(held_out.query_rows, "text"), data.queries.ids(held_out.query_rows)
     found = near_twins(texts, np.array(vectors[rows]), table, train_vectors, same=False, device=device)

@@ -26,7 +26,7 @@ from opera.diagnostics.inspect.quality import (
 )
 from opera.methods.static import CBS_POOL
 from opera.retrieval.encoder import open_encoder
-from opera.retrieval.evaluation import corpus_text_of
+from opera.retrieval.run_model import run_corpus_text
 from opera.retrieval.similarity import pair_similarities
 from opera.training_set.cbs import CBSRanks, rank_among_random
 
@@ -97,8 +97,8 @@ class Inspection:
 
 def inspect(
     data: str | Path | RetrievalData,
-    model: str | Path,
     *,
+    model: str | Path,
     show: int = 10,
     seed: int = 0,
     relevant_grade: int = 1,
@@ -123,12 +123,12 @@ def inspect(
     encoder = open_encoder(model)
     pairs = training.pairs()
     judged = np.unique(np.concatenate([split.query_rows for split in loaded.splits.values()]))
-    query_vectors = encoder.queries(loaded, judged)
+    query_vectors = encoder.encode_queries(loaded, judged)
 
     def vectors_of(query_rows: NDArray[np.int32]) -> NDArray[np.float32]:
         return np.asarray(query_vectors[np.searchsorted(judged, query_rows)])
 
-    queries, corpus = vectors_of(training.query_rows), encoder.corpus(loaded, corpus_text_of(model))
+    queries, corpus = vectors_of(training.query_rows), encoder.encode_corpus(loaded, run_corpus_text(model))
     similarity = pair_similarities(pairs, queries, corpus)
     random = random_similarities(pairs, queries, corpus, seed)
     consistency = rank_among_random(pairs, queries, corpus, CBS_POOL, seed)

@@ -134,7 +134,7 @@ def _loaded(source: str, fingerprint: str, notes: list[str]) -> RetrievalData | 
 
 def _texts(table: TextTable, ids: Sequence[str]) -> list[str]:
     """The text of each id, cut short; the id itself where there is none."""
-    rows = table.rows_of(ids)
+    rows = table.find_rows(ids)
     texts = iter(table.texts(rows[rows >= 0]))
     return [_cut(next(texts)) if row >= 0 else name for name, row in zip(ids, rows, strict=True)]
 

@@ -1,0 +1,54 @@
+"""``opera.evaluate``: measure a model on a data set in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from opera.data import RetrievalData, load_data
+from opera.data.splits import copy_splits
+from opera.retrieval.device import Precision
+from opera.retrieval.encoder import open_encoder
+from opera.retrieval.evaluation import Evaluation, evaluate_encoder
+from opera.retrieval.measures import DEFAULT_MEASURES, check_measures
+from opera.retrieval.run_model import run_corpus_text, with_run_splits
+
+
+def evaluate(
+    data: str | Path | RetrievalData,
+    *,
+    model: str | Path,
+    split: str = "test",
+    measures: Sequence[str] = DEFAULT_MEASURES,
+    precision: Precision = "auto",
+    max_query_length: int | None = None,
+    max_passage_length: int | None = None,
+    relevant_grade: int | None = None,
+) -> Evaluation:
+    """Measure a model on a split of a data set.
+
+    Args:
+        data: anything :func:`opera.load_data` reads, or loaded data.
+        model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``.
+        split: the split to evaluate on.
+        measures: names such as ``nDCG@10``; every measure of ir_measures, and OPERA's own.
+        precision: what to compute in.
+        max_query_length: tokens per query; the default is the model's own limit.
+        max_passage_length: tokens per document; the default is the model's own limit.
+        relevant_grade: lowest grade that counts as relevant; the default is the run's own if ``model`` is a run on
+            these data, else 1.
+
+    Returns:
+        Per-query values and their means (``.measures``).
+
+    Raises:
+        InputError: for anything that cannot be used.
+    """
+    check_measures(measures)
+    original = load_data(data) if isinstance(data, str | Path) else data
+    prepared = with_run_splits(original, model)
+    if relevant_grade is not None:  # keep the run's splits, but count relevance from the original grades
+        prepared = copy_splits(original, source=prepared).with_relevant_grade(relevant_grade)
+    prepared.judged_qrels(split)
+    encoder = open_encoder(model, precision, max_query_length, max_passage_length)
+    return evaluate_encoder(encoder, prepared, split, measures, run_corpus_text(model))

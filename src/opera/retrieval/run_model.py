@@ -1,0 +1,33 @@
+"""What a run records about its model: the splits it was trained on and the text of a document it reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from opera.config.recipe import TrainSettings
+from opera.data import RetrievalData
+from opera.data.splits import draw_missing_splits
+from opera.data.texts import CorpusText
+from opera.runs.folder import Run, holds_run
+
+
+def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
+    """Apply a run's relevant grade and splits if ``model`` is a run on these data; else return ``data`` unchanged."""
+    if not holds_run(Path(model)):
+        return data
+    run = Run.open(model)
+    if run.about["data"]["fingerprint"] != data.fingerprint:
+        return data
+    names = ("seed", "test_fraction", "dev_fraction", "relevant_grade")
+    settings = TrainSettings.parse({name: run.settings[name] for name in names if name in run.settings})
+    return draw_missing_splits(
+        data.with_relevant_grade(settings.relevant_grade),
+        seed=settings.seed,
+        test_fraction=settings.test_fraction,
+        dev_fraction=settings.dev_fraction if run.settings["eval_steps"] is not None else None,
+    )
+
+
+def run_corpus_text(model: str | Path) -> CorpusText:
+    """Return what of a document a run's model was trained on; title and text for any other model."""
+    return "text" if holds_run(Path(model)) and Run.open(model).settings["corpus_text"] == "text" else "title_text"
