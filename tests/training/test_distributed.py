@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import random
 import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -21,24 +17,15 @@ from safetensors.numpy import load_file
 import opera
 from opera.core.errors import RunFolderError, SettingError
 from opera.runs.folder import Run
+from processes import DEADLINE, start, torchrun
 
 InterruptedAt = Callable[[int], AbstractContextManager[None]]
 
-BASE = ["--set", "temperature=0.1", "--set", "precision=fp32"]
-SHORT = ["--lr", "0.01", "--steps", "24", "--batch-size", "8", "--set", "save_steps=3"]
+SMALL = ["--lr", "0.01", "--batch-size", "8", "--set", "temperature=0.1", "--set", "precision=fp32"]
 
 
 def command(beir: Path, model: Path, out: Path, *more: str) -> list[str]:
-    return ["-m", "opera", "train", str(beir), "--model", str(model), "--out", str(out), *BASE, *more]
-
-
-def environment() -> dict[str, str]:
-    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
-
-
-def start(arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
-    with log.open("wb") as file:
-        return subprocess.Popen([sys.executable, *arguments], stdout=file, stderr=file, env=environment())
+    return ["train", str(beir), "--model", str(model), "--out", str(out), *SMALL, *more]
 
 
 def weights(run: Run) -> str:
@@ -49,93 +36,173 @@ def checkpoints(out: Path) -> list[int]:
     return sorted(int(path.name.rsplit("-", 1)[-1]) for path in (out / "checkpoints").glob("checkpoint-*"))
 
 
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory, beir: Path, bert_model: Path) -> Run:
-    """A run that nobody disturbed."""
-    folder = tmp_path_factory.mktemp("whole")
-    done = start(command(beir, bert_model, folder / "run", *SHORT), folder / "log")
-    assert done.wait(120) == 0, (folder / "log").read_text()
-    return Run.open(folder / "run")
-
-
 def same(one: Run, other: Run) -> None:
     assert weights(one) == weights(other)
     assert one.pairs() == other.pairs()
     assert one.trace().drop_columns("seconds") == other.trace().drop_columns("seconds")
 
 
+KILLED = """
+import os, signal, sys
+
+left, out, *arguments = sys.argv[1:]
+left = int(left)
+
+
+def kill(event, details):
+    global left
+    written = event == "open" and details[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+    if (written or event in ("os.mkdir", "os.rename", "os.remove", "os.rmdir")) and str(details[0]).startswith(out):
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+sys.addaudithook(kill)
+sys.argv = ["opera", *arguments]
+from opera.cli import main
+
+main()
+"""
+
+
 def test_a_run_killed_at_random_moments_ends_like_one_never_killed(
-    whole: Run, beir: Path, bert_model: Path, tmp_path: Path
+    beir: Path, bert_model: Path, tmp_path: Path
 ) -> None:
+    """A moment is a change of the run folder: a file opened for writing, renamed or removed, a folder made.
+
+    What happens between two changes dies with the process, so other moments are no different.
+    """
+    script = tmp_path / "killed.py"
+    script.write_text(KILLED)
     out, moments = tmp_path / "run", random.Random(4)
-    kills = 0
-    for sitting in range(4):
+    steps = ["--steps", "18", "--set", "save_steps=3"]
+    statuses = []
+    for left in [moments.randint(1, 120) for _ in range(5)] + [10**9]:
         resume = ["--resume"] if (out / "run.json").exists() else []
-        process = start(command(beir, bert_model, out, *SHORT, *resume), tmp_path / f"log{sitting}")
-        target = (max(checkpoints(out), default=0)) + moments.randint(1, 6)
-        while process.poll() is None and max(checkpoints(out), default=0) < min(target, 24):
-            time.sleep(0.002)
-        if process.poll() is None and sitting < 3:
-            time.sleep(moments.random() * 0.05)
-            process.send_signal(signal.SIGKILL)
-            kills += 1
-        assert process.wait(120) in (0, -signal.SIGKILL), (tmp_path / f"log{sitting}").read_text()
-        if process.returncode == 0:
-            break
-    assert kills >= 2
+        log = tmp_path / f"log{len(statuses)}"
+        arguments = command(beir, bert_model, out, *steps, *resume)
+        statuses.append(start([str(script), str(left), str(out), *arguments], log).wait())
+        assert statuses[-1] in (0, -signal.SIGKILL), log.read_text()
+    assert statuses.count(-signal.SIGKILL) >= 4
+    assert statuses[-1] == 0
     run = Run.open(out)
     assert run.finished
-    assert run.about["training"]["resumed_from"] > 0
-    same(run, whole)
+    whole = tmp_path / "whole"
+    assert start(["-m", "opera", *command(beir, bert_model, whole, *steps)], tmp_path / "log").wait() == 0
+    same(run, Run.open(whole))
+
+
+SIGNALLED = """
+import functools, logging, sys, time
+from pathlib import Path
+from transformers import TrainerCallback
+from opera.training import adapt as module
+
+seen = []
+
+
+class Listener(logging.Handler):
+    def emit(self, record):
+        seen.append(record.getMessage())
+
+
+class WaitsAtStep5(TrainerCallback):
+    def on_step_begin(self, args, state, control, **kwargs):
+        if state.global_step == 5:
+            Path(reached).touch()
+            while not any("saving a checkpoint" in message for message in seen):
+                time.sleep(0.01)
+
+
+reached, *arguments = sys.argv[1:]
+logging.getLogger("opera").addHandler(Listener())
+module.adapt = functools.partial(module.adapt, callbacks=[WaitsAtStep5()])
+sys.argv = ["opera", *arguments]
+from opera.cli import main
+
+main()
+"""
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_saves_and_says_how_to_go_on(
     beir: Path, bert_model: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
-    out, log = tmp_path / "run", tmp_path / "log"
-    more = ["--lr", "0.01", "--batch-size", "8", "--steps", "600", "--set", "save_steps=1000"]
-    process = start(command(beir, bert_model, out, *more), log)
-    while process.poll() is None and "dynamic pruning" not in log.read_text():
-        time.sleep(0.01)
-    time.sleep(1.5)
-    process.send_signal(number)
-    assert process.wait(60) == 130, log.read_text()
-    said = log.read_text()
-    (step,) = checkpoints(out)
+    """The sixth step waits for the signal before it begins."""
+    script, out, reached = tmp_path / "signalled.py", tmp_path / "run", tmp_path / "reached"
+    script.write_text(SIGNALLED)
+    arguments = command(beir, bert_model, out, "--steps", "12", "--set", "save_steps=1000")
+    child = start([str(script), str(reached), *arguments], tmp_path / "log")
+    child.wait_until(reached.exists)
+    child.send_signal(number)
+    assert child.wait() == 130, child.log.read_text()
+    said = child.log.read_text()
+    assert checkpoints(out) == [6]
     assert "saving a checkpoint, then stopping" in said
-    assert f"the same command with --resume, without --overwrite, goes on from step {step}" in said
+    assert "the same command with --resume, without --overwrite, goes on from step 6" in said
     assert Run.open(out).about["status"] == "running"
-    process = start(command(beir, bert_model, out, *more, "--resume"), tmp_path / "log2")
-    assert process.wait(120) == 0, (tmp_path / "log2").read_text()
-    assert Run.open(out).about["training"]["resumed_from"] == step
-    assert Run.open(out).trace().num_rows == 600
+    resumed = start(["-m", "opera", *arguments, "--resume"], tmp_path / "log2")
+    assert resumed.wait() == 0, resumed.log.read_text()
+    assert Run.open(out).about["training"]["resumed_from"] == 6
+    assert Run.open(out).trace().num_rows == 12
 
 
-def torchrun(arguments: list[str], log: Path, processes: int = 2) -> subprocess.Popen[bytes]:
-    return start(["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}", *arguments], log)
+IN_FLOAT64 = """
+import functools, sys
+from transformers import TrainerCallback
+from opera.training import adapt as module
 
 
-@pytest.mark.parametrize("method", ["dp", "infobatch"])
-def test_two_processes_train_like_one(method: str, beir: Path, bert_model: Path, tmp_path: Path) -> None:
-    more = ["--method", method, "--steps", "24", "--set", "train_group_size=3", "--set", "dropout=0"]
-    more += ["--set", "optim=sgd", "--set", "max_grad_norm=0", "--lr", "0.03"]  # hides no scale of the gradient
-    more += ["--set", "gradient_accumulation_steps=2"]
-    runs = []
-    for name, starter, batch in (("one", start, "8"), ("two", torchrun, "4")):
-        process = starter(command(beir, bert_model, tmp_path / name, "--batch-size", batch, *more), tmp_path / "log")
-        assert process.wait(180) == 0, (tmp_path / "log").read_text()
-        runs.append(Run.open(tmp_path / name))
-    one, two = runs
-    assert (one.about["processes"], two.about["processes"]) == (1, 2)
-    assert one.pairs()["times_drawn"] == two.pairs()["times_drawn"]
-    for column in ("loss", "learning_rate"):
-        assert np.allclose(one.trace()[column].to_numpy(), two.trace()[column].to_numpy(), atol=5e-5), column
-    files = [next(run.model_path.rglob("model.safetensors")) for run in runs]
-    first, second = (load_file(path) for path in files)
-    assert max(float(np.abs(first[name] - second[name]).max()) for name in first) < 5e-5
+class InFloat64(TrainerCallback):
+    def on_init_end(self, args, state, control, model=None, **kwargs):
+        model.double()
+
+
+module.adapt = functools.partial(module.adapt, callbacks=[InFloat64()])
+batch, data, model, out = sys.argv[1:]
+settings = dict(
+    max_steps=12, per_device_train_batch_size=int(batch), gradient_accumulation_steps=2, train_group_size=3,
+    temperature=0.1, dropout=0.0, precision="fp32",
+    optim="sgd", max_grad_norm=0.0, learning_rate=0.03,  # hides no scale of the gradient
+)
+module.adapt(data, model=model, out=f"{out}/dp", method="dp", **settings)
+options = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+sys.argv = ["opera", "train", data, "--model", model, "--out", f"{out}/infobatch", "--method", "infobatch", *options]
+from opera.cli import main
+
+main()
+"""
+
+
+def test_two_processes_train_like_one(beir: Path, bert_model: Path, tmp_path: Path) -> None:
+    """The same draws, losses and weights, by ``adapt`` and by the command.
+
+    Two processes add the same numbers in another order. In float64 that changes a sum of n ≤ 1000 terms of size 10 by
+    less than n·2⁻⁵³·10 = 1e-12 per step. To reach 1e-9, 12 steps would have to amplify it a thousand times, while a
+    wrong scale or a missing negative moves weights by 1e-3. Observed losses are rounded to float32, so their means may
+    differ by one last bit. A draw differs only where a loss lies within that bit of the next one or of the mean; the
+    seeds are fixed, so in float64 this happens on every machine or on none.
+    """
+    script = tmp_path / "in_float64.py"
+    script.write_text(IN_FLOAT64)
+    two = torchrun([str(script), "4", str(beir), str(bert_model), str(tmp_path / "two")], tmp_path / "log2")
+    one = start([str(script), "8", str(beir), str(bert_model), str(tmp_path / "one")], tmp_path / "log1")
+    assert one.wait() == 0, one.log.read_text()
+    assert two.wait(DEADLINE) == 0, (tmp_path / "log2").read_text()
+    for method in ("dp", "infobatch"):
+        first, second = (Run.open(tmp_path / name / method) for name in ("one", "two"))
+        assert (first.about["processes"], second.about["processes"]) == (1, 2)
+        assert first.pairs()["times_drawn"] == second.pairs()["times_drawn"]
+        assert first.trace()["learning_rate"] == second.trace()["learning_rate"]
+        losses = [run.trace()["loss"].to_numpy() for run in (first, second)]
+        np.testing.assert_allclose(*losses, rtol=2.0**-23, atol=0)
+        tables = [load_file(next(run.model_path.rglob("model.safetensors"))) for run in (first, second)]
+        for name, table in tables[0].items():
+            assert table.dtype == np.float64
+            np.testing.assert_allclose(table, tables[1][name], rtol=0, atol=1e-9)
     with pytest.raises(RunFolderError, match="holds another run"):
-        opera.adapt(beir, model=bert_model, out=tmp_path / "two")
+        opera.adapt(beir, model=bert_model, out=tmp_path / "two" / "dp")
 
 
 GRADIENTS = """
@@ -153,9 +220,9 @@ from opera.training.loss import InfoNCELoss
 
 world, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
 if world > 1:
-    dist.init_process_group("gloo")
+    dist.init_process_group("gloo", init_method=f"file://{os.environ['MEETING']}", rank=rank, world_size=world)
 folder, model_folder, out = sys.argv[1:]
-data, model = load_data(folder), load_model(model_folder, "cpu").eval()
+data, model = load_data(folder), load_model(model_folder, "cpu").eval().double()
 training = data.training_split()
 pairs = training.pairs()
 method = METHODS["ft"](pairs, Plan(0, 1, 12), None)
@@ -186,21 +253,28 @@ if world > 1:
 def test_gradients_of_several_processes_are_those_of_one(
     processes: int, beir: Path, bert_model: Path, tmp_path: Path
 ) -> None:
-    """The loss, its gradient in every parameter, and what is observed: with the mask and two negatives a pair."""
+    """The loss, its gradient in every parameter, and what is observed: with the mask and two negatives a pair.
+
+    In float64, where other orders of the sums change them by less than 1e-12; observed values are rounded to float32.
+    """
     script = tmp_path / "gradients.py"
     script.write_text(GRADIENTS)
     found = []
-    for name, starter in (("one", start), ("more", lambda a, log: torchrun(a, log, processes))):
-        out = tmp_path / f"{name}.npz"
-        process = starter([str(script), str(beir), str(bert_model), str(out)], tmp_path / "log")
-        assert process.wait(120) == 0, (tmp_path / "log").read_text()
+    for world in (1, processes):
+        out = tmp_path / f"{world}.npz"
+        arguments = [str(script), str(beir), str(bert_model), str(out)]
+        shared = {"WORLD_SIZE": str(world), "MEETING": str(tmp_path / f"meeting{world}")}
+        children = [start(arguments, tmp_path / f"log{rank}", RANK=str(rank), **shared) for rank in range(world)]
+        for child in children:
+            assert child.wait() == 0, child.log.read_text()
         found.append(dict(np.load(out)))
     one, more = found
     assert np.array_equal(one["pairs"], more["pairs"])
     for part in ("similarity", "loss"):
-        assert np.allclose(one[part], more[part], atol=1e-5)
+        np.testing.assert_allclose(one[part], more[part], rtol=0, atol=1e-6 * np.abs(one[part]).max())
+    assert one["gradient"].dtype == np.float64
     assert np.abs(one["gradient"]).max() > 0.01
-    assert np.allclose(one["gradient"], more["gradient"], atol=1e-5)
+    np.testing.assert_allclose(one["gradient"], more["gradient"], rtol=0, atol=1e-10)
 
 
 def test_a_dead_process_ends_the_run_with_a_message(beir: Path, bert_model: Path, tmp_path: Path) -> None:
@@ -217,9 +291,9 @@ def test_a_dead_process_ends_the_run_with_a_message(beir: Path, bert_model: Path
         "from opera.cli import main\n"
         "main()\n"
     )
-    arguments = command(beir, bert_model, tmp_path / "run", "--steps", "24", "--batch-size", "4")[2:]
+    arguments = command(beir, bert_model, tmp_path / "run", "--steps", "24")
     process = torchrun([str(script), *arguments], tmp_path / "log")
-    assert process.wait(120) != 0
+    assert process.wait(DEADLINE) != 0
     said = (tmp_path / "log").read_text()
     assert "exitcode" in said
     assert "another process ended; see its message" in said

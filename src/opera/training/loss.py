@@ -76,8 +76,8 @@ class InfoNCELoss(nn.Module):
             TrainingError: if a loss is not a finite number.
         """
         vectors = [self.model(features)["sentence_embedding"] for features in sentence_features]
-        with torch.autocast(vectors[0].device.type, enabled=False):  # cosines in float32 whatever the model ran in
-            queries, *documents = (F.normalize(vector.float(), dim=-1) for vector in vectors)
+        with torch.autocast(vectors[0].device.type, enabled=False):  # cosines in float32 even from half precision
+            queries, *documents = (F.normalize(_at_least_float32(vector), dim=-1) for vector in vectors)
             similarity = queries @ torch.cat([gather_with_gradient(part) for part in documents]).T
             numbers = labels.cpu().numpy()
             every_number, _ = gather_numbers(numbers, np.empty((len(numbers), 0), dtype=np.float32))
@@ -110,3 +110,7 @@ class InfoNCELoss(nn.Module):
         values = np.stack([similarity.float().cpu().numpy(), seen], axis=1)
         pair_ids, values = gather_numbers(np.ascontiguousarray(numbers[:, 1]), values)
         self.observer(step, pair_ids, values[:, 0], values[:, 1])
+
+
+def _at_least_float32(vectors: Tensor) -> Tensor:
+    return vectors.to(torch.promote_types(vectors.dtype, torch.float32))

@@ -1,0 +1,85 @@
+"""Processes for tests, forked off one that has imported torch and OPERA: each starts in moments, not in seconds."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import runpy
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+DEADLINE = 300.0
+"""Seconds after which a test gives up waiting: far more than any machine needs, so that it fails at last."""
+
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload(["opera.cli", "opera.training.adapt", "transformers.models.bert.modeling_bert"])
+
+
+@dataclass
+class Child:
+    """A process that was started, and the file that holds its output."""
+
+    process: multiprocessing.process.BaseProcess
+    log: Path
+
+    @property
+    def running(self) -> bool:
+        """Whether it has not ended yet."""
+        return self.process.exitcode is None
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal."""
+        assert self.process.pid is not None
+        os.kill(self.process.pid, number)
+
+    def wait(self) -> int:
+        """Wait for its end; returns the exit status, negative for a signal."""
+        self.process.join(DEADLINE)
+        status = self.process.exitcode
+        if status is None:
+            self.process.kill()
+            self.process.join()
+            raise AssertionError(f"still running after {DEADLINE:.0f} s:\n{self.log.read_text()}")
+        return status
+
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait for an event that this process causes; it fails if the process ends without it."""
+        end = time.monotonic() + DEADLINE
+        while not condition():
+            if not self.running and not condition():
+                raise AssertionError(f"ended first:\n{self.log.read_text()}")
+            assert time.monotonic() < end, self.log.read_text()
+            time.sleep(0.01)
+
+
+def start(arguments: list[str], log: Path, **environment: str) -> Child:
+    """Start ``python arguments``: ``-m module ...`` or ``script ...``. Its output goes to ``log``."""
+    log.touch()
+    process = _context.Process(target=_run, args=(arguments, str(log), {**os.environ, **environment}), daemon=False)
+    process.start()
+    return Child(process, log)
+
+
+def torchrun(arguments: list[str], log: Path, processes: int = 2) -> subprocess.Popen[bytes]:
+    """Start ``torchrun arguments`` for real, which takes seconds. Its output goes to ``log``."""
+    launcher = ["-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"]
+    with log.open("wb") as file:
+        return subprocess.Popen([sys.executable, *launcher, *arguments], stdout=file, stderr=file)
+
+
+def _run(arguments: list[str], log: str, environment: dict[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    for number in (1, 2):
+        os.dup2(file, number)
+    if arguments[0] == "-m":
+        sys.argv = arguments[1:]
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = arguments
+        runpy.run_path(arguments[0], run_name="__main__")
