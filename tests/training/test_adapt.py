@@ -419,7 +419,7 @@ BAD: list[tuple[dict[str, Any], type[InputError], str]] = [
     ({"negatives": "given"}, SettingError, "holds no negatives"),
     ({"alpha_start": 1.0}, SettingError, "which must lie between 0 and 1"),
     ({"max_query_length": 5}, SettingError, "reads whole texts"),
-    ({"eval_steps": 5, "metric_for_best_model": "NDCG"}, SettingError, "unknown measure 'NDCG'"),
+    ({"eval_steps": 5, "metric_for_best_model": "NDGC"}, SettingError, "unknown measure 'NDGC'"),
     ({"optim": "adamw_torhc"}, SettingError, "transformers refuses the settings"),
     ({"lr_scheduler_type": "liner"}, SettingError, "lr_scheduler_type: must be 'linear'"),
     ({"noise": "random"}, SettingError, "noise=random needs noise_share"),

@@ -26,9 +26,9 @@ def evaluate(
 ) -> None:
     """Measure a model on a split of a data set."""
     from opera.data import load_data
-    from opera.retrieval.measures import DEFAULT_MEASURES, FULL_MEASURES, check_measures
+    from opera.retrieval.measures import DEFAULT_MEASURES, FULL_MEASURES, check_measures, split_names
 
-    names = tuple(measures.split(",")) if measures else FULL_MEASURES if full else DEFAULT_MEASURES
+    names = split_names(measures) if measures else FULL_MEASURES if full else DEFAULT_MEASURES
     check_measures(names)
     loaded = load_data(data)
 

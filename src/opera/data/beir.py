@@ -14,18 +14,18 @@ from opera.core.errors import DataError, nearest
 from opera.data.lines import json_records, numbered_lines, text_field
 from opera.data.qrels import Qrels
 from opera.data.retrieval_data import RetrievalData
-from opera.data.store import Draft, TextRow, digest_files, stored
+from opera.data.store import DataBuilder, TextRow, digest_files, load_or_parse
 from opera.data.texts import TextTable, join_title
 
 QRELS_HEADER = ["query-id", "corpus-id", "score"]
-MOST_GRADE = 1000
+HIGHEST_GRADE = 1000
 
 
 def load_beir(folder: Path) -> RetrievalData:
-    """Read a BEIR folder; every ``.tsv`` file in ``qrels/`` is a split.
+    """Read a BEIR folder; each ``.tsv`` file in ``qrels/`` is a split.
 
     Raises:
-        DataError: naming file, line, rule and value, at the first thing that breaks a rule.
+        DataError: naming file, line, rule and value of the first error.
     """
     corpus, queries = folder / "corpus.jsonl", folder / "queries.jsonl"
     qrels = sorted((folder / "qrels").glob("*.tsv"))
@@ -35,25 +35,25 @@ def load_beir(folder: Path) -> RetrievalData:
     if not qrels:
         raise DataError(f"{folder}: not a BEIR folder: qrels/ holds no .tsv file such as qrels/train.tsv")
 
-    def read(draft: Draft) -> None:
-        corpus_table = draft.write_texts("corpus", _texts(corpus, ["_id", "text"], ["title", "metadata"]))
-        query_table = draft.write_texts("queries", _texts(queries, ["_id", "text"], ["metadata"]))
+    def parse(builder: DataBuilder) -> None:
+        corpus_table = builder.write_texts("corpus", _texts(corpus, ["_id", "text"], ["title", "metadata"]))
+        query_table = builder.write_texts("queries", _texts(queries, ["_id", "text"], ["metadata"]))
         for path, table in ((corpus, corpus_table), (queries, query_table)):
-            refuse_duplicates(path, table)
+            check_unique_ids(path, table)
         for path in qrels:
-            draft.splits[path.stem] = _read_qrels(path, corpus_table, query_table, draft.notes)
+            builder.splits[path.stem] = _read_qrels(path, corpus_table, query_table, builder.notes)
 
-    return stored(digest_files([corpus, queries, *qrels], "beir"), folder.resolve().name, str(folder), read)
+    return load_or_parse(digest_files([corpus, queries, *qrels], "beir"), folder.resolve().name, str(folder), parse)
 
 
-def refuse_duplicates(path: Path, table: TextTable) -> None:
-    """Refuse a file in which an id stands twice.
+def check_unique_ids(path: Path, table: TextTable) -> None:
+    """Check that a file has lines, and that no id occurs twice.
 
     Raises:
-        DataError: naming the id and the line of its second occurrence.
+        DataError: naming a repeated id and the line of its second occurrence.
     """
     if len(table) == 0:
-        raise DataError(f"{path}: is empty; it needs at least one line")
+        raise DataError(f"{path}: is empty; it must have at least one line")
     if pc.count_distinct(table.table["id"]).as_py() == len(table):
         return
     repeated = Counter(table.ids()).most_common(1)[0][0]
@@ -74,7 +74,7 @@ def _texts(path: Path, required: list[str], optional: list[str]) -> Iterator[Tex
         if "\t" in identifier or len(identifier.splitlines()) > 1:
             raise DataError(f"{path}:{number}: _id {identifier!r} must not hold a tab or a line break")
         if not join_title(title, text).strip():
-            raise DataError(f"{path}:{number}: _id '{identifier}' has an empty text; give it one or remove the line")
+            raise DataError(f"{path}:{number}: _id '{identifier}' has an empty text; add a text or remove the line")
         yield identifier, title, text
 
 
@@ -97,13 +97,15 @@ def _read_qrels(path: Path, corpus: TextTable, queries: TextTable, notes: list[s
             grades.append(int(fields[2]))
         except ValueError:
             raise DataError(f"{path}:{number}: score must be a whole number, got '{fields[2]}'") from None
-        if abs(grades[-1]) > MOST_GRADE:
-            raise DataError(f"{path}:{number}: score must lie between -{MOST_GRADE} and {MOST_GRADE}, got {grades[-1]}")
+        if abs(grades[-1]) > HIGHEST_GRADE:
+            raise DataError(
+                f"{path}:{number}: score must lie between -{HIGHEST_GRADE} and {HIGHEST_GRADE}, got {grades[-1]}"
+            )
         numbers.append(number)
         query_ids.append(fields[0])
         doc_ids.append(fields[1])
     if not numbers:
-        raise DataError(f"{path}: has no qrels")
+        raise DataError(f"{path}: has no judgements")
     query_rows, doc_rows = queries.find_rows(pa.array(query_ids)), corpus.find_rows(pa.array(doc_ids))
     for rows, ids, what, file in (
         (query_rows, query_ids, "query-id", "queries.jsonl"),
@@ -123,7 +125,7 @@ def _merge_repeats(
     grades: np.ndarray,
     notes: list[str],
 ) -> Qrels:
-    """Merge rows that say the same thing twice; refuse two scores for one pair."""
+    """Merge repeated rows; raise an error if one pair has two scores."""
     order = np.lexsort((numbers, doc_rows, query_rows))
     query, doc, grade = query_rows[order], doc_rows[order], grades[order]
     repeat = np.concatenate([[False], (query[1:] == query[:-1]) & (doc[1:] == doc[:-1])])

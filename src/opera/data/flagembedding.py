@@ -8,27 +8,27 @@ from typing import Any
 import numpy as np
 
 from opera.core.errors import DataError
-from opera.data.lines import json_records, refuse_half_characters, text_field
+from opera.data.lines import check_encodable, json_records, text_field
 from opera.data.qrels import GivenNegatives, Qrels
 from opera.data.retrieval_data import RetrievalData
-from opera.data.store import Draft, digest_files, stored
+from opera.data.store import DataBuilder, digest_files, load_or_parse
 
 OPTIONAL = ["neg", "pos_scores", "neg_scores", "prompt", "type", "id"]
 
 
-def load_flag(path: Path) -> RetrievalData:
-    """Read one ``.jsonl`` file as the train split; the corpus is every distinct text in ``pos`` and ``neg``.
+def load_flagembedding(path: Path) -> RetrievalData:
+    """Read a ``.jsonl`` file as the train split; the corpus is the distinct texts of ``pos`` and ``neg``.
 
-    Documents are named ``d0``, ``d1``, ... and queries ``q0``, ``q1``, ... in order of first appearance. Lines with
-    the same query are merged. ``pos_scores`` and ``neg_scores``, ``prompt``, ``type`` and ``id`` are allowed and not
-    used, which a note says.
+    Document ids are ``d0``, ``d1``, ... and query ids ``q0``, ``q1``, ... in order of first appearance. Lines with
+    the same query are merged. ``pos_scores``, ``neg_scores``, ``prompt``, ``type`` and ``id`` are allowed but not used;
+    a note lists them.
 
     Raises:
         DataError: naming file, line, rule and value.
     """
 
-    def read(draft: Draft) -> None:
-        texts = _Texts()
+    def parse(builder: DataBuilder) -> None:
+        texts = _TextCollector()
         for number, record in json_records(path, ["query", "pos"], OPTIONAL):
             query = text_field(path, number, record, "query")
             if not query.strip():
@@ -44,13 +44,13 @@ def load_flag(path: Path) -> RetrievalData:
             )
         if not texts.positives:
             raise DataError(f"{path}: is empty: no training pairs")
-        texts.store(draft)
+        texts.store(builder)
 
-    return stored(digest_files([path], "flag"), path.stem, str(path), read)
+    return load_or_parse(digest_files([path], "flag"), path.stem, str(path), parse)
 
 
-class _Texts:
-    """Distinct queries and documents, numbered as they come."""
+class _TextCollector:
+    """Collects distinct queries and documents, numbered in order of first appearance."""
 
     def __init__(self) -> None:
         self.queries: dict[str, int] = {}
@@ -67,28 +67,28 @@ class _Texts:
         if row == len(self.positives):
             self.positives.append({})
             self.negatives.append({})
-        for texts, found in ((positives, self.positives), (negatives, self.negatives)):
+        for texts, docs in ((positives, self.positives), (negatives, self.negatives)):
             for text in texts:
-                found[row][self.docs.setdefault(text, len(self.docs))] = None
+                docs[row][self.docs.setdefault(text, len(self.docs))] = None
 
-    def store(self, draft: Draft) -> None:
-        draft.write_texts("corpus", ((f"d{row}", "", text) for text, row in self.docs.items()))
-        draft.write_texts("queries", ((f"q{row}", "", text) for text, row in self.queries.items()))
+    def store(self, builder: DataBuilder) -> None:
+        builder.write_texts("corpus", ((f"d{row}", "", text) for text, row in self.docs.items()))
+        builder.write_texts("queries", ((f"q{row}", "", text) for text, row in self.queries.items()))
         query = np.repeat(np.arange(len(self.positives)), [len(docs) for docs in self.positives])
         doc = np.array([doc for docs in self.positives for doc in docs])
-        draft.splits["train"] = Qrels.from_arrays(query, doc, np.ones(len(doc), dtype=np.int32))
+        builder.splits["train"] = Qrels.from_arrays(query, doc, np.ones(len(doc), dtype=np.int32))
         kept = [[d for d in neg if d not in pos] for neg, pos in zip(self.negatives, self.positives, strict=True)]
         if any(kept):
             offsets = np.concatenate([[0], np.cumsum([len(docs) for docs in kept])]).astype(np.int64)
             rows = np.array([doc for docs in kept for doc in docs], dtype=np.int32)
-            draft.given_negatives = GivenNegatives(offsets, rows)
+            builder.given_negatives = GivenNegatives(offsets, rows)
         both = sum(len(neg) for neg in self.negatives) - sum(len(neg) for neg in kept)
         if both:
-            draft.notes.append(f"{both} negatives are also positives of their query: left out of its negatives")
+            builder.notes.append(f"{both} negatives are also positives of their query and were dropped as negatives")
         if self.lines > len(self.queries):
-            draft.notes.append(f"merged {self.lines - len(self.queries)} lines that repeat a query")
+            builder.notes.append(f"merged {self.lines - len(self.queries)} lines with a repeated query")
         if self.unused:
-            draft.notes.append(f"columns not used: {', '.join(sorted(self.unused))}")
+            builder.notes.append(f"unused columns: {', '.join(sorted(self.unused))}")
 
 
 def _text_list(path: Path, number: int, record: dict[str, Any], key: str) -> list[str]:
@@ -98,5 +98,5 @@ def _text_list(path: Path, number: int, record: dict[str, Any], key: str) -> lis
     for value in values:
         if not value.strip():
             raise DataError(f"{path}:{number}: column '{key}' holds an empty text")
-        refuse_half_characters(path, number, key, value)
+        check_encodable(path, number, key, value)
     return values

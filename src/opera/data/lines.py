@@ -1,4 +1,4 @@
-"""Reading files line by line, so that every complaint can name its line."""
+"""Read files line by line, so that every error can name its line."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from tqdm.auto import tqdm
 
 from opera.core.errors import DataError, nearest
 
-BAR_BYTES = 50_000_000
+PROGRESS_BYTES = 50_000_000
+"""Files larger than this show a progress bar."""
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (line number from 1, line without its end) for each line that is not blank.
+    """Yield (1-based line number, line without its line break) for each line that is not blank.
 
     Raises:
         DataError: if the file cannot be read or is not UTF-8.
@@ -23,7 +24,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     number = 0
     try:
         size = path.stat().st_size
-        hidden = None if size > BAR_BYTES else True  # None: shown on a terminal only
+        hidden = None if size > PROGRESS_BYTES else True  # None: shown on a terminal only
         with (
             path.open(encoding="utf-8") as file,
             tqdm(total=size, desc=f"reading {path.name}", unit="B", unit_scale=True, disable=hidden) as bar,
@@ -35,16 +36,18 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError as error:
-        raise DataError(f"{path}:{_undecodable_line(path)}: not UTF-8 ({error.reason}); convert the file") from None
+        raise DataError(
+            f"{path}:{_undecodable_line(path)}: not UTF-8 ({error.reason}); convert the file to UTF-8"
+        ) from None
 
 
 def json_records(
     path: Path, required: Collection[str], optional: Collection[str]
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line number, record) of a JSON Lines file whose records have known keys.
+    """Yield (line number, record) for each line of a JSON Lines file, and check the keys of each record.
 
     Raises:
-        DataError: for a line that is not a JSON object, or one with a key missing or unknown.
+        DataError: for a line that is not a JSON object, or has a missing or unknown key.
     """
     for number, line in numbered_lines(path):
         try:
@@ -66,22 +69,22 @@ def json_records(
 
 
 def text_field(path: Path, number: int, record: dict[str, Any], key: str) -> str:
-    """Return a string column of a record, ``""`` where it is absent or null.
+    """Return a string column of a record, ``""`` if it is absent or null.
 
     Raises:
-        DataError: if it is of another type.
+        DataError: if it has another type.
     """
     value = record.get(key)
     if value is None:
         return ""
     if not isinstance(value, str):
         raise DataError(f"{path}:{number}: column '{key}' must be a string, got {_short(json.dumps(value))}")
-    refuse_half_characters(path, number, key, value)
+    check_encodable(path, number, key, value)
     return value
 
 
-def refuse_half_characters(path: Path, number: int, key: str, value: str) -> None:
-    """Refuse a text with half of a UTF-16 pair, as texts have that were cut in the middle of an emoji.
+def check_encodable(path: Path, number: int, key: str, value: str) -> None:
+    """Check that a text has no lone half of a surrogate pair, as texts cut in the middle of an emoji have.
 
     Raises:
         DataError: naming the line.
@@ -95,7 +98,7 @@ def refuse_half_characters(path: Path, number: int, key: str, value: str) -> Non
 
 
 def _undecodable_line(path: Path) -> int:
-    """Find the first line that is not UTF-8; the text reader fails a buffer at a time, and does not say."""
+    """Find the first line that is not UTF-8; Python decodes in blocks and does not report the line."""
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
             try:

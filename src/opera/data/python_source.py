@@ -1,8 +1,8 @@
-"""``python:PACKAGE``: learn to search the source code of an installed package.
+"""``python:PACKAGE``: the source code of an installed package as retrieval data.
 
-Queries are the first paragraphs of docstrings. The documents of an object are chunks of its code and of the rest of
-its docstring, the first paragraph taken out, so that a query has several positives of uneven quality, as any chunked
-corpus has. Train and test objects come from different modules.
+The query of an object is the first paragraph of its docstring. Its documents are chunks of its code and of the rest of
+its docstring. So each query has several positives of uneven quality, as in any chunked corpus. Train and test objects
+come from different modules.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from opera.core.errors import DataError
 from opera.core.rng import generator
 from opera.data.qrels import Qrels
 from opera.data.retrieval_data import RetrievalData
-from opera.data.store import LAYOUT, Draft, stored
+from opera.data.store import LAYOUT, DataBuilder, load_or_parse
 
 CHUNK_CHARACTERS = 600
 SHORTEST_CHUNK = 40
@@ -49,7 +49,7 @@ Documentable = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 @dataclass(frozen=True)
 class DocumentedObject:
-    """A function, method or class with a docstring: its dotted name, module, summary, and chunks."""
+    """A function, method or class with a docstring: its dotted name, module, summary and chunks."""
 
     name: str
     module: str
@@ -60,13 +60,13 @@ class DocumentedObject:
 def load_python(
     package: str, seed: int = 0, train_queries: int | None = None, test_queries: int | None = None
 ) -> RetrievalData:
-    """Read an installed package, or ``stdlib``: the whole standard library. Nothing of it is run.
+    """Read an installed package, or the standard library as ``stdlib``. No code is run.
 
     Args:
         package: its import name.
-        seed: decides which modules are for testing, and which objects are kept where there are limits.
-        train_queries: keep at most so many train objects; the corpus is the chunks of the objects kept.
-        test_queries: likewise for test.
+        seed: of the draw of test modules, and of the objects to keep if there are limits.
+        train_queries: maximum number of train objects; the corpus holds the chunks of the kept objects.
+        test_queries: maximum number of test objects.
 
     Raises:
         DataError: if the package is not installed, or has too few documented objects in too few modules.
@@ -76,18 +76,18 @@ def load_python(
     if len(modules) < 2:
         raise DataError(
             f"python:{package}: found {len(objects)} documented objects in {len(modules)} modules; "
-            "it takes 2 modules or more, since train and test objects come from different ones"
+            "at least 2 modules are needed, because train and test objects come from different modules"
         )
     train, test = _split_by_module(objects, modules, seed)
-    chosen = {
+    kept = {
         split: _sample(items, limit, seed, split)
         for split, items, limit in (("train", train, train_queries), ("test", test, test_queries))
     }
 
-    def read(draft: Draft) -> None:
+    def parse(builder: DataBuilder) -> None:
         docs: list[tuple[str, str, str]] = []
         queries: list[tuple[str, str, str]] = []
-        for split, items in chosen.items():
+        for split, items in kept.items():
             rows = []
             for item in items:
                 for number, chunk in enumerate(item.chunks):
@@ -95,27 +95,27 @@ def load_python(
                     docs.append((f"{item.name}#{number}", item.name, chunk))
                 queries.append((item.name, "", item.summary))
             query, doc = np.array(rows).T
-            draft.splits[split] = Qrels.from_arrays(query, doc, np.ones(len(doc), dtype=np.int32))
-        draft.write_texts("corpus", docs)
-        draft.write_texts("queries", queries)
+            builder.splits[split] = Qrels.from_arrays(query, doc, np.ones(len(doc), dtype=np.int32))
+        builder.write_texts("corpus", docs)
+        builder.write_texts("queries", queries)
 
     digest = hashlib.sha256(f"{LAYOUT}\0python\0{package}".encode())
-    for split, items in chosen.items():
+    for split, items in kept.items():
         digest.update(f"\0{split}".encode())
         for item in items:
             digest.update("\0".join((item.name, item.summary, *item.chunks)).encode())
-    return stored(digest.hexdigest(), package, f"python:{package}", read)
+    return load_or_parse(digest.hexdigest(), package, f"python:{package}", parse)
 
 
 def _split_by_module(
     objects: list[DocumentedObject], modules: list[str], seed: int
 ) -> tuple[list[DocumentedObject], list[DocumentedObject]]:
-    """Give random whole modules to test until it has a fifth of the objects; at least one module stays in train."""
+    """Move random whole modules to test until it has a fifth of the objects; at least one module stays in train."""
     sizes = Counter(item.module for item in objects)
-    wanted = TEST_SHARE * len(objects)
+    target = TEST_SHARE * len(objects)
     testing: set[str] = set()
     for at in generator(seed, "python.modules").permutation(len(modules))[: len(modules) - 1]:
-        if sum(sizes[module] for module in testing) >= wanted:
+        if sum(sizes[module] for module in testing) >= target:
             break
         testing.add(modules[at])
     return (
@@ -125,7 +125,7 @@ def _split_by_module(
 
 
 def _sample(items: list[DocumentedObject], limit: int | None, seed: int, split: str) -> list[DocumentedObject]:
-    """Keep a random ``limit`` of the objects, taking turns between modules so that no large one crowds the rest out."""
+    """Keep ``limit`` random objects, taking turns between modules so that large modules do not crowd out the rest."""
     if limit is None or len(items) <= limit:
         return items
     taken: Counter[str] = Counter()
@@ -137,13 +137,13 @@ def _sample(items: list[DocumentedObject], limit: int | None, seed: int, split: 
 
 
 def _distinct_summaries(objects: list[DocumentedObject]) -> list[DocumentedObject]:
-    """Drop objects whose summary another shares: such a query does not say which one it is after."""
+    """Drop objects that share their summary with another: such a query is ambiguous."""
     shared = Counter(item.summary.casefold() for item in objects)
     return [item for item in objects if shared[item.summary.casefold()] == 1]
 
 
 def _distinct_names(objects: list[DocumentedObject]) -> list[DocumentedObject]:
-    """Number the second and later objects of one name, such as the branches of an if or a property's setter."""
+    """Number the second and later objects of one name, such as property setters and definitions in else branches."""
     seen: Counter[str] = Counter()
     renamed = []
     for item in objects:
@@ -157,10 +157,10 @@ def _documented_objects(package: str) -> Iterator[DocumentedObject]:
         try:
             source = path.read_text(encoding="utf-8")
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # another package's odd escapes are not our user's business
+                warnings.simplefilter("ignore")  # syntax warnings of that package do not concern the user
                 tree = ast.parse(source)
         except (SyntaxError, ValueError, OSError):
-            continue  # templates and files in other encodings lie in many packages; they hold no objects
+            continue  # many packages hold templates or files in other encodings; skip them
         yield from _objects_in(tree, source.split("\n"), module, module)
 
 
@@ -219,7 +219,7 @@ def _first_line(node: Documentable) -> int:
 
 
 def _code_lines(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, lines: list[str], rest: str) -> list[str]:
-    """Return the object's source with its docstring cut down to ``rest``; members with a docstring are left out."""
+    """Return the object's source lines with ``rest`` as its docstring and without documented members."""
     first = _first_line(node)
     assert node.end_lineno is not None
     replaced: dict[int, list[str]] = {}
@@ -241,7 +241,7 @@ def _code_lines(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, lin
 
 
 def _chunks(lines: list[str]) -> list[str]:
-    """Pack lines into chunks of at most ``CHUNK_CHARACTERS``; a chunk too short to mean anything is dropped."""
+    """Pack lines into chunks of at most ``CHUNK_CHARACTERS``; drop chunks shorter than ``SHORTEST_CHUNK``."""
     chunks, current = [], ""
     for line in lines:
         for piece in [line[i : i + CHUNK_CHARACTERS - 1] for i in range(0, len(line), CHUNK_CHARACTERS - 1)] or [""]:

@@ -51,7 +51,7 @@ class RetrievalData:
         """Build a data set in memory from dictionaries.
 
         Args:
-            source: what the user passed; also its name.
+            source: what the user passed; its stem is the name.
             corpus: text by document id.
             queries: text by query id.
             qrels: for each split, grade by document id by query id.
@@ -74,7 +74,7 @@ class RetrievalData:
             splits[split] = Qrels.from_arrays(query_rows, doc_rows, np.array(grades, dtype=np.int32))
         contents = json.dumps([dict(corpus), dict(queries), qrels], default=dict)
         fingerprint = hashlib.sha256(f"dicts\0{contents}".encode()).hexdigest()
-        return cls(source, source, fingerprint, tables["document"], tables["query"], splits)
+        return cls(Path(source).stem, source, fingerprint, tables["document"], tables["query"], splits)
 
     def split(self, name: str) -> Qrels:
         """Return the qrels of a split.

@@ -1,4 +1,4 @@
-"""Where parsed data is kept: one folder per content hash in the user's cache, written whole or not at all."""
+"""The cache of parsed data: one folder per content hash in the user's cache, written whole or not at all."""
 
 from __future__ import annotations
 
@@ -21,19 +21,20 @@ from opera.data.qrels import GivenNegatives, Qrels
 from opera.data.retrieval_data import RetrievalData
 from opera.data.texts import TEXT_SCHEMA, TextTable
 
-LAYOUT = "1"  # part of every key: change it when what is stored, or how sources are read, changes
+LAYOUT = "1"  # part of every key: change it when the stored files, or how sources are parsed, change
 BATCH_ROWS = 50_000
+QRELS_ARRAYS = ("query_rows", "offsets", "doc_rows", "grades")
 
 TextRow = tuple[str, str, str]  # id, title, text
 
 
 def cache_folder() -> Path:
-    """Return the folder for data and encodings that can be made again: ``$OPERA_CACHE``, or the user's cache."""
+    """Return the folder of the cache: ``$OPERA_CACHE``, or the user's cache folder. All of it can be made again."""
     return Path(os.environ.get("OPERA_CACHE") or platformdirs.user_cache_dir("opera"))
 
 
 def digest_files(paths: Iterable[Path], salt: str) -> str:
-    """SHA-256 over the names and contents of some files, in hex."""
+    """SHA-256 of the names and contents of files, in hex."""
     total = hashlib.sha256(f"{LAYOUT}\0{salt}".encode())
     for path in paths:
         with path.open("rb") as file:
@@ -42,14 +43,14 @@ def digest_files(paths: Iterable[Path], salt: str) -> str:
 
 
 @dataclass
-class Draft:
-    """Data being read: where a reader puts texts and qrels before they are stored.
+class DataBuilder:
+    """What a parser fills: texts on disk, qrels in memory.
 
     Attributes:
         folder: where the Arrow files are written.
-        splits: judgements by split name.
+        splits: qrels by split name.
         given_negatives: negatives that came with the data.
-        notes: what was merged or dropped.
+        notes: what was merged or dropped, in plain sentences.
     """
 
     folder: Path
@@ -58,7 +59,7 @@ class Draft:
     notes: list[str] = field(default_factory=list)
 
     def write_texts(self, kind: str, rows: Iterable[TextRow]) -> TextTable:
-        """Write ``corpus`` or ``queries`` and return them, memory-mapped."""
+        """Write ``corpus`` or ``queries`` to disk and return the table, memory-mapped."""
         path = self.folder / f"{kind}.arrow"
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, TEXT_SCHEMA) as writer:
             for batch in _batches(rows):
@@ -67,50 +68,54 @@ class Draft:
         return TextTable.open(path)
 
 
-def stored(key: str, name: str, source: str, read: Callable[[Draft], None]) -> RetrievalData:
-    """Return the data stored under ``key``, reading and storing it first where it is not there yet."""
+def load_or_parse(key: str, name: str, source: str, parse: Callable[[DataBuilder], None]) -> RetrievalData:
+    """Load the data cached under ``key``; if there are none, parse and cache them first.
+
+    Args:
+        key: SHA-256 of what the data are made of; becomes their fingerprint.
+        name: short name, for tables.
+        source: what the user passed.
+        parse: fills a builder. If it raises, nothing is cached.
+    """
     home = cache_folder() / "data" / key[:32]
     if not (home / "about.json").exists():
         home.parent.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix=".reading-", dir=home.parent))
         try:
-            draft = Draft(folder)
-            read(draft)
-            _finish(draft)
-            with suppress(OSError):  # another process was first; what it wrote is the same
+            builder = DataBuilder(folder)
+            parse(builder)
+            _write_arrays(builder)
+            with suppress(OSError):  # another process was faster and wrote the same data
                 folder.rename(home)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-    return _open(home, key, name, source)
+    return _load(home, key, name, source)
 
 
-def _finish(draft: Draft) -> None:
+def _write_arrays(builder: DataBuilder) -> None:
     arrays: dict[str, Any] = {}
-    for split, qrels in draft.splits.items():
-        for part in ("query_rows", "offsets", "doc_rows", "grades"):
+    for split, qrels in builder.splits.items():
+        for part in QRELS_ARRAYS:
             arrays[f"{split}/{part}"] = getattr(qrels, part)
-    if draft.given_negatives is not None:
-        arrays["negatives/offsets"] = draft.given_negatives.offsets
-        arrays["negatives/doc_rows"] = draft.given_negatives.doc_rows
-    np.savez(draft.folder / "arrays.npz", **arrays)
+    if builder.given_negatives is not None:
+        arrays["negatives/offsets"] = builder.given_negatives.offsets
+        arrays["negatives/doc_rows"] = builder.given_negatives.doc_rows
+    np.savez(builder.folder / "arrays.npz", **arrays)
     about = {
-        "splits": list(draft.splits),
-        "notes": draft.notes,
-        "negatives": draft.given_negatives is not None,
+        "splits": list(builder.splits),
+        "notes": builder.notes,
+        "negatives": builder.given_negatives is not None,
     }
-    (draft.folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
+    (builder.folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
 
 
-def _open(home: Path, key: str, name: str, source: str) -> RetrievalData:
+def _load(home: Path, key: str, name: str, source: str) -> RetrievalData:
     about = json.loads((home / "about.json").read_text(encoding="utf-8"))
+    negatives = None
     with np.load(home / "arrays.npz") as arrays:
-        splits = {
-            split: Qrels(*(arrays[f"{split}/{p}"] for p in ("query_rows", "offsets", "doc_rows", "grades")))
-            for split in about["splits"]
-        }
-        negatives = (
-            GivenNegatives(arrays["negatives/offsets"], arrays["negatives/doc_rows"]) if about["negatives"] else None
-        )
+        splits = {split: Qrels(*(arrays[f"{split}/{part}"] for part in QRELS_ARRAYS)) for split in about["splits"]}
+        if about["negatives"]:
+            negatives = GivenNegatives(arrays["negatives/offsets"], arrays["negatives/doc_rows"])
     return RetrievalData(
         name=name,
         source=source,

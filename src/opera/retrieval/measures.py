@@ -123,7 +123,8 @@ def retrieved_ideal_ndcg(gains: NDArray[np.float64], cutoff: int) -> NDArray[np.
 
 
 OwnMeasure = Callable[[NDArray[np.float64], int], NDArray[np.float64]]
-"""Binary gains ``[n, depth]`` and a cutoff to values ``[n]``; the ranking has at least 100 and ``cutoff`` documents."""
+"""Takes gains of 0 and 1, float64 ``[n, depth]``, and a cutoff; returns float64 ``[n]``. Depth is at least the cutoff,
+unless the corpus is smaller."""
 
 OWN_MEASURES: dict[str, OwnMeasure] = {RETRIEVED_IDEAL: retrieved_ideal_ndcg}
 """Measures that ir_measures lacks, by name; asked for as NAME@CUTOFF."""

@@ -1,0 +1,111 @@
+"""Data sources: what ``load_data`` can read.
+
+Register your own source with one line above its class::
+
+    @register_source
+    class MySource: ...
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+from opera.core.errors import DataError
+from opera.data.beir import load_beir
+from opera.data.flagembedding import load_flagembedding
+from opera.data.python_source import load_python
+from opera.data.retrieval_data import RetrievalData
+
+
+class DataSource(Protocol):
+    """One kind of data.
+
+    Attributes:
+        description: what the user passes, for error messages, such as ``"a .csv file"``.
+    """
+
+    description: str
+
+    def matches(self, source: str) -> bool:
+        """Whether this class reads ``source``; cheap, and never raises."""
+
+    def load(self, source: str) -> RetrievalData:
+        """Read ``source``.
+
+        Raises:
+            DataError: naming file, line, rule and value.
+        """
+
+
+class BeirFolder:
+    """A folder in BEIR's format."""
+
+    description = "a BEIR folder (corpus.jsonl, queries.jsonl, qrels/)"
+
+    def matches(self, source: str) -> bool:
+        """Whether ``source`` is a folder."""
+        return Path(source).is_dir()
+
+    def load(self, source: str) -> RetrievalData:
+        """Read corpus, queries and all qrels."""
+        return load_beir(Path(source))
+
+
+class FlagEmbeddingFile:
+    """A training file in FlagEmbedding's format."""
+
+    description = "a FlagEmbedding .jsonl file"
+
+    def matches(self, source: str) -> bool:
+        """Whether ``source`` is a ``.jsonl`` file."""
+        return source.endswith(".jsonl") and Path(source).is_file()
+
+    def load(self, source: str) -> RetrievalData:
+        """Read the pairs as the train split."""
+        return load_flagembedding(Path(source))
+
+
+class PythonPackage:
+    """The source code of an installed package."""
+
+    description = "python:PACKAGE"
+
+    def matches(self, source: str) -> bool:
+        """Whether ``source`` starts with ``python:``."""
+        return source.startswith("python:")
+
+    def load(self, source: str) -> RetrievalData:
+        """Read the package's docstrings and code; nothing is imported."""
+        return load_python(source.removeprefix("python:"))
+
+
+SOURCES: list[DataSource] = [BeirFolder(), FlagEmbeddingFile(), PythonPackage()]
+"""All known sources; the first that matches reads the data."""
+
+S = TypeVar("S", bound=DataSource)
+
+
+def register_source(source_class: type[S]) -> type[S]:
+    """Add a data source, ahead of those already known. Use it as a class decorator."""
+    SOURCES.insert(0, source_class())
+    return source_class
+
+
+def load_data(source: str | Path) -> RetrievalData:
+    """Read a data set.
+
+    Args:
+        source: a BEIR folder, a ``.jsonl`` file in FlagEmbedding's format, ``python:PACKAGE`` for the source code of an
+            installed package (``python:stdlib`` for the standard library), or anything a registered source reads.
+
+    Raises:
+        DataError: if no source reads it, or for an error in the data, naming file, line, rule and value.
+    """
+    text = str(source)
+    for known in SOURCES:
+        if known.matches(text):
+            return known.load(text)
+    problem = "not a kind of data that OPERA reads" if Path(text).exists() else "no such file or folder"
+    descriptions = [known.description for known in SOURCES]
+    raise DataError(f"{text}: {problem}; pass {', '.join(descriptions[:-1])} or {descriptions[-1]}")

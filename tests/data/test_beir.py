@@ -1,0 +1,125 @@
+"""BEIR folders: what is read, and how errors are reported."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from opera.core.errors import DataError
+from opera.data import load_data
+from text_files import edit_line
+
+MakeBeir = Callable[..., Path]
+
+
+def test_reads_texts_and_judgements(beir: Path) -> None:
+    data = load_data(beir)
+    assert len(data.corpus) == 120
+    assert set(data.splits) == {"train", "test"}
+    first = json.loads((beir / "corpus.jsonl").read_text().splitlines()[0])
+    assert data.corpus.texts(np.array([0])) == [f"common0 {first['text']}"]
+    assert data.corpus.texts(np.array([0]), "text") == [first["text"]]
+    qrels = data.split("train")
+    written = {tuple(line.split("\t")) for line in (beir / "qrels" / "train.tsv").read_text().splitlines()[1:]}
+    queries, docs = data.queries.ids(), data.corpus.ids()
+    read = {
+        (queries[qrels.query_rows[q]], docs[d], str(g))
+        for q, d, g in zip(qrels.query_index, qrels.doc_rows, qrels.grades, strict=True)
+    }
+    assert read == written
+
+
+@pytest.mark.parametrize(
+    ("file", "line", "new", "message"),
+    [
+        ("corpus.jsonl", 3, "{oops", "corpus.jsonl:3: not JSON"),
+        ("corpus.jsonl", 3, "[1]", "corpus.jsonl:3: must be a JSON object, got [1]"),
+        ("corpus.jsonl", 3, '{"_id": "x", "body": "y", "text": "z"}', "corpus.jsonl:3: unknown column 'body'"),
+        ("corpus.jsonl", 3, '{"_id": "x", "txt": "y"}', "unknown column 'txt'; did you mean 'text'?"),
+        ("corpus.jsonl", 3, '{"_id": "x"}', "corpus.jsonl:3: column 'text' is missing"),
+        ("corpus.jsonl", 3, '{"_id": "x", "text": " "}', "corpus.jsonl:3: _id 'x' has an empty text"),
+        ("corpus.jsonl", 3, '{"_id": 7, "text": "a"}', "corpus.jsonl:3: column '_id' must be a string, got 7"),
+        ("corpus.jsonl", 3, '{"_id": "", "text": "a"}', "corpus.jsonl:3: column '_id' must not be empty"),
+        (
+            "corpus.jsonl",
+            3,
+            '{"_id": "d0", "text": "a"}',
+            "corpus.jsonl:3: duplicate _id 'd0', first seen on line 1",
+        ),
+        ("queries.jsonl", 2, '{"_id": "train0", "text": "a"}', "queries.jsonl:2: duplicate _id 'train0'"),
+        (
+            "corpus.jsonl",
+            3,
+            '{"_id": "x", "text": "cut \\ud83d"}',
+            "corpus.jsonl:3: column 'text' holds half a character",
+        ),
+        ("corpus.jsonl", 3, '{"_id": "a\\tb", "text": "a"}', "must not hold a tab or a line break"),
+        ("qrels/train.tsv", 2, "train0\td0\t4294967297", "score must lie between -1000 and 1000"),
+        ("qrels/train.tsv", 1, "query-id\tcorpus-id\tgrade", "train.tsv:1: the header must be query-id"),
+        ("qrels/train.tsv", 1, "query-id corpus-id score", "columns must be separated by tabs, and there is none"),
+        ("qrels/train.tsv", 2, "train0\td0", "train.tsv:2: must have 3 columns"),
+        ("qrels/train.tsv", 2, "train0\td0\thigh", "train.tsv:2: score must be a whole number, got 'high'"),
+        ("qrels/train.tsv", 2, "nobody\td0\t1", "train.tsv:2: query-id 'nobody' does not exist in queries.jsonl"),
+        ("qrels/train.tsv", 2, "train0\tdX\t1", "train.tsv:2: corpus-id 'dX' does not exist in corpus.jsonl"),
+    ],
+)
+def test_a_bad_line_is_named(make_beir: MakeBeir, file: str, line: int, new: str, message: str) -> None:
+    folder = make_beir()
+    edit_line(folder / file, line, new)
+    with pytest.raises(DataError) as caught:
+        load_data(folder)
+    assert message in str(caught.value)
+
+
+def test_repeated_rows_merge_and_contradictions_are_refused(make_beir: MakeBeir) -> None:
+    folder = make_beir()
+    path = folder / "qrels" / "train.tsv"
+    first = path.read_text().splitlines()[1]
+    count = len(load_data(folder).split("train").doc_rows)
+    path.write_text(path.read_text() + first + "\n")
+    merged = load_data(folder)
+    assert len(merged.split("train").doc_rows) == count
+    assert merged.notes == ("train.tsv: merged 1 repeated rows",)
+    path.write_text(path.read_text() + first[:-1] + "9\n")
+    with pytest.raises(DataError, match="score 9 for a pair that line"):
+        load_data(folder)
+
+
+def test_bytes_that_are_not_utf8_are_found(make_beir: MakeBeir) -> None:
+    folder = make_beir()
+    lines = (folder / "corpus.jsonl").read_bytes().split(b"\n")
+    lines[41] = b'{"_id": "d41", "text": "caf\xe9"}'
+    (folder / "corpus.jsonl").write_bytes(b"\n".join(lines))
+    with pytest.raises(DataError, match=r"corpus\.jsonl:42: not UTF-8"):
+        load_data(folder)
+
+
+def test_empty_corpus(make_beir: MakeBeir) -> None:
+    folder = make_beir()
+    (folder / "corpus.jsonl").write_text("")
+    with pytest.raises(DataError, match=r"corpus\.jsonl: is empty"):
+        load_data(folder)
+
+
+@pytest.mark.shared
+@pytest.mark.parametrize(
+    ("name", "train_queries", "train_pairs", "test_pairs"),
+    [
+        ("nfcorpus", 2590, 110_575, 12_334),
+        ("scifact", 809, 919, 339),
+        ("toollens", 16_893, 44_865, 4_987),
+        ("entailmentbank", 1308, 5752, 1519),
+    ],
+)
+def test_real_folders(shared: Path, name: str, train_queries: int, train_pairs: int, test_pairs: int) -> None:
+    data = load_data(shared / "data" / name)
+    counts = data.counts()
+    assert (counts["train_queries"], counts["train_pairs"], counts["test_pairs"]) == (
+        train_queries,
+        train_pairs,
+        test_pairs,
+    )

@@ -1,0 +1,38 @@
+"""Qrels as arrays."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from opera.data import Qrels
+
+
+def qrels() -> Qrels:
+    """Query rows 3 and 8 in mixed order; 8 has no relevant document."""
+    return Qrels.from_arrays(np.array([8, 3, 3, 8, 3]), np.array([5, 9, 2, 1, 4]), np.array([0, 1, 2, 0, 0]))
+
+
+def test_they_are_sorted_by_query_then_document() -> None:
+    made = qrels()
+    assert made.query_rows.tolist() == [3, 8]
+    assert made.offsets.tolist() == [0, 3, 5]
+    assert made.doc_rows.tolist() == [2, 4, 9, 1, 5]
+    assert made.grades.tolist() == [2, 0, 1, 0, 0]
+    assert made.query_index.tolist() == [0, 0, 0, 1, 1]
+    assert [a.dtype for a in (made.query_rows, made.offsets, made.doc_rows, made.grades)] == ["i4", "i8", "i4", "i4"]
+
+
+def test_relevant_ones_and_selected_queries() -> None:
+    made = qrels()
+    assert made.has_relevant.tolist() == [True, False]
+    assert made.relevant().query_rows.tolist() == [3]
+    assert made.relevant().doc_rows.tolist() == [2, 9]
+    other = made.select_queries(np.array([False, True]))
+    assert (other.query_rows.tolist(), other.doc_rows.tolist()) == ([8], [1, 5])
+    assert made.select_queries(np.array([False, False])).n_queries == 0
+
+
+def test_pairs_number_the_queries_anew() -> None:
+    pairs = qrels().relevant().pairs()
+    assert pairs.pair_query.tolist() == [0, 0]
+    assert pairs.pair_doc.tolist() == [2, 9]

@@ -1,0 +1,51 @@
+"""``load_data``: which source reads what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from opera.core.errors import DataError
+from opera.data import RetrievalData, load_data, register_source, sources
+
+MakeBeir = Callable[..., Path]
+
+
+def test_missing_files(make_beir: MakeBeir, tmp_path: Path) -> None:
+    folder = make_beir()
+    with pytest.raises(DataError, match="no such file or folder"):
+        load_data(tmp_path / "absent")
+    (folder / "queries.jsonl").unlink()
+    with pytest.raises(DataError, match=r"not a BEIR folder: queries\.jsonl is missing"):
+        load_data(folder)
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "train.csv"
+    path.write_text("a,b\n")
+    with pytest.raises(
+        DataError,
+        match=r"train\.csv: not a kind of data that OPERA reads; pass a BEIR folder .*, a FlagEmbedding "
+        r"\.jsonl file or python:PACKAGE$",
+    ):
+        load_data(path)
+
+
+def test_a_registered_source_comes_before_those_known(beir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sources, "SOURCES", list(sources.SOURCES))
+    known = load_data(beir)
+
+    @register_source
+    class Renamed:
+        description = "the topics"
+
+        def matches(self, source: str) -> bool:
+            return source == str(beir)
+
+        def load(self, source: str) -> RetrievalData:
+            return RetrievalData.from_dicts("renamed", corpus={}, queries={}, qrels={})
+
+    assert load_data(beir).name == "renamed"
+    assert load_data(f"{beir}/").fingerprint == known.fingerprint
