@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from opera.core.arrays import FloatArray
 from opera.data.pairs import TrainingPairs
 from opera.methods import METHODS, Method, PairScores, Plan
-from opera.methods._order_statistics.query_ranking import QueryRanking
+from opera.methods._order_statistics.query_ranking import QueryRanking, TopK
 
 VARIANTS: list[tuple[str, dict[str, object]]] = [
     ("ft", {}),
@@ -66,6 +67,14 @@ def see_all(method: Method) -> None:
 def ranking_of(scores: list[float]) -> QueryRanking:
     pairs = make_pairs([1] * len(scores))
     return QueryRanking(pairs, np.array(scores), 1)
+
+
+def top_k_of(scores: FloatArray, count: int) -> TopK:
+    """What :class:`QueryRanking` maintains, found by looking at each of the float32 scores ``[n]``."""
+    if count <= 0:
+        return TopK.empty()
+    threshold = np.partition(scores, len(scores) - count)[len(scores) - count]
+    return TopK(count, threshold, int((scores > threshold).sum()), int((scores == threshold).sum()))
 
 
 def mixed_pairs() -> TrainingPairs:

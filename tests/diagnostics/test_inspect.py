@@ -31,7 +31,7 @@ from opera.diagnostics.inspect.quality import (
     random_share,
     random_similarities,
 )
-from opera.methods.static import keep_highest
+from opera.methods.selection import keep_highest
 from opera.retrieval.similarity import pair_similarities
 from opera.training_set.cbs import CBSRanks, rank_among_random
 

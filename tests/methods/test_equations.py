@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from opera.core.errors import SettingError
 from opera.data.pairs import TrainingPairs
 from opera.methods import METHODS, PairScores
-from opera.methods._order_statistics.query_ranking import QueryRanking, front_of
+from opera.methods._order_statistics.query_ranking import QueryRanking
 from opera.methods._order_statistics.sorted_values import SortedValues
 from opera.methods.dynamic import (
     DynamicPruning,
@@ -23,8 +23,9 @@ from opera.methods.dynamic import (
 )
 from opera.methods.infobatch import infobatch_probabilities, kept_of_learned, learned_queries
 from opera.methods.schedules import cosine_schedule, top_ratio, virtual_dataset_size
-from opera.methods.static import StaticSettings, keep_best_pairs, keep_highest
-from worlds import make, make_pairs, make_scores, mixed_pairs
+from opera.methods.selection import keep_best_pairs, keep_highest
+from opera.methods.static import StaticSettings
+from worlds import make, make_pairs, make_scores, mixed_pairs, top_k_of
 
 
 @pytest.fixture
@@ -152,10 +153,10 @@ class TestOrder:
         for _ in range(5):
             drawn = rng.integers(pairs.n_pairs, size=8)
             change = scores.observe(drawn, rng.random(8), rng.integers(3, size=8))
-            ranking.update(pairs.pair_query[change.pairs])
+            ranking.update(pairs.pair_query[change.pair_ids])
             assert np.array_equal(ranking.scores(), (-scores.mean_loss()).astype(np.float32))
             for count in (0, 1, len(counts) // 2, len(counts)):
-                assert ranking.front(count) == front_of(ranking.scores(), count)
+                assert ranking.top_k(count) == top_k_of(ranking.scores(), count)
 
 
 class TestDynamic:
@@ -181,8 +182,8 @@ class TestDynamic:
                 drawn = method.draw(step).pair_ids
                 scores, schedule = method.scores, method.schedule(step)
                 count = math.floor(schedule["r"] * pairs.n_queries)
-                front = front_of(query_scores(scores, kind).astype(np.float32), count)  # type: ignore[arg-type]
-                assert schedule["query_threshold"] == pytest.approx(float(front.threshold), rel=1e-5)
+                top = top_k_of(query_scores(scores, kind).astype(np.float32), count)  # type: ignore[arg-type]
+                assert schedule["query_threshold"] == pytest.approx(float(top.threshold), rel=1e-5)
                 similarity = scores.similarity.astype(np.float64)
                 assert schedule["document_threshold"] == pytest.approx(np.quantile(similarity, 1 - schedule["v"]))
                 method.observe(drawn, rng.uniform(-1, 1, 8), rng.exponential(2, 8))
@@ -197,7 +198,7 @@ class TestDynamic:
     def test_top_queries_are_exactly_so_many_of_the_highest(self, values: list[int], data: st.DataObject) -> None:
         count = data.draw(st.integers(0, len(values)))
         score = np.array(values, dtype=np.float32)
-        chances = front_of(score, count).chances(score)
+        chances = top_k_of(score, count).chances(score)
         assert chances.sum() == pytest.approx(count)
         if 0 < count < len(values):
             assert score[chances > 0].min() >= score[chances < 1].max()
@@ -221,7 +222,7 @@ class TestDynamic:
     def test_alpha_is_the_ratio_of_top_to_rest(self) -> None:
         method = make("dp", {}, make_pairs([2] * 10_000))
         for step, alpha in ((0, 2.0), (50, 5.0)):
-            method._rank(step)
+            method._find_top_and_threshold(step)
             method._refreshes = 1
             query = method.probabilities(step).query
             assert query.max() / query.min() == pytest.approx(alpha, rel=1e-3)

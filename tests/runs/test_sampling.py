@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 import opera
 from opera.data.pairs import TrainingPairs
 from opera.methods import METHODS, Method, PairScores, Plan
-from opera.runs import sampling as snapshots
+from opera.runs import sampling
 from opera.runs.folder import Run
 from opera.runs.sampling import BIN_EDGES, CODES, FARTHEST, SamplingRecord, SamplingRecorder, quantised, ratios
 
@@ -111,8 +111,8 @@ def test_records_are_the_methods_probabilities_at_evenly_spaced_steps(name: str,
             one.observe(drawn.pair_ids, *seen)
     record = recorder.finished()
     assert record.steps.tolist() == [0, 8, 16, 23, 31, 39]
-    assert record.queries.tolist() == list(range(len(COUNTS)))
-    assert record.pairs.tolist() == list(range(sum(COUNTS)))
+    assert record.query_ids.tolist() == list(range(len(COUNTS)))
+    assert record.pair_ids.tolist() == list(range(sum(COUNTS)))
     for row, step in enumerate(record.steps.tolist()):
         query, document = truth[step]
         assert near(record.query()[row], query)
@@ -141,14 +141,14 @@ def test_similarities_that_rounding_took_past_their_ends_are_counted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("length", "moments", "steps"),
+    ("length", "snapshots", "steps"),
     [(1, 50, [0]), (5, 1, [0]), (5, 2, [0, 4]), (5, 50, [0, 4]), (17, 50, [0, 5, 11, 16]), (17, 3, [0, 8, 16])],
 )
 def test_the_first_and_the_last_step_are_recorded_and_none_too_close(
-    length: int, moments: int, steps: list[int]
+    length: int, snapshots: int, steps: list[int]
 ) -> None:
     method = make("ft", {}, steps=length)
-    recorder = SamplingRecorder(method, moments)
+    recorder = SamplingRecorder(method, snapshots)
     for step in range(length):
         method.draw(step)
         recorder.record(step)
@@ -156,28 +156,28 @@ def test_the_first_and_the_last_step_are_recorded_and_none_too_close(
 
 
 def test_of_large_sets_some_queries_are_recorded_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshots, "MOST_PAIRS", 12)
+    monkeypatch.setattr(sampling, "MOST_PAIRS", 12)
     method = make("dp", {})
     recorder = SamplingRecorder(method, 2)
     method.draw(0)
     recorder.record(0)
     record, offsets = recorder.finished(), method.pairs.query_offsets
-    assert 0 < len(record.queries) < len(COUNTS)
-    assert (np.diff(record.queries) > 0).all()
-    assert record.pairs.tolist() == [p for q in record.queries for p in range(offsets[q], offsets[q + 1])]
-    assert len(record.pairs) <= 12
+    assert 0 < len(record.query_ids) < len(COUNTS)
+    assert (np.diff(record.query_ids) > 0).all()
+    assert record.pair_ids.tolist() == [p for q in record.query_ids for p in range(offsets[q], offsets[q + 1])]
+    assert len(record.pair_ids) <= 12
     chances = method.probabilities(0)
-    assert near(record.query()[0], chances.query[record.queries] * len(COUNTS))
-    assert near(record.document()[0], chances.document[record.pairs] * np.repeat(COUNTS, COUNTS)[record.pairs])
+    assert near(record.query()[0], chances.query[record.query_ids] * len(COUNTS))
+    assert near(record.document()[0], chances.document[record.pair_ids] * np.repeat(COUNTS, COUNTS)[record.pair_ids])
     assert record.similarity.sum() == sum(COUNTS), "the histogram is of all pairs"
-    assert SamplingRecorder(make("ft", {}), 2).finished().queries.tolist() == record.queries.tolist()
-    monkeypatch.setattr(snapshots, "MOST_PAIRS", 0)
-    assert len(SamplingRecorder(method, 2).finished().queries) == 1
+    assert SamplingRecorder(make("ft", {}), 2).finished().query_ids.tolist() == record.query_ids.tolist()
+    monkeypatch.setattr(sampling, "MOST_PAIRS", 0)
+    assert len(SamplingRecorder(method, 2).finished().query_ids) == 1
 
 
 @pytest.mark.parametrize(("name", "recorded"), [("dp", 3), ("ft", 3), ("dp", 0)])
 def test_a_record_survives_its_file(name: str, recorded: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshots, "STEPS_BETWEEN", 1)
+    monkeypatch.setattr(sampling, "STEPS_BETWEEN", 1)
     method = make(name, {})
     recorder = SamplingRecorder(method, 40)
     for step in range(recorded):
@@ -187,24 +187,24 @@ def test_a_record_survives_its_file(name: str, recorded: int, tmp_path: Path, mo
     record.write(tmp_path / "sampling.npz")
     assert_same(SamplingRecord.read(tmp_path / "sampling.npz"), record)
     again = SamplingRecorder(method, 40)
-    again.go_on_from(record)
+    again.resume_from(record)
     assert_same(again.finished(), record)
     assert record.until(2).steps.tolist() == [0, 1][:recorded]
     assert len(record.until(2).query_codes) == len(record.until(2).similarity) == min(2, recorded)
 
 
-@pytest.mark.parametrize(("method", "moments"), [("sp+dp", 5), ("infobatch", 12)])
+@pytest.mark.parametrize(("method", "snapshots"), [("sp+dp", 5), ("infobatch", 12)])
 def test_a_resumed_run_has_the_record_of_a_whole_one(
     method: str,
-    moments: int,
+    snapshots: int,
     beir: Path,
     static_model: Path,
     tmp_path: Path,
     interrupted_at: InterruptedAt,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(snapshots, "STEPS_BETWEEN", 1)
-    settings = {**SHORT, "method": method, "snapshots": moments}
+    monkeypatch.setattr(sampling, "STEPS_BETWEEN", 1)
+    settings = {**SHORT, "method": method, "snapshots": snapshots}
     whole = opera.adapt(beir, model=static_model, out=tmp_path / "whole", **settings)
     with interrupted_at(10):
         opera.adapt(beir, model=static_model, out=tmp_path / "cut", **settings)
@@ -214,9 +214,9 @@ def test_a_resumed_run_has_the_record_of_a_whole_one(
     resumed = opera.adapt(beir, model=static_model, out=tmp_path / "cut", resume=True, **settings)
     assert resumed.about["training"]["resumed_from"] == 8
     assert_same(resumed.sampling(), whole.sampling())
-    assert len(arrays(whole.sampling())["steps"]) == moments
+    assert len(arrays(whole.sampling())["steps"]) == snapshots
     assert arrays(whole.sampling())["steps"][-1] == 11
-    assert Run(whole.path).pairs().num_rows == len(arrays(whole.sampling())["pairs"])
+    assert Run(whole.path).pairs().num_rows == len(arrays(whole.sampling())["pair_ids"])
 
 
 def test_snapshots_change_nothing_and_none_are_written_where_none_are_asked_for(

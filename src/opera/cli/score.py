@@ -32,7 +32,7 @@ def score(
 
     from opera.cli.printing.console import console
     from opera.cli.printing.results import print_measures
-    from opera.methods.static import CBS_POOL
+    from opera.methods.selection import CBS_POOL
     from opera.training_set.export import score_pairs
 
     summary, note = score_pairs(loaded, model, out, seed, (cbs_pool or CBS_POOL) if cbs else 0)

@@ -234,8 +234,8 @@ def make_recipe(values: Mapping[str, Any]) -> Recipe:
             range, settings that contradict each other, settings of another method.
     """
     values = {ALIASES.get(key, key): value for key, value in values.items()}
-    name = str(values.get("method", "dp"))
-    method = method_named(name)
+    method = method_named(str(values.get("method", "dp")))
+    name = method.name
     own, general = method.settings_class.model_fields, TrainSettings.model_fields
     mistakes = [_misplaced(key, name) for key in values if key != "method" and key not in own and key not in general]
     parts = []

@@ -1,4 +1,4 @@
-"""The training pairs as the paper has them: n queries, each with m_q positive documents."""
+"""The training pairs in the paper's terms: n queries, each with m_q positive documents."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class TrainingPairs:
     """All (query, positive document) pairs of a training set, sorted by query.
 
     Attributes:
-        pair_query: int32 ``[N]``, the query of each pair, non-decreasing; queries are numbered 0 to n-1 and each
-            has at least one pair.
+        pair_query: int32 ``[N]``, the query of each pair, in ascending order; queries are numbered 0 to n-1, and
+            each has at least one pair.
         pair_doc: int32 ``[N]``, the corpus row of each pair's document.
         query_offsets: int64 ``[n + 1]``; query q's pairs are ``query_offsets[q]`` to ``query_offsets[q + 1]``.
     """
@@ -27,14 +27,14 @@ class TrainingPairs:
 
     @classmethod
     def of(cls, pair_query: IntArray, pair_doc: IntArray) -> TrainingPairs:
-        """Build from two parallel arrays ``[N]``; ``pair_query`` must be sorted and use every number from 0 on.
+        """Build from two parallel arrays ``[N]``; ``pair_query`` must be sorted and use every number from 0 up.
 
         Raises:
-            ValueError: if it is not.
+            ValueError: if it is not sorted, does not start at 0 or skips a number.
         """
         query = np.asarray(pair_query, dtype=np.int32)
         if len(query) == 0 or query[0] != 0 or np.any((np.diff(query) != 0) & (np.diff(query) != 1)):
-            raise ValueError("pair_query must be sorted, start at 0 and leave no number out")
+            raise ValueError("pair_query must be sorted, start at 0 and skip no number")
         offsets = np.concatenate([[0], np.cumsum(np.bincount(query))]).astype(np.int64)
         return cls(query, np.asarray(pair_doc, dtype=np.int32), offsets)
 
@@ -50,13 +50,13 @@ class TrainingPairs:
 
     @property
     def positives_per_query(self) -> NDArray[np.int64]:
-        """m_q: int64 ``[n]``, how many positive documents each query has."""
+        """m_q, the number of positive documents of each query: int64 ``[n]``."""
         return np.diff(self.query_offsets)
 
-    def subset(self, keep: BoolArray) -> tuple[TrainingPairs, NDArray[np.int64]]:
-        """Return the kept pairs, bool ``[N]``, with their queries numbered anew, and the queries' old numbers."""
-        queries, renumbered = np.unique(self.pair_query[keep], return_inverse=True)
-        return TrainingPairs.of(renumbered, self.pair_doc[keep]), queries.astype(np.int64)
+    def subset(self, kept: BoolArray) -> tuple[TrainingPairs, NDArray[np.int64]]:
+        """Return the pairs marked by ``kept``, bool ``[N]``, with queries renumbered, and the queries' old numbers."""
+        queries, renumbered = np.unique(self.pair_query[kept], return_inverse=True)
+        return TrainingPairs.of(renumbered, self.pair_doc[kept]), queries.astype(np.int64)
 
     def sum_by_query(self, values: FloatArray | BoolArray) -> NDArray[np.float64]:
         """Sum a value per pair ``[N]`` over each query's pairs: float64 ``[n]``."""

@@ -9,15 +9,15 @@ from opera.core.arrays import FloatArray, IntArray
 from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
 from opera.methods import _draw_kernels
-from opera.methods._order_statistics.query_ranking import Front, QueryRanking
+from opera.methods._order_statistics.query_ranking import QueryRanking, TopK
 
-BUILT_ABOVE = 0.125  # share of a pool from which it is built to be drawn from
+BUILD_FROM = 0.125  # share of a pool to draw from which building the pool is faster than proposing queries
 
 
 class ShuffledPasses:
-    """An endless row of passes over ``size`` items, each pass in its own random order.
+    """An endless sequence of passes over ``size`` items, each pass in its own random order.
 
-    Any stretch can be read without the ones before it, so nothing has to be saved to resume.
+    Any stretch can be read without those before it, so resuming needs no state.
     """
 
     def __init__(self, seed: int, name: str, size: int) -> None:
@@ -25,7 +25,7 @@ class ShuffledPasses:
         self._pass, self._order = -1, np.empty(0, dtype=np.int64)
 
     def take(self, start: int, count: int) -> NDArray[np.int64]:
-        """Return the items at positions ``start`` to ``start + count`` of the row: int64 ``[count]``."""
+        """Return the items at positions ``start`` to ``start + count`` of the sequence: int64 ``[count]``."""
         taken = []
         while count > 0:
             number, position = divmod(start, self.size)
@@ -38,21 +38,21 @@ class ShuffledPasses:
 
 
 def draw_pool(
-    rng: np.random.Generator, ranking: QueryRanking, front: Front, pool_size: int, count: int
+    rng: np.random.Generator, ranking: QueryRanking, top: TopK, pool_size: int, count: int
 ) -> NDArray[np.int64]:
-    """Algorithm 1, SampleQuery: ``count`` queries, without replacement, in random order, from a pool that holds
-    every top query and a uniform random part of the others.
+    """Algorithm 1, SampleQuery: draw from the pool of all top queries and a uniform random part of the others.
 
-    The pool is never built: queries are proposed uniformly, and whether one that is no top query belongs to the pool
-    is decided when it is first proposed, with the chance that is left: places left over others left. That is a
-    uniform random part, told one by one. A draw takes n/n₀ proposals, at most α, whatever n is. Past ``pool_size``
-    draws a new pool begins.
+    Draws ``count`` queries, in random order, without replacement; after ``pool_size`` draws a new pool begins.
+
+    The pool is never built. Queries are proposed uniformly. Whether one that is not a top query belongs to the pool is
+    decided when it is first proposed, with probability (places left in the pool) / (other queries left): sequential
+    sampling, which gives a uniform random part. A draw takes n/n₀ proposals on average, at most α, whatever n is.
 
     Args:
         rng: the generator to draw from.
         ranking: the queries' scores.
-        front: the top queries.
-        pool_size: n₀, between ``front.count`` and n.
+        top: the top queries.
+        pool_size: n₀, between ``top.count`` and n.
         count: how many queries to draw.
 
     Returns:
@@ -60,8 +60,8 @@ def draw_pool(
     """
     drawn = np.empty(count, dtype=np.int64)
     for start in range(0, count, pool_size):
-        if min(count - start, pool_size) > BUILT_ABOVE * pool_size:
-            drawn[start : start + pool_size] = _draw_built_pool(rng, ranking, front, pool_size)[: count - start]
+        if min(count - start, pool_size) > BUILD_FROM * pool_size:
+            drawn[start : start + pool_size] = _draw_whole_pool(rng, ranking, top, pool_size)[: count - start]
             continue
         _draw_kernels.draw_pool(
             rng,
@@ -69,34 +69,33 @@ def draw_pool(
             ranking.sums,
             ranking.pairs.query_offsets,
             ranking.sign,
-            front.threshold,
-            front.count,
-            front.above,
-            front.tied,
+            top.threshold,
+            top.count,
+            top.above,
+            top.tied,
             pool_size,
         )
     return drawn
 
 
-def _draw_built_pool(
-    rng: np.random.Generator, ranking: QueryRanking, front: Front, pool_size: int
-) -> NDArray[np.int64]:
-    """A whole pool in random order: where most of it is drawn, building it is quicker than proposing."""
-    chances = front.chances(ranking.scores())
+def _draw_whole_pool(rng: np.random.Generator, ranking: QueryRanking, top: TopK, pool_size: int) -> NDArray[np.int64]:
+    """Build a pool and return it in random order: faster where much of it is drawn."""
+    # The top queries: all above the threshold, and a random part of those tied at it.
+    chances = top.chances(ranking.scores())
     tied = np.flatnonzero((chances > 0) & (chances < 1))
     is_top = chances == 1
-    is_top[rng.choice(tied, front.count - int(is_top.sum()), replace=False)] = True
-    others = rng.choice(np.flatnonzero(~is_top), pool_size - front.count, replace=False)
+    is_top[rng.choice(tied, top.count - int(is_top.sum()), replace=False)] = True
+    # A random part of the others fills the pool.
+    others = rng.choice(np.flatnonzero(~is_top), pool_size - top.count, replace=False)
     return rng.permutation(np.concatenate([np.flatnonzero(is_top), others]))
 
 
 def draw_by_pairs(
-    rng: np.random.Generator, ranking: QueryRanking, front: Front, pool_size: int, count: int
+    rng: np.random.Generator, ranking: QueryRanking, top: TopK, pool_size: int, count: int
 ) -> NDArray[np.int64]:
-    """``count`` independent queries, each with a chance in proportion to its pairs times its chance of being in the
-    pool of :func:`draw_pool`: 1 for a top query, (n₀ - K)/(n - K) for another of K tops.
+    """Draw ``count`` queries independently, each with probability proportional to m_q times :func:`pool_chances`.
 
-    By rejection: the query of a uniform pair is taken with the chance of its being in the pool.
+    By rejection: propose the query of a uniform pair, and accept it with its chance of being in the pool.
 
     Returns:
         int64 ``[count]``.
@@ -104,21 +103,30 @@ def draw_by_pairs(
     pairs, drawn, missing = ranking.pairs, [np.empty(0, dtype=np.int64)], count
     while missing:
         queries = pairs.pair_query[rng.integers(pairs.n_pairs, size=2 * missing)].astype(np.int64)
-        chances = pool_chances(front.chances(ranking.scores(queries)), front.count, pairs.n_queries, pool_size)
+        chances = pool_chances(top.chances(ranking.scores(queries)), top.count, pairs.n_queries, pool_size)
         drawn.append(queries[rng.random(len(queries)) < chances][:missing])
         missing -= len(drawn[-1])
     return np.concatenate(drawn)
 
 
 def pool_chances(top: FloatArray, count: int, n: int, pool_size: int) -> NDArray[np.float64]:
-    """The chance of queries to be in the pool, float64, from their chances ``top`` to be among its K = ``count`` tops:
-    1 for a top query, (n₀ - K)/(n - K) for another."""
+    """Section 2.3: the chance of each query to be in the pool, 1 for a top query and (n₀ - K)/(n - K) for another.
+
+    Args:
+        top: float ``[m]``, each query's chance of being a top query.
+        count: K, the number of top queries.
+        n: the number of queries.
+        pool_size: n₀.
+
+    Returns:
+        float64 ``[m]``.
+    """
     other = (pool_size - count) / (n - count) if n > count else 0.0
     return np.asarray(top + (1 - top) * other, dtype=np.float64)
 
 
 def draw_documents(rng: np.random.Generator, pairs: TrainingPairs, queries: IntArray) -> NDArray[np.int64]:
-    """Draw one positive document for each query ``[B]``, each of its own alike: the pairs drawn, int64 ``[B]``."""
+    """Draw one positive document per query ``[B]``, uniformly among the query's: pair ids, int64 ``[B]``."""
     starts = pairs.query_offsets[queries]
     return np.asarray(starts + rng.integers(pairs.query_offsets[queries + 1] - starts), dtype=np.int64)
 
@@ -133,9 +141,9 @@ def draw_weighted_documents(
     threshold: float | None,
     cutoff: float,
 ) -> NDArray[np.int64]:
-    """Algorithm 1, SampleDocument: draw one positive document for each query, by the weights of its documents.
+    """Algorithm 1, SampleDocument: draw one positive document per query, by the weights of its documents.
 
-    Looks at the documents of the drawn queries alone.
+    Reads the similarities of the given queries' documents only.
 
     Args:
         rng: the generator to draw from.
@@ -143,12 +151,12 @@ def draw_weighted_documents(
         queries: int ``[B]``.
         similarity: float32 ``[N]``, **p**.
         high: weight of a document above the threshold.
-        low: weight of another; a query whose weights are all 0 draws uniformly.
+        low: weight of any other; if all of a query's weights are 0, the draw is uniform.
         threshold: T over all pairs, or ``None`` for each query's own.
         cutoff: v, for each query's own T.
 
     Returns:
-        int64 ``[B]``, the pair drawn for each query.
+        int64 ``[B]``, pair ids.
     """
     drawn = np.empty(len(queries), dtype=np.int64)
     own = threshold is None

@@ -1,4 +1,4 @@
-"""Dynamic pruning (DP): keep everything, and change while training how likely each query and document is drawn."""
+"""Dynamic pruning (DP): keep all pairs, and change over training how likely each query and document is drawn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opera.core.errors import SettingError
 from opera.core.rng import generator
 from opera.core.settings import Settings, setting
 from opera.data.pairs import TrainingPairs
-from opera.methods._order_statistics.query_ranking import Front, QueryRanking
+from opera.methods._order_statistics.query_ranking import QueryRanking, TopK
 from opera.methods._order_statistics.sorted_values import SortedValues
 from opera.methods.base import Draw, Method, Plan, Probabilities
 from opera.methods.draws import (
@@ -28,7 +28,6 @@ from opera.methods.finetuning import uniform_documents, uniform_queries
 from opera.methods.schedules import cosine_schedule, top_ratio, virtual_dataset_size
 from opera.methods.scores import PairScores
 
-NONE, NO_SCORES = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
 QueryScore = Literal["negative_loss", "similarity", "loss"]
 
 
@@ -40,8 +39,8 @@ def query_scores(scores: PairScores, kind: QueryScore) -> NDArray[np.float64]:
     return loss if kind == "loss" else -loss
 
 
-def ranked(pairs: TrainingPairs, scores: PairScores, kind: QueryScore) -> QueryRanking:
-    """The queries in the order of :func:`query_scores`, to be kept up to date."""
+def rank_queries(pairs: TrainingPairs, scores: PairScores, kind: QueryScore) -> QueryRanking:
+    """Rank the queries by :func:`query_scores`, in a structure that follows changes of ``scores``."""
     values = scores.similarity if kind == "similarity" else scores.loss
     return QueryRanking(pairs, values, -1 if kind == "negative_loss" else 1)
 
@@ -51,7 +50,7 @@ def document_threshold(
 ) -> NDArray[np.float64]:
     """Algorithm 1, SampleDocument: the threshold T at cutoff v, the (1 - v) quantile of the similarities ``[N]``.
 
-    Over all pairs (the release; paper.md, row 5), or over each query's own. Quantiles interpolate linearly.
+    Over all pairs (the release; paper.md, row 5), or over the pairs of each query. Quantiles are linearly interpolated.
 
     Returns:
         float64 ``[1]`` or ``[n]``.
@@ -65,18 +64,18 @@ def document_threshold(
     return np.asarray(ascending[below] + (position % 1) * (ascending[above] - ascending[below]))
 
 
-def interpolated_quantile(order: SortedValues, share: float) -> float:
-    """The ``share`` quantile of a multiset, linearly interpolated as by :func:`document_threshold`."""
-    position = share * (len(order) - 1)
+def interpolated_quantile(values: SortedValues, share: float) -> float:
+    """The ``share`` quantile of a multiset, linearly interpolated as in :func:`document_threshold`."""
+    position = share * (len(values) - 1)
     below = math.floor(position)
-    first, second = float(order.kth(below)), float(order.kth(min(below + 1, len(order) - 1)))
+    first, second = float(values.kth(below)), float(values.kth(min(below + 1, len(values) - 1)))
     return first + (position % 1) * (second - first)
 
 
 def document_weights(high_quality: BoolArray, strength: float, soft: bool = True) -> NDArray[np.float64]:
     """Algorithm 1, SampleDocument: ``w = (p > T)·(β - 1) + 1``, from ``p > T`` as bool ``[...]``.
 
-    With ``soft=False`` (the hard-cutoff ablation) w is 1 above the threshold and 0 below.
+    With ``soft=False`` (the hard-cutoff ablation), w is 1 above the threshold and 0 below.
     """
     high = high_quality.astype(np.float64)
     return high * (strength - 1.0) + 1.0 if soft else high
@@ -91,23 +90,28 @@ def document_probabilities(pairs: TrainingPairs, weight: NDArray[np.float64]) ->
 
 
 def query_probabilities(top: FloatArray, count: int, pool_size: int) -> NDArray[np.float64]:
-    """Equation 5, left, made to sum to one (paper.md, row 1): float64 ``[n]``.
+    """Equation 5, left, corrected to sum to one (paper.md, row 1): float64 ``[n]``.
 
-    A top query is always among the n₀ of the pool: P = 1/n₀. The n₀ - K other places are shared by the n - K
-    other queries: P = (n₀ - K) / (n₀·(n - K)), which is 1/(α·n₀) but for rounding K = r·n down.
+    A top query is always one of the n₀ in the pool: P = 1/n₀. The n - K other queries share the other n₀ - K places:
+    P = (n₀ - K) / (n₀·(n - K)), which is 1/(α·n₀) except that K = r·n is rounded down.
 
     Args:
-        top: float ``[n]``, each query's chance of being among the top ones: 1 or 0, and between for equal scores.
-        count: K.
+        top: float ``[n]``, each query's chance of being a top query: 1, 0, or in between for tied scores.
+        count: K, the number of top queries.
         pool_size: n₀.
     """
     return pool_chances(top, count, len(top), pool_size) / pool_size
 
 
 def pair_weighted_probabilities(pairs: TrainingPairs, uniform: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Equation 5, left, times m_q: P(q) in proportion to a query's pairs too, as in Equation 3; float64 ``[n]``."""
+    """Equation 5, left, times m_q: P(q) also proportional to the query's pairs, as in Equation 3. Float64 ``[n]``."""
     weight = uniform * pairs.positives_per_query
     return np.asarray(weight / weight.sum())
+
+
+def smaller_strength(settings: DynamicSettings) -> float:
+    """The smaller end of the range of α, which determines n₀ (paper.md, row 3)."""
+    return min(settings.alpha_start, settings.alpha_end)
 
 
 class DynamicSettings(Settings):
@@ -121,32 +125,35 @@ class DynamicSettings(Settings):
     v_start: float = setting(0.25, "share of high-quality pairs at the first step", "Appendix C.2", gt=0, lt=1)
     v_end: float = setting(0.5, "share of high-quality pairs at the last step", "Appendix C.2", gt=0, lt=1)
     query_score: QueryScore = setting(
-        "negative_loss", "what ranks queries: mean over their pairs, highest first", "paper.md, row 4"
+        "negative_loss", "what ranks queries: its mean over their pairs, highest first", "paper.md, row 4"
     )
     threshold: Literal["global", "per_query"] = setting(
-        "global", "document threshold T over all pairs or over each query's own", "the release; paper.md, row 5"
+        "global", "document threshold T over all pairs, or over the pairs of each query", "the release; paper.md, row 5"
     )
     update_interval: int | Literal["epoch"] = setting(
         1,
-        "I_u: steps between two rankings of the queries; epoch is once per n₀ queries",
+        "I_u: steps between rankings of the queries; epoch: once per n₀ queries",
         "Table 5; paper.md, row 6",
     )
     pool_weighting: Literal["uniform", "pairs"] = setting(
         "uniform",
-        "queries of the pool alike, or in proportion to their pairs as sp has it, with replacement",
+        "draw the pool's queries uniformly, or in proportion to their pairs, like sp, with replacement",
         "Algorithm 1; pairs: OPERA",
     )
     levels: Literal["both", "query", "document"] = setting("both", "which level DP acts on", "Table 4")
-    soft: bool = setting(True, "false excludes documents below T, where a query has some above", "Table 11")
+    soft: bool = setting(True, "false excludes documents below T of queries that have some above", "Table 11")
 
 
 class DynamicPruning(Method[DynamicSettings]):
     """Algorithm 1, with the corrections of docs/paper.md.
 
-    At each refresh (every ``update_interval`` steps) the top queries and the threshold T are found, and the queries of
-    the whole interval are drawn from the pool; documents are drawn at every step from the latest similarities, with the
-    step's β. Nothing in a step grows with the number of queries or pairs: both thresholds are kept as order statistics,
-    and draws look at what they draw alone.
+    Every ``update_interval`` steps the top queries and the threshold T are found again, and the queries of the whole
+    interval are drawn from the pool. Documents are drawn at every step, from the latest similarities and the step's β.
+    The cost of a step does not grow with the number of queries or pairs: both thresholds are maintained as order
+    statistics, and a draw reads only what it draws.
+
+    Attributes:
+        pool_size: n₀.
     """
 
     name = "dp"
@@ -159,31 +166,36 @@ class DynamicPruning(Method[DynamicSettings]):
     ) -> None:
         super().__init__(pairs, plan, settings, scores)
         self.pool_size = virtual_dataset_size(pairs.n_queries, smaller_strength(settings), settings.r_start)
-        self._passes = ShuffledPasses(plan.seed, "dp.passes", pairs.n_queries)
+        # The scores in order, for the levels in use.
         self._on_queries, self._on_documents = settings.levels != "document", settings.levels != "query"
-        self._ranking = ranked(pairs, self.scores, settings.query_score) if self._on_queries else None
-        self._order = (
+        self._ranking = rank_queries(pairs, self.scores, settings.query_score) if self._on_queries else None
+        self._similarities = (
             SortedValues(self.scores.similarity) if self._on_documents and settings.threshold == "global" else None
         )
-        self._front = Front(0, np.float32(np.inf), 0, 0)
-        self._at_refresh: NDArray[np.float32] | None = None  # scores, where so much changes until the next refresh
-        self._since_refresh: list[tuple[IntArray, NDArray[np.float32]]] = []
+        # What the last refresh found, and the queries it drew that are not used yet.
+        self._top = TopK.empty()
         self._threshold, self._cutoff = math.nan, settings.v_start
         self._queue = np.empty(0, dtype=np.int64)
         self._refreshes = 0
+        # With levels=document, queries come from passes.
+        self._passes = ShuffledPasses(plan.seed, "dp.passes", pairs.n_queries)
+        # For `probabilities`: the query scores that the last refresh ranked. At short intervals the changes since are
+        # listed, at the interval of an epoch the scores are copied.
+        self._scores_at_refresh: NDArray[np.float32] | None = None
+        self._changed_since: list[tuple[IntArray, NDArray[np.float32]]] = []
 
     @classmethod
     def needs_scores(cls, settings: DynamicSettings) -> bool:
-        """DP starts from the pretrained model's similarities and losses."""
+        """Always: DP starts from the pretrained model's similarities and losses."""
         return True
 
     @classmethod
     def check(cls, settings: DynamicSettings, n_queries: int, n_pairs: int) -> None:
-        """Refuse a schedule whose r leaves (0, 1), and an update interval below 1."""
+        """Refuse a schedule whose r leaves (0, 1), an update interval below 1, and settings that contradict."""
         if settings.update_interval != "epoch" and settings.update_interval < 1:
             raise SettingError(f"update_interval: must be 1 or more, or 'epoch', got {settings.update_interval}")
         if settings.pool_weighting == "pairs" and settings.levels == "document":
-            raise SettingError("pool_weighting=pairs weighs queries, and levels=document leaves queries alone")
+            raise SettingError("pool_weighting=pairs weights queries, but levels=document samples queries uniformly")
         low, high = sorted((settings.alpha_start, settings.alpha_end))
         if high == 1:
             return
@@ -200,61 +212,26 @@ class DynamicPruning(Method[DynamicSettings]):
 
     def draw(self, step: int) -> Draw:
         """SampleQuery, then SampleDocument."""
-        if not self._on_queries:
-            self._refresh_if_due(step)
-            queries = self._passes.take(step * self.plan.batch_size, self.plan.batch_size)
-        else:
-            queries = self._next_queries(step)
-        rng = generator(self.plan.seed, "dp.documents", step)
-        if not self._on_documents:
-            return Draw.unweighted(draw_documents(rng, self.pairs, queries))
-        high, low = document_weights(np.array([True, False]), self._scheduled("beta", step), self.settings.soft)
-        threshold = None if self._order is None else self._threshold
-        drawn = draw_weighted_documents(
-            rng, self.pairs, queries, self.scores.similarity, high, low, threshold, self._cutoff
-        )
-        return Draw.unweighted(drawn)
+        return Draw.unweighted(self._sample_documents(self._sample_queries(step), step))
 
     def probabilities(self, step: int) -> Probabilities:
-        """Equation 5, for the ranking and the threshold in force at ``step``; looks at every pair."""
+        """Equation 5, for the ranking and the threshold in force at ``step``; reads every pair."""
         if self._refreshes == 0:
-            self._rank(step)
-        query, document = uniform_queries(self.pairs), uniform_documents(self.pairs)
-        if self._ranking is not None:
-            scores = self._ranking.scores() if self._at_refresh is None else self._at_refresh
-            for queries, before in reversed(self._since_refresh):
-                scores[queries] = before
-            query = query_probabilities(self._front.chances(scores), self._front.count, self.pool_size)
-            if self.settings.pool_weighting == "pairs":
-                query = pair_weighted_probabilities(self.pairs, query)
-        if self._on_documents:
-            threshold = np.array([self._threshold])
-            if self._order is None:
-                own = document_threshold(self.pairs, self.scores.similarity, self._cutoff, "per_query")
-                threshold = own[self.pairs.pair_query]
-            high = np.asarray(self.scores.similarity > threshold)
-            weight = document_weights(high, self._scheduled("beta", step), self.settings.soft)
-            document = document_probabilities(self.pairs, weight)
-        return Probabilities.of(self.pairs, query, document)
+            self._find_top_and_threshold(step)
+        return Probabilities.of(self.pairs, self._query_probabilities(), self._document_probabilities(step))
 
     def observe(self, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray) -> None:
         """Update **q** and **p** from the forward pass."""
         change = self.scores.observe(pair_ids, similarity, loss)
-        if self._order is not None:
-            self._order.replace(change.old_similarity, change.similarity)
+        if self._similarities is not None:
+            self._similarities.replace(change.old_similarity, change.similarity)
         if self._ranking is not None:
-            changed = self._ranking.update(self.pairs.pair_query[change.pairs])
-            if self._at_refresh is None:
-                self._since_refresh.append(changed)
-
-    @property
-    def state_bytes(self) -> int:
-        """Bytes held beside the pair arrays."""
-        held = self.scores.similarity.nbytes + self.scores.loss.nbytes
-        return held + sum(part.nbytes for part in (self._ranking, self._order) if part is not None)
+            changed = self._ranking.update(self.pairs.pair_query[change.pair_ids])
+            if self._scores_at_refresh is None:
+                self._changed_since.append(changed)
 
     def schedule(self, step: int) -> dict[str, float]:
-        """Return α, r, β, v at ``step``, and the thresholds in force: what ``levels`` and ``threshold`` use of them."""
+        """Return α, r, β and v at ``step`` and the two thresholds in force, as far as the settings use them."""
         values = {}
         if self._on_queries:
             values["alpha"] = self._scheduled("alpha", step)
@@ -262,46 +239,53 @@ class DynamicPruning(Method[DynamicSettings]):
         if self._on_documents:
             values |= {name: self._scheduled(name, step) for name in ("beta", "v")}
         if self._on_queries:
-            values["query_threshold"] = float(self._front.threshold) if self._front.count else math.nan
-        if self._order is not None:
+            values["query_threshold"] = float(self._top.threshold) if self._top.count else math.nan
+        if self._similarities is not None:
             values["document_threshold"] = self._threshold
         return values
 
     def state_dict(self) -> dict[str, Any]:
-        """The scores, the thresholds in force, and the queries drawn but not yet used."""
-        front = self._front
+        """The scores, what the last refresh found, and the queries it drew that are not used yet."""
+        # Latest first: where a query changed twice, `_query_probabilities` lets the oldest score win.
+        changes = list(reversed(self._changed_since))
         return {
             "scores": self.scores.state_dict(),
             **({} if self._ranking is None else {"ranking": self._ranking.state_dict()}),
-            "front": np.array([front.count, front.above, front.tied], dtype=np.int64),
-            "query_threshold": front.threshold,
+            "top": np.array([self._top.count, self._top.above, self._top.tied], dtype=np.int64),
+            "query_threshold": self._top.threshold,
             "threshold": self._threshold,
             "cutoff": self._cutoff,
             "queue": self._queue.copy(),
             "refreshes": self._refreshes,
-            **({} if self._at_refresh is None else {"at_refresh": self._at_refresh}),
-            "since_queries": np.concatenate([NONE, *(part for part, _ in reversed(self._since_refresh))]),
-            "since_scores": np.concatenate([NO_SCORES, *(part for _, part in reversed(self._since_refresh))]),
+            **({} if self._scores_at_refresh is None else {"scores_at_refresh": self._scores_at_refresh}),
+            "changed_queries": np.concatenate([np.empty(0, dtype=np.int64), *(queries for queries, _ in changes)]),
+            "changed_from": np.concatenate([np.empty(0, dtype=np.float32), *(before for _, before in changes)]),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
         self.scores.load_state_dict(state["scores"])
         if self._ranking is not None:
-            self._ranking = ranked(self.pairs, self.scores, self.settings.query_score)
+            self._ranking = rank_queries(self.pairs, self.scores, self.settings.query_score)
             self._ranking.load_state_dict(state["ranking"])
-        if self._order is not None:
-            self._order = SortedValues(self.scores.similarity)
-        count, above, tied = (int(number) for number in state["front"])
-        self._front = Front(count, np.float32(state["query_threshold"]), above, tied)
+        if self._similarities is not None:
+            self._similarities = SortedValues(self.scores.similarity)
+        count, above, tied = (int(number) for number in state["top"])
+        self._top = TopK(count, np.float32(state["query_threshold"]), above, tied)
         self._threshold, self._cutoff = float(state["threshold"]), float(state["cutoff"])
         self._queue = np.array(state["queue"], dtype=np.int64)
         self._refreshes = int(state["refreshes"])
-        self._at_refresh = np.array(state["at_refresh"]) if "at_refresh" in state else None
-        self._since_refresh = [(np.array(state["since_queries"], dtype=np.int64), np.array(state["since_scores"]))]
+        self._scores_at_refresh = np.array(state["scores_at_refresh"]) if "scores_at_refresh" in state else None
+        self._changed_since = [(np.array(state["changed_queries"], dtype=np.int64), np.array(state["changed_from"]))]
+
+    @property
+    def state_bytes(self) -> int:
+        """Bytes held beside the pair arrays."""
+        held = self.scores.similarity.nbytes + self.scores.loss.nbytes
+        return held + sum(part.nbytes for part in (self._ranking, self._similarities) if part is not None)
 
     def summary(self) -> dict[str, Any]:
-        """The pool size n₀ beside the counts."""
+        """The pool size n₀, beside the counts."""
         return {**super().summary(), "pool_size": self.pool_size}
 
     def _scheduled(self, name: str, step: int) -> float:
@@ -309,36 +293,17 @@ class DynamicPruning(Method[DynamicSettings]):
         return cosine_schedule(start, end, step, self.plan.max_steps)
 
     def _ratio(self, alpha: float) -> float:
-        """Return r at strength α, from the whole n₀; all queries are alike at α = 1.
+        """Return r at strength α, from the integer n₀; 0 at α = 1, where all queries are alike.
 
-        With a handful of queries, rounding n₀ down can take r below 0: then none is a top query.
+        With a handful of queries, rounding n₀ down can take r below 0: then no query is a top query.
         """
         return 0.0 if alpha == 1 else max(0.0, top_ratio(alpha, self.pool_size, self.pairs.n_queries))
 
-    def _rank(self, step: int) -> None:
-        """Find the top queries and the threshold T."""
-        self._since_refresh = []
-        if self._ranking is not None and self.settings.update_interval == "epoch":
-            self._at_refresh = self._ranking.scores()
-        self._cutoff = self._scheduled("v", step)
-        if self._ranking is not None:
-            ratio = self._ratio(self._scheduled("alpha", step))
-            self._front = self._ranking.front(math.floor(ratio * self.pairs.n_queries))
-        if self._order is not None:
-            self._threshold = interpolated_quantile(self._order, 1 - self._cutoff)
-
-    def _refresh(self, step: int) -> None:
-        self._rank(step)
-        assert self._ranking is not None
-        interval = self.settings.update_interval
-        left = max(1, self.plan.max_steps - step)
-        count = self.pool_size if interval == "epoch" else min(interval, left) * self.plan.batch_size
-        rng = generator(self.plan.seed, "dp.queries", self._refreshes)
-        draw = draw_by_pairs if self.settings.pool_weighting == "pairs" else draw_pool
-        self._queue = draw(rng, self._ranking, self._front, self.pool_size, count)
-        self._refreshes += 1
-
-    def _next_queries(self, step: int) -> NDArray[np.int64]:
+    def _sample_queries(self, step: int) -> NDArray[np.int64]:
+        """Algorithm 1, SampleQuery; with ``levels=document``, the next queries of a shuffled pass."""
+        if not self._on_queries:
+            self._refresh_threshold_if_due(step)
+            return self._passes.take(step * self.plan.batch_size, self.plan.batch_size)
         taken, missing = [], self.plan.batch_size
         while missing:
             if len(self._queue) == 0:
@@ -348,15 +313,65 @@ class DynamicPruning(Method[DynamicSettings]):
             missing -= len(taken[-1])
         return np.concatenate(taken)
 
-    def _refresh_if_due(self, step: int) -> None:
-        """Move T for the document level alone, where queries come from passes."""
+    def _sample_documents(self, queries: IntArray, step: int) -> NDArray[np.int64]:
+        """Algorithm 1, SampleDocument; with ``levels=query``, uniform."""
+        rng = generator(self.plan.seed, "dp.documents", step)
+        if not self._on_documents:
+            return draw_documents(rng, self.pairs, queries)
+        high, low = document_weights(np.array([True, False]), self._scheduled("beta", step), self.settings.soft)
+        threshold = None if self._similarities is None else self._threshold
+        return draw_weighted_documents(
+            rng, self.pairs, queries, self.scores.similarity, high, low, threshold, self._cutoff
+        )
+
+    def _refresh(self, step: int) -> None:
+        """Rank the queries, and draw those of the steps until the next refresh from the pool."""
+        self._find_top_and_threshold(step)
+        assert self._ranking is not None
+        interval = self.settings.update_interval
+        steps_left = max(1, self.plan.max_steps - step)
+        count = self.pool_size if interval == "epoch" else min(interval, steps_left) * self.plan.batch_size
+        rng = generator(self.plan.seed, "dp.queries", self._refreshes)
+        draw = draw_by_pairs if self.settings.pool_weighting == "pairs" else draw_pool
+        self._queue = draw(rng, self._ranking, self._top, self.pool_size, count)
+        self._refreshes += 1
+
+    def _refresh_threshold_if_due(self, step: int) -> None:
+        """With ``levels=document``: find T again, as often as queries would be ranked."""
         interval = self.settings.update_interval
         steps = max(1, self.pool_size // self.plan.batch_size) if interval == "epoch" else interval
         if step % steps == 0:
-            self._rank(step)
+            self._find_top_and_threshold(step)
             self._refreshes += 1
 
+    def _find_top_and_threshold(self, step: int) -> None:
+        """Find the top ⌊r·n⌋ queries, and the threshold T at cutoff v."""
+        self._changed_since = []
+        if self._ranking is not None and self.settings.update_interval == "epoch":
+            self._scores_at_refresh = self._ranking.scores()
+        self._cutoff = self._scheduled("v", step)
+        if self._ranking is not None:
+            ratio = self._ratio(self._scheduled("alpha", step))
+            self._top = self._ranking.top_k(math.floor(ratio * self.pairs.n_queries))
+        if self._similarities is not None:
+            self._threshold = interpolated_quantile(self._similarities, 1 - self._cutoff)
 
-def smaller_strength(settings: DynamicSettings) -> float:
-    """Return the smaller end of the α range, from which n₀ is fixed (paper.md, row 3)."""
-    return min(settings.alpha_start, settings.alpha_end)
+    def _query_probabilities(self) -> NDArray[np.float64]:
+        if self._ranking is None:
+            return uniform_queries(self.pairs)
+        scores = self._ranking.scores() if self._scores_at_refresh is None else self._scores_at_refresh
+        for queries, before in reversed(self._changed_since):  # undo the changes since the refresh
+            scores[queries] = before
+        query = query_probabilities(self._top.chances(scores), self._top.count, self.pool_size)
+        return pair_weighted_probabilities(self.pairs, query) if self.settings.pool_weighting == "pairs" else query
+
+    def _document_probabilities(self, step: int) -> NDArray[np.float64]:
+        if not self._on_documents:
+            return uniform_documents(self.pairs)
+        threshold = np.array([self._threshold])
+        if self._similarities is None:
+            per_query = document_threshold(self.pairs, self.scores.similarity, self._cutoff, "per_query")
+            threshold = per_query[self.pairs.pair_query]
+        high = np.asarray(self.scores.similarity > threshold)
+        weight = document_weights(high, self._scheduled("beta", step), self.settings.soft)
+        return document_probabilities(self.pairs, weight)

@@ -1,4 +1,4 @@
-"""InfoBatch at query level: what training has learned is shown less often, with a larger loss weight."""
+"""InfoBatch at query level: learned queries are drawn less often, with a larger loss weight."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from opera.core.arrays import BoolArray, FloatArray, IntArray
 from opera.core.rng import generator
@@ -19,24 +18,24 @@ from opera.methods.scores import PairScores
 
 
 def learned_queries(loss: FloatArray) -> BoolArray:
-    """Mark the queries whose latest loss ``[n]`` lies strictly below the mean; nan, not seen yet, is no loss at all."""
+    """Mark the queries whose latest loss ``[n]`` lies strictly below the mean; NaN, not seen yet, is left out."""
     seen = ~np.isnan(loss)
     if not seen.any():
         return seen
-    above_lowest = np.asarray(loss, dtype=np.float64) - loss[seen].min()  # so that the mean of equal losses is exact
+    above_lowest = np.asarray(loss, dtype=np.float64) - loss[seen].min()  # which makes the mean of equal losses exact
     return np.asarray(seen & (above_lowest < above_lowest[seen].mean()))
 
 
 def kept_of_learned(count: int, rho: float) -> int:
-    """``int((1 - ρ)·|learned|)``: how many of ``count`` learned queries a pass keeps."""
+    """``int((1 - ρ)·|learned|)``: how many of ``count`` learned queries a pass keeps, despite binary rounding."""
     return int((1 - rho) * count + 1e-9)
 
 
 def infobatch_probabilities(pairs: TrainingPairs, learned: BoolArray, rho: float) -> Probabilities:
-    """P(q), P(d|q) and loss weights of a pass that pruned ``learned``, bool ``[n]``.
+    """P(q), P(d|q) and loss weights of a pass in which the queries ``learned``, bool ``[n]``, are pruned.
 
-    A pass holds every other query and a random part of the learned ones; each of its S queries is drawn once:
-    P(q) = 1/S, or kept/(S·|learned|) for a learned one, whose loss weight is 1/(1 - ρ).
+    A pass holds all other queries and a random part of the learned ones, and draws each of its S queries once:
+    P(q) = 1/S, or kept/(S·|learned|) for a learned query, whose loss weight is 1/(1 - ρ).
     """
     count = int(learned.sum())
     kept = kept_of_learned(count, rho)
@@ -50,14 +49,14 @@ class InfoBatchSettings(Settings):
 
     rho: float = setting(
         0.25,
-        "ρ, share of the learned queries that a pass leaves out (InfoBatch's code: 0.5)",
+        "ρ, share of the learned queries that each pass leaves out (InfoBatch's code: 0.5)",
         "the release",
         ge=0,
         lt=1,
     )
     delta: float = setting(
         0.875,
-        "δ, share of the steps after which every query is shown, unweighted",
+        "δ, share of the steps after which every query is drawn, unweighted",
         "InfoBatch's code",
         ge=0,
         le=1,
@@ -65,12 +64,14 @@ class InfoBatchSettings(Settings):
 
 
 class InfoBatch(Method[InfoBatchSettings]):
-    """Passes over the queries that leave out a part of the learned ones; one positive uniformly among the query's.
+    """Passes over the queries that leave out a part of the learned ones; one positive uniformly from the query's.
 
-    A query's score is the latest unweighted loss of one of its pairs. The first pass is whole, and a query not seen yet
-    when the second begins counts neither as learned nor in the mean.
-    From step ⌈δ·t_max⌉ on a pruned pass is given up and whole passes follow, with weight 1. Passes vary in length;
-    the step budget alone says when training ends.
+    A query's score is the latest unweighted loss of one of its pairs. The first pass is whole. A query not seen yet
+    when the second begins is not learned, and does not count in the mean. At step ⌈δ·t_max⌉ a pruned pass is
+    abandoned; whole passes with weight 1 follow. Passes vary in length: the number of steps alone ends training.
+
+    Attributes:
+        anneal_from: ⌈δ·t_max⌉.
     """
 
     name = "infobatch"
@@ -90,8 +91,10 @@ class InfoBatch(Method[InfoBatchSettings]):
 
     def draw(self, step: int) -> Draw:
         """Return the next ``batch_size`` queries of the pass with a positive document each, and their weights."""
+        # Annealing: abandon a pass that was pruned.
         if step >= self.anneal_from and self._learned.any():
             self._queue = np.empty(0, dtype=np.int64)
+        # Take the next queries of the pass, and of the next ones if it ends. Each keeps the weight of its own pass.
         taken, weights, missing = [], [], self.plan.batch_size
         while missing:
             if len(self._queue) == 0:
@@ -105,12 +108,12 @@ class InfoBatch(Method[InfoBatchSettings]):
         return Draw(chosen, np.concatenate(weights).astype(np.float32))
 
     def probabilities(self, step: int) -> Probabilities:
-        """Those of the pass in force; of the first one before anything is drawn."""
-        learned = self._learned if self._passes else self._learned_now(step)
+        """Those of the pass in force; before any draw, of the first."""
+        learned = self._learned if self._passes else self._learned_at(step)
         return infobatch_probabilities(self.pairs, learned, self.settings.rho)
 
     def observe(self, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray) -> None:
-        """Keep each query's latest loss; where a query stands twice, its last entry counts."""
+        """Keep each query's latest loss; if a query is listed twice, its last entry counts."""
         self._loss[self.pairs.pair_query[pair_ids]] = loss
 
     def schedule(self, step: int) -> dict[str, float]:
@@ -135,16 +138,18 @@ class InfoBatch(Method[InfoBatchSettings]):
         self._queue = np.array(state["queue"], dtype=np.int64)
         self._passes = int(state["passes"])
 
-    def _learned_now(self, step: int) -> NDArray[np.bool_]:
+    def _learned_at(self, step: int) -> BoolArray:
+        """Mark the queries that a pass beginning at ``step`` prunes; none once annealing has begun."""
         if step >= self.anneal_from:
             return np.zeros(self.pairs.n_queries, dtype=bool)
         return learned_queries(self._loss)
 
     def _begin_pass(self, step: int) -> None:
         rng = generator(self.plan.seed, "infobatch.pass", self._passes)
-        self._learned = self._learned_now(step)
+        self._learned = self._learned_at(step)
         seen = self._loss[~np.isnan(self._loss)]
         self._mean_loss = float(seen.mean()) if len(seen) else math.nan
+        # The pass: all queries that are not learned and a random part of those that are, in random order.
         learned = np.flatnonzero(self._learned)
         kept = rng.choice(learned, kept_of_learned(len(learned), self.settings.rho), replace=False)
         self._queue = rng.permutation(np.concatenate([np.flatnonzero(~self._learned), kept]))

@@ -1,4 +1,4 @@
-"""The score state: what is known of each pair, from the pretrained model first and from training since."""
+"""The scores of each pair: from the pretrained model at first, then from training."""
 
 from __future__ import annotations
 
@@ -17,25 +17,28 @@ class Change:
     """What one batch changed.
 
     Attributes:
-        pairs: int64 ``[m]``, the distinct pairs seen.
+        pair_ids: int64 ``[m]``, the distinct pairs of the batch.
         old_similarity: float32 ``[m]``, before.
         similarity: float32 ``[m]``, now.
         loss: float32 ``[m]``, now.
     """
 
-    pairs: NDArray[np.int64]
+    pair_ids: NDArray[np.int64]
     old_similarity: NDArray[np.float32]
     similarity: NDArray[np.float32]
     loss: NDArray[np.float32]
 
 
 class PairScores:
-    """Latest similarity and contrastive loss of every pair: 8 bytes a pair.
+    """Latest similarity and contrastive loss of every pair: 8 bytes per pair.
 
     Attributes:
         similarity: float32 ``[N]``, cosine of query and positive document (the paper's **p**).
         loss: float32 ``[N]``, contrastive loss of the pair, in nats.
-        cbs: float32 ``[N]``, the pair's CBS under the pretrained model, or ``None``; training never moves it.
+        cbs: float32 ``[N]``, the pair's CBS under the pretrained model, or ``None``; training never changes it.
+
+    Raises:
+        ValueError: if an array has another length than the pairs, or a value that is not finite.
     """
 
     def __init__(
@@ -55,10 +58,10 @@ class PairScores:
                 raise ValueError(f"{name} must be finite for every pair")
 
     def observe(self, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray) -> Change:
-        """Overwrite the scores of the pairs of one batch, and say what changed.
+        """Overwrite the scores of the pairs of one batch, and return what changed.
 
         Args:
-            pair_ids: int ``[B]``; where a pair stands twice, its last entry counts.
+            pair_ids: int ``[B]``; if a pair is listed twice, its last entry counts.
             similarity: float ``[B]``, from the forward pass.
             loss: float ``[B]``, unweighted, from the forward pass.
         """
@@ -71,13 +74,13 @@ class PairScores:
         return change
 
     def with_cbs(self, cbs: FloatArray) -> PairScores:
-        """Return the same scores with a CBS for each pair ``[N]``."""
+        """Return the same scores with the CBS of each pair ``[N]``."""
         return PairScores(self.pairs, self.similarity, self.loss, cbs)
 
-    def subset(self, keep: BoolArray, kept: TrainingPairs) -> PairScores:
-        """Return the scores of the pairs in ``keep``, bool ``[N]``, which are ``kept``."""
-        cbs = None if self.cbs is None else self.cbs[keep]
-        return PairScores(kept, self.similarity[keep], self.loss[keep], cbs)
+    def subset(self, kept: BoolArray, kept_pairs: TrainingPairs) -> PairScores:
+        """Return the scores of the pairs marked by ``kept``, bool ``[N]``, for their :meth:`TrainingPairs.subset`."""
+        cbs = None if self.cbs is None else self.cbs[kept]
+        return PairScores(kept_pairs, self.similarity[kept], self.loss[kept], cbs)
 
     def mean_similarity(self) -> NDArray[np.float64]:
         """Mean similarity over each query's pairs: float64 ``[n]``."""
@@ -88,7 +91,7 @@ class PairScores:
         return self.pairs.sum_by_query(self.loss) / self.pairs.positives_per_query
 
     def state_dict(self) -> dict[str, Any]:
-        """Return everything needed to go on from here, as arrays."""
+        """Return what training changes: both arrays."""
         return {"similarity": self.similarity.copy(), "loss": self.loss.copy()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -198,4 +198,4 @@ def _restore(sampler: PairSampler, trace: Trace, checkpoint: Path, writer: RunWr
     trace.rows = [row for row in rows if row["step"] <= sampler.trained_steps]
     earlier = Run(writer.path).sampling()
     if sampler.recorder is not None and earlier is not None:
-        sampler.recorder.go_on_from(earlier.until(sampler.next_step))
+        sampler.recorder.resume_from(earlier.until(sampler.next_step))

@@ -16,7 +16,7 @@ from opera.diagnostics.theory import (
     pruning_beats_finetuning,
 )
 from opera.methods.dynamic import DynamicSettings
-from opera.methods.static import keep_highest, kept_count
+from opera.methods.selection import keep_highest, kept_count
 
 RETENTIONS = (0.95, 0.9, 0.75, 0.5, 0.25, 0.1, 0.05)
 LITTLE_NOISE = 0.05

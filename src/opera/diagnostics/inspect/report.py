@@ -24,7 +24,7 @@ from opera.diagnostics.inspect.quality import (
     random_similarities,
     similarities,
 )
-from opera.methods.static import CBS_POOL
+from opera.methods.selection import CBS_POOL
 from opera.retrieval.encoder import open_encoder
 from opera.retrieval.run_model import run_corpus_text
 from opera.retrieval.similarity import pair_similarities

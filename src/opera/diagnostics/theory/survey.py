@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from opera.diagnostics.theory.simulation import COMPARED, Point, World, examine
-from opera.methods.static import kept_count
+from opera.methods.selection import kept_count
 
 NOISES = (0.1, 0.3, 0.5)
 AUCS = (0.3, 0.5, 0.7, 0.9)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from opera.config.recipe import TrainSettings
 from opera.core.errors import RunFolderError
-from opera.methods import METHODS
+from opera.methods import METHODS, method_named
 from opera.runs.folder import RUN_FILE, Run, holds_run
 
 PRIMARY, PAPERS, RECALL = "nDCG@10", "retrieved_ideal_nDCG@10", "R@20"
@@ -139,7 +139,7 @@ def label_of(run: Run, varying: frozenset[str] = frozenset()) -> str:
             at their defaults are not told.
     """
     settings = _told(run)
-    own = METHODS[settings["method"]].settings_class.model_fields
+    own = method_named(settings["method"]).settings_class.model_fields
     told = [name for name, field in own.items() if settings.get(name) != field.default and name in settings]
     told += [
         name for name in sorted(varying) if name not in own and name in settings and not _is_default(name, settings)

@@ -61,7 +61,7 @@ def sampled_runs(groups: Sequence[Group]) -> dict[str, Sampled]:
         own = next(
             (other for other in [table, *known] if "similarity" in other.column_names and _same(other, table)), None
         )
-        similarity = None if own is None else own["similarity"].to_numpy()[record.pairs]
+        similarity = None if own is None else own["similarity"].to_numpy()[record.pair_ids]
         found[group.method] = Sampled(run, record, _query_places(table, record), similarity)
     return found
 
@@ -71,8 +71,8 @@ def sampling_pictures(sampled: Sampled) -> dict[str, Any]:
     record = sampled.record
     return {
         "steps": record.steps.tolist(),
-        "queries": len(record.queries),
-        "pairs": len(record.pairs),
+        "queries": len(record.query_ids),
+        "pairs": len(record.pair_ids),
         "by_similarity": _by_similarity(sampled),
         "by_query": _by_query(sampled),
         "by_start": _by_start(sampled),
@@ -98,7 +98,7 @@ def _by_similarity(sampled: Sampled) -> dict[str, Any] | None:
 def _by_query(sampled: Sampled) -> dict[str, Any]:
     """P(q, d) of some queries' documents at each moment; a query's documents by similarity, else as they stand."""
     record = sampled.record
-    chosen = _spread_out(len(record.queries), SHOWN_QUERIES)
+    chosen = _spread_out(len(record.query_ids), SHOWN_QUERIES)
     ratio = sampled.pair_ratio
     rows: list[NDArray[np.int64]] = []
     for query in chosen:
@@ -112,7 +112,7 @@ def _by_query(sampled: Sampled) -> dict[str, Any]:
     for place, row in enumerate(rows):
         codes[:, place, : len(row)] = quantised(ratio[:, row])
         there[place, : len(row)] = 1
-    ids = sampled.run.pairs()["query_id"].to_numpy(zero_copy_only=False)[record.pairs]
+    ids = sampled.run.pairs()["query_id"].to_numpy(zero_copy_only=False)[record.pair_ids]
     names = [str(ids[row[0]]) for row in rows]
     return {"names": names, "width": width, "codes": _packed(codes), "there": _packed(there)}
 
@@ -156,7 +156,7 @@ def _same(other: pa.Table, table: pa.Table) -> bool:
 
 def _query_places(table: pa.Table, record: SamplingRecord) -> NDArray[np.int64]:
     """For each recorded pair, the place of its query; pairs are sorted by query, so a new id is the next query."""
-    ids = table["query_id"].to_numpy(zero_copy_only=False)[record.pairs]
+    ids = table["query_id"].to_numpy(zero_copy_only=False)[record.pair_ids]
     return np.cumsum(np.concatenate([[False], ids[1:] != ids[:-1]]))
 
 

@@ -1,43 +1,87 @@
-"""The inner loops of the sorted multiset, compiled by numba (:class:`.sorted_values.SortedValues` holds the arrays)."""
+"""The inner loops of the sorted multiset, compiled by numba; :class:`.sorted_values.SortedValues` owns the arrays.
 
-# Numba reads the types off the arguments; annotations would only be repeated here.
+The layout, from top to bottom: the row lists the nodes, a node lists leaves, a leaf holds numbers; each level is
+ascending from left to right. No leaf or node in use is ever empty.
+"""
 
+# Numba infers the types from the arguments; annotations would only repeat them.
+
+from typing import NamedTuple
+
+import numpy as np
 from numba import njit
+from numpy.typing import NDArray
+
+# The slots of Arrays.state:
+USED_LEAVES = 0  # leaves handed out so far, those freed since included
+NODES = 1  # nodes in use: the first so many places of the row
+FREE_LEAVES = 2  # leaves on the stack of freed ones
+TOTAL = 3  # numbers in the multiset
+MISSING = 4  # 1 after `replace` did not find a number to remove
+SLOTS = 5
+
+
+class Arrays(NamedTuple):
+    """The arrays of one multiset; an index of a leaf or node stays the same when others move.
+
+    Attributes:
+        values: float32 ``[leaves, width of a leaf]``, the numbers of each leaf, ascending.
+        sizes: int32 ``[leaves]``, how many numbers each leaf holds.
+        free: int32 ``[leaves]``, a stack of leaves that became empty and can be used again.
+        leaves: int32 ``[nodes, width of a node]``, the leaves of each node, in order.
+        lows: float32, same shape, the lowest number of each of these leaves.
+        widths: int32 ``[nodes]``, how many leaves each node lists.
+        counts: int64 ``[nodes]``, how many numbers each node's leaves hold.
+        row: int32 ``[nodes]``, the nodes in order; behind them the unused ones.
+        state: int64 ``[SLOTS]``.
+    """
+
+    values: NDArray[np.float32]
+    sizes: NDArray[np.int32]
+    free: NDArray[np.int32]
+    leaves: NDArray[np.int32]
+    lows: NDArray[np.float32]
+    widths: NDArray[np.int32]
+    counts: NDArray[np.int64]
+    row: NDArray[np.int32]
+    state: NDArray[np.int64]
 
 
 @njit(cache=True)
-def fill_leaves(ascending, per_leaf, per_node, values, sizes, free, leaves_of, lows, widths, counts, row, state):
-    """Lay sorted numbers out in empty leaves and nodes."""
+def fill_leaves(ascending, per_leaf, per_node, a):
+    """Fill an empty multiset with ascending numbers, ``per_leaf`` to a leaf and ``per_node`` leaves to a node."""
     n = len(ascending)
     leaf = 0
     start = 0
     while start < n:
+        # Copy the next numbers to the next leaf.
         size = min(per_leaf, n - start)
-        values[leaf, :size] = ascending[start : start + size]
-        sizes[leaf] = size
+        a.values[leaf, :size] = ascending[start : start + size]
+        a.sizes[leaf] = size
+        # Append the leaf to its node.
         node = leaf // per_node
         place = leaf % per_node
-        leaves_of[node, place] = leaf
-        lows[node, place] = ascending[start]
-        widths[node] = place + 1
-        counts[node] += size
+        a.leaves[node, place] = leaf
+        a.lows[node, place] = ascending[start]
+        a.widths[node] = place + 1
+        a.counts[node] += size
         leaf += 1
         start += size
-    state[0] = leaf
-    state[1] = (leaf + per_node - 1) // per_node
-    state[3] = n
+    a.state[USED_LEAVES] = leaf
+    a.state[NODES] = (leaf + per_node - 1) // per_node
+    a.state[TOTAL] = n
 
 
 @njit(cache=True)
-def read_all(target, values, sizes, free, leaves_of, lows, widths, counts, row, state):
+def read_all(target, a):
     """Copy all numbers to ``target``, in ascending order."""
-    at = 0
-    for place in range(state[1]):
-        node = row[place]
-        for j in range(widths[node]):
-            leaf = leaves_of[node, j]
-            target[at : at + sizes[leaf]] = values[leaf, : sizes[leaf]]
-            at += sizes[leaf]
+    end = 0
+    for at in range(a.state[NODES]):
+        node = a.row[at]
+        for place in range(a.widths[node]):
+            leaf = a.leaves[node, place]
+            target[end : end + a.sizes[leaf]] = a.values[leaf, : a.sizes[leaf]]
+            end += a.sizes[leaf]
 
 
 @njit(cache=True)
@@ -54,66 +98,77 @@ def last_not_above(numbers, size, value):
 
 
 @njit(cache=True)
-def locate(value, lows, widths, row, state):
-    """Return place in the row and place in the node of the last leaf whose lowest number is at most ``value``."""
-    low, high = 0, state[1]
+def locate(value, a):
+    """Find the last leaf whose lowest number is at most ``value``, or the first leaf if none is.
+
+    Returns the place of its node in the row, and its place in the node.
+    """
+    # Bisect the row for the last node that begins with at most `value`.
+    low, high = 0, a.state[NODES]
     while low < high:
         middle = (low + high) // 2
-        if lows[row[middle], 0] <= value:
+        if a.lows[a.row[middle], 0] <= value:
             low = middle + 1
         else:
             high = middle
     at = max(low - 1, 0)
-    node = row[at]
-    return at, max(last_not_above(lows[node], widths[node], value), 0)
+    # Bisect that node for its last such leaf.
+    node = a.row[at]
+    return at, max(last_not_above(a.lows[node], a.widths[node], value), 0)
 
 
 @njit(cache=True)
-def kth(rank, values, sizes, free, leaves_of, lows, widths, counts, row, state):
-    """Return the number of a rank, from 0, in ascending order."""
+def kth(rank, a):
+    """Return the number at ``rank``, from 0, in ascending order."""
+    # Skip whole nodes, as long as the rank lies behind them.
     at = 0
-    while rank >= counts[row[at]]:
-        rank -= counts[row[at]]
+    while rank >= a.counts[a.row[at]]:
+        rank -= a.counts[a.row[at]]
         at += 1
-    node = row[at]
-    j = 0
-    while rank >= sizes[leaves_of[node, j]]:
-        rank -= sizes[leaves_of[node, j]]
-        j += 1
-    return values[leaves_of[node, j], rank]
+    # Skip whole leaves of the node that is left.
+    node = a.row[at]
+    place = 0
+    while rank >= a.sizes[a.leaves[node, place]]:
+        rank -= a.sizes[a.leaves[node, place]]
+        place += 1
+    return a.values[a.leaves[node, place], rank]
 
 
 @njit(cache=True)
-def count(value, equal_too, values, sizes, free, leaves_of, lows, widths, counts, row, state):
-    """Count the numbers below ``value``, or at most ``value``."""
-    low, high = 0, state[1]
-    while low < high:  # the nodes that begin with a number to count
+def count(value, or_equal, a):
+    """Count the numbers below ``value``; with ``or_equal``, those at most ``value``."""
+    # Bisect the row for the nodes that begin with a number to count.
+    low, high = 0, a.state[NODES]
+    while low < high:
         middle = (low + high) // 2
-        first = lows[row[middle], 0]
-        if first < value or (equal_too and first == value):
+        first = a.lows[a.row[middle], 0]
+        if first < value or (or_equal and first == value):
             low = middle + 1
         else:
             high = middle
     if low == 0:
         return 0
+    # All of these nodes but the last count whole.
     total = 0
     for at in range(low - 1):
-        total += counts[row[at]]
-    node = row[low - 1]
-    j = first_not_counted(lows[node], widths[node], value, equal_too) - 1
-    for i in range(j):
-        total += sizes[leaves_of[node, i]]
-    leaf = leaves_of[node, j]
-    return total + first_not_counted(values[leaf], sizes[leaf], value, equal_too)
+        total += a.counts[a.row[at]]
+    # Of the last one, all leaves that begin with a number to count, but the last, count whole.
+    node = a.row[low - 1]
+    place = first_not_counted(a.lows[node], a.widths[node], value, or_equal) - 1
+    for before in range(place):
+        total += a.sizes[a.leaves[node, before]]
+    # Of that last leaf, count the numbers.
+    leaf = a.leaves[node, place]
+    return total + first_not_counted(a.values[leaf], a.sizes[leaf], value, or_equal)
 
 
 @njit(cache=True)
-def first_not_counted(numbers, size, value, equal_too):
-    """Return the place of the first of ``size`` ascending numbers that is not below ``value``, or not at most it."""
+def first_not_counted(numbers, size, value, or_equal):
+    """Return how many of ``size`` ascending numbers are below ``value``, or at most ``value``."""
     low, high = 0, size
     while low < high:
         middle = (low + high) // 2
-        if numbers[middle] < value or (equal_too and numbers[middle] == value):
+        if numbers[middle] < value or (or_equal and numbers[middle] == value):
             low = middle + 1
         else:
             high = middle
@@ -121,129 +176,145 @@ def first_not_counted(numbers, size, value, equal_too):
 
 
 @njit(cache=True)
-def insert(value, values, sizes, free, leaves_of, lows, widths, counts, row, state):
-    """Put a number in; return False, having changed nothing, where there is no room to split."""
-    at, j = locate(value, lows, widths, row, state)
-    node = row[at]
-    leaf = leaves_of[node, j]
-    if sizes[leaf] == values.shape[1]:
-        if state[2] == 0 and state[0] == values.shape[0]:
+def insert(value, a):
+    """Insert a number. Return False, with the numbers unchanged, if a split is needed and no room is left for it."""
+    at, place = locate(value, a)
+    node = a.row[at]
+    leaf = a.leaves[node, place]
+    # Split a full leaf, and before it its node if that is full too; then find the leaf of `value` again.
+    if a.sizes[leaf] == a.values.shape[1]:
+        if a.state[FREE_LEAVES] == 0 and a.state[USED_LEAVES] == a.values.shape[0]:
             return False
-        if widths[node] == leaves_of.shape[1]:
-            if state[1] == len(row):
+        if a.widths[node] == a.leaves.shape[1]:
+            if a.state[NODES] == len(a.row):
                 return False
-            split_node(at, leaves_of, lows, widths, counts, sizes, row, state)
-            at, j = locate(value, lows, widths, row, state)
-            node = row[at]
-        split_leaf(node, j, values, sizes, free, leaves_of, lows, widths, state)
-        j = max(last_not_above(lows[node], widths[node], value), 0)
-        leaf = leaves_of[node, j]
-    size = sizes[leaf]
-    place = last_not_above(values[leaf], size, value) + 1
-    for i in range(size, place, -1):
-        values[leaf, i] = values[leaf, i - 1]
-    values[leaf, place] = value
-    sizes[leaf] = size + 1
-    if place == 0:
-        lows[node, j] = value
-    counts[node] += 1
-    state[3] += 1
+            split_node(at, a)
+            at, place = locate(value, a)
+            node = a.row[at]
+        split_leaf(node, place, a)
+        place = max(last_not_above(a.lows[node], a.widths[node], value), 0)
+        leaf = a.leaves[node, place]
+    # Shift the larger numbers of the leaf by one and put the new one before them.
+    size = a.sizes[leaf]
+    slot = last_not_above(a.values[leaf], size, value) + 1
+    for i in range(size, slot, -1):
+        a.values[leaf, i] = a.values[leaf, i - 1]
+    a.values[leaf, slot] = value
+    # Update the leaf's size and lowest number, and the counts above.
+    a.sizes[leaf] = size + 1
+    if slot == 0:
+        a.lows[node, place] = value
+    a.counts[node] += 1
+    a.state[TOTAL] += 1
     return True
 
 
 @njit(cache=True)
-def split_leaf(node, j, values, sizes, free, leaves_of, lows, widths, state):
-    """Move the upper half of a full leaf to a leaf of its own behind it."""
-    if state[2] > 0:
-        state[2] -= 1
-        fresh = free[state[2]]
+def split_leaf(node, place, a):
+    """Move the upper half of a full leaf to a new leaf right behind it. The node must have room for one more."""
+    # Take a freed leaf, or else one never used.
+    if a.state[FREE_LEAVES] > 0:
+        a.state[FREE_LEAVES] -= 1
+        fresh = a.free[a.state[FREE_LEAVES]]
     else:
-        fresh = state[0]
-        state[0] += 1
-    leaf = leaves_of[node, j]
-    half = sizes[leaf] // 2
-    moved = sizes[leaf] - half
-    values[fresh, :moved] = values[leaf, half : half + moved]
-    sizes[fresh] = moved
-    sizes[leaf] = half
-    for i in range(widths[node], j + 1, -1):
-        leaves_of[node, i] = leaves_of[node, i - 1]
-        lows[node, i] = lows[node, i - 1]
-    leaves_of[node, j + 1] = fresh
-    lows[node, j + 1] = values[fresh, 0]
-    widths[node] += 1
+        fresh = a.state[USED_LEAVES]
+        a.state[USED_LEAVES] += 1
+    # Move the upper half of the numbers.
+    leaf = a.leaves[node, place]
+    half = a.sizes[leaf] // 2
+    moved = a.sizes[leaf] - half
+    a.values[fresh, :moved] = a.values[leaf, half : half + moved]
+    a.sizes[fresh] = moved
+    a.sizes[leaf] = half
+    # Make room in the node behind the leaf, and list the new one there.
+    for i in range(a.widths[node], place + 1, -1):
+        a.leaves[node, i] = a.leaves[node, i - 1]
+        a.lows[node, i] = a.lows[node, i - 1]
+    a.leaves[node, place + 1] = fresh
+    a.lows[node, place + 1] = a.values[fresh, 0]
+    a.widths[node] += 1
 
 
 @njit(cache=True)
-def split_node(at, leaves_of, lows, widths, counts, sizes, row, state):
-    """Move the upper half of a full node to a node of its own behind it."""
-    node, fresh = row[at], row[state[1]]
-    half = widths[node] // 2
-    moved = widths[node] - half
+def split_node(at, a):
+    """Move the upper half of a full node to a new node right behind it. The row must have an unused node."""
+    # Take the first unused node.
+    node, fresh = a.row[at], a.row[a.state[NODES]]
+    # Move the upper half of the leaves, and count the numbers that go with them.
+    half = a.widths[node] // 2
+    moved = a.widths[node] - half
     total = 0
     for i in range(moved):
-        leaves_of[fresh, i] = leaves_of[node, half + i]
-        lows[fresh, i] = lows[node, half + i]
-        total += sizes[leaves_of[fresh, i]]
-    widths[fresh] = moved
-    widths[node] = half
-    counts[fresh] = total
-    counts[node] -= total
-    for i in range(state[1], at + 1, -1):
-        row[i] = row[i - 1]
-    row[at + 1] = fresh
-    state[1] += 1
+        a.leaves[fresh, i] = a.leaves[node, half + i]
+        a.lows[fresh, i] = a.lows[node, half + i]
+        total += a.sizes[a.leaves[fresh, i]]
+    a.widths[fresh] = moved
+    a.widths[node] = half
+    a.counts[fresh] = total
+    a.counts[node] -= total
+    # Make room in the row behind the node, and list the new one there.
+    for i in range(a.state[NODES], at + 1, -1):
+        a.row[i] = a.row[i - 1]
+    a.row[at + 1] = fresh
+    a.state[NODES] += 1
 
 
 @njit(cache=True)
-def remove(value, values, sizes, free, leaves_of, lows, widths, counts, row, state):
-    """Take a number out; return False where it is not there. At least one other number must be left."""
-    at, j = locate(value, lows, widths, row, state)
-    node = row[at]
-    leaf = leaves_of[node, j]
-    place = last_not_above(values[leaf], sizes[leaf], value)
-    if place < 0 or values[leaf, place] != value:
+def remove(value, a):
+    """Remove one occurrence of a number; return False if there is none. At least one other number must be left."""
+    # Find the number: the last one equal to `value`.
+    at, place = locate(value, a)
+    node = a.row[at]
+    leaf = a.leaves[node, place]
+    slot = last_not_above(a.values[leaf], a.sizes[leaf], value)
+    if slot < 0 or a.values[leaf, slot] != value:
         return False
-    sizes[leaf] -= 1
-    for i in range(place, sizes[leaf]):
-        values[leaf, i] = values[leaf, i + 1]
-    counts[node] -= 1
-    state[3] -= 1
-    if sizes[leaf] > 0:
-        lows[node, j] = values[leaf, 0]
+    # Close the gap in the leaf, and update the counts above.
+    a.sizes[leaf] -= 1
+    for i in range(slot, a.sizes[leaf]):
+        a.values[leaf, i] = a.values[leaf, i + 1]
+    a.counts[node] -= 1
+    a.state[TOTAL] -= 1
+    if a.sizes[leaf] > 0:
+        a.lows[node, place] = a.values[leaf, 0]
         return True
-    free[state[2]] = leaf
-    state[2] += 1
-    widths[node] -= 1
-    for i in range(j, widths[node]):
-        leaves_of[node, i] = leaves_of[node, i + 1]
-        lows[node, i] = lows[node, i + 1]
-    if widths[node] == 0:
-        counts[node] = 0
-        state[1] -= 1
-        for i in range(at, state[1]):
-            row[i] = row[i + 1]
-        row[state[1]] = node
+    # Free a leaf that became empty, and close the gap in its node.
+    a.free[a.state[FREE_LEAVES]] = leaf
+    a.state[FREE_LEAVES] += 1
+    a.widths[node] -= 1
+    for i in range(place, a.widths[node]):
+        a.leaves[node, i] = a.leaves[node, i + 1]
+        a.lows[node, i] = a.lows[node, i + 1]
+    # Free a node that became empty: close the gap in the row, and put it first among the unused.
+    if a.widths[node] == 0:
+        a.counts[node] = 0
+        a.state[NODES] -= 1
+        for i in range(at, a.state[NODES]):
+            a.row[i] = a.row[i + 1]
+        a.row[a.state[NODES]] = node
     return True
 
 
 @njit(cache=True)
-def replace(old, new, values, sizes, free, leaves_of, lows, widths, counts, row, state):
-    """Replace numbers one after another; return how many, fewer where room ran out or one was not there."""
+def replace(old, new, a):
+    """Replace numbers one after another: insert first, so that the multiset is never empty.
+
+    Returns how many were replaced. Fewer than all if room ran out, or, with ``MISSING`` set, if one was not found.
+    """
     for i in range(len(old)):
         if old[i] == new[i]:
             continue
-        if not insert(new[i], values, sizes, free, leaves_of, lows, widths, counts, row, state):
+        if not insert(new[i], a):
             return i
-        if not remove(old[i], values, sizes, free, leaves_of, lows, widths, counts, row, state):
-            state[4] = 1
+        if not remove(old[i], a):
+            a.state[MISSING] = 1
             return i
     return len(old)
 
 
 @njit(cache=True)
 def sum_own(sums, queries, offsets, values):
-    """Set the sums of some queries to those of their pairs' values."""
+    """Recompute the sums of some queries from the values of their own pairs."""
     for query in queries:
         total = 0.0
         for pair in range(offsets[query], offsets[query + 1]):

@@ -1,4 +1,4 @@
-"""The queries in order of their scores, kept up to date at the cost of what changed."""
+"""The ranking of the queries by score, updated at the cost of what changed."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from opera.methods._order_statistics.sorted_values import SortedValues
 
 
 @dataclass(frozen=True)
-class Front:
-    """The K best of n scores, as a threshold; of scores equal to it a random part is among the best.
+class TopK:
+    """The K highest of n scores, as a threshold. Of the scores equal to it, a random part is among them.
 
     Attributes:
         count: K.
-        threshold: the K-th highest score; infinite where K is 0.
-        above: how many scores exceed it.
+        threshold: the K-th highest score; infinite if K is 0.
+        above: how many scores exceed the threshold.
         tied: how many equal it.
     """
 
@@ -30,33 +30,30 @@ class Front:
     above: int
     tied: int
 
+    @classmethod
+    def empty(cls) -> TopK:
+        """No score: K = 0."""
+        return cls(0, np.float32(np.inf), 0, 0)
+
     @property
     def tied_chance(self) -> float:
-        """The chance of a score equal to the threshold to be among the K best."""
+        """The chance that a score equal to the threshold is among the K: the places left over the scores tied."""
         return (self.count - self.above) / self.tied if self.tied else 0.0
 
     def chances(self, scores: FloatArray) -> NDArray[np.float64]:
-        """The chance of each score ``[m]`` to be among the K best: 1 above the threshold, 0 below: float64 ``[m]``."""
+        """The chance that each score ``[m]`` is among the K: 1 above the threshold, 0 below. Float64 ``[m]``."""
         return np.where(scores > self.threshold, 1.0, np.where(scores == self.threshold, self.tied_chance, 0.0))
 
 
-def front_of(scores: FloatArray, count: int) -> Front:
-    """Find the ``count`` best of float32 scores ``[n]`` directly, looking at each: what :class:`QueryRanking` keeps."""
-    if count <= 0:
-        return Front(0, np.float32(np.inf), 0, 0)
-    threshold = np.partition(scores, len(scores) - count)[len(scores) - count]
-    return Front(count, threshold, int((scores > threshold).sum()), int((scores == threshold).sum()))
-
-
 class QueryRanking:
-    """A score for each query, the signed mean of a value over its pairs, in order.
+    """A score per query, the signed mean of a value over the query's pairs, and the order of the scores.
 
-    Holds 8 bytes a query for the sums and 6 to 7 for the order.
+    Holds 8 bytes per query for the sums and 6 to 7 for the order.
 
     Args:
         pairs: the training pairs.
-        values: float32 ``[N]``, the value of each pair; kept, and looked at again when it has changed.
-        sign: 1 where high means are best, -1 where low ones are.
+        values: float32 ``[N]``, the value of each pair. Kept by reference and read again at each update.
+        sign: 1 if high means rank first, -1 if low ones do.
     """
 
     def __init__(self, pairs: TrainingPairs, values: FloatArray, sign: int) -> None:
@@ -70,16 +67,16 @@ class QueryRanking:
         return int(self.sums.nbytes) + self._order.nbytes
 
     def scores(self, queries: IntArray | None = None) -> NDArray[np.float32]:
-        """Scores of some queries, default all: float32."""
+        """Scores of the given queries ``[m]``, or of all: float32 ``[m]`` or ``[n]``."""
         if queries is None:
             return (self.sign * self.sums / self.pairs.positives_per_query).astype(np.float32)
         offsets = self.pairs.query_offsets
         return (self.sign * self.sums[queries] / (offsets[queries + 1] - offsets[queries])).astype(np.float32)
 
     def update(self, queries: IntArray) -> tuple[IntArray, NDArray[np.float32]]:
-        """Take note that values of some queries ``[m]``, which may repeat, have changed.
+        """Read the values of these queries' pairs again, int ``[m]``; a query may be listed twice.
 
-        Their sums are made anew from their own pairs, so nothing drifts however often that happens.
+        Sums are recomputed from the pairs, not adjusted, so rounding errors do not accumulate.
 
         Returns:
             The distinct queries, and their scores before.
@@ -90,14 +87,14 @@ class QueryRanking:
         self._order.replace(before, self.scores(distinct))
         return distinct, before
 
-    def front(self, count: int) -> Front:
-        """Find the ``count`` best."""
+    def top_k(self, count: int) -> TopK:
+        """Find the ``count`` highest scores."""
         if count <= 0:
-            return Front(0, np.float32(np.inf), 0, 0)
+            return TopK.empty()
         n = len(self._order)
         threshold = self._order.kth(n - count)
         up_to = self._order.count_up_to(float(threshold))
-        return Front(count, threshold, n - up_to, up_to - self._order.count_below(float(threshold)))
+        return TopK(count, threshold, n - up_to, up_to - self._order.count_below(float(threshold)))
 
     def state_dict(self) -> dict[str, Any]:
         """The sums; the order follows from them."""

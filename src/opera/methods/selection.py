@@ -1,0 +1,138 @@
+"""Selection before training (Section 2.2): which pairs are kept, and the base of the methods that prune once."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+
+from opera.core.arrays import BoolArray, FloatArray
+from opera.core.errors import SettingError
+from opera.core.settings import Settings, setting
+from opera.data.pairs import TrainingPairs
+from opera.methods.base import Method, Plan
+from opera.methods.scores import PairScores
+
+CBS_POOL = 10_000  # Appendix D.1
+PairScore = Literal["similarity", "cbs"]
+
+
+def kept_count(n_pairs: int, retention: float) -> int:
+    """Equation 4: ⌊k·N⌋, how many pairs are kept. 0.29 of 100 is 29, despite binary rounding."""
+    return math.floor(retention * n_pairs + 1e-9)
+
+
+def keep_highest(scores: FloatArray, count: int, then: FloatArray | None = None) -> BoolArray:
+    """Equation 2, the indicators I_{q,d}: mark the ``count`` highest of the scores ``[N]``. Bool ``[N]``.
+
+    Ties are broken by ``then``, highest first, if given; remaining ties by position, earliest first.
+    """
+    kept = np.zeros(len(scores), dtype=bool)
+    keys = [-np.asarray(part, dtype=np.float64) for part in (then, scores) if part is not None]
+    kept[np.lexsort(keys)[:count]] = True
+    return kept
+
+
+def keep_best_pairs(scores: PairScores, by: PairScore, count: int) -> BoolArray:
+    """Mark the ``count`` best pairs by similarity (Section 2.2) or by CBS (Appendix D.1). Bool ``[N]``.
+
+    CBS has many ties, most of them at its best value of 1: similarity breaks them.
+    """
+    if by == "similarity":
+        return keep_highest(scores.similarity, count)
+    assert scores.cbs is not None
+    return keep_highest(scores.cbs, count, then=scores.similarity)
+
+
+class RetentionSettings(Settings):
+    """How much to keep."""
+
+    k: float = setting(0.25, "share of the training pairs to keep (retention rate)", "Table 9", gt=0, le=1)
+
+
+class SelectionSettings(RetentionSettings):
+    """How much to keep, and what ranks the pairs."""
+
+    score: PairScore = setting(
+        "similarity",
+        "what ranks the pairs: cosine similarity, or CBS, their rank among random documents",
+        "Appendix D.1",
+    )
+    cbs_pool: int = setting(CBS_POOL, "how many random documents CBS ranks each pair among", "Appendix D.1", ge=1)
+
+
+R = TypeVar("R", bound=RetentionSettings)
+B = TypeVar("B", bound=SelectionSettings)
+
+
+class PruningMethod(Method[R]):
+    """Base of the methods that keep ⌊k·N⌋ pairs once, before training.
+
+    A checkpoint holds what was kept: scores computed again may rank the pairs at the cut differently.
+
+    Attributes:
+        kept: bool ``[N]``.
+        kept_ids: int64, the pairs kept.
+        kept_queries: int64, the queries with a pair kept (I_q = 1).
+    """
+
+    def __init__(self, pairs: TrainingPairs, plan: Plan, settings: R, scores: PairScores | None = None) -> None:
+        super().__init__(pairs, plan, settings, scores)
+        self._keep(self.select(kept_count(pairs.n_pairs, settings.k)))
+
+    @abstractmethod
+    def select(self, count: int) -> BoolArray:
+        """Mark the ``count`` pairs to keep: bool ``[N]``."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Prepare to draw from the kept pairs. Called once they are known, and again when a run resumes."""
+
+    @classmethod
+    def check(cls, settings: R, n_queries: int, n_pairs: int) -> None:
+        """Refuse a retention rate that keeps nothing."""
+        if kept_count(n_pairs, settings.k) == 0:
+            raise SettingError(
+                f"k={settings.k} keeps ⌊{settings.k}·{n_pairs}⌋ = 0 of {n_pairs} pairs: all are pruned; "
+                f"give k of at least {math.ceil(1e6 / n_pairs) / 1e6:g}"
+            )
+
+    def state_dict(self) -> dict[str, Any]:
+        """What was kept."""
+        return {"kept": np.packbits(self.kept)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore what :meth:`state_dict` returned."""
+        self._keep(np.unpackbits(state["kept"], count=self.pairs.n_pairs).astype(bool))
+
+    def summary(self) -> dict[str, Any]:
+        """How much was kept."""
+        return {**super().summary(), "kept_pairs": len(self.kept_ids), "kept_queries": len(self.kept_queries)}
+
+    def _keep(self, kept: BoolArray) -> None:
+        self.kept = kept
+        self.kept_ids = np.flatnonzero(kept)
+        self.kept_queries = np.flatnonzero(self.pairs.sum_by_query(kept))
+        self.start()
+
+
+class BestPairsMethod(PruningMethod[B]):
+    """Base of the methods that keep the pairs which the pretrained model scores highest."""
+
+    scores: PairScores
+
+    @classmethod
+    def needs_scores(cls, settings: B) -> bool:
+        """Always: the pretrained model ranks the pairs."""
+        return True
+
+    @classmethod
+    def cbs_pool_size(cls, settings: B) -> int:
+        """``cbs_pool`` with ``score=cbs``, else 0."""
+        return settings.cbs_pool if settings.score == "cbs" else 0
+
+    def select(self, count: int) -> BoolArray:
+        """Mark the best pairs by the score of the settings."""
+        return keep_best_pairs(self.scores, self.settings.score, count)
