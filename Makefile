@@ -2,7 +2,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/
 
-.PHONY: help install quickstart test check bench-sampler format clean
+.PHONY: help install quickstart test test-slow test-all check bench-sampler format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -19,8 +19,13 @@ $(VENV)/.installed: pyproject.toml requirements.lock
 quickstart: install ## teach a real model to search the Python standard library (about 4 minutes on 2 cores)
 	$(RUN)opera quickstart --out quickstart --overwrite
 
-test: install ## run the whole test suite (under 10 minutes on 2 cores)
+test: install ## run the tests (under 5 minutes on 2 cores)
 	$(RUN)python -m pytest
+
+test-slow: install ## run the tests that are marked slow
+	$(RUN)python -m pytest -m slow
+
+test-all: test test-slow ## run every test
 
 check: install ## lint and type-check
 	$(RUN)ruff check .

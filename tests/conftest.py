@@ -17,7 +17,8 @@ from hypothesis import settings
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ["OMP_NUM_THREADS"] = "1"  # the models here are tiny; threads would only wait for each other
 
-settings.register_profile("opera", deadline=None)  # machines are noisy, and kernels compile at their first call
+settings.register_profile("opera", deadline=None, derandomize=True)  # the same examples on every machine
+settings.register_profile("explore", deadline=None, max_examples=1000)  # pytest --hypothesis-profile=explore
 settings.load_profile("opera")
 
 SHARED = Path(__file__).parents[2] / "shared"

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 DEADLINE = 300.0
@@ -59,9 +60,40 @@ class Child:
 def start(arguments: list[str], log: Path, **environment: str) -> Child:
     """Start ``python arguments``: ``-m module ...`` or ``script ...``. Its output goes to ``log``."""
     log.touch()
-    process = _context.Process(target=_run, args=(arguments, str(log), {**os.environ, **environment}), daemon=False)
+    process = _context.Process(
+        target=_run_logged, args=(arguments, str(log), {**os.environ, **environment}), daemon=False
+    )
     process.start()
     return Child(process, log)
+
+
+class ForkedWorker:
+    """Stands in for ``subprocess.Popen`` of a grid's worker: the same pipes, signals and exit status."""
+
+    def __init__(self, command: list[str], *, env: dict[str, str], **options: object) -> None:
+        pipes = [_context.Pipe(duplex=False) for _ in range(2)]
+        (their_input, our_output), (our_input, their_output) = pipes
+        self._process = _context.Process(target=_work, args=(command[1:], their_input, their_output, env), daemon=False)
+        self._process.start()
+        self.stdin = os.fdopen(os.dup(our_output.fileno()), "w")
+        self.stdout = os.fdopen(os.dup(our_input.fileno()), "r")
+        for pipe in pipes:
+            for end in pipe:
+                end.close()
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    def wait(self) -> int | None:
+        self._process.join()
+        return self._process.exitcode
+
+    def terminate(self) -> None:
+        self._process.terminate()
+
+    def kill(self) -> None:
+        self._process.kill()
 
 
 def torchrun(arguments: list[str], log: Path, processes: int = 2) -> subprocess.Popen[bytes]:
@@ -71,12 +103,25 @@ def torchrun(arguments: list[str], log: Path, processes: int = 2) -> subprocess.
         return subprocess.Popen([sys.executable, *launcher, *arguments], stdout=file, stderr=file)
 
 
-def _run(arguments: list[str], log: str, environment: dict[str, str]) -> None:
-    os.environ.clear()
-    os.environ.update(environment)
+def _work(arguments: list[str], jobs: Connection, news: Connection, environment: dict[str, str]) -> None:
+    os.setsid()
+    for pipe, number in ((jobs, 0), (news, 1)):
+        os.dup2(pipe.fileno(), number)
+        pipe.close()
+    sys.stdin = os.fdopen(0)
+    _run(arguments, environment)
+
+
+def _run_logged(arguments: list[str], log: str, environment: dict[str, str]) -> None:
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for number in (1, 2):
         os.dup2(file, number)
+    _run(arguments, environment)
+
+
+def _run(arguments: list[str], environment: dict[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
     if arguments[0] == "-m":
         sys.argv = arguments[1:]
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)

@@ -94,30 +94,13 @@ def test_a_run_killed_at_random_moments_ends_like_one_never_killed(
 
 
 SIGNALLED = """
-import functools, logging, sys, time
+import functools, sys
 from pathlib import Path
-from transformers import TrainerCallback
 from opera.training import adapt as module
-
-seen = []
-
-
-class Listener(logging.Handler):
-    def emit(self, record):
-        seen.append(record.getMessage())
-
-
-class WaitsAtStep5(TrainerCallback):
-    def on_step_begin(self, args, state, control, **kwargs):
-        if state.global_step == 5:
-            Path(reached).touch()
-            while not any("saving a checkpoint" in message for message in seen):
-                time.sleep(0.01)
-
+from waiting import WaitsForASignal
 
 reached, *arguments = sys.argv[1:]
-logging.getLogger("opera").addHandler(Listener())
-module.adapt = functools.partial(module.adapt, callbacks=[WaitsAtStep5()])
+module.adapt = functools.partial(module.adapt, callbacks=[WaitsForASignal(5, Path(reached))])
 sys.argv = ["opera", *arguments]
 from opera.cli import main
 

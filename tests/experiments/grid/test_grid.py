@@ -6,8 +6,8 @@ import hashlib
 import json
 import os
 import signal
-import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -24,8 +24,8 @@ from opera.experiments.grid import run as running
 from opera.experiments.grid.plan import write_grid_file
 from opera.experiments.grid.run import Worker
 from opera.runs.folder import Run
+from processes import ForkedWorker
 
-OPERA = [sys.executable, "-m", "opera"]
 QUICK: dict[str, Any] = {
     "per_device_train_batch_size": 8,
     "learning_rate": 0.01,
@@ -36,6 +36,24 @@ QUICK: dict[str, Any] = {
 SETTINGS = [word for name, value in QUICK.items() for word in ("--set", f"{name}={value}")]
 FAILING = "sp:range=500:600"  # there are 120 documents, which only the cell itself finds out
 Call = Callable[..., tuple[int, str, str]]
+WORKER = """
+import sys
+from pathlib import Path
+from opera.experiments.grid import worker
+from waiting import WaitsForASignal
+
+adapt = worker.adapt
+wait = WaitsForASignal(25, Path(sys.argv[1]))  # once, before step 26
+worker.adapt = lambda *data, callbacks, **settings: adapt(*data, callbacks=[*callbacks, wait], **settings)
+worker.main()
+"""
+
+
+def waiting_worker(folder: Path) -> tuple[Callable[..., ForkedWorker], Path]:
+    """A worker that waits at its first training's 26th step for a signal, and the file it creates there."""
+    script, reached = folder / "worker.py", folder / "reached"
+    script.write_text(WORKER)
+    return lambda _, **options: ForkedWorker([sys.executable, str(script), str(reached)], **options), reached
 
 
 def weights(path: Path) -> str:
@@ -143,7 +161,8 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def grid(tmp_path_factory: pytest.TempPathFactory, cache: Path, beir: Path, static_model: Path) -> SimpleNamespace:
     """A grid after its first call, in which a cell was killed while it trained, one was spoiled and two cannot run."""
-    out = tmp_path_factory.mktemp("grids") / "a [grid] of 1"
+    folder = tmp_path_factory.mktemp("grids")
+    out, (worker, reached) = folder / "a [grid] of 1", waiting_worker(folder)
     spoiled = out / beir.name / "dp" / "steps40" / "seed1"
     killed: list[str] = []
 
@@ -153,12 +172,14 @@ def grid(tmp_path_factory: pytest.TempPathFactory, cache: Path, beir: Path, stat
                 if "step" in news and not killed:
                     assert self._process is not None
                     self._process.kill()
+                    reached.touch()  # no other training waits
                     killed.append(job["out"])
                 yield news
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPERA_CACHE", str(cache))
         patch.setattr(running, "Worker", Doomed)
+        patch.setattr(running.subprocess, "Popen", worker)
         write_grid_file(out, str(static_model), QUICK)
         spoiled.mkdir(parents=True)
         (spoiled / "notes.txt").touch()
@@ -192,8 +213,15 @@ class TestGrid:
         assert len(reasons) == 4
 
     def test_the_same_call_does_what_is_left(
-        self, grid: SimpleNamespace, call: Call, cache: Path, beir: Path, static_model: Path
+        self,
+        grid: SimpleNamespace,
+        call: Call,
+        cache: Path,
+        beir: Path,
+        static_model: Path,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
+        monkeypatch.setattr(running.subprocess, "Popen", ForkedWorker)
         (grid.spoiled / "notes.txt").unlink()
         before = {path: path.stat().st_mtime_ns for path in grid.out.rglob("run.json")}
         finished = [path for path in before if Run(path.parent).finished]
@@ -246,38 +274,36 @@ class TestGrid:
         )
 
 
-def test_ctrl_c_saves_and_the_same_command_goes_on(beir: Path, static_model: Path, tmp_path: Path) -> None:
-    out, log = tmp_path / "grid", tmp_path / "said"
-    cell = out / beir.name / "dp" / "steps600" / "seed0"
-    settings = {"per_device_train_batch_size": 8, "learning_rate": 0.001, "temperature": 0.1, "save_steps": 100}
-    command = [*OPERA, "compare", str(beir), "--model", str(static_model), "--out", str(out), "--seeds", "0"]
-    command += ["--methods", "dp", "--steps", "600"]
-    command += [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+def test_ctrl_c_saves_and_the_same_command_goes_on(
+    call: Call, beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, (worker, reached) = tmp_path / "grid", waiting_worker(tmp_path)
+    cell = out / beir.name / "dp" / "steps60" / "seed0"
+    settings = {"per_device_train_batch_size": 8, "learning_rate": 0.001, "temperature": 0.1, "save_steps": 20}
+    monkeypatch.setattr(running.subprocess, "Popen", worker)
+    arguments = [beir, "--model", static_model, "--out", out, "--seeds", "0", "--methods", "dp", "--steps", "60"]
+    arguments += [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
 
-    def start() -> subprocess.Popen[bytes]:
-        with log.open("wb") as file:
-            return subprocess.Popen(command, stdout=file, stderr=file)
+    def interrupt() -> None:
+        while not reached.exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
 
-    def steps() -> list[int]:
-        return sorted(int(seal.parent.name.split("-")[1]) for seal in cell.glob("checkpoints/checkpoint-*/whole.json"))
-
-    process = start()
-    while process.poll() is None and not steps():
-        time.sleep(0.01)
-    process.send_signal(signal.SIGINT)
-    assert process.wait() == 130, log.read_text()
-    assert "opera: interrupted; 0 of 1 cells are done; the same command goes on where it stopped" in log.read_text()
-    assert "failed" not in log.read_text()
+    threading.Thread(target=interrupt, daemon=True).start()
+    code, _, error = call(*arguments)
+    assert code == 130, error
+    assert "opera: interrupted; 0 of 1 cells are done; the same command goes on where it stopped" in error
+    assert "failed" not in error
     assert "saving a checkpoint, then stopping" in cell.with_name("seed0.log").read_text()
     assert Run.open(cell).about["status"] == "running"
-    last = steps()[-1]
-    assert start().wait() == 0, log.read_text()
+    code, _, error = call(*arguments)
+    assert code == 0, error
     run = Run.open(cell)
-    assert run.about["training"]["resumed_from"] == last < 600
-    whole = opera.adapt(beir, model=static_model, out=tmp_path / "whole", method="dp", max_steps=600, **settings)
+    assert run.about["training"]["resumed_from"] == 26
+    whole = opera.adapt(beir, model=static_model, out=tmp_path / "whole", method="dp", max_steps=60, **settings)
     assert weights(cell) == weights(whole.path)
     assert run.pairs() == whole.pairs()
-    assert run.trace().num_rows == 600
+    assert run.trace().num_rows == 60
     ours, theirs = run.sampling(), whole.sampling()
     assert ours is not None
     assert theirs is not None

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from grids import finished_run, planned
+from opera.core import files
 from opera.core.errors import SettingError
 from opera.core.files import write_once
 from opera.experiments.grid import run as running
@@ -21,6 +22,7 @@ from opera.experiments.grid.compare import check_baseline, compared
 from opera.experiments.grid.plan import Cell
 from opera.experiments.grid.run import Worker, WorkerLostError, run_grid
 from opera.experiments.grid.status import Status
+from processes import DEADLINE
 
 SHAM = """
 import json, os, signal, sys, time
@@ -30,8 +32,11 @@ def say(**news):
     print(json.dumps(news), flush=True)
 
 def save(number, frame):
-    time.sleep(0.5)
-    Path(job["out"]).mkdir()
+    place = Path(job["out"])
+    (place.parents[3] / "saving").touch()
+    while not (place.parents[3] / "signalled").exists():
+        time.sleep(0.01)
+    place.mkdir()
     say(stopped=True)
     sys.exit()
 
@@ -44,7 +49,7 @@ for line in iter(sys.stdin.readline, ""):
     if what == 2: say(stopped=True); sys.exit()
     if what == 3: sys.exit(5)
     if what == 4: say(failed="no luck"); continue
-    if what == 5: time.sleep(600)
+    while what == 5: signal.pause()
     say(done=True)
 """
 
@@ -104,8 +109,10 @@ class TestWorkers:
         def send() -> None:
             os.kill(os.getpid(), number)
             if number != signal.SIGINT:  # such as timeout and clusters do; a second Ctrl-C does not wait
-                time.sleep(0.1)
+                while not (tmp_path / "saving").exists():
+                    time.sleep(0.01)
                 os.kill(os.getpid(), number)
+            (tmp_path / "signalled").touch()
 
         def changed(status: Status, cell: Cell | None) -> None:
             if any(one.step for one in status.running.values()) and not asked:
@@ -135,6 +142,7 @@ class TestWorkers:
             if any(one.step for one in status.running.values()):
                 raise BrokenPipeError
 
+        (tmp_path / "signalled").touch()
         status = Status.of(planned(tmp_path, methods=["ft"], seeds=[5]))
         with pytest.raises(BrokenPipeError):
             run_grid(status, "model", changed)
@@ -157,14 +165,24 @@ class TestWorkers:
         assert asked == [None, 2, 2, 2, 2, 2, 2, 2]
 
 
-def test_what_several_need_is_made_by_one(tmp_path: Path) -> None:
-    made, path = [], tmp_path / "vectors"
+def test_what_several_need_is_made_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of four threads writes when all have seen that the file is not there and ask for the lock."""
+    made, path, everyone = [], tmp_path / "vectors", threading.Semaphore(0)
+    flock = files.fcntl.flock
+
+    def counted(file: Any, operation: int) -> None:
+        everyone.release()
+        flock(file, operation)
 
     def write(temporary: Path) -> None:
         made.append(temporary)
-        time.sleep(0.2)
         temporary.write_text("x")
 
+    def write_last(temporary: Path) -> None:
+        assert all(everyone.acquire(timeout=DEADLINE) for _ in range(4))
+        write(temporary)
+
+    monkeypatch.setattr(files.fcntl, "flock", counted)
     threads = [threading.Thread(target=write_once, args=(path, write)) for _ in range(4)]
     for thread in threads:
         thread.start()

@@ -22,6 +22,7 @@ from opera.experiments.analysis import compare_runs, find_groups
 from opera.experiments.report.explorer import explorer
 from opera.experiments.report.verdict import points, verdict
 from opera.experiments.report.write import render
+from processes import DEADLINE
 
 HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'><b>bold</b> & \u2028 ${x}"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -195,6 +196,7 @@ class Opened:
         self.said: list[str] = []
         self.asked: list[str] = []
         self.page = browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **context}).new_page()
+        self.page.set_default_timeout(1000 * DEADLINE)
         self.page.on("console", lambda message: self.said.append(f"{message.type}: {message.text}"))
         self.page.on("pageerror", lambda error: self.said.append(str(error)))
         self.page.on("request", lambda request: self.asked.append(request.url))
@@ -213,7 +215,9 @@ def browser() -> Iterator[Any]:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        browser = playwright.chromium.launch(
+            executable_path=path, args=["--no-sandbox", "--disable-gpu"], timeout=1000 * DEADLINE
+        )
         yield browser
         browser.close()
 
