@@ -1,8 +1,8 @@
-"""Does ``opera inspect`` find noise that was put in? Random false positives at known shares, on real data.
+"""Does ``opera inspect`` find injected noise? Random false positives at known rates, on real data.
 
     .venv/bin/python studies/noise_estimate.py
 
-Fills the table noise-estimate of docs/results.md; about a minute. Reads ``../shared``, and says so where it is absent.
+Fills the table noise-estimate of docs/results.md in about a minute. Reads ``../shared``, and stops if it is missing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SHARES = (0.0, 0.1, 0.3, 0.5)
 
 
 def with_noise(data: opera.RetrievalData, share: float) -> opera.RetrievalData:
-    """Return the data with a share of random false positives among the training pairs."""
+    """Return the data with random false positives as a share of the training pairs."""
     if share == 0:
         return data
     clean = data.training_split()
@@ -36,9 +36,9 @@ def main() -> None:
     rows = []
     for name in DATA:
         data = opera.load_data(ROOT / "../shared/data" / name)
-        seen = [opera.inspect(with_noise(data, share), model=ROOT / MODEL, show=0) for share in SHARES]
-        advised = ", ".join(f"{s.advice.method}{'' if s.advice.k is None else f' {s.advice.k:g}'}" for s in seen)
-        rows.append([name, *(f"{s.quality.noise:.3f} ± {s.quality.noise_error:.3f}" for s in seen), advised])
+        inspections = [opera.inspect(with_noise(data, share), model=ROOT / MODEL, show=0) for share in SHARES]
+        advice = ", ".join(f"{s.advice.method}{'' if s.advice.k is None else f' {s.advice.k:g}'}" for s in inspections)
+        rows.append([name, *(f"{s.quality.noise:.3f} ± {s.quality.noise_error:.3f}" for s in inspections), advice])
     heads = ["", *(f"{share:.0%} injected" for share in SHARES), "advised, in this order"]
     fill(RESULTS, {"noise-estimate": table_lines(heads, rows)})
     print(RESULTS.read_text())

@@ -1,59 +1,15 @@
+"""Measures, against trec_eval, scikit-learn and their definitions."""
+
 from __future__ import annotations
 
 import ir_measures
 import numpy as np
-import pyarrow as pa
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from sklearn.metrics import ndcg_score
 
 from opera.core.errors import SettingError
-from opera.data import Qrels, TextTable
-from opera.data.texts import TEXT_SCHEMA
+from opera.data import Qrels
 from opera.retrieval.measures import FULL_MEASURES, Ranking, check_measures, per_query, split_names
-from opera.retrieval.search import exact_search
-
-
-def table(ids: list[str]) -> TextTable:
-    return TextTable(pa.table({"id": ids, "title": [""] * len(ids), "text": ["x"] * len(ids)}, schema=TEXT_SCHEMA))
-
-
-@st.composite
-def tied_problems(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, list[str], int]:
-    """Vectors of few distinct values, so that scores tie often, and ids in no order."""
-    dimension, n_docs, n_queries = 3, draw(st.integers(1, 40)), draw(st.integers(1, 4))
-    values = st.lists(st.integers(-1, 1), min_size=dimension, max_size=dimension)
-    docs = np.array(draw(st.lists(values, min_size=n_docs, max_size=n_docs)), dtype=np.float32)
-    queries = np.array(draw(st.lists(values, min_size=n_queries, max_size=n_queries)), dtype=np.float32)
-    ids = draw(st.permutations([f"d{i}" for i in range(n_docs)]))
-    return queries, docs, ids, draw(st.integers(1, 45))
-
-
-@given(tied_problems())
-@settings(deadline=None)
-def test_search_is_exact_and_breaks_ties_by_descending_id(
-    problem: tuple[np.ndarray, np.ndarray, list[str], int],
-) -> None:
-    queries, docs, ids, depth = problem
-    ranking = exact_search(queries, docs, table(ids), depth)
-    for query, rows, scores in zip(queries, ranking.doc_rows, ranking.scores, strict=True):
-        exact = docs @ query
-        expected = sorted(sorted(range(len(ids)), key=lambda row: ids[row], reverse=True), key=lambda row: -exact[row])
-        assert rows.tolist() == expected[:depth]
-        assert np.array_equal(scores, exact[expected[:depth]])
-
-
-def test_search_over_several_chunks_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(0)
-    queries, docs = (rng.integers(-2, 3, size=(n, 4)).astype(np.float32) for n in (11, 300))
-    ids = [f"{i:03d}" for i in rng.permutation(300)]
-    whole = exact_search(queries, docs, table(ids), 20)
-    monkeypatch.setattr("opera.retrieval.search.CORPUS_CHUNK", 37)
-    monkeypatch.setattr("opera.retrieval.search.QUERY_CHUNK", 4)
-    parts = exact_search(queries, docs, table(ids), 20)
-    assert np.array_equal(whole.doc_rows, parts.doc_rows)
-    assert np.array_equal(whole.scores, parts.scores)
 
 
 def problem(seed: int, n: int = 30, depth: int = 100, n_docs: int = 400) -> tuple[Ranking, Qrels]:

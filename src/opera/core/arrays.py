@@ -1,4 +1,4 @@
-"""Array types that say what an argument accepts, whatever its width."""
+"""Array types for arguments, of any width."""
 
 from __future__ import annotations
 

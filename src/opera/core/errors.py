@@ -1,15 +1,15 @@
-"""Everything OPERA raises on purpose.
+"""All exceptions that OPERA raises on purpose.
 
     OperaError
-    ├── InputError            what the user gave cannot be used; the command line exits with 2
-    │   ├── SettingError      a setting is unknown, out of range, or contradicts another
+    ├── InputError            bad input; the command line exits with 2
+    │   ├── SettingError      a setting is unknown, out of range or in conflict with another
     │   ├── DataError         a file, line or value of the data breaks a rule
-    │   ├── ModelError        the model cannot be loaded or is not what it claims to be
+    │   ├── ModelError        the model cannot be loaded or used
     │   ├── RunFolderError    the output folder is not free, or not a run
     │   └── MissingExtraError an optional package is not installed
-    └── TrainingError         training cannot go on (for example, the loss is not a number)
+    └── TrainingError         training cannot continue (for example, the loss is not a number)
 
-Every message names the parameter or the file and line, the rule, the value found, and what to do.
+Every message names the parameter, or the file and line, then the rule, the value and what to do.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class OperaError(Exception):
 
 
 class InputError(OperaError):
-    """What the user gave cannot be used."""
+    """The user passed something that cannot be used."""
 
     exit_status = 2
 
 
 class SettingError(InputError):
-    """A setting is unknown, out of range, or contradicts another."""
+    """A setting is unknown, out of range or in conflict with another."""
 
 
 class DataError(InputError):
@@ -39,7 +39,7 @@ class DataError(InputError):
 
 
 class ModelError(InputError):
-    """The model cannot be loaded or is not what it claims to be."""
+    """The model cannot be loaded or used."""
 
 
 class RunFolderError(InputError):
@@ -51,10 +51,10 @@ class MissingExtraError(InputError):
 
 
 class TrainingError(OperaError):
-    """Training cannot go on."""
+    """Training cannot continue."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return ``"; did you mean 'x'?"`` for the known name most like ``name``, or an empty string."""
+    """Return ``"; did you mean 'x'?"`` with the known name closest to ``name``, or an empty string."""
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return f"; did you mean '{matches[0]}'?" if matches else ""

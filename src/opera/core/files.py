@@ -1,4 +1,4 @@
-"""Writing files: whole or not at all, in a format that the file's name says."""
+"""Write files whole or not at all."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opera.core.errors import SettingError
 
 
 def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
-    """Write a file beside ``path`` and put it in its place in one step."""
+    """Write a temporary file beside ``path``, then move it to ``path`` atomically."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
     os.close(handle)
     temporary = Path(name)
@@ -27,12 +27,12 @@ def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
 
 
 def write_once(path: Path, write: Callable[[Path], Any]) -> None:
-    """Write a file that is not there yet; a process that finds another at it waits for that one's."""
+    """Write a file unless it exists; if another process is writing it, wait for that file."""
     if path.exists():
         return
     lock = path.with_name(f".{path.name}.lock")
     with lock.open("w") as file:
-        with suppress(OSError):  # file systems without locks: it is made twice, the same both times
+        with suppress(OSError):  # no locks on this file system: both processes write the same file
             fcntl.flock(file, fcntl.LOCK_EX)
         if not path.exists():
             replace_file(path, write)
@@ -40,16 +40,16 @@ def write_once(path: Path, write: Callable[[Path], Any]) -> None:
 
 
 SCORE_FORMATS, NEGATIVES_FORMATS = (".parquet", ".tsv", ".jsonl"), (".jsonl", ".tsv")
-"""What ``opera score`` and ``opera mine`` write."""
+"""Formats that ``opera score`` and ``opera mine`` write."""
 
 
 def check_suffix(path: Path, known: Sequence[str]) -> None:
-    """Refuse an output file of a format that the command does not write, or in a folder that does not exist.
+    """Check that an output file has a known suffix and that its folder exists.
 
     Raises:
-        SettingError: naming what it writes.
+        SettingError: naming the known suffixes, or the missing folder.
     """
     if path.suffix not in known:
-        raise SettingError(f"{path}: must end in {' or '.join(known)}, which says the format")
+        raise SettingError(f"{path}: must end in {' or '.join(known)}; the suffix decides the format")
     if not path.parent.is_dir():
-        raise SettingError(f"{path}: its folder does not exist; make it first")
+        raise SettingError(f"{path}: its folder does not exist; create it first")

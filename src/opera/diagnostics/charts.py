@@ -1,4 +1,4 @@
-"""Charts, drawn with matplotlib and written as files; the same figures give the same bytes."""
+"""Draw charts with matplotlib and write them to files; the same numbers give the same bytes."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ NAMES = {"sp": "SP", "dp": "DP"}
 
 
 def write_theory_chart(path: Path, sweeps: Mapping[str, tuple[str, Sequence[Point]]], title: str) -> None:
-    """Write what pruning gains over fine-tuning, one panel a swept quantity.
+    """Draw the gain of pruning over fine-tuning, one panel per varied quantity.
 
-    Lines are Theorem 1's closed form, dots with bars the simulation with its standard error, crosses the mean over
-    single queries, whose embeddings have variance too.
+    Lines are the closed form of Theorem 1. Dots with bars are the simulation with its standard error. Crosses are the
+    mean over single queries, with variance.
 
     Args:
-        path: file to write; its suffix (``.svg``, ``.png``, ``.pdf``) says the format.
-        sweeps: by the quantity's field in ``World``: its label, and its points in order.
-        title: above the panels.
+        path: file to write; the suffix (``.svg``, ``.png``, ``.pdf``) decides the format.
+        sweeps: by field of ``World``: a label, and the points in order.
+        title: title above the panels.
     """
     figure = Figure(figsize=(11, 7.5), layout="constrained")
     FigureCanvasAgg(figure)
@@ -43,17 +43,17 @@ def write_theory_chart(path: Path, sweeps: Mapping[str, tuple[str, Sequence[Poin
 
 
 def _draw_sweep(axes: Axes, name: str, label: str, points: Sequence[Point]) -> None:
-    at = [1 - point.world.true_share if name == "noise" else getattr(point.world, name) for point in points]
+    x = [1 - point.world.true_share if name == "noise" else getattr(point.world, name) for point in points]
     axes.axhline(0, color="0.6", linewidth=1)
     for method, colour in COLOURS.items():
         closed = [p.closed_form[method].similarity - p.closed_form["ft"].similarity for p in points]
         simulated = [p.simulated[method].similarity - p.simulated["ft"].similarity for p in points]
         errors = [p.simulated[method].error for p in points]
-        alone = [p.simulated[method].one_query - p.simulated["ft"].one_query for p in points]
-        shown = NAMES[method]
-        axes.plot(at, closed, color=colour, label=f"{shown}, theorem")
-        axes.errorbar(at, simulated, yerr=errors, fmt="o", markersize=4, color=colour, label=f"{shown}, simulated")
-        axes.plot(at, alone, "x", color=colour, label=f"{shown}, one query at a time")
+        one_query = [p.simulated[method].one_query - p.simulated["ft"].one_query for p in points]
+        title = NAMES[method]
+        axes.plot(x, closed, color=colour, label=f"{title}, theorem")
+        axes.errorbar(x, simulated, yerr=errors, fmt="o", markersize=4, color=colour, label=f"{title}, simulated")
+        axes.plot(x, one_query, "x", color=colour, label=f"{title}, one query at a time")
     axes.set_xlabel(label)
     axes.set_ylabel("gain in E over FT")
     axes.grid(alpha=0.3)

@@ -1,4 +1,4 @@
-"""The console for results, and corpus text that cannot steer it."""
+"""The console for results, and corpus text made safe to print."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from rich.console import Console
 
 
 def console() -> Console:
-    """Return the console for results, on standard output; where that is no terminal, lines are 120 wide or more."""
+    """Return the console for results, on standard output; if that is not a terminal, lines are at least 120 wide."""
     width = None if sys.stdout.isatty() else max(120, shutil.get_terminal_size().columns)
     return Console(width=width, highlight=False)
 
 
 def one_line(text: str) -> str:
-    """Put corpus text on one line, without the control characters by which it could steer a terminal."""
+    """Put corpus text on one line, without control characters that could affect the terminal."""
     return " ".join("".join(c if c.isprintable() or c.isspace() else " " for c in text).split())

@@ -1,4 +1,4 @@
-"""The table of ``opera theory``."""
+"""Print the table of ``opera theory``."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from opera.diagnostics.theory import COMPARED, Outcome, Point
+from opera.diagnostics.theory import METHOD_NAMES, Outcome, Point
 
 
 def print_theory(screen: Console, points: Sequence[Point], held: str) -> None:
-    """Print what Theorem 1 says of each world, beside what the simulation gave; ``held``: what all have in common."""
+    """Print Theorem 1 and the simulation for each world; ``held`` lists the settings that all worlds share."""
     table = Table()
     for column in ("noise", "AUC", "γ", "ρ"):
         table.add_column(column, justify="right")
     for column in ("theorem", "simulated", "one query"):
-        table.add_column(f"{column}\n" + "    ".join(COMPARED))
+        table.add_column(f"{column}\n" + "    ".join(METHOD_NAMES))
     for column in ("best by\ntheorem", "best for\none query"):
         table.add_column(column)
 
-    def of_each(values: Mapping[str, Outcome], what: str) -> str:
-        return " ".join(f"{getattr(values[name], what):.3f}" for name in COMPARED)
+    def by_method(outcomes: Mapping[str, Outcome], field: str) -> str:
+        return " ".join(f"{getattr(outcomes[name], field):.3f}" for name in METHOD_NAMES)
 
     for point in points:
         closed, simulated = point.closed_form, point.simulated
@@ -30,18 +30,18 @@ def print_theory(screen: Console, points: Sequence[Point], held: str) -> None:
             f"{point.world.noise:g}",
             f"{point.world.auc:g}",
             *(f"{closed[name].precision:.3f}" for name in ("sp", "dp")),
-            of_each(closed, "similarity"),
-            of_each(simulated, "similarity"),
-            of_each(simulated, "one_query"),
+            by_method(closed, "similarity"),
+            by_method(simulated, "similarity"),
+            by_method(simulated, "one_query"),
             point.best or "–",
-            point.best_alone or "–",
+            point.best_for_one_query or "–",
         )
     largest = max(outcome.error for point in points for outcome in point.simulated.values())
     screen.print(Text(f"E, the expected cosine of the best query embedding with a true document; {held}", style="bold"))
     screen.print(table)
     screen.print(
-        "γ, ρ: share of true documents among those that sp keeps and dp prefers. Pruning beats ft where it exceeds\n"
-        "1 - noise, and there, where γ = ρ, sp beats dp; where scores mislead (AUC below 0.5), dp loses less than sp.\n"
-        f"simulated: with the shipped methods, without variance, as in the theorem; standard errors to {largest:.4f}.\n"
-        "one query: the embedding of one query from its own documents, which has variance too."
+        "γ, ρ: share of true documents among those that sp keeps and dp prefers. Pruning beats ft if it exceeds\n"
+        "1 - noise; then, at γ = ρ, sp also beats dp. If scores mislead (AUC below 0.5), dp loses less than sp.\n"
+        f"simulated: the real methods, without variance, as in the theorem; standard errors up to {largest:.4f}.\n"
+        "one query: the embedding of a single query from its own documents, with variance."
     )

@@ -1,4 +1,4 @@
-"""What a data set is like before any training, and which method it calls for."""
+"""Inspect a data set before training, and suggest a method."""
 
 from opera.diagnostics.inspect.report import Inspection, inspect
 

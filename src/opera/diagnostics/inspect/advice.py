@@ -1,4 +1,4 @@
-"""Which method and retention rate the theory would advise for data of this quality, and what each k would cost."""
+"""The method and retention rate that Theorem 1 suggests for these data, and what each k would cost."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ MOST_LOST = 0.1
 
 @dataclass(frozen=True)
 class Retention:
-    """What keeping the share k of the most similar pairs would do.
+    """Effect of keeping the share k of the most similar pairs.
 
     Attributes:
         k: the retention rate.
-        kept_pairs: how many pairs are kept.
+        kept_pairs: number of kept pairs.
         lost_queries: share of the training queries left without a pair.
-        lowest: the lowest similarity that is kept.
-        precision: γ, the share of true pairs among those kept, if the estimate of noise is right.
-        gain: E^SP - E^FT of Theorem 1 for them.
+        lowest: lowest similarity of a kept pair.
+        precision: γ, share of true pairs among the kept ones, if the noise estimate is right.
+        gain: E^SP - E^FT of Theorem 1.
     """
 
     k: float
@@ -48,30 +48,30 @@ class Retention:
 
 @dataclass(frozen=True)
 class Advice:
-    """What to train with.
+    """The suggested method.
 
     Attributes:
         method: ``ft``, ``sp`` or ``dp``.
-        k: the retention rate, for ``sp``.
-        if_trusted: the method instead where the labels are known to be good, whatever the model thinks of them.
-        reason: why, in sentences.
+        k: the retention rate of ``sp``.
+        reasons: why, one sentence or two each.
+        if_labels_trusted: the method to use instead if the labels are known to be good.
     """
 
     method: str
     k: float | None
-    reason: str
-    if_trusted: str | None = None
+    reasons: tuple[str, ...]
+    if_labels_trusted: str | None = None
 
 
 def precision_above(threshold: float, selected: float, noise: float, random: FloatArray) -> float:
-    """γ (or ρ) of Theorem 1: the share of true pairs among those above a similarity.
+    """γ (or ρ) of Theorem 1: the share of true pairs among those at or above a similarity.
 
-    Noise lies above it as often as random pairs do, so ``noise`` times that share of all pairs is false there.
+    Noise pairs are taken to reach the threshold as often as random pairs do.
 
     Args:
-        threshold: the lowest similarity selected.
-        selected: share of all pairs that is selected.
-        noise: share of all pairs that is false.
+        threshold: lowest selected similarity.
+        selected: share of all pairs that are selected.
+        noise: share of all pairs that are false.
         random: float, similarities of random pairs.
     """
     return float(np.clip(1 - noise * (random >= threshold).mean() / selected, 0, 1))
@@ -80,8 +80,8 @@ def precision_above(threshold: float, selected: float, noise: float, random: Flo
 def retention_table(
     pairs: TrainingPairs, similarity: FloatArray, random: FloatArray, quality: Quality
 ) -> list[Retention]:
-    """Say what each k would keep, lose and, by the theorem, gain; retention rates that keep nothing are left out."""
-    tuned = expected_similarity(quality.true_share, quality.cosine)
+    """Compute what each k would keep, lose and, by Theorem 1, gain; retention rates that keep nothing are left out."""
+    finetuned = expected_similarity(quality.true_share, quality.cosine)
     rows = []
     for k in RETENTIONS:
         count = kept_count(pairs.n_pairs, k)
@@ -97,77 +97,96 @@ def retention_table(
                 lost_queries=float((pairs.sum_by_query(keep) == 0).mean()),
                 lowest=lowest,
                 precision=gamma,
-                gain=expected_similarity(gamma, quality.cosine) - tuned,
+                gain=expected_similarity(gamma, quality.cosine) - finetuned,
             )
         )
     return rows
 
 
 def dynamic_gain(similarity: FloatArray, random: FloatArray, quality: Quality) -> float:
-    """E^DP - E^FT of Theorem 1, at dp's β and the middle of v's schedule."""
+    """Compute E^DP - E^FT of Theorem 1 for dp's mean v and mean β."""
     defaults = DynamicSettings()
     v, beta = (defaults.v_start + defaults.v_end) / 2, (defaults.beta_start + defaults.beta_end) / 2
     rho = precision_above(float(np.quantile(similarity, 1 - v)), v, 1 - quality.true_share, random)
     share = dynamic_share(rho, v, beta, quality.true_share, 1.0)
-    tuned = expected_similarity(quality.true_share, quality.cosine)
-    return expected_similarity(share, quality.cosine) - tuned
+    finetuned = expected_similarity(quality.true_share, quality.cosine)
+    return expected_similarity(share, quality.cosine) - finetuned
 
 
 def advise(quality: Quality, retentions: Sequence[Retention]) -> Advice:
-    """Choose a method.
+    """Choose a method from the estimates.
 
-    No estimate, or so little noise that the estimate cannot tell it from 5%, leaves nothing to prune for: ft. So do
-    scores that hardly tell true from random. Where most pairs look random, it is likelier that the model does not see
-    what makes them relevant (NFCorpus under a small static model is like that, and pruning loses there;
-    docs/results.md): dp, which keeps everything. Otherwise sp, which Theorem 1 puts before dp and which came out best
-    with noise put in, with the smallest k that still keeps the share of pairs that look true and loses at most a tenth
-    of the queries; dp where there is none.
+    - No estimate of noise, noise that cannot be distinguished from 5%, or scores that hardly separate true pairs from
+      random ones: ft, because there is nothing to prune by.
+    - Most pairs look random: dp, which keeps every pair. More likely than not, the model does not see what makes them
+      relevant; on NFCorpus with a small static model, pruning loses (docs/results.md).
+    - Otherwise sp, which Theorem 1 ranks above dp and which did best with injected noise. Its k is the smallest that
+      keeps the share of pairs that look true and loses at most a tenth of the queries; if there is none, dp.
     """
-    true_share = quality.true_share
     if quality.noise is None:
-        reason = (
-            f"There are only {quality.pool} documents to rank a pair among: too few to estimate noise, "
-            "or to prune by it."
-        )
-        return Advice("ft", None, reason)
+        return Advice("ft", None, (f"Only {quality.pool} documents to rank a pair among: too few to estimate noise.",))
     noise, auc = f"{quality.noise:.0%}", f"{quality.pooled_auc:.2f}"
+    look_random = f"About {noise} of the pairs look no better than random."
     if quality.noise - 2 * quality.noise_error < LITTLE_NOISE:
-        reason = (
-            f"About {noise} of the pairs look no better than random: there is little noise to prune, and pruning would "
-            "cost coverage. The theorem has nothing to gain here; the paper's choice is dp, which keeps every pair and "
-            "prefers the better ones (docs/results.md has both)."
+        return Advice(
+            "ft",
+            None,
+            (
+                f"{look_random} That is little noise.",
+                "Pruning would cost coverage, and Theorem 1 predicts no gain.",
+                "The paper's choice is dp: it keeps every pair and prefers the better ones (docs/results.md has both).",
+            ),
         )
-        return Advice("ft", None, reason)
     if quality.pooled_auc < WEAK_SCORES:
-        reason = (
-            f"This model's similarity hardly tells labelled pairs from random ones (AUC {auc}): what it would prune is "
-            "near to arbitrary, and the theorem promises next to nothing. Train with ft, or inspect with a better "
-            "model."
+        return Advice(
+            "ft",
+            None,
+            (
+                f"The similarity of this model hardly separates labelled pairs from random ones (AUC {auc}).",
+                "Pruning by it would be almost arbitrary, and Theorem 1 predicts almost no gain.",
+                "Train with ft, or inspect with a better model.",
+            ),
         )
-        return Advice("ft", None, reason)
     if quality.noise > MUCH_NOISE:
-        reason = (
-            f"About {noise} of the pairs look no better than random. So many are rarely false: more likely this model "
-            "does not see what makes them relevant, and pruning by what it sees would cost coverage. dp keeps every "
-            "pair; look at the suspicious ones, or inspect with a better model."
+        return Advice(
+            "dp",
+            None,
+            (
+                look_random,
+                "So many labels are rarely false. More likely, this model does not see what makes the pairs relevant.",
+                "Pruning by this model would cost coverage; dp keeps every pair.",
+                "Check the suspicious pairs, or inspect with a better model.",
+            ),
         )
-        return Advice("dp", None, reason)
-    fitting = [r for r in retentions if r.k >= true_share - 1e-9 and r.lost_queries <= MOST_LOST]
-    if not fitting:
-        reason = (
-            f"About {noise} of the pairs look no better than random, but every k that would remove some of them and "
-            f"keep the rest loses more than {MOST_LOST:.0%} of the queries. dp shows such pairs less often and loses "
-            "none."
+    candidates = [r for r in retentions if r.k >= quality.true_share - 1e-9 and r.lost_queries <= MOST_LOST]
+    if not candidates:
+        return Advice(
+            "dp",
+            None,
+            (
+                look_random,
+                f"Every k that prunes only such pairs loses more than {MOST_LOST:.0%} of the queries.",
+                "dp draws such pairs less often and loses no query.",
+            ),
         )
-        return Advice("dp", None, reason)
-    best = min(fitting, key=lambda r: r.k)
-    verb = "exceeds" if pruning_beats_finetuning(best.precision, true_share) else "does not exceed"
-    reason = (
-        f"About {noise} of the pairs look no better than random, and the model tells the others well (AUC {auc}). "
-        f"Keeping k = {best.k:g} of the pairs would leave γ = {best.precision:.3f} of them true, which {verb} the "
-        f"{true_share:.3f} of all pairs (Theorem 1), and lose {best.lost_queries:.1%} of the queries. At "
-        "equal precision the theorem puts sp before dp; sp+dp is the paper's choice. But the estimate cannot tell "
-        "false labels from relevance that this model does not see yet: look at the suspicious pairs. If they are "
-        "right, the labels are to be trusted, and pruning would lose (docs/results.md, ToolLens)."
+    return _prune(quality, min(candidates, key=lambda r: r.k))
+
+
+def _prune(quality: Quality, best: Retention) -> Advice:
+    verb = "exceeds" if pruning_beats_finetuning(best.precision, quality.true_share) else "does not exceed"
+    return Advice(
+        "sp",
+        best.k,
+        (
+            f"About {quality.noise:.0%} of the pairs look no better than random. The model separates the others well "
+            f"(AUC {quality.pooled_auc:.2f}).",
+            f"Keeping k = {best.k:g} of the pairs would lose {best.lost_queries:.1%} of the queries.",
+            f"Of the kept pairs, γ = {best.precision:.3f} would be true. This {verb} the {quality.true_share:.3f} of "
+            "all pairs (Theorem 1).",
+            "At equal precision Theorem 1 ranks sp above dp; the paper's choice is sp+dp.",
+            "The estimate cannot separate false labels from relevance that this model does not see yet. Check the "
+            "suspicious pairs: if they are right, trust the labels, because pruning would lose (docs/results.md, "
+            "ToolLens).",
+        ),
+        if_labels_trusted="ft",
     )
-    return Advice("sp", best.k, reason, if_trusted="ft")

@@ -1,4 +1,4 @@
-"""One look at a data set: everything that ``opera inspect`` says."""
+"""``opera.inspect``: everything that can be said about a data set before training."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from opera.core.errors import SettingError
 from opera.data import Qrels, RetrievalData, TextTable, load_data
 from opera.data.pairs import TrainingPairs
 from opera.diagnostics.inspect.advice import Advice, Retention, advise, dynamic_gain, retention_table
-from opera.diagnostics.inspect.counts import Spread, grades_of, spread_of
-from opera.diagnostics.inspect.overlap import Duplicates, Leak, duplicates, leak
+from opera.diagnostics.inspect.duplicates import Duplicates, Leak, count_duplicates, find_leak
+from opera.diagnostics.inspect.positives import PositivesPerQuery, count_grades, positives_per_query
 from opera.diagnostics.inspect.quality import (
     Quality,
     Similarities,
-    chance_level,
+    estimate_quality,
     most_suspicious,
-    quality_of,
     random_similarities,
-    similarities,
+    relative_rank,
+    summarize_similarities,
 )
 from opera.methods.selection import CBS_POOL
 from opera.retrieval.encoder import open_encoder
@@ -36,12 +36,12 @@ class SuspiciousPair:
     """A labelled pair that looks false.
 
     Attributes:
-        query_id: the query.
-        doc_id: the document labelled as relevant.
-        query: its text.
-        document: its text.
-        similarity: their cosine.
-        beaten_by: share of random documents that are more similar to the query.
+        query_id: id of the query.
+        doc_id: id of the document labelled as relevant.
+        query: text of the query.
+        document: text of the document.
+        similarity: their cosine similarity.
+        closer_random_share: share of random documents that are more similar to the query.
     """
 
     query_id: str
@@ -49,29 +49,29 @@ class SuspiciousPair:
     query: str
     document: str
     similarity: float
-    beaten_by: float
+    closer_random_share: float
 
 
 @dataclass(frozen=True)
 class Inspection:
-    """What a data set is like under a model, before any training.
+    """A data set as a model sees it before any training.
 
     Attributes:
-        source: the data, as the user called it.
-        model: the model, likewise.
-        counts: documents, queries and relevant pairs of each split.
+        source: the data, as the user passed it.
+        model: the model, as the user passed it.
+        counts: documents, and queries and relevant pairs of each split.
         grades: judgements by grade, for each split.
-        notes: what reading the data merged or dropped.
-        spread: positives per query.
-        similarities: of labelled and random pairs.
-        quality: scoring quality and estimated noise.
+        notes: what was merged or dropped when the data were read.
+        positives_per_query: distribution of positives over the training queries.
+        similarities: of labelled and of random pairs.
+        quality: estimated scoring quality and noise.
         retentions: what SP would keep and lose at each k.
-        dynamic_gain: what the theorem promises of dp over ft, if the estimates are right.
+        dynamic_gain: gain of dp over ft by Theorem 1, if the estimates are right.
         documents: near-duplicates in the corpus.
         queries: near-duplicates among the judged queries of all splits.
-        leaks: for each split but train, what of it stands in train.
-        suspicious: the pairs that look most false.
-        advice: the method that the theory would choose.
+        leaks: for each split but train, its overlap with train.
+        suspicious: the training pairs that look most false.
+        advice: the method that Theorem 1 suggests.
     """
 
     source: str
@@ -79,7 +79,7 @@ class Inspection:
     counts: dict[str, int]
     grades: dict[str, dict[int, int]]
     notes: tuple[str, ...]
-    spread: Spread
+    positives_per_query: PositivesPerQuery
     similarities: Similarities
     quality: Quality
     retentions: list[Retention]
@@ -91,7 +91,7 @@ class Inspection:
     advice: Advice
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything as plain dictionaries, lists and numbers, for JSON."""
+        """Return everything as plain dictionaries, lists and numbers, for JSON."""
         return asdict(self)
 
 
@@ -103,14 +103,14 @@ def inspect(
     seed: int = 0,
     relevant_grade: int = 1,
 ) -> Inspection:
-    """Look at a data set under a model, without training.
+    """Inspect a data set with a model, without training.
 
     Args:
         data: anything :func:`opera.load_data` reads, or loaded data.
         model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``.
-        show: how many suspicious pairs and how many examples of duplicates to give.
+        show: how many suspicious pairs, and how many examples of duplicates, to return.
         seed: of the random documents to compare with.
-        relevant_grade: lowest score in the qrels that counts as relevant.
+        relevant_grade: lowest grade that counts as relevant.
 
     Raises:
         InputError: for anything that cannot be used, such as data without a training pair.
@@ -122,52 +122,54 @@ def inspect(
     training = loaded.training_split()
     encoder = open_encoder(model)
     pairs = training.pairs()
-    judged = np.unique(np.concatenate([split.query_rows for split in loaded.splits.values()]))
-    query_vectors = encoder.encode_queries(loaded, judged)
+    # Encode the judged queries of all splits once.
+    judged = np.unique(np.concatenate([qrels.query_rows for qrels in loaded.splits.values()]))
+    judged_embeddings = encoder.encode_queries(loaded, judged)
 
-    def vectors_of(query_rows: NDArray[np.int32]) -> NDArray[np.float32]:
-        return np.asarray(query_vectors[np.searchsorted(judged, query_rows)])
+    def embeddings_of(qrels: Qrels) -> NDArray[np.float32]:
+        return np.asarray(judged_embeddings[np.searchsorted(judged, qrels.query_rows)])
 
-    queries, corpus = vectors_of(training.query_rows), encoder.encode_corpus(loaded, run_corpus_text(model))
-    similarity = pair_similarities(pairs, queries, corpus)
-    random = random_similarities(pairs, queries, corpus, seed)
-    consistency = rank_among_random(pairs, queries, corpus, CBS_POOL, seed)
-    quality = quality_of(pairs, consistency, similarity, random, corpus)
+    query_embeddings = embeddings_of(training)
+    document_embeddings = encoder.encode_corpus(loaded, run_corpus_text(model))
+    similarity = pair_similarities(pairs, query_embeddings, document_embeddings)
+    random = random_similarities(pairs, query_embeddings, document_embeddings, seed)
+    cbs_ranks = rank_among_random(pairs, query_embeddings, document_embeddings, CBS_POOL, seed)
+    quality = estimate_quality(pairs, cbs_ranks, similarity, random, document_embeddings)
     retentions = retention_table(pairs, similarity, random, quality)
     leaks = {
-        name: leak(loaded, name, queries, vectors_of(split.relevant().query_rows), seed, show, encoder.device)
-        for name, split in loaded.splits.items()
-        if name != "train" and split.relevant().n_queries
+        name: find_leak(loaded, name, query_embeddings, embeddings_of(relevant), seed, show, encoder.device)
+        for name, qrels in loaded.splits.items()
+        if name != "train" and (relevant := qrels.relevant()).n_queries
     }
-    asked = TextTable(loaded.queries.table.take(judged))
+    judged_queries = TextTable(loaded.queries.table.take(judged))
     return Inspection(
         source=loaded.source,
         model=str(model),
         counts=loaded.counts(),
-        grades=grades_of(original),
+        grades=count_grades(original),
         notes=loaded.notes,
-        spread=spread_of(loaded),
-        similarities=similarities(similarity, random),
+        positives_per_query=positives_per_query(loaded),
+        similarities=summarize_similarities(similarity, random),
         quality=quality,
         retentions=retentions,
         dynamic_gain=dynamic_gain(similarity, random, quality),
-        documents=duplicates(loaded.corpus, corpus, seed, show, encoder.device),
-        queries=duplicates(asked, query_vectors, seed, show, encoder.device),
+        documents=count_duplicates(loaded.corpus, document_embeddings, seed, show, encoder.device),
+        queries=count_duplicates(judged_queries, judged_embeddings, seed, show, encoder.device),
         leaks=leaks,
-        suspicious=_suspicious(loaded, training, pairs, similarity, consistency, show),
+        suspicious=_suspicious_pairs(loaded, training, pairs, similarity, cbs_ranks, show),
         advice=advise(quality, retentions),
     )
 
 
-def _suspicious(
+def _suspicious_pairs(
     data: RetrievalData,
     training: Qrels,
     pairs: TrainingPairs,
     similarity: NDArray[np.float32],
-    consistency: CBSRanks,
+    cbs_ranks: CBSRanks,
     count: int,
 ) -> list[SuspiciousPair]:
-    worst = most_suspicious(chance_level(consistency), similarity, count)
+    worst = most_suspicious(relative_rank(cbs_ranks), similarity, count)
     query_rows, doc_rows = training.query_rows[pairs.pair_query[worst]], pairs.pair_doc[worst]
     columns: list[list[Any]] = [
         data.queries.ids(query_rows),
@@ -175,6 +177,6 @@ def _suspicious(
         data.queries.texts(query_rows, "text"),
         data.corpus.texts(doc_rows),
         similarity[worst].tolist(),
-        ((consistency.rank - 1) / np.maximum(consistency.pool, 1))[worst].tolist(),
+        ((cbs_ranks.rank - 1) / np.maximum(cbs_ranks.pool, 1))[worst].tolist(),
     ]
     return [SuspiciousPair(*values) for values in zip(*columns, strict=True)]

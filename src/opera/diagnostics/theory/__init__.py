@@ -1,4 +1,4 @@
-"""When does pruning help? The paper's Appendix B as functions, and a simulator that applies the shipped methods."""
+"""When does pruning help? Appendix B of the paper in closed form, and a simulator that runs the real methods."""
 
 from opera.diagnostics.theory.closed_form import (
     dynamic_share,
@@ -12,12 +12,12 @@ from opera.diagnostics.theory.closed_form import (
     static_beats_dynamic,
     static_share,
 )
-from opera.diagnostics.theory.simulation import COMPARED, Outcome, Point, World, examine, predict, simulate
+from opera.diagnostics.theory.simulation import METHOD_NAMES, Outcome, Point, World, examine, predict, simulate
 from opera.diagnostics.theory.survey import AUCS, NOISES, as_records, grid, sweeps
 
 __all__ = [
     "AUCS",
-    "COMPARED",
+    "METHOD_NAMES",
     "NOISES",
     "Outcome",
     "Point",

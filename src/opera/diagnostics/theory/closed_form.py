@@ -1,8 +1,8 @@
-"""Lemma 1 and Theorem 1 (Appendix B): one query, whose labelled documents are partly false positives.
+"""Lemma 1 and Theorem 1 (Appendix B): one query with some false positives among its labelled documents.
 
 True documents have mean direction μ₁, false ones μ₂, negatives mean 0. The best query embedding under a sampling
 strategy is the direction of *share*·μ₁ + (1 - share)·μ₂, where *share* is the probability that a drawn positive is
-true; variance is left out, as in the theorem.
+true. Variance is ignored, as in the theorem.
 """
 
 from __future__ import annotations
@@ -34,24 +34,24 @@ def _length(share: float, cosine: float) -> float:
 
 
 def finetuning_share(true: float, total: float) -> float:
-    """Equation 9: m⁺/m, the chance that FT draws a true document."""
+    """Equation 9: m⁺/m, the probability that FT draws a true document."""
     return true / total
 
 
 def static_share(precision: float) -> float:
-    """Equation 10, left: γ, the chance that SP draws a true document from what it kept."""
+    """Equation 10, left: γ, the probability that SP draws a true document from the kept ones."""
     return precision
 
 
 def dynamic_share(precision: float, selected: float, strength: float, true: float, total: float) -> float:
-    """Equation 10, right: the chance that DP draws a true document.
+    """Equation 10, right: the probability that DP draws a true document.
 
     Args:
         precision: ρ, share of the selected documents that are true.
-        selected: s, how many are selected.
-        strength: β, how much likelier a selected document is drawn than another.
-        true: m⁺.
-        total: m.
+        selected: s, number of selected documents.
+        strength: β, how many times likelier a selected document is to be drawn than another.
+        true: m⁺, number of true documents.
+        total: m, number of documents.
 
     Returns:
         (ρ·s·(β - 1) + m⁺) / (s·(β - 1) + m).
@@ -60,46 +60,45 @@ def dynamic_share(precision: float, selected: float, strength: float, true: floa
 
 
 def pruning_beats_finetuning(precision: float, true_share: float) -> bool:
-    """Theorem 1, first part (Equation 7): E^SP > E^FT if and only if γ > m⁺/m; the same with ρ for DP."""
+    """Theorem 1, first part (Equation 7): E^SP > E^FT if and only if γ > m⁺/m; likewise for DP with ρ."""
     return precision > true_share
 
 
 def static_beats_dynamic(precision: float, true_share: float) -> bool:
     """Theorem 1, second part (Equation 8), with the condition that its proof needs (paper.md, row 9).
 
-    At equal precision γ = ρ, E^SP > E^DP if and only if γ > m⁺/m: where the scores are worse than chance, DP, which
-    follows them only in part, is the better of the two.
+    At equal precision γ = ρ, E^SP > E^DP if and only if γ > m⁺/m. If the scores are worse than chance, DP is better,
+    because it follows them only in part.
     """
     return precision > true_share
 
 
 def expected_similarity(share: float, cosine: float, length: float = 1.0) -> float:
-    """E: expected cosine between the best query embedding and a true document.
+    """Compute E, the expected cosine between the best query embedding and a true document.
 
     Args:
-        share: the chance that a drawn positive is true.
+        share: probability that a drawn positive is true.
         cosine: μ₁ᵀμ₂.
-        length: norm of the true documents' mean, 1 where they all equal μ₁ (see :func:`mean_length`).
+        length: norm of the mean true document; 1 if all equal μ₁ (see :func:`mean_length`).
     """
     return length * lemma_value(share, cosine)
 
 
 def mean_length(concentration: float, dimension: int) -> float:
-    """Norm of the mean of a von Mises-Fisher distribution on the unit sphere of ``dimension`` dimensions: I_{d/2}(κ) /
-    I_{d/2-1}(κ)."""
+    """Norm of the mean of a von Mises-Fisher distribution in ``dimension`` dimensions: I_{d/2}(κ) / I_{d/2-1}(κ)."""
     return float(ive(dimension / 2, concentration) / ive(dimension / 2 - 1, concentration))
 
 
 def selection_precision(true_share: float, auc: float, selected: float) -> float:
-    """γ (or ρ): the share of true documents among the best-scored, at a given scoring quality.
+    """Compute γ (or ρ), the share of true documents among the best-scored, for many documents.
 
-    Scores of true documents are N(δ, 1), of false ones N(0, 1), with δ so that a true one outscores a false one with
-    probability ``auc``; there are many documents.
+    Scores are N(δ, 1) for true documents and N(0, 1) for false ones, with δ such that a true document outscores a false
+    one with probability ``auc``.
 
     Args:
         true_share: m⁺/m.
-        auc: scoring quality between 0 and 1: 0.5 knows nothing, below it scores mislead.
-        selected: share of the documents that is selected (SP's k, DP's v).
+        auc: scoring quality between 0 and 1; 0.5 is chance, and lower scores mislead.
+        selected: share of the documents that are selected (k of SP, v of DP).
     """
     if selected >= 1:
         return true_share

