@@ -56,7 +56,7 @@ def test_the_installed_command(tmp_path: Path) -> None:
     command = [str(Path(sys.executable).parent / "opera"), "evaluate", "absent", "absent"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 2
-    assert done.stderr.startswith("opera: error: absent: no such file or folder; data is a BEIR folder")
+    assert done.stderr.startswith("opera: error: absent: no such file or folder; pass a BEIR folder")
     assert len(done.stderr.splitlines()) == 1
     assert done.stdout == ""
 
