@@ -48,7 +48,7 @@ def main() -> None:
                         max_steps=steps,
                         temperature=0.05,
                     )
-                    training, size = run.about["seconds"]["train"], (run.path / SAMPLING_FILE).stat().st_size
+                    training, size = run.record.seconds["train"], (run.path / SAMPLING_FILE).stat().st_size
                     record_of = run.sampling()
                     assert record_of is not None
                     moments = len(record_of.steps)

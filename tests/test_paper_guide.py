@@ -13,6 +13,7 @@ import re
 import shlex
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Annotated, Any
 
 import pytest
@@ -23,9 +24,10 @@ from pydantic.fields import FieldInfo
 import opera.diagnostics.theory
 import opera.methods
 from opera.cli import app
-from opera.config.recipe import TrainSettings, make_recipe, parse_assignments, read_recipe
+from opera.config.recipe import make_recipe
+from opera.config.training import TrainSettings
+from opera.config.yaml import parse_assignments, read_recipe
 from opera.core.errors import SettingError
-from opera.core.settings import Settings
 from opera.methods import METHODS
 from opera.retrieval.measures import check_measures
 from opera.runs.folder import OURS
@@ -84,8 +86,8 @@ def first_cells(first_column: str) -> list[str]:
 @cache
 def fields(name: str) -> list[FieldInfo]:
     """Every declaration of a setting: of a run, or of a method."""
-    groups: list[type[Settings]] = [TrainSettings, *(method.settings_class for method in METHODS.values())]
-    return [group.model_fields[name] for group in groups if name in group.model_fields]
+    groups = [TrainSettings.flat_fields, *(method.settings_class.model_fields for method in METHODS.values())]
+    return [group[name] for group in groups if name in group]
 
 
 def takes(field: FieldInfo, value: Any) -> bool:
@@ -179,7 +181,7 @@ def test_everything_in_backticks_exists() -> None:
         "recipes/absent.yaml",
         "studies/absent.py",
         "absent.parquet",
-        "NDCG@10",
+        "NDGC@10",
         "opera tarin DATA",
         "opera evaluate RUN DATA --fully",
         "--config recipes/absent.yaml",
@@ -246,7 +248,7 @@ def test_defaults_on_the_page_are_those_of_the_code() -> None:
     own = {name for method in METHODS.values() for name in method.settings_class.model_fields}
     from_the_paper = {
         name
-        for name, field in TrainSettings.model_fields.items()
+        for name, field in TrainSettings.flat_fields.items()
         if re.search("Appendix|Section|Table|Equation|notes|release", str(field.json_schema_extra))
     }
     assert own | from_the_paper <= told
@@ -281,15 +283,19 @@ class TestRecipes:
 
     @pytest.mark.parametrize("name", [*TABLE_9, "antique-noisy"])
     def test_those_of_bge_are_table_9_and_appendix_c_2(self, name: str) -> None:
-        settings = make_recipe(read_recipe(RECIPES[name])).train
+        settings = SimpleNamespace(**make_recipe(read_recipe(RECIPES[name])).flat())
         negatives, ranks, _, steps = TABLE_9[name.removesuffix("-noisy")]
-        assert (settings.negatives, settings.range, settings.max_steps) == (negatives, ranks, steps)
+        assert (settings.negatives, settings.range and tuple(settings.range), settings.max_steps) == (
+            negatives,
+            ranks,
+            steps,
+        )
         assert (settings.per_device_train_batch_size, settings.gradient_accumulation_steps) == (64, 1)
         assert settings.learning_rate == 1e-6
 
     @pytest.mark.parametrize("name", SHARED_BY_METHODS)
     def test_what_they_share_is_the_papers(self, name: str) -> None:
-        settings = make_recipe(read_recipe(RECIPES[name])).train
+        settings = SimpleNamespace(**make_recipe(read_recipe(RECIPES[name])).flat())
         assert settings.temperature == 0.02
         assert settings.mask_known_positives is False
         assert (settings.max_query_length, settings.max_passage_length) == (128, 512)
@@ -298,7 +304,7 @@ class TestRecipes:
         assert settings.relevant_grade == (3 if name.startswith("antique") else 1)
 
     def test_those_of_appendices_c_3_and_c_4(self) -> None:
-        qwen3 = make_recipe(read_recipe(RECIPES["qwen3"])).train
+        qwen3 = SimpleNamespace(**make_recipe(read_recipe(RECIPES["qwen3"])).flat())
         assert (qwen3.max_steps, qwen3.learning_rate, qwen3.precision) == (2_000, 1e-5, "bf16")
         assert (qwen3.per_device_train_batch_size, qwen3.gradient_accumulation_steps) == (16, 4)
         noisy, clean = (read_recipe(RECIPES[name]) for name in ("antique-noisy", "antique"))

@@ -53,7 +53,7 @@ def run_opera(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 
 
 def test_the_installed_command(tmp_path: Path) -> None:
-    command = [str(Path(sys.executable).parent / "opera"), "evaluate", "absent", "absent"]
+    command = [str(Path(sys.executable).parent / "opera"), "evaluate", "absent", "--model", "absent"]
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
     assert done.returncode == 2
     assert done.stderr.startswith("opera: error: absent: no such file or folder; pass a BEIR folder")
@@ -85,18 +85,20 @@ def test_train_evaluate_search_score_mine(run_opera: Opera, beir: Path, static_m
     assert "SentenceTransformer('run/model')" in trained.stdout
     assert "mask_known_positives=true" in trained.stdout
 
-    evaluated = run_opera("evaluate", "run", beir, "--split", "test", "--full", "--json", "--run-file", "out.trec")
+    evaluated = run_opera(
+        "evaluate", beir, "--model", "run", "--split", "test", "--full", "--json", "--run-file", "out.trec"
+    )
     result = json.loads(evaluated.stdout)
     assert result["measures"] == pytest.approx(json.loads((tmp_path / "run/measures.json").read_text())["after"])
     assert result["queries"] == 16
     assert (tmp_path / "out.trec").read_text().startswith("test0 Q0 d")
-    full = json.loads(run_opera("evaluate", "run", beir, "--full", "--json").stdout)["measures"]
+    full = json.loads(run_opera("evaluate", beir, "--model", "run", "--full", "--json").stdout)["measures"]
     assert len(full) == 30
     assert "nDCG@100" in full
 
-    found = json.loads(run_opera("search", "run", beir, "t1w5 t1w6", "--top", 3, "--json").stdout)
+    found = json.loads(run_opera("search", beir, "t1w5 t1w6", "--model", "run", "--top", 3, "--json").stdout)
     assert [hit["rank"] for hit in found] == [1, 2, 3]
-    assert found[0]["id"] in run_opera("search", "run", beir, "t1w5 t1w6").stdout
+    assert found[0]["id"] in run_opera("search", beir, "t1w5 t1w6", "--model", "run").stdout
 
     assert run_opera("score", beir, "--model", static_model, "--out", "pairs.parquet").returncode == 0
     table = pq.read_table(tmp_path / "pairs.parquet")
@@ -139,13 +141,13 @@ def test_a_recipe_and_its_overrides(run_opera: Opera, beir: Path, static_model: 
         (["train", "absent", "--model", "MODEL", "--out", "x"], "absent: no such file or folder"),
         (["train", "BEIR", "--model", ".", "--out", "x"], "not a model folder"),
         (["train", "BEIR", "--out", "x"], "--model"),
-        (["evaluate", "MODEL", "BEIR", "--split", "dev"], "has no split 'dev' (it has: test, train)"),
-        (["evaluate", "MODEL", "BEIR", "--measures", "ndcg"], "unknown measure 'ndcg'"),
-        (["evaluate", "MODEL", "BEIR", "--run-file", "x.csv"], "must end in .trec or .run or .txt"),
+        (["evaluate", "BEIR", "--model", "MODEL", "--split", "dev"], "has no split 'dev' (it has: test, train)"),
+        (["evaluate", "BEIR", "--model", "MODEL", "--measures", "ndcg"], "unknown measure 'ndcg'"),
+        (["evaluate", "BEIR", "--model", "MODEL", "--run-file", "x.csv"], "must end in .trec or .run or .txt"),
         (["score", "BEIR", "--model", "MODEL", "--out", "x.csv"], "must end in .parquet or .tsv or .jsonl"),
         (["score", "BEIR", "--model", "MODEL", "--out", "no/x.tsv"], "its folder does not exist"),
         (["mine", "BEIR", "--model", "MODEL", "--out", "x.jsonl", "--range", "9:1"], "1 <= LO <= HI"),
-        (["search", "MODEL", "BEIR", " "], "query: must not be empty"),
+        (["search", "BEIR", " ", "--model", "MODEL"], "query: must not be empty"),
         (["nonsense"], "No such command"),
     ],
 )
@@ -168,7 +170,7 @@ def test_hostile_text_is_printed_as_it_is(run_opera: Opera, static_model: Path, 
     (folder / "corpus.jsonl").write_text('{"_id": "[red]d[/red]", "text": "[bold]t1w1[/bold] [link=x]"}\n')
     (folder / "queries.jsonl").write_text('{"_id": "q", "text": "t1w1"}\n')
     (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\t[red]d[/red]\t1\n")
-    done = run_opera("search", static_model, folder, "[blink]t1w1")
+    done = run_opera("search", folder, "[blink]t1w1", "--model", static_model)
     assert done.returncode == 0, done.stderr
     for text in ("[red]d[/red]", "[bold]t1w1[/bold] [link=x]", "[blink]t1w1"):
         assert text in done.stdout

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from opera.config.recipe import all_docs, make_recipe, parse_assignments, read_recipe
+from opera.config.recipe import docs_by_group, make_recipe
+from opera.config.yaml import parse_assignments, read_recipe
 from opera.core.errors import SettingError
 
 
@@ -15,11 +16,11 @@ def test_defaults_are_the_papers() -> None:
     assert (dp.alpha_start, dp.alpha_end, dp.r_start) == (2, 5, 0.25)
     assert (dp.beta_start, dp.beta_end, dp.v_start, dp.v_end) == (5, 5, 0.25, 0.5)
     assert (dp.query_score, dp.threshold, dp.update_interval) == ("negative_loss", "global", 1)
-    assert recipe.train.temperature == 0.02
-    assert make_recipe({"steps": 5, "batch_size": 8, "lr": 0.1}).train.per_device_train_batch_size == 8
+    assert recipe.train.optimisation.temperature == 0.02
+    assert make_recipe({"steps": 5, "batch_size": 8, "lr": 0.1}).train.batching.per_device_train_batch_size == 8
     assert make_recipe({"steps": 50}).train.steps_between_checkpoints == 5
     assert make_recipe({"steps": 32_000}).train.steps_between_checkpoints == 500
-    assert recipe.train.mask_known_positives is True
+    assert recipe.train.negative_sampling.mask_known_positives is True
     assert make_recipe({"method": "sp"}).method_settings.k == 0.25
 
 
@@ -46,7 +47,7 @@ def test_all_mistakes_are_told_at_once() -> None:
         ({"range": "10:50"}, "needs negatives=hard"),
         ({"load_best_model_at_end": True}, "needs eval_steps"),
         ({"early_stopping_patience": 2}, "needs eval_steps"),
-        ({"model": "minilm"}, "'model' is no setting: give it as the argument or option model of the command"),
+        ({"model": "minilm"}, "'model' is not a setting: pass it as the argument or option model"),
         ({"negatives": "mined"}, "negatives: must be 'random', 'hard' or 'given', got 'mined'"),
     ],
 )
@@ -59,9 +60,9 @@ def test_bad_values_name_the_rule(values: dict[str, object], message: str) -> No
 def test_assignments_and_recipes(tmp_path: Path) -> None:
     values = parse_assignments(["temperature=0.05", "range=10:200", "negatives=hard", "mask_known_positives=false"])
     recipe = make_recipe(values)
-    assert recipe.train.range == (10, 200)
-    assert recipe.train.mask_known_positives is False
-    assert make_recipe(parse_assignments(["learning_rate=1e-5"])).train.learning_rate == 1e-5
+    assert recipe.train.negative_sampling.range == (10, 200)
+    assert recipe.train.negative_sampling.mask_known_positives is False
+    assert make_recipe(parse_assignments(["learning_rate=1e-5"])).train.optimisation.learning_rate == 1e-5
     with pytest.raises(SettingError, match="must be key=value"):
         parse_assignments(["temperature"])
     path = tmp_path / "recipe.yaml"
@@ -69,8 +70,8 @@ def test_assignments_and_recipes(tmp_path: Path) -> None:
     assert make_recipe(read_recipe(path)).method_settings.k == 0.5
     path.write_text("method: dp\nnegatives: hard\nrange: 10:50\nlearning_rate: 1e-5\nsoft: false\n")
     sexagesimal = make_recipe(read_recipe(path))
-    assert sexagesimal.train.range == (10, 50)
-    assert sexagesimal.train.learning_rate == 1e-5
+    assert sexagesimal.train.negative_sampling.range == (10, 50)
+    assert sexagesimal.train.optimisation.learning_rate == 1e-5
     assert sexagesimal.method_settings.soft is False
     with pytest.raises(SettingError, match="temperature"):
         make_recipe(parse_assignments(["temperature=[1"]))
@@ -85,7 +86,7 @@ def test_assignments_and_recipes(tmp_path: Path) -> None:
 
 
 def test_every_setting_says_what_it_does_and_where_its_default_comes_from() -> None:
-    docs = [doc for group in all_docs().values() for doc in group]
+    docs = [doc for group in docs_by_group().values() for doc in group]
     assert all(doc.help and doc.source and doc.kind for doc in docs)
     assert {"temperature", "warmup_ratio", "save_steps", "max_query_length", "alpha_start", "k"} <= {
         d.name for d in docs

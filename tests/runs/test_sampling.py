@@ -212,7 +212,7 @@ def test_a_resumed_run_has_the_record_of_a_whole_one(
     assert cut is not None
     assert cut.steps.max() < 8, "written with the checkpoint of step 8"
     resumed = opera.adapt(beir, model=static_model, out=tmp_path / "cut", resume=True, **settings)
-    assert resumed.about["training"]["resumed_from"] == 8
+    assert resumed.training.resumed_from == 8
     assert_same(resumed.sampling(), whole.sampling())
     assert len(arrays(whole.sampling())["steps"]) == snapshots
     assert arrays(whole.sampling())["steps"][-1] == 11

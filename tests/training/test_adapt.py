@@ -115,7 +115,7 @@ def test_an_interrupted_run_resumes_to_the_same_weights(
 
     with interrupted_at(6):
         opera.adapt(beir, model=bert_model, out=tmp_path / "cut", **settings)
-    assert Run.open(tmp_path / "cut").about["status"] == "running"
+    assert Run.open(tmp_path / "cut").record.status == "running"
     with pytest.raises(ModelError, match="this run is not finished and holds no model yet"):
         opera.evaluate(beir, model=tmp_path / "cut")
     with pytest.raises(RunFolderError, match="holds another run"):
@@ -124,7 +124,7 @@ def test_an_interrupted_run_resumes_to_the_same_weights(
         opera.adapt(beir, model=bert_model, out=tmp_path / "cut", resume=True, **{**settings, "temperature": 0.5})
     assert "temperature: the run has 0.1, this call 0.5" in str(caught.value)
     resumed = opera.adapt(beir, model=bert_model, out=tmp_path / "cut", resume=True, **settings)
-    assert resumed.about["training"]["resumed_from"] == 4
+    assert resumed.training.resumed_from == 4
     assert resumed.trace().drop_columns("seconds") == whole.trace().drop_columns("seconds")
     assert weights(resumed) == weights(whole)
     assert opera.adapt(beir, model=bert_model, out=tmp_path / "cut", resume=True, **settings).finished
@@ -138,7 +138,7 @@ def test_overwrite_replaces_the_run_and_spares_other_files(beir: Path, static_mo
     assert second.settings["method"] == "sp"
     assert weights(first) == weights(second)  # the same folder
     assert (out / "my-notes.txt").read_text() == "keep me"
-    assert second.about["method"]["kept_pairs"] == int(0.25 * second.about["method"]["pairs"])
+    assert second.record.method["kept_pairs"] == int(0.25 * second.record.method["pairs"])
 
 
 def test_dev_evaluations_early_stopping_and_best_model(
@@ -153,19 +153,19 @@ def test_dev_evaluations_early_stopping_and_best_model(
         early_stopping_patience=3,
         load_best_model_at_end=True,
     )
-    training = run.about["training"]
-    assert training["steps"] < 400
-    assert training["best_step"] <= training["steps"]
-    assert training["best_value"] > 0
-    assert len(run.trace()) == training["steps"]
+    training = run.training
+    assert training.steps < 400
+    assert training.best_step <= training.steps
+    assert training.best_value > 0
+    assert len(run.trace()) == training.steps
 
 
 def test_a_missing_dev_split_is_drawn_and_said(beir: Path, static_model: Path, tmp_path: Path) -> None:
     run = opera.adapt(beir, model=static_model, out=tmp_path / "run", **SMALL, eval_steps=4)
-    assert run.about["data"]["notes"] == ["no dev split: drew 4 of the 40 train queries with seed 0"]
-    assert run.about["method"]["queries"] == 36
+    assert run.record.data.notes == ["no dev split: drew 4 of the 40 train queries with seed 0"]
+    assert run.record.method["queries"] == 36
     without = opera.adapt(beir, model=static_model, out=tmp_path / "without", **SMALL)
-    assert without.about["method"]["queries"] == 40
+    assert without.record.method["queries"] == 40
 
 
 @pytest.mark.parametrize("method", ["infobatch", "sp+dp"])
@@ -178,7 +178,7 @@ def test_methods_with_state_of_their_own_resume_to_the_same_weights(
     with interrupted_at(10):
         opera.adapt(beir, model=static_model, out=tmp_path / "cut", **settings)
     resumed = opera.adapt(beir, model=static_model, out=tmp_path / "cut", resume=True, **settings)
-    assert resumed.about["training"]["resumed_from"] == 8
+    assert resumed.training.resumed_from == 8
     assert weights(resumed) == weights(whole)
     assert resumed.pairs() == whole.pairs()
 
@@ -187,8 +187,8 @@ def test_every_draw_is_recorded(finished: Run) -> None:
     pairs = finished.pairs()
     assert sum(pairs["times_drawn"].to_pylist()) == 60 * 16
     assert not any(pairs["injected"].to_pylist())
-    assert pairs.num_rows == finished.about["method"]["pairs"]
-    assert "noise" not in finished.about
+    assert pairs.num_rows == finished.record.method["pairs"]
+    assert finished.record.noise is None
 
 
 def test_infobatch_weights_reach_the_loss(beir: Path, static_model: Path, tmp_path: Path) -> None:
@@ -208,15 +208,16 @@ def test_noise_is_injected_recorded_and_counted(kind: str, beir: Path, static_mo
     noise = {"noise": kind, "noise_share": 0.3, **({"noise_range": (5, 60)} if kind == "hard" else {})}
     run = opera.adapt(beir, model=static_model, out=tmp_path / "run", method="sp", k=0.5, **SMALL, **noise)
     clean = opera.load_data(beir).training_split()
-    about, pairs = run.about["noise"], run.pairs()
+    noise, pairs = run.record.noise, run.pairs()
+    assert noise is not None
     injected, kept = (pairs[name].to_numpy(zero_copy_only=False) for name in ("injected", "kept"))
-    assert kept.sum() == run.about["method"]["kept_pairs"]
+    assert kept.sum() == run.record.method["kept_pairs"]
     assert pairs["times_drawn"].to_numpy()[~kept].sum() == 0
-    assert injected.sum() == about["injected_pairs"] == int(0.3 / 0.7 * len(clean.doc_rows))
-    assert about["share_of_pairs"] == pytest.approx(0.3, abs=0.01)
+    assert injected.sum() == noise.injected_pairs == int(0.3 / 0.7 * len(clean.doc_rows))
+    assert noise.share_of_pairs == pytest.approx(0.3, abs=0.01)
     drawn = pairs["times_drawn"].to_numpy()
-    assert about["share_of_draws"] == pytest.approx(drawn[injected].sum() / drawn.sum())
-    assert run.about["method"]["pairs"] == len(injected)
+    assert noise.share_of_draws == pytest.approx(drawn[injected].sum() / drawn.sum())
+    assert run.record.method["pairs"] == len(injected)
     data = opera.load_data(beir)
     true = set(zip(data.queries.ids(clean.query_rows[clean.query_index]), data.corpus.ids(clean.doc_rows), strict=True))
     pairs_as_ids = list(zip(pairs["query_id"].to_pylist(), pairs["doc_id"].to_pylist(), strict=True))
@@ -256,7 +257,7 @@ def test_a_checkpoint_of_other_pairs_is_refused(
     from opera.training_set import noise
 
     monkeypatch.setattr(noise.RandomCandidates, "draw", lambda self, query, rng, count: np.arange(count) + 60)
-    with pytest.raises(TrainingError, match="of other training pairs"):
+    with pytest.raises(TrainingError, match="belongs to other training pairs"):
         opera.adapt(beir, model=static_model, out=tmp_path / "cut", resume=True, **settings)
 
 
@@ -268,9 +269,9 @@ def test_given_negatives_that_noise_made_positive_are_left_out(static_model: Pat
     ]
     path.write_text("\n".join(json.dumps(record) for record in records))
     run = opera.adapt(path, model=static_model, out=tmp_path / "run", **SMALL, noise="random", noise_share=0.5)
-    pairs = run.about["method"]["pairs"]
-    assert run.about["noise"]["injected_pairs"] == pairs / 2
-    assert run.about["negatives"]["listed"] == 11 * 11 - pairs / 2
+    pairs = run.record.method["pairs"]
+    assert run.record.noise.injected_pairs == pairs / 2
+    assert run.record.negatives.listed == 11 * 11 - pairs / 2
 
 
 def test_documents_judged_lower_can_be_let_in(beir: Path, static_model: Path, tmp_path: Path) -> None:
@@ -298,15 +299,15 @@ def test_documents_judged_lower_can_be_let_in(beir: Path, static_model: Path, tm
         == noisy.measures["before"]
     )
     assert opera.evaluate(beir, model=noisy.path, measures=FULL_MEASURES).measures == noisy.measures["after"]
-    assert "relevant_grade=2" in noisy.about["data"]["notes"][0]
+    assert "relevant_grade=2" in noisy.record.data.notes[0]
 
 
 def test_hard_negatives(beir: Path, static_model: Path, tmp_path: Path) -> None:
     run = opera.adapt(
         beir, model=static_model, out=tmp_path / "run", **SMALL, negatives="hard", range=(2, 40), train_group_size=4
     )
-    assert run.about["negatives"]["kind"] == "hard"
-    assert run.about["negatives"]["listed"] > 0
+    assert run.record.negatives.kind == "hard"
+    assert run.record.negatives.listed > 0
     assert run.settings["range"] == [2, 40]
 
 
@@ -323,7 +324,7 @@ def test_flag_files_train_with_their_negatives(static_model: Path, tmp_path: Pat
     path.write_text("\n".join(json.dumps(record) for record in records))
     run = opera.adapt(path, model=static_model, out=tmp_path / "run", **SMALL)
     assert run.settings["negatives"] == "given"
-    assert run.about["data"]["notes"] == ["no test split: drew 2 of the 20 train queries with seed 0"]
+    assert run.record.data.notes == ["no test split: drew 2 of the 20 train queries with seed 0"]
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
@@ -350,21 +351,21 @@ def test_a_checkpoint_cut_off_while_written_falls_back_to_the_one_before(
     settings = {**SMALL, "max_steps": 12}
     whole = opera.adapt(beir, model=static_model, out=tmp_path / "whole", **settings)
 
-    from opera.training import callbacks
+    from opera.training import checkpoint
 
-    replace_file = callbacks.replace_file
+    replace_file = checkpoint.replace_file
 
     def cut(path: Path, write: Callable[[Path], Any]) -> None:
         if path.parent.name == "checkpoint-8":
             raise KeyboardInterrupt
         replace_file(path, write)
 
-    monkeypatch.setattr(callbacks, "replace_file", cut)
+    monkeypatch.setattr(checkpoint, "replace_file", cut)
     with pytest.raises(KeyboardInterrupt):
         opera.adapt(beir, model=static_model, out=tmp_path / "cut", **settings)
     monkeypatch.undo()
     resumed = opera.adapt(beir, model=static_model, out=tmp_path / "cut", resume=True, **settings)
-    assert resumed.about["training"]["resumed_from"] == 4
+    assert resumed.training.resumed_from == 4
     assert weights(resumed) == weights(whole)
     assert resumed.trace().drop_columns("seconds") == whole.trace().drop_columns("seconds")
 

@@ -123,11 +123,11 @@ def test_a_signal_saves_and_says_how_to_go_on(
     said = child.log.read_text()
     assert checkpoints(out) == [6]
     assert "saving a checkpoint, then stopping" in said
-    assert "the same command with --resume, without --overwrite, goes on from step 6" in said
-    assert Run.open(out).about["status"] == "running"
+    assert "the same command with --resume, without --overwrite, continues from step 6" in said
+    assert Run.open(out).record.status == "running"
     resumed = start(["-m", "opera", *arguments, "--resume"], tmp_path / "log2")
     assert resumed.wait() == 0, resumed.log.read_text()
-    assert Run.open(out).about["training"]["resumed_from"] == 6
+    assert Run.open(out).training.resumed_from == 6
     assert Run.open(out).trace().num_rows == 12
 
 
@@ -175,7 +175,7 @@ def test_two_processes_train_like_one(beir: Path, bert_model: Path, tmp_path: Pa
     assert two.wait(DEADLINE) == 0, (tmp_path / "log2").read_text()
     for method in ("dp", "infobatch"):
         first, second = (Run.open(tmp_path / name / method) for name in ("one", "two"))
-        assert (first.about["processes"], second.about["processes"]) == (1, 2)
+        assert (first.record.processes, second.record.processes) == (1, 2)
         assert first.pairs()["times_drawn"] == second.pairs()["times_drawn"]
         assert first.trace()["learning_rate"] == second.trace()["learning_rate"]
         losses = [run.trace()["loss"].to_numpy() for run in (first, second)]
@@ -211,12 +211,12 @@ pairs = training.pairs()
 method = METHODS["ft"](pairs, Plan(0, 1, 12), None)
 sampler = PairSampler(method, pairs, RandomNegatives(len(data.corpus)), 2, 12 // world, 1, rank, world)
 rows = next(iter(sampler))
-items = PairDataset(data, training.query_rows, pairs.n_pairs, 2, "title_text").__getitems__(rows)
+items = PairDataset(data, training.query_rows, 2, "title_text").__getitems__(rows)
 columns = [name for name in items[0] if name != "label"]
 features = [model.preprocess([item[name] for item in items]) for name in columns]
 labels = torch.tensor([item["label"] for item in items])
 seen = []
-loss = InfoNCELoss(model, pairs, 0.05, KnownPositives(pairs, len(data.corpus)), lambda *a: seen.append(a))
+loss = InfoNCELoss(model, sampler, 0.05, KnownPositives(pairs, len(data.corpus)), lambda *a: seen.append(a))
 value = loss(features, labels)
 value.backward()
 parts = [value.detach().reshape(1), *(p.grad.flatten() for p in model.parameters() if p.grad is not None)]
@@ -291,7 +291,7 @@ def test_workers_read_ahead_as_far_as_the_lag_says(beir: Path, static_model: Pat
         ahead = opera.adapt(
             beir, model=static_model, out=tmp_path / f"ahead{lag}", dataloader_num_workers=1, **settings
         )
-        assert plain.about["training"]["lag"] == ahead.about["training"]["lag"] == lag
+        assert plain.training.lag == ahead.training.lag == lag
         same(plain, ahead)
         shorter = opera.adapt(beir, model=static_model, out=tmp_path / f"short{lag}", lag=1, **settings)
         assert weights(shorter) != weights(plain)
@@ -313,7 +313,7 @@ def test_resuming_with_workers_loses_nothing_that_was_read_ahead(
     with interrupted_at(7):
         opera.adapt(beir, model=static_model, out=tmp_path / "cut", **settings)
     resumed = opera.adapt(beir, model=static_model, out=tmp_path / "cut", resume=True, **settings)
-    assert resumed.about["training"]["resumed_from"] == 5
+    assert resumed.training.resumed_from == 5
     same(resumed, whole)
 
 
@@ -331,19 +331,19 @@ def test_early_stopping_and_the_best_model_survive_a_resume(
         "load_best_model_at_end": True,
     }
     whole = opera.adapt(folder, model=static_model, out=tmp_path / "whole", **settings)
-    stopped = whole.about["training"]
-    assert stopped["steps"] < 400
-    with interrupted_at(stopped["steps"] - 4):
+    stopped = whole.training
+    assert stopped.steps < 400
+    with interrupted_at(stopped.steps - 4):
         opera.adapt(folder, model=static_model, out=tmp_path / "cut", **settings)
     resumed = opera.adapt(folder, model=static_model, out=tmp_path / "cut", resume=True, **settings)
-    assert resumed.about["training"]["resumed_from"] == stopped["steps"] - 10
+    assert resumed.training.resumed_from == stopped.steps - 10
     # Cut once more, when patience has run out and its checkpoint is saved, but nothing is measured yet.
     about = json.loads((resumed.path / "run.json").read_text())
     (resumed.path / "run.json").write_text(json.dumps({**about, "status": "running"}))
     resumed = opera.adapt(folder, model=static_model, out=tmp_path / "cut", resume=True, **settings)
-    assert resumed.about["training"]["resumed_from"] == stopped["steps"]
+    assert resumed.training.resumed_from == stopped.steps
     for fact in ("steps", "best_step", "best_value"):
-        assert resumed.about["training"][fact] == stopped[fact]
+        assert getattr(resumed.training, fact) == getattr(stopped, fact)
     same(resumed, whole)
 
 
@@ -362,7 +362,7 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(
         victim.write_bytes(content[: len(content) // 2] if not spoil else content[:-1] + spoil)
         with caplog.at_level("INFO", logger="opera"):
             resumed = opera.adapt(beir, model=static_model, out=out, resume=True, **settings)
-        assert "checkpoint-12 is not whole (" in caplog.text
-        assert "is damaged); going on from the one before" in caplog.text
-        assert resumed.about["training"]["resumed_from"] == 8
+        assert "checkpoint-12 cannot be used (" in caplog.text
+        assert "is damaged); resuming from the one before" in caplog.text
+        assert resumed.training.resumed_from == 8
         assert weights(resumed) == weights(whole)

@@ -20,7 +20,7 @@ def test_quickstart_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(q, "PACKAGE", "opera")
     run = q.quickstart(tmp_path / "quickstart")
     assert run.finished
-    assert run.about["model"]["source"] == "minilm"
+    assert run.record.model.source == "minilm"
     assert run.settings["method"] == "dp"
     assert len(run.trace()) == 3
     data = load_data(tmp_path / "quickstart" / "data")

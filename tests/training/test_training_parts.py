@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from opera.retrieval.measures import Ranking
 from opera.retrieval.models import load_model
 from opera.retrieval.search import exact_search
 from opera.retrieval.similarity import pair_similarities
-from opera.training.callbacks import flatten, nest
+from opera.training.checkpoint import flatten, nest
 from opera.training.dataset import PairDataset
 from opera.training.loss import InfoNCELoss, info_nce_losses
 from opera.training.sampler import PairSampler, Row
@@ -33,9 +34,9 @@ from opera.training_set.negatives import ListedNegatives, RandomNegatives, mine_
 from opera.training_set.noise import (
     ListedCandidates,
     RandomCandidates,
-    drawn_false_positives,
+    add_false_positives,
+    add_lower_grades,
     false_positive_count,
-    graded_down,
 )
 from opera.training_set.pretrained_scores import pretrained_losses, pretrained_scores
 
@@ -55,9 +56,12 @@ def trained(sampler: PairSampler) -> list[list[Row]]:
     batches = []
     for batch in sampler:
         batches.append(batch)
-        step, issued = batch[0].step, sampler._issued[batch[0].step]
-        if sum(b[0].step == step for b in batches) * len(batch) * sampler.world == len(issued.pairs):
-            sampler.observe(step, issued.pairs, np.full(len(issued.pairs), 0.5), np.full(len(issued.pairs), 1.0))
+        step, size = batch[0].step, sampler.method.plan.batch_size
+        if sum(b[0].step == step for b in batches) * len(batch) * sampler.world_size == size:
+            pair_ids = np.concatenate(
+                [sampler.batch_at(step, b[0].position).pair_ids for b in batches if b[0].step == step]
+            )
+            sampler.observe(step, pair_ids, np.full(size, 0.5), np.full(size, 1.0))
             sampler.finish(step)
     return batches
 
@@ -149,7 +153,7 @@ class TestNoise:
 
     @pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
     def test_random_false_positives_make_up_the_share(self, clean: Qrels, share: float) -> None:
-        noisy = drawn_false_positives(clean, share, 0, RandomCandidates(clean, 500))
+        noisy = add_false_positives(clean, share, 0, RandomCandidates(clean, 500))
         assert noisy.count == false_positive_count(12, share)
         assert noisy.injected.mean() == pytest.approx(share, abs=1 / 12)
         keys = noisy.qrels.query_index.astype(int) * 500 + noisy.qrels.doc_rows
@@ -157,7 +161,7 @@ class TestNoise:
         true = noisy.qrels.query_rows[noisy.qrels.query_index[~noisy.injected]]
         assert true.tolist() == clean.query_rows[clean.query_index].tolist()
         assert noisy.qrels.doc_rows[~noisy.injected].tolist() == clean.doc_rows.tolist()
-        again = drawn_false_positives(clean, share, 0, RandomCandidates(clean, 500))
+        again = add_false_positives(clean, share, 0, RandomCandidates(clean, 500))
         assert np.array_equal(noisy.qrels.doc_rows, again.qrels.doc_rows)
 
     def test_random_candidates_are_every_other_document(self, clean: Qrels) -> None:
@@ -167,14 +171,14 @@ class TestNoise:
             assert set(candidates.draw(query, generator(0, "test"), count).tolist()) == set(range(9)) - own
 
     def test_hard_ones_come_from_the_list_until_it_ends(self, clean: Qrels) -> None:
-        mined = ListedNegatives.of([np.array([20, 21]), np.array([22]), np.array([23, 24, 25])], 100)
-        noisy = drawn_false_positives(clean, 0.9, 0, ListedCandidates(mined))
+        mined = ListedNegatives.from_lists([np.array([20, 21]), np.array([22]), np.array([23, 24, 25])], 100)
+        noisy = add_false_positives(clean, 0.9, 0, ListedCandidates(mined))
         assert sorted(noisy.qrels.doc_rows[noisy.injected]) == [20, 21, 22, 23, 24, 25]
         assert noisy.count < false_positive_count(12, 0.9)
 
     def test_what_one_query_cannot_take_goes_to_the_others(self, clean: Qrels) -> None:
-        mined = ListedNegatives.of([np.array([20]), np.array([], dtype=int), np.arange(30, 60)], 100)
-        noisy = drawn_false_positives(clean, 0.5, 0, ListedCandidates(mined))
+        mined = ListedNegatives.from_lists([np.array([20]), np.array([], dtype=int), np.arange(30, 60)], 100)
+        noisy = add_false_positives(clean, 0.5, 0, ListedCandidates(mined))
         assert noisy.count == 12
         assert noisy.injected.mean() == 0.5
 
@@ -182,7 +186,7 @@ class TestNoise:
         judged = Qrels.from_arrays(np.array([0, 0, 0, 0, 1]), np.arange(5), np.array([1, 2, 3, 4, 2]))
         clean = judged.select_queries(np.array([True, False]))
         clean = Qrels.from_arrays(np.zeros(2, dtype=int), np.array([2, 3]), np.array([3, 4]))
-        noisy = graded_down(clean, judged, relevant_grade=3, noise_grade=2)
+        noisy = add_lower_grades(clean, judged, relevant_grade=3, noise_grade=2)
         assert noisy.qrels.grades.tolist() == [2, 3, 4, 2]
         assert noisy.injected.tolist() == [True, False, False, True]
 
@@ -208,8 +212,8 @@ class TestNegatives:
             mine_hard_negatives(ranking, KnownPositives(pairs, 120), (500, 600), 5, 0)
 
     def test_draws(self) -> None:
-        listed = ListedNegatives.of([np.array([3, 5, 8]), np.array([], dtype=int), np.array([2])], 10)
-        assert listed.without == 1
+        listed = ListedNegatives.from_lists([np.array([3, 5, 8]), np.array([], dtype=int), np.array([2])], 10)
+        assert listed.queries_without == 1
         for step in range(50):
             drawn = listed.draw(np.array([0, 1, 2]), 2, seed=0, step=step)
             assert set(drawn[0]) <= {3, 5, 8}
@@ -236,10 +240,17 @@ class TestSampler:
         batches = trained(sampler)
         assert [len(batch) for batch in batches] == [2] * 40
         assert [batch[0].step for batch in batches] == [step for step in range(20) for _ in range(2)]
-        for row in (row for batch in batches for row in batch):
-            assert pairs.pair_query[row.pair] == row.query
-            assert pairs.pair_doc[row.pair] == row.docs[0]
-            assert len(row.docs) == 3
+
+    def test_a_step_and_a_position_say_everything_about_a_row(self, pairs: TrainingPairs) -> None:
+        sampler = self.make(pairs)
+        rows = list(itertools.islice(sampler, 2))  # both batches of the first step
+        assert [row.position for batch in rows for row in batch] == [0, 1, 2, 3]
+        for batch in rows:
+            drawn = sampler.batch_at(0, batch[0].position)
+            assert pairs.pair_query[drawn.pair_ids].tolist() == [row.query for row in batch]
+            assert pairs.pair_doc[drawn.pair_ids].tolist() == [row.doc_rows[0] for row in batch]
+            assert drawn.doc_rows.tolist() == [list(row.doc_rows) for row in batch]
+            assert drawn.doc_rows.shape == (2, 3)
 
     @pytest.mark.parametrize("lag", [1, 2, 5])
     def test_a_step_uses_observations_up_to_the_lag_and_no_later(self, pairs: TrainingPairs, lag: int) -> None:
@@ -255,10 +266,10 @@ class TestSampler:
         sampler = self.make(pairs, lag=2)
         sampler.draw_step(0)
         sampler.draw_step(1)
-        with pytest.raises(RuntimeError, match="step 0 is not observed whole, and with lag=2 a draw needs it"):
+        with pytest.raises(RuntimeError, match="step 0 is not observed in full, and with lag=2 a draw needs it"):
             sampler.draw_step(2)
         sampler.observe(0, np.arange(2), np.full(2, 0.5), np.full(2, 0.5))  # one of its two batches
-        with pytest.raises(RuntimeError, match="not observed whole"):
+        with pytest.raises(RuntimeError, match="not observed in full"):
             sampler.draw_step(2)
 
     @pytest.mark.parametrize("world", [1, 2, 4])
@@ -283,7 +294,7 @@ class TestSampler:
                     read.append(batch)
                 step = sampler.trained_steps
                 rows = read[step - first_step]
-                sampler.observe(step, np.array([row.pair for row in rows]), *observed[step])
+                sampler.observe(step, sampler.batch_at(step, rows[0].position).pair_ids, *observed[step])
                 sampler.finish(step)
             return read[: until - first_step]
 
@@ -322,24 +333,23 @@ class TestLoss:
 
     def batch(
         self, beir: Path, static_model: Path, n_negatives: int
-    ) -> tuple[SentenceTransformer, TrainingPairs, list, torch.Tensor]:
+    ) -> tuple[SentenceTransformer, PairSampler, list, torch.Tensor]:
         data, model = load_data(beir), load_model(static_model, "cpu")
         training = data.training_split()
         pairs = training.pairs()
         method = METHODS["ft"](pairs, Plan(0, 4, 16), None)
         sampler = PairSampler(method, pairs, RandomNegatives(len(data.corpus)), n_negatives, 16)
-        items = PairDataset(data, training.query_rows, pairs.n_pairs, n_negatives, "title_text").__getitems__(
-            next(iter(sampler))
-        )
+        dataset = PairDataset(data, training.query_rows, n_negatives, "title_text")
+        items = dataset.__getitems__(next(iter(sampler)))
         columns = [name for name in items[0] if name != "label"]
         features = [model.preprocess([item[name] for item in items]) for name in columns]
-        return model, pairs, features, torch.tensor([item["label"] for item in items])
+        return model, sampler, features, torch.tensor([item["label"] for item in items])
 
     @pytest.mark.parametrize("n_negatives", [0, 1, 3])
     def test_unmasked_it_is_sentence_transformers_own(self, beir: Path, static_model: Path, n_negatives: int) -> None:
-        model, pairs, features, labels = self.batch(beir, static_model, n_negatives)
+        model, sampler, features, labels = self.batch(beir, static_model, n_negatives)
         seen: list[tuple] = []
-        ours = InfoNCELoss(model, pairs, 0.05, None, lambda *args: seen.append(args))
+        ours = InfoNCELoss(model, sampler, 0.05, None, lambda *args: seen.append(args))
         loss = ours([dict(f) for f in features], labels)
         loss.backward()
         gradient = model[0].embedding.weight.grad.clone()
@@ -350,67 +360,70 @@ class TestLoss:
         assert torch.allclose(gradient, model[0].embedding.weight.grad, atol=1e-6)
         step, ids, similarity, losses = seen[0]
         assert step == 0
-        assert ids.tolist() == labels[:, 1].tolist()
+        assert ids.tolist() == sampler.batch_at(0, 0).pair_ids.tolist()
+        assert labels.tolist() == [[0, position] for position in range(16)]
         assert losses.mean() == pytest.approx(loss.item(), rel=1e-6)
         assert (np.abs(similarity) <= 1.0001).all()
 
     def test_masked_columns_have_no_say(self, beir: Path, static_model: Path) -> None:
-        model, pairs, features, labels = self.batch(beir, static_model, 2)
+        model, sampler, features, labels = self.batch(beir, static_model, 2)
+        pairs, drawn = sampler.pairs, sampler.batch_at(0, 0)
         known = KnownPositives(pairs, 120)
         seen: list[tuple] = []
-        InfoNCELoss(model, pairs, 0.05, known, lambda *args: seen.append(args))([dict(f) for f in features], labels)
+        InfoNCELoss(model, sampler, 0.05, known, lambda *args: seen.append(args))([dict(f) for f in features], labels)
         queries, *docs = (model(dict(f))["sentence_embedding"] for f in features)
         logits = (queries @ torch.cat(docs).T / 0.05).double()
-        docs_of_columns = labels[:, 3:].T.flatten().tolist()
+        docs_of_columns = drawn.doc_rows.T.flatten().tolist()
         masked = 0
         for row in range(len(labels)):
-            positives = set(pairs.pair_doc[pairs.pair_query == pairs.pair_query[labels[row, 1]]].tolist())
+            positives = set(pairs.pair_doc[pairs.pair_query == pairs.pair_query[drawn.pair_ids[row]]].tolist())
             keep = [c for c, doc in enumerate(docs_of_columns) if c == row or doc not in positives]
             masked += len(docs_of_columns) - len(keep)
             expected = torch.logsumexp(logits[row, keep], 0) - logits[row, row]
             assert seen[0][3][row] == pytest.approx(expected.item(), abs=1e-4)
         assert masked > 0
 
-    def test_weights_travel_from_the_draw_to_the_label(self, beir: Path) -> None:
-        """From a method's draw through rows and items to the column that the loss reads."""
+    def test_weights_travel_from_the_draw_to_the_loss(self, beir: Path) -> None:
+        """From a method's draw through rows and labels to what the loss asks the sampler for."""
         data = load_data(beir)
         training = data.training_split()
         pairs = training.pairs()
         method = METHODS["infobatch"](pairs, Plan(0, 1000, 16), METHODS["infobatch"].settings_class.parse({}))
         method.observe(np.arange(pairs.n_pairs), np.zeros(pairs.n_pairs), pairs.pair_query.astype(float))
         sampler = PairSampler(method, pairs, RandomNegatives(len(data.corpus)), 1, 16)
-        dataset = PairDataset(data, training.query_rows, pairs.n_pairs, 1, "title_text")
+        dataset = PairDataset(data, training.query_rows, 1, "title_text")
         seen = set()
         for step in range(4):
             sampler.draw_step(step)
             (rows,) = sampler._batches(step)
-            labels = np.array([item["label"] for item in dataset.__getitems__(rows)])
-            weights = labels[:, 2].astype(np.int32).view(np.float32)
-            learned = method.state_dict()["learned"][pairs.pair_query[labels[:, 1]]]
+            labels = [item["label"] for item in dataset.__getitems__(rows)]
+            assert labels == [[step, position] for position in range(16)]
+            drawn = sampler.batch_at(*labels[0])
+            weights, queries = drawn.weights, pairs.pair_query[drawn.pair_ids]
+            learned = method.state_dict()["learned"][queries]
             if step < 2:  # the first pruned pass has 20 queries above the mean and 15 of the 20 below
                 assert np.array_equal(weights, np.where(learned, np.float32(1 / 0.75), np.float32(1)))
             seen |= set(weights.tolist())
-            sampler.observe(step, labels[:, 1], np.zeros(16), pairs.pair_query[labels[:, 1]].astype(float))
+            sampler.observe(step, drawn.pair_ids, np.zeros(16), queries.astype(float))
         assert seen == {1.0, float(np.float32(1 / 0.75))}
 
     def test_weights_multiply_the_loss_and_not_what_is_observed(self, beir: Path, static_model: Path) -> None:
-        model, pairs, features, labels = self.batch(beir, static_model, 1)
+        model, sampler, features, labels = self.batch(beir, static_model, 1)
         weights = np.linspace(0.5, 2, len(labels)).astype(np.float32)
-        weighted = labels.clone()
-        weighted[:, 2] = torch.from_numpy(weights.view(np.int32).astype(np.int64))
         seen: list[tuple] = []
-        loss = InfoNCELoss(model, pairs, 0.05, None, lambda *args: seen.append(args))
+        loss = InfoNCELoss(model, sampler, 0.05, None, lambda *args: seen.append(args))
         plain = loss([dict(f) for f in features], labels)
-        mixed = loss([dict(f) for f in features], weighted)
+        sampler._untrained[0].weights[:] = weights
+        mixed = loss([dict(f) for f in features], labels)
         assert np.array_equal(seen[0][3], seen[1][3])
         assert plain.item() == pytest.approx(seen[0][3].mean(), rel=1e-6)
         assert mixed.item() == pytest.approx((seen[0][3] * weights).mean(), rel=1e-6)
 
     def test_a_loss_that_is_no_number_ends_training(self, beir: Path, static_model: Path) -> None:
-        model, pairs, features, labels = self.batch(beir, static_model, 1)
+        model, sampler, features, labels = self.batch(beir, static_model, 1)
         with torch.no_grad():
             model[0].embedding.weight.fill_(torch.nan)
-        loss = InfoNCELoss(model, pairs, 0.05, None, lambda *_: None)
+        loss = InfoNCELoss(model, sampler, 0.05, None, lambda *_: None)
         with pytest.raises(TrainingError, match="step 0: the loss is not a finite number; lower learning_rate"):
             loss([dict(f) for f in features], labels)
 

@@ -1,4 +1,4 @@
-"""The command line. Exit status: 0 done, 2 wrong input (one message, no traceback), 1 broken off, 130 interrupted."""
+"""The command line. Exit status: 0 success, 2 wrong input (one message, no traceback), 1 failure, 130 interrupted."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import logging
 import os
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
+from typing import Annotated
 
 import typer
 
@@ -13,7 +15,7 @@ from opera.cli.compare import compare
 from opera.cli.evaluate import evaluate
 from opera.cli.inspect import inspect
 from opera.cli.mine import mine
-from opera.cli.options import speaks
+from opera.cli.options import is_main_process
 from opera.cli.paper import paper
 from opera.cli.quickstart import quickstart
 from opera.cli.report import report
@@ -24,7 +26,6 @@ from opera.cli.train import train
 from opera.core.errors import OperaError
 
 app = typer.Typer(
-    help="Adapt a dense retriever to your own data (OPERA, COLM 2026).",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -32,10 +33,10 @@ app = typer.Typer(
 )
 EXAMPLES: dict[Callable[..., None], str] = {
     train: "my-beir-folder --model minilm --method dp --out run --steps 500 --set temperature=0.05",
-    evaluate: "run my-beir-folder --split test --json",
+    evaluate: "my-beir-folder --model run --split test --json",
     score: "my-beir-folder --model minilm --out pairs.parquet",
     mine: "my-beir-folder --model minilm --range 10:100 --out mined.jsonl",
-    search: 'run my-beir-folder "does garlic lower cholesterol" --top 5',
+    search: 'my-beir-folder "does garlic lower cholesterol" --model run --top 5',
     compare: "my-beir-folder --model minilm --methods ft,sp:k=0.5,dp --seeds 0,1,2 --out grid",
     report: "grid --out report.html",
     inspect: "my-beir-folder --model minilm",
@@ -43,6 +44,23 @@ EXAMPLES: dict[Callable[..., None], str] = {
     paper: "--table main --grid runs",
     quickstart: "--out quickstart",
 }
+
+
+def _print_version(requested: bool) -> None:
+    if requested:
+        print(f"opera {version('opera-retrieval')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    show_version: Annotated[
+        bool, typer.Option("--version", help="print the version and exit", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """Adapt a dense retriever to your own data (OPERA, COLM 2026)."""
+
+
 for command, example in EXAMPLES.items():
     app.command(epilog=f"Example: opera {command.__name__} {example}")(command)
 
@@ -50,11 +68,11 @@ for command, example in EXAMPLES.items():
 def main() -> None:
     """Run the command line; this is what ``opera`` calls."""
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[_TqdmHandler()])
-    logging.getLogger("opera").setLevel(logging.INFO if speaks() else logging.WARNING)
+    logging.getLogger("opera").setLevel(logging.INFO if is_main_process() else logging.WARNING)
     try:
         app()
     except OperaError as error:
-        who = "opera" if speaks() else f"opera, process {os.environ['RANK']}"
+        who = "opera" if is_main_process() else f"opera, process {os.environ['RANK']}"
         print(f"{who}: error: {error}\n", end="", file=sys.stderr, flush=True)
         sys.exit(error.exit_status)
     except RuntimeError as error:

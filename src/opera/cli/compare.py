@@ -39,7 +39,7 @@ def compare(
     """Train methods x seeds x steps on some data sets and compare them; finished cells are not repeated."""
     from opera.cli.printing.comparison import print_comparison
     from opera.cli.printing.console import console
-    from opera.config.recipe import parse_assignments, read_recipe
+    from opera.config.yaml import parse_assignments, read_recipe
     from opera.experiments.grid.compare import check_baseline, compared, prepared
     from opera.experiments.grid.plan import claimed, write_grid_file
     from opera.experiments.grid.progress import disk_line, plan_records, plan_table, progress_line, shown

@@ -8,14 +8,16 @@ from typing import Annotated
 
 import typer
 
-from opera.cli.options import DataArgument, JsonOption, ModelArgument
+from opera.cli.options import DataArgument, JsonOption, ModelOption
 
 
 def evaluate(
-    model: ModelArgument,
     data: DataArgument,
+    model: ModelOption,
     split: Annotated[str, typer.Option("--split", help="which qrels to use")] = "test",
-    measures: Annotated[str | None, typer.Option("--measures", help="comma-separated, such as nDCG@10,R@100")] = None,
+    measures: Annotated[
+        str | None, typer.Option("--measures", help="comma-separated, as ir_measures names them: nDCG@10,R@100,AP")
+    ] = None,
     full: Annotated[bool, typer.Option("--full", help="all measures at 1, 5, 10, 20, 50 and 100")] = False,
     relevant_grade: Annotated[
         int | None,
@@ -25,21 +27,21 @@ def evaluate(
     json_: JsonOption = False,
 ) -> None:
     """Measure a model on a split of a data set."""
+    from opera.core.files import check_suffix
     from opera.data import load_data
     from opera.retrieval.measures import DEFAULT_MEASURES, FULL_MEASURES, check_measures, split_names
 
     names = split_names(measures) if measures else FULL_MEASURES if full else DEFAULT_MEASURES
     check_measures(names)
+    if run_file:
+        check_suffix(run_file, (".trec", ".run", ".txt"))
     loaded = load_data(data)
 
     from opera.cli.printing.console import console
     from opera.cli.printing.results import print_measures
-    from opera.core.files import check_suffix
     from opera.retrieval.evaluate import evaluate as evaluate_model
-    from opera.training_set.export import write_trec_run
+    from opera.retrieval.trec import write_trec_run
 
-    if run_file:
-        check_suffix(run_file, (".trec", ".run", ".txt"))
     result = evaluate_model(loaded, model=model, split=split, measures=names, relevant_grade=relevant_grade)
     if run_file:
         write_trec_run(run_file, result, loaded)

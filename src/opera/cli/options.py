@@ -1,14 +1,17 @@
-"""Arguments and options that several commands share, and how all of them speak and stop."""
+"""Arguments and options that several commands share, and how all of them log and stop."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from opera.core.errors import SettingError
 
 if TYPE_CHECKING:
     from opera.data import RetrievalData
@@ -16,39 +19,60 @@ if TYPE_CHECKING:
 DataArgument = Annotated[
     str, typer.Argument(help="BEIR folder, FlagEmbedding .jsonl file, or python:PACKAGE", metavar="DATA")
 ]
-ModelArgument = Annotated[
-    str,
-    typer.Argument(help="sentence-transformers folder or hub id, OPERA run, or 'minilm'", metavar="MODEL"),
-]
 ModelOption = Annotated[
     str, typer.Option("--model", help="sentence-transformers folder or hub id, OPERA run, or 'minilm'")
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON on standard output")]
 RelevantOption = Annotated[int, typer.Option("--relevant-grade", help="lowest score that counts as relevant", min=1)]
-SeedOption = Annotated[int, typer.Option("--seed", help="of every random draw", min=0)]
+SeedOption = Annotated[int, typer.Option("--seed", help="seed of every random draw", min=0)]
+
+BatchSizeOption = Annotated[
+    int | None, typer.Option("--batch-size", help="queries per batch and device (per_device_train_batch_size)")
+]
+LearningRateOption = Annotated[float | None, typer.Option("--lr", help="peak learning rate (learning_rate)")]
+NegativesOption = Annotated[str | None, typer.Option("--negatives", help="random, hard or given")]
+RangeOption = Annotated[str | None, typer.Option("--range", help="ranks LO:HI of hard negatives")]
+SetOption = Annotated[list[str] | None, typer.Option("--set", help="any setting, as key=value; repeatable")]
+ConfigOption = Annotated[Path | None, typer.Option("--config", help="YAML recipe of settings")]
 
 
-def speaks() -> bool:
-    """Whether this is the one process of several, started by torchrun, that prints results."""
+def collect_values(config: Path | None, assignments: list[str] | None, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge the settings of a command: a recipe, then ``--set``, then the options that were given.
+
+    Raises:
+        SettingError: for a recipe that cannot be read, or a setting given by ``--set`` and by its own option.
+    """
+    from opera.config.recipe import with_full_names
+    from opera.config.yaml import parse_assignments, read_recipe
+
+    given = {name: value for name, value in options.items() if value is not None}
+    assigned = with_full_names(parse_assignments(assignments or []))
+    if twice := given.keys() & assigned.keys():
+        raise SettingError(f"given twice, by its own option and by --set: {', '.join(sorted(twice))}")
+    return {**(with_full_names(read_recipe(config)) if config else {}), **assigned, **given}
+
+
+def load_training_data(source: str, model: str) -> RetrievalData:
+    """Load data and locate the model before torch is loaded, which takes seconds."""
+    from opera.data import load_data
+    from opera.retrieval.locate import locate_model
+
+    locate_model(model)
+    loaded = load_data(source)
+    loaded.training_split()
+    return loaded
+
+
+def is_main_process() -> bool:
+    """Whether this process prints results: the only one, or the first of those that torchrun started."""
     return os.environ.get("RANK", "0") == "0"
 
 
 @contextmanager
 def interruptible(advice: Callable[[], str]) -> Iterator[None]:
-    """Turn Ctrl-C into a sentence that says how to go on, and exit status 130."""
+    """Turn Ctrl-C into a sentence on how to continue, and exit status 130."""
     try:
         yield
     except KeyboardInterrupt:
         print(f"\nopera: interrupted; {advice()}", file=sys.stderr)
         raise typer.Exit(130) from None
-
-
-def load_training_data(source: str, model: str, relevant_grade: int) -> RetrievalData:
-    """Load data that has training pairs, and locate the model, before torch is loaded, which takes seconds."""
-    from opera.data import load_data
-    from opera.retrieval.locate import locate_model
-
-    locate_model(model)
-    loaded = load_data(source).with_relevant_grade(relevant_grade)
-    loaded.training_split()
-    return loaded

@@ -51,7 +51,7 @@ def paper(
             raise SettingError("--steps and --set pick runs of a grid: give --grid FOLDER too")
         lines, models = compare(chosen, None, data), None
     else:
-        from opera.config.recipe import parse_assignments
+        from opera.config.yaml import parse_assignments
         from opera.experiments.analysis import find_groups
 
         groups = with_settings(find_groups(grid), parse_assignments(set_ or []))

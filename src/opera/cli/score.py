@@ -28,14 +28,19 @@ def score(
     if cbs_pool and not cbs:
         raise SettingError("--cbs-pool: needs --cbs")
     check_suffix(out, SCORE_FORMATS)
-    loaded = load_training_data(data, model, relevant_grade)
+    loaded = load_training_data(data, model)
+
+    import numpy as np
 
     from opera.cli.printing.console import console
     from opera.cli.printing.results import print_measures
     from opera.methods.selection import CBS_POOL
-    from opera.training_set.export import score_pairs
+    from opera.training_set.export import score as score_pairs
 
-    summary, note = score_pairs(loaded, model, out, seed, (cbs_pool or CBS_POOL) if cbs else 0)
-    print_measures(console(), summary, f"similarity of {data}'s training pairs; {out} has them all")
-    if note:
-        print(note)
+    pool = (cbs_pool or CBS_POOL) if cbs else 0
+    table = score_pairs(loaded, model=model, out=out, cbs_pool=pool, relevant_grade=relevant_grade, seed=seed)
+    quantiles = np.quantile(table["similarity"].to_numpy(), [0, 0.25, 0.5, 0.75, 1]).tolist()
+    summary = dict(zip(("lowest", "25%", "median", "75%", "highest"), quantiles, strict=True))
+    print_measures(console(), summary, f"similarity of the training pairs of {data}; all of them are in {out}")
+    if note := (table.schema.metadata or {}).get(b"note"):
+        print(note.decode())

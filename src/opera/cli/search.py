@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
-from opera.cli.options import DataArgument, JsonOption, ModelArgument
+from opera.cli.options import DataArgument, JsonOption, ModelOption
 
 
 def search(
-    model: ModelArgument,
     data: DataArgument,
-    query: Annotated[str, typer.Argument(help="what to look for")],
+    query: Annotated[str, typer.Argument(help="what to search for", metavar="QUERY")],
+    model: ModelOption,
     top: Annotated[int, typer.Option("--top", help="how many documents", min=1)] = 5,
     json_: JsonOption = False,
 ) -> None:

@@ -26,7 +26,7 @@ def theory(
     """When does pruning help? Theorem 1 beside a simulation with the shipped methods, as a table and a chart."""
     from opera.cli.printing.console import console
     from opera.cli.printing.theory import print_theory
-    from opera.config.recipe import parse_assignments
+    from opera.config.yaml import parse_assignments
     from opera.core.files import check_suffix
     from opera.diagnostics.charts import FORMATS, write_theory_chart
     from opera.diagnostics.theory import AUCS, NOISES, World, as_records, grid, sweeps

@@ -9,24 +9,36 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from opera.cli.options import DataArgument, JsonOption, ModelOption, interruptible, speaks
-from opera.core.errors import SettingError
+from opera.cli.options import (
+    BatchSizeOption,
+    ConfigOption,
+    DataArgument,
+    JsonOption,
+    LearningRateOption,
+    ModelOption,
+    NegativesOption,
+    RangeOption,
+    SetOption,
+    collect_values,
+    interruptible,
+    is_main_process,
+)
 
 if TYPE_CHECKING:
     from opera.runs.folder import Run
 
 
-def _print_settings(asked: bool) -> None:
-    if not asked:
+def _print_settings(requested: bool) -> None:
+    if not requested:
         return
     from rich.table import Table
 
     from opera.cli.printing.console import console
-    from opera.config.recipe import all_docs
+    from opera.config.recipe import docs_by_group
 
-    for group, docs in all_docs().items():
+    for group, docs in docs_by_group().items():
         table = Table(title=f"{group}: --set NAME=VALUE, or NAME: VALUE in --config", title_justify="left")
-        for column in ("name", "kind", "default", "what it does", "default's source"):
+        for column in ("name", "kind", "default", "what it does", "source of the default"):
             table.add_column(column, overflow="fold", no_wrap=column == "name")
         for doc in docs:
             table.add_row(doc.name, doc.kind, doc.default, doc.help, doc.source)
@@ -42,16 +54,14 @@ def train(
         str | None, typer.Option("--method", help="ft, rp, sp, sp+cbs, infobatch, dp (the default) or sp+dp")
     ] = None,
     steps: Annotated[int | None, typer.Option("--steps", help="optimizer steps (max_steps)")] = None,
-    batch_size: Annotated[
-        int | None, typer.Option("--batch-size", help="queries a step (per_device_train_batch_size)")
-    ] = None,
-    lr: Annotated[float | None, typer.Option("--lr", help="peak learning rate (learning_rate)")] = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="of every random draw")] = None,
-    negatives: Annotated[str | None, typer.Option("--negatives", help="random, hard or given")] = None,
-    range_: Annotated[str | None, typer.Option("--range", help="ranks LO:HI of hard negatives")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="any setting, as key=value; repeatable")] = None,
-    config: Annotated[Path | None, typer.Option("--config", help="YAML recipe of settings")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="go on with the run in --out")] = False,
+    batch_size: BatchSizeOption = None,
+    lr: LearningRateOption = None,
+    seed: Annotated[int | None, typer.Option("--seed", help="seed of every random draw")] = None,
+    negatives: NegativesOption = None,
+    range_: RangeOption = None,
+    set_: SetOption = None,
+    config: ConfigOption = None,
+    resume: Annotated[bool, typer.Option("--resume", help="continue the run in --out")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace the run in --out")] = False,
     json_: JsonOption = False,
     help_settings: Annotated[
@@ -60,11 +70,11 @@ def train(
     ] = False,
 ) -> None:
     """Adapt a model to a data set, and measure it before and after on the test split."""
-    from opera.config.recipe import make_recipe, parse_assignments, read_recipe
+    from opera.config.recipe import make_recipe
     from opera.data import load_data
     from opera.runs.folder import check_out_folder
 
-    flags = {
+    options = {
         "method": method,
         "max_steps": steps,
         "per_device_train_batch_size": batch_size,
@@ -73,26 +83,21 @@ def train(
         "negatives": negatives,
         "range": range_,
     }
-    given = {name: value for name, value in flags.items() if value is not None}
-    assigned = parse_assignments(set_ or [])
-    if twice := given.keys() & assigned.keys():
-        raise SettingError(f"given twice, by its own option and by --set: {', '.join(sorted(twice))}")
-    values = {**(read_recipe(config) if config else {}), **assigned, **given}
-
+    values = collect_values(config, set_, options)
     make_recipe(values)
     check_out_folder(out, resume, overwrite)
-    loaded = load_data(data)  # mistakes are told before torch is loaded, which takes seconds
+    loaded = load_data(data)  # errors are reported before torch is loaded, which takes seconds
 
     from opera.training.adapt import adapt
 
     started = time.time()
-    with interruptible(lambda: _how_to_go_on(out, started)):
+    with interruptible(lambda: _how_to_continue(out, started)):
         run = adapt(loaded, model=model, out=out, resume=resume, overwrite=overwrite, **values)
-    if speaks():
-        _report(run, json_)
+    if is_main_process():
+        _print_run(run, json_)
 
 
-def _how_to_go_on(out: Path, started: float) -> str:
+def _how_to_continue(out: Path, started: float) -> str:
     from opera.runs.folder import last_whole_checkpoint, run_began_after
 
     if not run_began_after(out, started):
@@ -100,10 +105,10 @@ def _how_to_go_on(out: Path, started: float) -> str:
     step = last_whole_checkpoint(out)
     if step is None:
         return "no checkpoint was saved yet: the same command with --resume, without --overwrite, starts from step 0"
-    return f"the same command with --resume, without --overwrite, goes on from step {step}"
+    return f"the same command with --resume, without --overwrite, continues from step {step}"
 
 
-def _report(run: Run, as_json: bool) -> None:
+def _print_run(run: Run, as_json: bool) -> None:
     from rich.text import Text
 
     from opera.cli.printing.console import console

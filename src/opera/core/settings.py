@@ -1,4 +1,4 @@
-"""The base of all settings: frozen, typed, documented where they are declared, every mistake told at once."""
+"""The base of all settings: frozen, typed, documented where they are declared, every mistake reported at once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SettingDoc:
 
 
 class Settings(BaseModel):
-    """A frozen group of settings; unknown names are refused."""
+    """A frozen group of settings. Unknown names are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
     listing: ClassVar[str] = LISTING
@@ -67,7 +67,7 @@ class Settings(BaseModel):
 
 
 def explain(error: ValidationError, known: Mapping[str, Any], listing: str = LISTING) -> list[str]:
-    """Turn a pydantic error into sentences for people, one a mistake."""
+    """Turn a pydantic error into sentences for people, one per mistake."""
     sentences = []
     for mistake in error.errors():
         name = ".".join(str(part) for part in mistake["loc"][:1]) or "settings"
@@ -83,7 +83,7 @@ def explain(error: ValidationError, known: Mapping[str, Any], listing: str = LIS
 
 
 def unknown_setting(name: str, known: Mapping[str, Any], listing: str = LISTING) -> str:
-    """Say that ``name`` is no setting, and which one is nearest."""
+    """Report that ``name`` is no setting, with the nearest one."""
     return f"unknown setting '{name}'{nearest(name, known)} ({listing})"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opera.config.recipe import TrainSettings
+from opera.config.training import TrainSettings
 from opera.data import RetrievalData
 from opera.data.splits import draw_missing_splits
 from opera.data.texts import CorpusText
@@ -16,15 +16,15 @@ def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
     if not holds_run(Path(model)):
         return data
     run = Run.open(model)
-    if run.about["data"]["fingerprint"] != data.fingerprint:
+    if run.record.data.fingerprint != data.fingerprint:
         return data
     names = ("seed", "test_fraction", "dev_fraction", "relevant_grade")
     settings = TrainSettings.parse({name: run.settings[name] for name in names if name in run.settings})
     return draw_missing_splits(
-        data.with_relevant_grade(settings.relevant_grade),
-        seed=settings.seed,
-        test_fraction=settings.test_fraction,
-        dev_fraction=settings.dev_fraction if run.settings["eval_steps"] is not None else None,
+        data.with_relevant_grade(settings.labels.relevant_grade),
+        seed=settings.optimisation.seed,
+        test_fraction=settings.evaluation.test_fraction,
+        dev_fraction=settings.evaluation.dev_fraction if run.settings["eval_steps"] is not None else None,
     )
 
 

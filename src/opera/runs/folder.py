@@ -30,6 +30,7 @@ import pyarrow.parquet as pq
 
 from opera.core.errors import RunFolderError
 from opera.core.files import replace_file
+from opera.runs.record import RunRecord, TrainingRecord
 from opera.runs.sampling import SamplingRecord
 
 RUN_FILE = "run.json"
@@ -78,19 +79,23 @@ class Run:
         return cls(folder)
 
     @cached_property
-    def about(self) -> dict[str, Any]:
-        """The contents of ``run.json``."""
-        return dict(json.loads((self.path / RUN_FILE).read_text(encoding="utf-8")))
+    def record(self) -> RunRecord:
+        """The contents of ``run.json``.
+
+        Raises:
+            RunFolderError: if another version of OPERA wrote it.
+        """
+        return RunRecord.read(self.path / RUN_FILE)
 
     @property
     def finished(self) -> bool:
         """Whether the run went through to its last measure."""
-        return bool(self.about["status"] == "finished")
+        return self.record.status == "finished"
 
     @property
     def settings(self) -> dict[str, Any]:
         """All settings under their own names."""
-        return dict(self.about["settings"])
+        return dict(self.record.settings)
 
     @cached_property
     def measures(self) -> dict[str, dict[str, float]]:
@@ -98,9 +103,20 @@ class Run:
         return dict(json.loads((self.path / MEASURES_FILE).read_text(encoding="utf-8")))
 
     @property
+    def training(self) -> TrainingRecord:
+        """How training went.
+
+        Raises:
+            RunFolderError: if the run is not finished.
+        """
+        if self.record.training is None:
+            raise RunFolderError(f"{self.path}: this run is not finished; continue it with --resume")
+        return self.record.training
+
+    @property
     def steps(self) -> int:
         """How many optimizer steps the finished run took."""
-        return int(self.about["training"]["steps"])
+        return self.training.steps
 
     @property
     def model_path(self) -> Path:
@@ -138,13 +154,13 @@ class RunWriter:
     def __init__(self, path: Path, writes: bool = True) -> None:
         self.path, self.writes = path, writes
 
-    def write_about(self, about: Mapping[str, Any]) -> None:
+    def write_record(self, record: RunRecord) -> None:
         """Write ``run.json``."""
-        self._write_json(RUN_FILE, about)
+        self._write_text(RUN_FILE, record.to_json())
 
     def write_measures(self, measures: Mapping[str, Mapping[str, float]]) -> None:
         """Write ``measures.json``."""
-        self._write_json(MEASURES_FILE, measures)
+        self._write_text(MEASURES_FILE, json.dumps(measures, indent=2, ensure_ascii=False) + "\n")
 
     def write_per_query(self, columns: Mapping[str, Any]) -> None:
         """Write ``per_query.parquet``."""
@@ -154,9 +170,11 @@ class RunWriter:
         """Write ``pairs.parquet``."""
         self._write_table(PAIRS_FILE, columns)
 
-    def write_trace(self, rows: Sequence[Mapping[str, Any]], schema: pa.Schema) -> None:
-        """Write ``trace.parquet``."""
+    def write_trace(self, rows: Sequence[Mapping[str, float | None]]) -> None:
+        """Write ``trace.parquet``: ``step`` as int64, every other value as float64."""
         if self.writes:
+            names = list(rows[0]) if rows else ["step"]
+            schema = pa.schema([(name, pa.int64() if name == "step" else pa.float64()) for name in names])
             table = pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
             replace_file(self.path / TRACE_FILE, lambda temporary: pq.write_table(table, temporary))
 
@@ -182,8 +200,13 @@ class RunWriter:
             shutil.rmtree(old)
 
     @property
+    def model_path(self) -> Path:
+        """The trained model."""
+        return self.path / MODEL_FOLDER
+
+    @property
     def checkpoints(self) -> Path:
-        """Where the trainer keeps its checkpoints."""
+        """The trainer's checkpoints."""
         return self.path / CHECKPOINTS_FOLDER
 
     def _write_table(self, name: str, columns: Mapping[str, Any]) -> None:
@@ -191,20 +214,18 @@ class RunWriter:
             table = pa.table(dict(columns))
             replace_file(self.path / name, lambda temporary: pq.write_table(table, temporary))
 
-    def _write_json(self, name: str, value: Mapping[str, Any]) -> None:
-        if not self.writes:
-            return
-        text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
-        replace_file(self.path / name, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    def _write_text(self, name: str, text: str) -> None:
+        if self.writes:
+            replace_file(self.path / name, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def holds_run(path: Path) -> bool:
     """Whether a folder holds a ``run.json`` that OPERA wrote."""
     try:
-        about = json.loads((path / RUN_FILE).read_text(encoding="utf-8"))
+        values = json.loads((path / RUN_FILE).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return False
-    return isinstance(about, dict) and {"status", "identity", "settings"} <= about.keys()
+    return isinstance(values, dict) and {"status", "identity", "settings"} <= values.keys()
 
 
 def planned_cells(folder: Path) -> list[Path]:
@@ -295,7 +316,7 @@ def refuse_other_settings(path: Path, identity: Mapping[str, Any]) -> None:
     Raises:
         RunFolderError: naming each difference.
     """
-    recorded = Run.open(path).about["identity"]
+    recorded = Run.open(path).record.identity
     differences = [
         f"{key}: the run has {recorded.get(key)!r}, this call {identity.get(key)!r}"
         for key in sorted({*recorded, *identity})

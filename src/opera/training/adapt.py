@@ -1,33 +1,49 @@
-"""The main job: data and a model in, a better retriever and everything needed to trust it out."""
+"""The main job: data and a model in, a better retriever and the evidence for it out."""
 
 from __future__ import annotations
 
 import logging
 import os
+import platform
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from accelerate import PartialState
 from transformers import TrainerCallback
 
 from opera.config.recipe import make_recipe
 from opera.data import RetrievalData, load_data
 from opera.methods import Method, Plan
+from opera.retrieval.device import describe_device
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import Evaluation, evaluate_encoder, query_difficulty, relevant_ids
 from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import load_model
 from opera.runs.folder import Run, RunWriter, check_out_folder, clear_leftovers, clear_run, refuse_other_settings
-from opera.training.distributed import barrier, is_main, main_first, refuse_differences, world_size
-from opera.training.model_card import write_card
-from opera.training.session import TrainingResult, train
-from opera.training_set.build import Material, gather
+from opera.runs.record import DataRecord, ModelRecord, NoiseRecord, RunRecord
+from opera.training.distributed import join_processes, refuse_differences
+from opera.training.model_card import write_model_card
+from opera.training.train import TrainingResult, train
+from opera.training.trainer import resolve_learning_rate, training_arguments
+from opera.training_set.build import TrainingSet, build_training_set
 from opera.training_set.prepare import Prepared, prepare
 
 log = logging.getLogger("opera")
+
+RECORDED_VERSIONS = (
+    "opera-retrieval",
+    "torch",
+    "sentence-transformers",
+    "transformers",
+    "accelerate",
+    "ir-measures",
+    "numpy",
+)
 
 
 def adapt(
@@ -44,11 +60,11 @@ def adapt(
     """Adapt a retriever to a data set and measure it before and after.
 
     Args:
-        data: a BEIR folder, a FlagEmbedding ``.jsonl`` file, ``python:PACKAGE``, or loaded data.
+        data: anything :func:`opera.load_data` reads, or loaded data.
         model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``.
         out: the run folder to write.
         method: ``ft``, ``rp``, ``sp``, ``sp+cbs``, ``infobatch``, ``dp`` or ``sp+dp``.
-        resume: go on with the run in ``out`` from its newest checkpoint.
+        resume: continue the run in ``out`` from its newest checkpoint.
         overwrite: replace the run in ``out``.
         callbacks: more transformers callbacks for the trainer.
         settings: any other setting by its name (``opera train --help-settings`` lists them).
@@ -58,141 +74,163 @@ def adapt(
 
     Raises:
         InputError: for anything that cannot be used, before anything is written.
-        TrainingError: if training breaks off.
-        KeyboardInterrupt: after Ctrl-C or SIGTERM; a checkpoint is saved first, from which ``resume`` goes on.
+        TrainingError: if training fails.
+        KeyboardInterrupt: after Ctrl-C or SIGTERM; a checkpoint is saved first, from which ``resume`` continues.
     """
     recipe = make_recipe({"method": method, **settings})
-    home = Path(os.path.normpath(out))
-    check_out_folder(home, resume, overwrite)
+    folder = Path(os.path.normpath(out))
+    check_out_folder(folder, resume, overwrite)
     clock = Clock()
+    processes = join_processes()
     with clock.phase("load"):
         loaded = load_data(data) if isinstance(data, str | Path) else data
-        prepared = prepare(loaded, str(model), recipe, set(settings), RunWriter(home).checkpoints)
+        prepared = prepare(loaded, str(model), recipe, processes.num_processes)
+        training_arguments(recipe.train, prepared.model, RunWriter(folder).checkpoints)  # refuses what it cannot use
     if resume:
-        refuse_other_settings(home, prepared.about["identity"])
-        if Run.open(home).finished:
-            log.info("%s is finished already: nothing to do", home)
-            return Run.open(home)
-    barrier()  # every process has looked at the folder
-    if is_main():
+        refuse_other_settings(folder, prepared.identity)
+        if Run.open(folder).finished:
+            log.info("%s is already finished: nothing to do", folder)
+            return Run.open(folder)
+    processes.wait_for_everyone()  # every process has looked at the folder
+    if processes.is_main_process:
         if overwrite:
-            clear_run(home)
-        home.mkdir(parents=True, exist_ok=True)
-        clear_leftovers(home)
-    barrier()
-    return _run(prepared, RunWriter(home, is_main()), clock, resume, callbacks)
+            clear_run(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        clear_leftovers(folder)
+    processes.wait_for_everyone()
+    return _run(prepared, RunWriter(folder, processes.is_main_process), clock, resume, callbacks)
 
 
-def _run(
-    prepared: Prepared, writer: RunWriter, clock: Clock, resume: bool, callbacks: Sequence[TrainerCallback]
-) -> Run:
-    settings, data, encoder = prepared.settings, prepared.data, prepared.encoder
-    about = {
-        "status": "running",
-        "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        **prepared.about,
-    }
+def _run(prepared: Prepared, run: RunWriter, clock: Clock, resume: bool, callbacks: Sequence[TrainerCallback]) -> Run:
+    """Measure, build the training set, train, measure again; write everything."""
+    record = _new_record(prepared, clock)
     if resume:
-        earlier = Run.open(writer.path).about
-        about["started"] = earlier["started"]
-        clock.add(earlier["seconds"])
-    writer.write_about({**about, "seconds": clock.seconds})
-    for note in data.notes:
-        log.info("note: %s", note)
-    log.info(
-        "%s: %s",
-        data.name,
-        ", ".join(f"{count:,} {what.replace('_', ' ')}" for what, count in data.counts().items()),
-    )
-    log.info("model %s on %s, %s", prepared.about["model"]["source"], about["device"], encoder.precision)
+        earlier = Run.open(run.path).record
+        clock.add(earlier.seconds)
+        record = record.model_copy(update={"started": earlier.started, "seconds": clock.seconds})
+    run.write_record(record)
+    _log_inputs(prepared, record)
+    settings, data, encoder = prepared.settings, prepared.data, prepared.encoder
+    corpus_text, processes = settings.encoding.corpus_text, PartialState()
 
-    with clock.phase("evaluate_before"), main_first():
-        before = evaluate_encoder(encoder, data, "test", FULL_MEASURES, settings.corpus_text)
-        difficulty = {
+    with clock.phase("evaluate_before"), processes.main_process_first():
+        before = evaluate_encoder(encoder, data, "test", FULL_MEASURES, corpus_text)
+        test_queries = {
             "relevant": relevant_ids(data, "test"),
-            "similarity": query_difficulty(encoder, data, "test", settings.corpus_text),
+            "similarity": query_difficulty(encoder, data, "test", corpus_text),
         }
     with clock.phase("score_and_mine"):
-        with main_first():
-            material = gather(prepared)
-        refuse_differences("training pairs, scores or negatives", material.fingerprint)
-        batch = settings.per_device_train_batch_size * world_size() * settings.gradient_accumulation_steps
-        plan = Plan(settings.seed, settings.max_steps, batch)
-        method = prepared.method(material.pairs, plan, prepared.recipe.method_settings, material.scores)
-        about |= {"method": method.summary(), **material.about}
-    log.info(
-        "%s: %s",
-        method.title.lower(),
-        ", ".join(f"{n:,} {what.replace('_', ' ')}" for what, n in method.summary().items()),
+        with processes.main_process_first():
+            training_set = build_training_set(prepared)
+        refuse_differences("training pairs, scores or negatives", training_set.fingerprint)
+        method = _make_method(prepared, training_set)
+    record = record.model_copy(
+        update={
+            "method": method.summary(),
+            "negatives": training_set.negatives_record,
+            "smallest_cbs_pool": training_set.smallest_cbs_pool,
+            "seconds": clock.seconds,
+        }
     )
-    writer.write_about({**about, "seconds": clock.seconds})
+    run.write_record(record)
     with clock.phase("train"):
-        result = train(
-            prepared.model,
-            data,
-            material.query_rows,
-            material.pairs,
-            method,
-            material.negatives,
-            material.known,
-            settings,
-            prepared.arguments,
-            writer,
-            resume,
-            callbacks,
-        )
-    about |= _write_pairs(writer, data, material, method, result)
-    writer.write_model(lambda folder: prepared.model.save_pretrained(str(folder), create_model_card=False))
-    if writer.writes:
+        result = train(prepared.model, training_set, method, settings, run, resume=resume, callbacks=callbacks)
+    _write_pairs(run, training_set, method, result)
+    run.write_model(lambda folder: prepared.model.save_pretrained(str(folder), create_model_card=False))
+    if run.writes:
         with clock.phase("evaluate_after"):  # of the folder that the user gets, loaded as the user will load it
-            after = _evaluate_saved(writer, prepared)
-        writer.write_measures({"before": before.measures, "after": after.measures})
-        writer.write_per_query(
-            {"query_id": before.query_ids, **difficulty, **before.columns("before"), **after.columns("after")}
+            after = _evaluate_saved(run, prepared)
+        run.write_measures({"before": before.measures, "after": after.measures})
+        run.write_per_query(
+            {"query_id": before.query_ids, **test_queries, **before.columns("before"), **after.columns("after")}
         )
-        about |= {"status": "finished", "training": result.about(), "seconds": clock.seconds}
-        write_card(Run(writer.path).model_path, about, before.measures, after.measures)
-        writer.write_about(about)
-    barrier()
-    return Run.open(writer.path)
+        write_model_card(run.model_path, record, result.record.steps, before.measures, after.measures)
+        finished = {"status": "finished", "training": result.record, "seconds": clock.seconds}
+        run.write_record(record.model_copy(update={**finished, "noise": _noise_record(training_set, result)}))
+    processes.wait_for_everyone()
+    return Run.open(run.path)
 
 
-def _evaluate_saved(writer: RunWriter, prepared: Prepared) -> Evaluation:
-    settings = prepared.settings
-    saved = load_model(Run(writer.path).model_path, prepared.encoder.device)
-    encoder = Encoder(saved, settings.precision, settings.encode_batch_size, use_cache=False)
-    return evaluate_encoder(encoder, prepared.data, "test", FULL_MEASURES, settings.corpus_text)
+def _make_method(prepared: Prepared, training_set: TrainingSet) -> Method[Any]:
+    recipe, optimisation = prepared.recipe, prepared.settings.optimisation
+    batch_size = prepared.settings.batching.queries_per_step(prepared.processes)
+    plan = Plan(optimisation.seed, optimisation.max_steps, batch_size)
+    method = recipe.method_class(training_set.pairs, plan, recipe.method_settings, training_set.scores)
+    log.info("%s: %s", method.title.lower(), _listed_counts(method.summary()))
+    return method
 
 
-def _write_pairs(
-    writer: RunWriter, data: RetrievalData, material: Material, method: Method[Any], result: TrainingResult
-) -> dict[str, Any]:
-    """Write a row a training pair; returns what injected noise amounted to, for ``run.json``."""
-    training = material.training
-    qrels = training.qrels
+def _new_record(prepared: Prepared, clock: Clock) -> RunRecord:
+    data, encoder = prepared.data, prepared.encoder
+    resolved = {
+        "learning_rate": resolve_learning_rate(prepared.settings, prepared.model),
+        "precision": encoder.precision,
+        "negatives": prepared.negatives,
+        **prepared.lengths,
+    }
+    return RunRecord(
+        status="running",
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        identity=prepared.identity,
+        data=DataRecord(source=data.source, fingerprint=data.fingerprint, counts=data.counts(), notes=list(data.notes)),
+        model=ModelRecord(
+            source=prepared.model_source, fingerprint=encoder.fingerprint, parameters=prepared.n_parameters
+        ),
+        device=describe_device(encoder.device),
+        processes=prepared.processes,
+        seed=prepared.settings.optimisation.seed,
+        settings={**prepared.recipe.flat(), **resolved},
+        versions={"python": platform.python_version(), **{name: version(name) for name in RECORDED_VERSIONS}},
+        seconds=dict(clock.seconds),
+    )
+
+
+def _log_inputs(prepared: Prepared, record: RunRecord) -> None:
+    for note in prepared.data.notes:
+        log.info("note: %s", note)
+    log.info("%s: %s", prepared.data.name, _listed_counts(prepared.data.counts()))
+    log.info("model %s on %s, %s", record.model.source, record.device, prepared.encoder.precision)
+
+
+def _listed_counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items())
+
+
+def _evaluate_saved(run: RunWriter, prepared: Prepared) -> Evaluation:
+    """Evaluate the model as saved, loaded as a user will load it."""
+    encoding = prepared.settings.encoding
+    saved = load_model(run.model_path, prepared.encoder.device)
+    encoder = Encoder(saved, encoding.precision, encoding.encode_batch_size, use_cache=False)
+    return evaluate_encoder(encoder, prepared.data, "test", FULL_MEASURES, encoding.corpus_text)
+
+
+def _write_pairs(run: RunWriter, training_set: TrainingSet, method: Method[Any], result: TrainingResult) -> None:
+    """Write a row per training pair."""
+    data, pairs, scores = training_set.data, training_set.pairs, training_set.scores
     columns: dict[str, Any] = {
-        "query_id": data.queries.ids(qrels.query_rows[qrels.query_index]),
-        "doc_id": data.corpus.ids(qrels.doc_rows),
-        "grade": qrels.grades,
-        "injected": training.injected,
+        "query_id": data.queries.ids(training_set.query_rows[pairs.pair_query]),
+        "doc_id": data.corpus.ids(pairs.pair_doc),
+        "grade": training_set.grades,
+        "injected": training_set.injected,
         "times_drawn": result.times_drawn,
         "kept": method.kept,
     }
-    if material.scores is not None:
-        columns["similarity"] = material.similarity
-        if material.scores.cbs is not None:
-            columns["cbs"] = material.scores.cbs
-    writer.write_pairs(columns)
-    if training.count == 0:
-        return {}
-    share_of_draws = float(result.times_drawn[training.injected].sum() / result.times_drawn.sum())
-    return {
-        "noise": {
-            "injected_pairs": training.count,
-            "share_of_pairs": training.count / len(training.injected),
-            "share_of_draws": share_of_draws,
-        }
-    }
+    if scores is not None:
+        columns["similarity"] = training_set.similarity
+        if scores.cbs is not None:
+            columns["cbs"] = scores.cbs
+    run.write_pairs(columns)
+
+
+def _noise_record(training_set: TrainingSet, result: TrainingResult) -> NoiseRecord | None:
+    injected, times_drawn = training_set.injected, result.times_drawn
+    if not injected.any():
+        return None
+    return NoiseRecord(
+        injected_pairs=int(injected.sum()),
+        share_of_pairs=float(injected.mean()),
+        share_of_draws=float(times_drawn[injected].sum() / times_drawn.sum()),
+    )
 
 
 class Clock:
@@ -203,12 +241,12 @@ class Clock:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Time what happens inside."""
+        """Time the block."""
         start = time.perf_counter()
         yield
         self.add({name: time.perf_counter() - start})
 
     def add(self, seconds: Mapping[str, float]) -> None:
-        """Add to the phases, such as the seconds of an earlier sitting."""
+        """Add to the phases, such as the seconds of an earlier session."""
         for name, more in seconds.items():
             self.seconds[name] = round(self.seconds.get(name, 0.0) + more, 3)

@@ -1,63 +1,56 @@
-"""What happens around each step: the trace, the sampler's state beside each checkpoint, the progress bar."""
+"""What happens around each step: the trace, the checkpoint's sampler state, signals, the progress bar."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import logging
 import math
 import signal
 import time
-from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
+from accelerate import PartialState
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 from transformers import TrainerCallback
 
-from opera.core.files import replace_file
-from opera.runs.folder import SAMPLER_FILE, WHOLE_FILE, RunWriter
-from opera.training.distributed import any_of, barrier, is_main
+from opera.runs.folder import RunWriter
+from opera.training.checkpoint import save_sampler
+from opera.training.distributed import any_process
 from opera.training.sampler import PairSampler
 
 log = logging.getLogger("opera")
-PATIENCE_SECONDS = 2.0
 
-
-def trace_schema(schedule: Iterable[str]) -> pa.Schema:
-    """The columns of ``trace.parquet`` for a method whose schedule has these names."""
-    return pa.schema(
-        [("step", pa.int64()), *((name, pa.float64()) for name in ("loss", "learning_rate", *schedule, "seconds"))]
-    )
+SECOND_INTERRUPT_AFTER = 2.0
+"""Seconds after the first Ctrl-C from which another one stops at once."""
 
 
 class Trace(TrainerCallback):  # type: ignore[misc]
-    """A row a step: steps count from 1; ``loss`` is the mean over the step's pairs, before the update.
+    """Records a row per step: ``step`` counts from 1, ``loss`` is the mean over the step's pairs before the update.
 
-    Whenever it is written, the recorded sampling probabilities are written too.
+    The method's schedule stands between ``learning_rate`` and ``seconds``. Whenever the trace is written, the recorded
+    sampling probabilities are written too.
     """
 
-    def __init__(self, sampler: PairSampler, writer: RunWriter) -> None:
-        self.sampler, self.writer = sampler, writer
-        self.rows: list[dict[str, Any]] = []
+    def __init__(self, sampler: PairSampler, run: RunWriter) -> None:
+        self.sampler, self.run = sampler, run
+        self.rows: list[dict[str, float | None]] = []
         self._losses: list[NDArray[np.float32]] = []
         self._learning_rate = 0.0
-        self._before = time.perf_counter()
+        self._step_start = time.perf_counter()
 
-    def saw(self, losses: NDArray[np.float32]) -> None:
-        """Take the losses of one micro-batch."""
+    def add_losses(self, losses: NDArray[np.float32]) -> None:
+        """Add the losses of one batch of the step."""
         self._losses.append(losses)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Start the clock."""
-        self._before = time.perf_counter()
+        self._step_start = time.perf_counter()
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Note the learning rate that this step uses."""
+        """Record the learning rate that this step uses."""
         self._learning_rate = float(kwargs["optimizer"].param_groups[0]["lr"])
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -70,68 +63,64 @@ class Trace(TrainerCallback):  # type: ignore[misc]
                 "loss": float(np.concatenate(self._losses).mean(dtype=np.float64)),
                 "learning_rate": self._learning_rate,
                 **{name: None if math.isnan(value) else value for name, value in schedule.items()},
-                "seconds": now - self._before,
+                "seconds": now - self._step_start,
             }
         )
-        self._losses, self._before = [], now
+        self._losses, self._step_start = [], now
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Write the trace and, beside the trainer's checkpoint, the sampler's state; then mark it as whole."""
+        """Write the trace and, beside the trainer's checkpoint, the sampler's state; then seal the checkpoint."""
         self.write()
-        barrier()  # every process has written its part
-        if not self.writer.writes:
-            return
-        folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
-        arrays = flatten(self.sampler.state_dict())
-        replace_file(folder / SAMPLER_FILE, lambda temporary: _save_arrays(temporary, arrays))
-        seal(folder)
+        PartialState().wait_for_everyone()  # every process has written its part
+        if self.run.writes:
+            save_sampler(Path(args.output_dir) / f"checkpoint-{state.global_step}", self.sampler)
 
     def write(self) -> None:
-        """Write ``trace.parquet`` and, where there are snapshots, ``sampling.npz``."""
-        self.writer.write_trace(self.rows, trace_schema(self.sampler.method.schedule(0)))
+        """Write ``trace.parquet`` and, where probabilities are recorded, ``sampling.npz``."""
+        self.run.write_trace(self.rows)
         if self.sampler.recorder is not None:
-            self.writer.write_sampling(self.sampler.recorder.finished())
+            self.run.write_sampling(self.sampler.recorder.finished())
 
 
 class Stopper(TrainerCallback):  # type: ignore[misc]
-    """Turns Ctrl-C, or the SIGTERM of a cluster, into one more checkpoint and the end of training.
+    """Turns Ctrl-C, or a cluster's SIGTERM, into one more checkpoint and the end of training.
 
-    A second Ctrl-C, two seconds later or more, stops at once. A second SIGTERM is nothing new: clusters send it to
+    A second Ctrl-C, two seconds later or more, stops at once. A second SIGTERM changes nothing: clusters send it to
     torchrun and to its processes, and torchrun passes its own on.
 
     Attributes:
-        stopped: whether training was ended so.
+        stopped: whether training ended this way.
     """
 
     def __init__(self) -> None:
-        self.stopped, self._asked_at = False, math.inf
-        self._before: dict[int, Any] = {}
+        self.stopped, self._signalled_at = False, math.inf
+        self._previous: dict[int, Any] = {}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Listen."""
+        """Install the signal handlers."""
         with suppress(ValueError):  # only the main thread may
             for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._ask)
+                self._previous[number] = signal.signal(number, self._handle)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Save and stop, if any process was asked to."""
-        if any_of(self._asked_at < math.inf):
+        """Save and stop, if any process received a signal."""
+        if any_process(self._signalled_at < math.inf):
             self.stopped = state.global_step < state.max_steps
             control.should_save = control.should_training_stop = True
 
     def close(self) -> None:
-        """Listen no more."""
-        for number, handler in self._before.items():
-            if handler is not None:  # one that was not set from Python cannot be given back
+        """Restore the signal handlers from before."""
+        for number, handler in self._previous.items():
+            if handler is not None:  # a handler that was not set from Python cannot be restored
                 signal.signal(number, handler)
-        self._before = {}
+        self._previous = {}
 
-    def _ask(self, number: int, frame: Any) -> None:
+    def _handle(self, number: int, frame: Any) -> None:
         now = time.monotonic()
-        if self._asked_at == math.inf:
-            self._asked_at = now
-            log.info("saving a checkpoint, then stopping; Ctrl-C once more stops at once")
-        elif number == signal.SIGINT and now - self._asked_at > PATIENCE_SECONDS:
+        if self._signalled_at == math.inf:
+            self._signalled_at = now
+            log.info("saving a checkpoint, then stopping; press Ctrl-C again to stop at once")
+        elif number == signal.SIGINT and now - self._signalled_at > SECOND_INTERRUPT_AFTER:
             self.close()
             raise KeyboardInterrupt
 
@@ -143,17 +132,17 @@ def ignore_signals(worker: int) -> None:
 
 
 class Progress(TrainerCallback):  # type: ignore[misc]
-    """One bar for the training: steps, time left, loss, and the dev measure when there is one."""
+    """One progress bar for training: steps, time left, loss, and the dev measure where there is one."""
 
     def __init__(self, metric: str) -> None:
-        self._metric, self._facts = f"eval_{metric}", dict[str, str]()
+        self._metric, self._postfix = f"eval_{metric}", dict[str, str]()
         self._bar: Any = None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Open the bar."""
-        shown = None if is_main() else True
+        hidden = None if PartialState().is_main_process else True  # None: shown on a terminal only
         self._bar = tqdm(
-            total=state.max_steps, initial=state.global_step, desc="training", unit=" steps", disable=shown
+            total=state.max_steps, initial=state.global_step, desc="training", unit=" steps", disable=hidden
         )
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
@@ -164,61 +153,9 @@ class Progress(TrainerCallback):  # type: ignore[misc]
         """Show the latest loss and dev measure."""
         for key, label in (("loss", "loss"), (self._metric, self._metric.removeprefix("eval_"))):
             if logs and key in logs:
-                self._facts[label] = f"{float(logs[key]):.3f}"
-        self._bar.set_postfix(self._facts)
+                self._postfix[label] = f"{float(logs[key]):.3f}"
+        self._bar.set_postfix(self._postfix)
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Close the bar."""
         self._bar.close()
-
-
-def seal(folder: Path) -> None:
-    """Mark a checkpoint as whole: the SHA-256 of each of its files."""
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != WHOLE_FILE]
-    parts = {str(path.relative_to(folder)): _digest(path) for path in files}
-    text = json.dumps(parts, indent=1)
-    replace_file(folder / WHOLE_FILE, lambda temporary: temporary.write_text(text, encoding="utf-8"))
-
-
-def damage(folder: Path) -> str:
-    """Say what is wrong with a checkpoint: an empty string where it is whole."""
-    try:
-        parts = json.loads((folder / WHOLE_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return "it was cut off while it was written"
-    for name, digest in parts.items():
-        if not (folder / name).is_file():
-            return f"{name} is missing"
-        if _digest(folder / name) != digest:
-            return f"{name} is damaged"
-    return ""
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def flatten(state: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Turn nested mappings into one, with keys joined by ``/``."""
-    flat: dict[str, Any] = {}
-    for key, value in state.items():
-        flat.update(flatten(value, f"{prefix}{key}/") if isinstance(value, Mapping) else {f"{prefix}{key}": value})
-    return flat
-
-
-def nest(flat: Mapping[str, Any]) -> dict[str, Any]:
-    """Undo :func:`flatten`."""
-    nested: dict[str, Any] = {}
-    for key, value in flat.items():
-        *folders, name = key.split("/")
-        place = nested
-        for folder in folders:
-            place = place.setdefault(folder, {})
-        place[name] = value
-    return nested
-
-
-def _save_arrays(path: Path, arrays: Mapping[str, Any]) -> None:
-    with path.open("wb") as file:
-        np.savez(file, **arrays)

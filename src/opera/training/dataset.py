@@ -1,4 +1,4 @@
-"""The texts of a batch: rows of pair and document numbers in, columns of text out."""
+"""The texts of a batch: rows of the sampler in, columns of text out."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ def column_names(n_negatives: int) -> list[str]:
 class PairDataset(Dataset[dict[str, Any]]):
     """Looks texts up in the memory-mapped tables, a whole batch at a time.
 
-    Each item has the text columns and ``label``: the step, the pair's number, the bits of its float32 loss weight and
-    its documents' corpus rows, which the collator turns into one int64 tensor ``[B, 3 + documents]`` for the loss.
+    Each item has the text columns and ``label``, ``[step, position]``, by which the loss asks the sampler for the rest.
+    The collator makes them one int64 tensor ``[m, 2]``.
+
+    Args:
+        data: the texts.
+        query_rows: int32 ``[n]``, the query table's row of each training query.
+        n_negatives: explicit negatives per query.
+        corpus_text: what of a document the model reads.
     """
 
     def __init__(
-        self,
-        data: RetrievalData,
-        query_rows: NDArray[np.int32],
-        n_pairs: int,
-        n_negatives: int,
-        choice: CorpusText,
+        self, data: RetrievalData, query_rows: NDArray[np.int32], n_negatives: int, corpus_text: CorpusText
     ) -> None:
-        self.data, self.query_rows, self.n_pairs, self.choice = data, query_rows, n_pairs, choice
+        self.data, self.query_rows, self.corpus_text = data, query_rows, corpus_text
         self.column_names = [*column_names(n_negatives), "label"]
 
     def __len__(self) -> int:
-        return self.n_pairs
+        return len(self.query_rows)
 
     def __getitems__(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
         """Return the items of a batch."""
         queries = self.data.queries.texts(self.query_rows[[row.query for row in rows]], "text")
-        doc_rows = np.array([row.docs for row in rows], dtype=np.int64)
-        weight_bits = np.array([row.weight for row in rows], dtype=np.float32).view(np.int32).tolist()
-        texts = iter(self.data.corpus.texts(doc_rows.ravel(), self.choice))
+        doc_rows = np.array([row.doc_rows for row in rows], dtype=np.int64)
+        documents = iter(self.data.corpus.texts(doc_rows.ravel(), self.corpus_text))
         return [
             {
                 "anchor": query,
-                **{name: next(texts) for name in self.column_names[1:-1]},
-                "label": [row.step, row.pair, bits, *row.docs],
+                **{name: next(documents) for name in self.column_names[1:-1]},
+                "label": [row.step, row.position],
             }
-            for row, query, bits in zip(rows, queries, weight_bits, strict=True)
+            for row, query in zip(rows, queries, strict=True)
         ]

@@ -1,142 +1,75 @@
-"""Several processes that train together, as torchrun starts them: who this one is, and what they tell each other.
+"""Several processes that train together, as torchrun starts them; accelerate knows which one this is.
 
-With one process everything here is nothing.
+With one process everything here does nothing.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from datetime import timedelta
+from typing import TypeVar
 
-import numpy as np
 import torch
-import torch.distributed as dist
-from numpy.typing import NDArray
+from accelerate import PartialState
+from accelerate.utils import broadcast_object_list, gather_object, reduce
+from sentence_transformers.util import all_gather, all_gather_with_grad
 from torch import Tensor
 
 from opera.core.errors import TrainingError
 
 T = TypeVar("T")
 
-
-def world_size() -> int:
-    """How many processes there are."""
-    return int(os.environ.get("WORLD_SIZE", "1"))
+WAIT = timedelta(days=1)
+"""How long processes wait for the main one while it encodes and measures."""
 
 
-def rank() -> int:
-    """Which of them this is, from 0."""
-    return int(os.environ.get("RANK", "0"))
-
-
-def local_rank() -> int:
-    """Which of those on this machine this is, from 0."""
-    return int(os.environ.get("LOCAL_RANK", "0"))
-
-
-def is_main() -> bool:
-    """Whether this is the process that writes and speaks."""
-    return rank() == 0
-
-
-def barrier() -> None:
-    """Wait for the others."""
-    if world_size() > 1:
-        dist.barrier()
-
-
-@contextmanager
-def main_first() -> Iterator[None]:
-    """Let the main process do something alone, and the others after it: they find what it left in the cache."""
-    if not is_main():
-        barrier()
-    yield
-    if is_main():
-        barrier()
+def join_processes() -> PartialState:
+    """Join the other processes that torchrun started, if any, and return which one this is."""
+    if torch.cuda.is_available():
+        return PartialState(timeout=WAIT)
+    return PartialState(cpu=not torch.backends.mps.is_available(), timeout=WAIT)
 
 
 def from_main(value: T) -> T:
-    """Give every process the main one's value, which must be picklable."""
-    if world_size() == 1:
-        return value
-    box: list[Any] = [value]
-    dist.broadcast_object_list(box, src=0)
-    return box[0]  # type: ignore[no-any-return]
+    """Return the main process's value in every process; it must be picklable."""
+    values: list[T] = broadcast_object_list([value])
+    return values[0]
 
 
-def any_of(flag: bool) -> bool:
-    """Whether the flag is up in any process."""
-    if world_size() == 1:
+def any_process(flag: bool) -> bool:
+    """Return whether the flag is set in any process."""
+    state = PartialState()
+    if state.num_processes == 1:
         return flag
-    flags = torch.tensor([int(flag)], device=_device())
-    dist.all_reduce(flags, op=dist.ReduceOp.MAX)
-    return bool(flags.item())
+    return bool(reduce(torch.tensor(int(flag), device=state.device), reduction="sum").item())
 
 
 def refuse_differences(what: str, fingerprint: int) -> None:
-    """Refuse to go on where processes do not hold the same.
+    """Refuse to continue where processes do not hold the same.
 
     Raises:
         TrainingError: naming the processes that differ from the main one.
     """
-    if world_size() == 1:
-        return
-    found: list[Any] = [None] * world_size()
-    dist.all_gather_object(found, fingerprint)
-    if others := [str(at) for at, value in enumerate(found) if value != found[0]]:
+    fingerprints = gather_object([fingerprint])
+    if others := [str(at) for at, value in enumerate(fingerprints) if value != fingerprints[0]]:
         raise TrainingError(
             f"{what} of process {', '.join(others)} differ from those of process 0: all must read the same data and "
             "compute on devices of one kind"
         )
 
 
-def gather_numbers(ids: NDArray[np.int64], values: NDArray[np.float32]) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Gather what each process saw, in the order of the processes.
+def gather_embeddings(embeddings: Tensor) -> Tensor:
+    """Gather embeddings ``[m, dimension]`` of all processes to ``[W·m, dimension]``, in their order.
 
-    Ids travel as int64 and values as float32, in two messages: in one tensor of floats large ids would be rounded.
-
-    Args:
-        ids: int64 ``[m]``, as many in every process.
-        values: float32 ``[m, k]``.
-
-    Returns:
-        int64 ``[W·m]`` and float32 ``[W·m, k]``.
-    """
-    if world_size() == 1:
-        return ids, values
-    gathered = []
-    for part in (torch.from_numpy(np.ascontiguousarray(ids)), torch.from_numpy(np.ascontiguousarray(values))):
-        mine = part.to(_device())
-        parts = [torch.empty_like(mine) for _ in range(world_size())]
-        dist.all_gather(parts, mine)
-        gathered.append(torch.cat(parts).cpu().numpy())
-    return gathered[0], gathered[1]
-
-
-def gather_with_gradient(vectors: Tensor) -> Tensor:
-    """Gather vectors ``[m, dimension]`` of all processes to ``[W·m, dimension]``, in their order.
-
-    The gradient flows back to the process that a vector came from: W processes with a batch of B/W each then have the
+    The gradient flows back to the process that an embedding came from, so W processes with a batch of B/W each have the
     gradient of one process with B (docs/paper.md, row 10).
     """
-    return _Gather.apply(vectors) if world_size() > 1 else vectors  # type: ignore[no-untyped-call]
+    return all_gather_with_grad(embeddings) if _several() else embeddings
 
 
-class _Gather(torch.autograd.Function):
-    @staticmethod
-    def forward(context: Any, vectors: Tensor) -> Tensor:
-        parts = [torch.empty_like(vectors) for _ in range(world_size())]
-        dist.all_gather(parts, vectors.contiguous())
-        return torch.cat(parts)
-
-    @staticmethod
-    def backward(context: Any, gradient: Tensor) -> Tensor:
-        total = gradient.contiguous().clone()
-        dist.all_reduce(total)
-        return total.chunk(world_size())[rank()]
+def gather_values(values: Tensor) -> Tensor:
+    """Gather values ``[m, k]`` of all processes to ``[W·m, k]``, in their order, without gradient."""
+    return all_gather(values) if _several() else values
 
 
-def _device() -> str:
-    return f"cuda:{local_rank()}" if dist.get_backend() == "nccl" else "cpu"
+def _several() -> bool:
+    return torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1

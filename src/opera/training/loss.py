@@ -1,7 +1,12 @@
-"""The contrastive loss of the paper, one value a pair, and what it saw on the way."""
+"""The contrastive loss of the paper, per pair, with in-batch negatives; what it observes goes to the sampler.
+
+A new loss is a class and a line: a subclass of :class:`InBatchLoss` with ``pair_losses``, and
+``register_loss("name", Class)``, which makes it a value of the setting ``loss``.
+"""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
 
 import numpy as np
@@ -11,26 +16,27 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from opera.config.training import LOSS_NAMES
 from opera.core.errors import TrainingError
-from opera.data.pairs import TrainingPairs
-from opera.training.distributed import gather_numbers, gather_with_gradient, rank
+from opera.training.distributed import gather_embeddings, gather_values
+from opera.training.sampler import Batch, PairSampler
 from opera.training_set.known_positives import KnownPositives
 
 Observer = Callable[[int, NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]], None]
-"""Called with the step, pair ids ``[B]``, cosine similarities ``[B]`` and losses ``[B]``."""
+"""Called with the step, pair ids ``[W·m]``, cosine similarities ``[W·m]`` and losses ``[W·m]``."""
 
 
 def info_nce_losses(similarity: Tensor, temperature: float, excluded: Tensor | None, first: int = 0) -> Tensor:
-    """Cross-entropy of each query's positive against every other document of the batch.
+    """InfoNCE: cross-entropy of each query's positive against every other document of the batch.
 
     Args:
-        similarity: float ``[B, M]`` cosines; row i's positive is column ``first`` + i.
+        similarity: float ``[m, M]`` cosines; row i's positive is column ``first`` + i.
         temperature: divides the cosines (the paper's 0.02).
-        excluded: bool ``[B, M]``, documents to leave out of a row; never its own positive.
-        first: column of the first row's positive: behind those of the processes before this one.
+        excluded: bool ``[m, M]``, documents to leave out of a row; never its own positive.
+        first: column of the first row's positive, after those of the processes before this one.
 
     Returns:
-        float ``[B]``, in nats.
+        float ``[m]``, in nats.
     """
     logits = similarity / temperature
     if excluded is not None:
@@ -38,79 +44,95 @@ def info_nce_losses(similarity: Tensor, temperature: float, excluded: Tensor | N
     return F.cross_entropy(logits, first + torch.arange(len(logits), device=logits.device), reduction="none")
 
 
-class InfoNCELoss(nn.Module):
-    """In-batch contrastive loss over cosine similarities that tells an observer what each pair got.
+class InBatchLoss(nn.Module):
+    """A loss of each pair over the cosine similarities of its batch.
 
-    With several processes a batch is theirs together: documents are gathered with their gradients, and every process's
-    observer is told of every pair.
+    With several processes a batch is theirs together: documents are gathered with their gradients, and the observer of
+    every process sees every pair.
 
     Args:
         model: the model that trains.
-        pairs: the training pairs, for the documents and queries behind the ids in the labels.
+        sampler: knows the pairs, documents and weights of each batch.
         temperature: of the softmax.
-        known: documents to leave out of a query's negatives; ``None`` leaves none out (the paper's way).
-        observer: told of every training batch.
+        known: documents to leave out of a query's negatives; ``None`` leaves none out (the paper).
+        observer: called for every training batch.
     """
 
     def __init__(
         self,
         model: SentenceTransformer,
-        pairs: TrainingPairs,
+        sampler: PairSampler,
         temperature: float,
         known: KnownPositives | None,
         observer: Observer,
     ) -> None:
         super().__init__()
-        self.model, self.pairs, self.temperature = model, pairs, temperature
+        self.model, self.sampler, self.temperature = model, sampler, temperature
         self.known, self.observer = known, observer
 
+    @abstractmethod
+    def pair_losses(self, similarity: Tensor, excluded: Tensor | None, first: int) -> Tensor:
+        """Return the loss of each pair, float ``[m]``; arguments as for :func:`info_nce_losses`."""
+
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
-        """Return the mean of loss times weight over a batch; the observer is told the losses without weights.
+        """Return the mean of loss times weight over a batch; the observer sees the losses without weights.
 
         Args:
             sentence_features: tokenised columns: anchor, positive, negatives.
-            labels: int64 ``[B, 3 + documents]``: step, pair, bits of the float32 weight, corpus rows of the positive
-                and the negatives.
+            labels: int64 ``[m, 2]``: step, and position in the step's draw.
 
         Raises:
             TrainingError: if a loss is not a finite number.
         """
-        vectors = [self.model(features)["sentence_embedding"] for features in sentence_features]
-        with torch.autocast(vectors[0].device.type, enabled=False):  # cosines in float32 even from half precision
-            queries, *documents = (F.normalize(_at_least_float32(vector), dim=-1) for vector in vectors)
-            similarity = queries @ torch.cat([gather_with_gradient(part) for part in documents]).T
-            numbers = labels.cpu().numpy()
-            every_number, _ = gather_numbers(numbers, np.empty((len(numbers), 0), dtype=np.float32))
-            first = rank() * len(numbers)  # the column of this process's first positive
-            excluded = self._excluded(numbers, every_number, first, similarity.device)
-            losses = info_nce_losses(similarity, self.temperature, excluded, first)
-        own = similarity.detach()[:, first : first + len(numbers)].diagonal()
-        self._tell(numbers, own, losses.detach())
-        weights = torch.from_numpy(numbers[:, 2].astype(np.int32).view(np.float32)).to(losses.device)
-        return (losses * weights).mean()
+        step, position = labels[0].tolist()
+        batch = self.sampler.batch_at(step, position)
+        first = batch.own.start  # the column of this process's first positive
+        embeddings = [self.model(features)["sentence_embedding"] for features in sentence_features]
+        with torch.autocast(embeddings[0].device.type, enabled=False):  # cosines in float32 even from half precision
+            queries, *documents = (F.normalize(_at_least_float32(part), dim=-1) for part in embeddings)
+            similarity = queries @ torch.cat([gather_embeddings(part) for part in documents]).T
+            losses = self.pair_losses(similarity, self._excluded(batch, similarity.device), first)
+        positive_similarity = similarity.detach()[:, first : first + len(queries)].diagonal()
+        self._observe(step, batch, positive_similarity, losses.detach())
+        return (losses * torch.from_numpy(batch.weights[batch.own]).to(losses.device)).mean()
 
-    def _excluded(
-        self, numbers: NDArray[np.int64], every_number: NDArray[np.int64], first: int, device: torch.device
-    ) -> Tensor | None:
+    def _excluded(self, batch: Batch, device: torch.device) -> Tensor | None:
+        """Mark the known positives among a query's negatives: bool ``[m, M]``."""
         if self.known is None:
             return None
-        queries = self.pairs.pair_query[numbers[:, 1]]
-        documents = every_number[:, 3:].T.ravel()  # all positives, then all first negatives, ...
-        excluded = self.known.contains(queries[:, None], documents)
+        queries = self.sampler.pairs.pair_query[batch.pair_ids[batch.own]]
+        columns = batch.doc_rows.T.ravel()  # all positives, then all first negatives, ...
+        excluded = self.known.contains(queries[:, None], columns)
         own = np.arange(len(queries))
-        excluded[own, first + own] = False
+        excluded[own, batch.own.start + own] = False
         return torch.from_numpy(excluded).to(device)
 
-    def _tell(self, numbers: NDArray[np.int64], similarity: Tensor, losses: Tensor) -> None:
-        step, seen = int(numbers[0, 0]), losses.float().cpu().numpy()
-        if not np.isfinite(seen).all():
+    def _observe(self, step: int, batch: Batch, similarity: Tensor, losses: Tensor) -> None:
+        if not torch.isfinite(losses).all():
             raise TrainingError(
                 f"step {step}: the loss is not a finite number; lower learning_rate, or set precision=fp32"
             )
-        values = np.stack([similarity.float().cpu().numpy(), seen], axis=1)
-        pair_ids, values = gather_numbers(np.ascontiguousarray(numbers[:, 1]), values)
-        self.observer(step, pair_ids, values[:, 0], values[:, 1])
+        observed = gather_values(torch.stack([similarity.float(), losses.float()], dim=1)).cpu().numpy()
+        self.observer(step, batch.pair_ids, observed[:, 0], observed[:, 1])
 
 
-def _at_least_float32(vectors: Tensor) -> Tensor:
-    return vectors.to(torch.promote_types(vectors.dtype, torch.float32))
+class InfoNCELoss(InBatchLoss):
+    """The paper's loss: cross-entropy of the positive against the batch (Section 2.1)."""
+
+    def pair_losses(self, similarity: Tensor, excluded: Tensor | None, first: int) -> Tensor:
+        """InfoNCE."""
+        return info_nce_losses(similarity, self.temperature, excluded, first)
+
+
+def _at_least_float32(embeddings: Tensor) -> Tensor:
+    return embeddings.to(torch.promote_types(embeddings.dtype, torch.float32))
+
+
+LOSSES: dict[str, type[InBatchLoss]] = {"infonce": InfoNCELoss}
+
+
+def register_loss(name: str, loss: type[InBatchLoss]) -> None:
+    """Make ``name`` a value of the setting ``loss``."""
+    LOSSES[name] = loss
+    if name not in LOSS_NAMES:
+        LOSS_NAMES.append(name)

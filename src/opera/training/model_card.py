@@ -1,16 +1,16 @@
-"""The README.md inside a trained model's folder."""
+"""The README.md in a trained model's folder."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from opera.core.files import replace_file
 from opera.retrieval.measures import DEFAULT_MEASURES
+from opera.runs.record import RunRecord
 
-CARD = """---
+MODEL_CARD = """---
 library_name: sentence-transformers
 pipeline_tag: sentence-similarity
 tags: [sentence-transformers, feature-extraction, dense-retrieval, opera]
@@ -34,16 +34,17 @@ scores = model.similarity(model.encode_query(["a question"]), model.encode_docum
 """
 
 
-def write_card(folder: Path, about: Mapping[str, Any], before: Mapping[str, float], after: Mapping[str, float]) -> None:
-    """Write the model's README.md: what it is, its figures before and after, how to load it."""
-    settings = about["settings"]
-    text = CARD.format(
-        base=about["model"]["source"],
-        data=about["data"]["source"],
-        method=settings["method"],
-        steps=about["training"]["steps"],
-        seed=about["seed"],
-        masked=json.dumps(settings["mask_known_positives"]),
+def write_model_card(
+    folder: Path, record: RunRecord, steps: int, before: Mapping[str, float], after: Mapping[str, float]
+) -> None:
+    """Write the model's README.md: what it is, its measures before and after, how to load it."""
+    text = MODEL_CARD.format(
+        base=record.model.source,
+        data=record.data.source,
+        method=record.settings["method"],
+        steps=steps,
+        seed=record.seed,
+        masked=json.dumps(record.settings["mask_known_positives"]),
         rows="\n".join(f"| {name} | {before[name]:.4f} | {after[name]:.4f} |" for name in DEFAULT_MEASURES),
     )
     replace_file(folder / "README.md", lambda temporary: temporary.write_text(text, encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""sentence-transformers' trainer with our batches."""
+"""sentence-transformers' trainer with our batches, and its arguments from our settings."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from accelerate import PartialState
 from sentence_transformers import (
     SentenceTransformer,
     SentenceTransformerTrainer,
@@ -15,22 +16,21 @@ from sentence_transformers.base.evaluation import BaseEvaluator
 from torch.utils.data import DataLoader
 from transformers.integrations import get_reporting_integration_callbacks
 
-from opera.config.recipe import PREFETCHED, TrainSettings
+from opera.config.training import PREFETCHED, TrainSettings
 from opera.core.errors import SettingError
 from opera.data import RetrievalData
+from opera.retrieval.device import resolve_precision
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import evaluate_encoder
-from opera.retrieval.models import prompt_for
+from opera.retrieval.models import is_static, parameter_count, prompt_for
 from opera.training.callbacks import ignore_signals
 from opera.training.dataset import column_names
-from opera.training.distributed import from_main, is_main, world_size
+from opera.training.distributed import WAIT, from_main
 from opera.training.sampler import PairSampler
-
-WAIT_SECONDS = 24 * 3600
 
 
 class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
-    """Draws its batches from a :class:`PairSampler`, which says how far it may be read ahead (its lag).
+    """Takes its batches from a :class:`PairSampler`, whose lag states how far they may be read ahead.
 
     The data loader is left unprepared by accelerate, which would read one batch ahead of the model; batches reach the
     device in the trainer's own ``_prepare_inputs``.
@@ -57,90 +57,57 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
         """Leave the automatic model card out: the run writes its own, with its measures."""
 
 
-class SplitEvaluator(BaseEvaluator):  # type: ignore[misc]
-    """Measures the model on a split during training."""
+class DevEvaluator(BaseEvaluator):  # type: ignore[misc]
+    """Measures the model on the dev split during training."""
 
-    def __init__(self, data: RetrievalData, split: str, settings: TrainSettings, measures: list[str]) -> None:
+    def __init__(self, data: RetrievalData, settings: TrainSettings) -> None:
         super().__init__()
-        self.data, self.split, self.settings, self.measures = data, split, settings, measures
-        self.primary_metric = settings.metric_for_best_model
+        self.data, self.settings = data, settings
+        self.primary_metric = settings.evaluation.metric_for_best_model
 
     def __call__(
         self, model: SentenceTransformer, output_path: str | None = None, epoch: float = -1, steps: int = -1
     ) -> dict[str, float]:
-        """Return each measure's mean; of several processes the main one measures, and tells the others."""
-        return from_main(self._measure(model) if is_main() else {})
+        """Return the measure's mean; with several processes the main one measures and broadcasts."""
+        return from_main(self._measure(model) if PartialState().is_main_process else {})
 
     def _measure(self, model: SentenceTransformer) -> dict[str, float]:
-        encoder = Encoder(
-            model,
-            self.settings.precision,
-            self.settings.encode_batch_size,
-            use_cache=False,
-            show_progress=False,
-        )
-        evaluation = evaluate_encoder(encoder, self.data, self.split, self.measures, self.settings.corpus_text)
-        return evaluation.measures
+        encoding = self.settings.encoding
+        encoder = Encoder(model, encoding.precision, encoding.encode_batch_size, use_cache=False, show_progress=False)
+        measures = [self.primary_metric]
+        return evaluate_encoder(encoder, self.data, "dev", measures, encoding.corpus_text).measures
+
+
+def resolve_learning_rate(settings: TrainSettings, model: SentenceTransformer) -> float:
+    """Return the learning rate, ``auto`` resolved: largest for static models, larger for small transformers."""
+    if settings.optimisation.learning_rate is not None:
+        return settings.optimisation.learning_rate
+    if is_static(model):
+        return 1e-2
+    return 1e-4 if parameter_count(model) < 50_000_000 else 2e-5
 
 
 def training_arguments(
-    settings: TrainSettings,
-    learning_rate: float,
-    precision: str,
-    model: SentenceTransformer,
-    checkpoints: Path,
+    settings: TrainSettings, model: SentenceTransformer, checkpoints: Path
 ) -> SentenceTransformerTrainingArguments:
-    """Turn our settings into the trainer's.
+    """Turn our settings into the trainer's arguments.
 
     Args:
         settings: the run's settings.
-        learning_rate: the peak rate.
-        precision: ``fp32``, ``bf16`` or ``fp16``.
-        model: the model that will train, for its prompts and device.
+        model: the model that will train, for its prompts, size and device.
         checkpoints: folder to save in; not made here.
 
     Raises:
         SettingError: if transformers refuses a value.
     """
-    columns = column_names(settings.train_group_size - 1)
-    roles = {column: "query" if column == "anchor" else "document" for column in columns}
-    prompts = {column: prompt for column, role in roles.items() if (prompt := prompt_for(model, role))}
-    evaluates = settings.eval_steps is not None
-    values = dict(
-        output_dir=str(checkpoints.resolve()),
-        max_steps=settings.max_steps,
-        per_device_train_batch_size=settings.per_device_train_batch_size,
-        gradient_accumulation_steps=settings.gradient_accumulation_steps,
-        learning_rate=learning_rate,
-        lr_scheduler_type=settings.lr_scheduler_type,
-        warmup_steps=settings.warmup_ratio,
-        weight_decay=settings.weight_decay,
-        max_grad_norm=settings.max_grad_norm,
-        optim=settings.optim,
-        bf16=precision == "bf16",
-        fp16=precision == "fp16",
-        use_cpu=model.device.type == "cpu",
-        seed=settings.seed,
-        logging_steps=settings.logging_steps,
-        report_to=settings.report_to,
-        save_strategy="steps",
-        save_steps=settings.steps_between_checkpoints,
-        save_total_limit=settings.save_total_limit,
-        eval_strategy="steps" if evaluates else "no",
-        eval_steps=settings.eval_steps,
-        load_best_model_at_end=settings.load_best_model_at_end,
-        metric_for_best_model=f"eval_{settings.metric_for_best_model}" if evaluates else None,
-        greater_is_better=True if evaluates else None,
-        prompts=prompts or None,
-        router_mapping=roles,
-        restore_callback_states_from_checkpoint=True,
-        ignore_data_skip=True,  # the sampler goes on from its own saved state
-        dataloader_num_workers=settings.dataloader_num_workers,
-        **_several_processes(model) if world_size() > 1 else {},
-        **({"gradient_checkpointing": True} if settings.gradient_checkpointing else {}),
-    )
     try:
-        arguments = SentenceTransformerTrainingArguments(**values)
+        arguments = SentenceTransformerTrainingArguments(
+            output_dir=str(checkpoints.resolve()),
+            **_optimisation(settings, model),
+            **_saving_and_evaluation(settings),
+            **_columns(settings, model),
+            **_processes(model),
+        )
         get_reporting_integration_callbacks(arguments.report_to)
     except (ValueError, ImportError, RuntimeError) as error:
         raise SettingError(f"transformers refuses the settings: {error}") from None
@@ -149,9 +116,59 @@ def training_arguments(
     return arguments
 
 
-def _several_processes(model: SentenceTransformer) -> dict[str, Any]:
+def _optimisation(settings: TrainSettings, model: SentenceTransformer) -> dict[str, Any]:
+    optimisation, batching, encoding = settings.optimisation, settings.batching, settings.encoding
+    precision = resolve_precision(encoding.precision, model.device.type, not is_static(model))
+    return {
+        "max_steps": optimisation.max_steps,
+        "per_device_train_batch_size": batching.per_device_train_batch_size,
+        "gradient_accumulation_steps": batching.gradient_accumulation_steps,
+        "dataloader_num_workers": batching.dataloader_num_workers,
+        "learning_rate": resolve_learning_rate(settings, model),
+        "lr_scheduler_type": optimisation.lr_scheduler_type,
+        "warmup_steps": optimisation.warmup_ratio,
+        "weight_decay": optimisation.weight_decay,
+        "max_grad_norm": optimisation.max_grad_norm,
+        "optim": optimisation.optim,
+        "seed": optimisation.seed,
+        "bf16": precision == "bf16",
+        "fp16": precision == "fp16",
+        "use_cpu": model.device.type == "cpu",
+        **({"gradient_checkpointing": True} if encoding.gradient_checkpointing else {}),
+    }
+
+
+def _saving_and_evaluation(settings: TrainSettings) -> dict[str, Any]:
+    evaluation, logging = settings.evaluation, settings.logging
+    return {
+        "logging_steps": logging.logging_steps,
+        "report_to": logging.report_to,
+        "save_strategy": "steps",
+        "save_steps": settings.steps_between_checkpoints,
+        "save_total_limit": logging.save_total_limit,
+        "eval_strategy": "steps" if evaluation.needs_dev else "no",
+        "eval_steps": evaluation.eval_steps,
+        "load_best_model_at_end": evaluation.load_best_model_at_end,
+        "metric_for_best_model": f"eval_{evaluation.metric_for_best_model}" if evaluation.needs_dev else None,
+        "greater_is_better": True if evaluation.needs_dev else None,
+        "restore_callback_states_from_checkpoint": True,
+        "ignore_data_skip": True,  # the sampler resumes from its own saved state
+    }
+
+
+def _columns(settings: TrainSettings, model: SentenceTransformer) -> dict[str, Any]:
+    """Say which columns are queries and which documents, and the prompts that go before them."""
+    columns = column_names(settings.batching.n_negatives)
+    roles = {column: "query" if column == "anchor" else "document" for column in columns}
+    prompts = {column: prompt for column, role in roles.items() if (prompt := prompt_for(model, role))}
+    return {"prompts": prompts or None, "router_mapping": roles}
+
+
+def _processes(model: SentenceTransformer) -> dict[str, Any]:
+    if PartialState().num_processes == 1:
+        return {}
     return {
         "ddp_backend": "gloo" if model.device.type == "cpu" else "nccl",
-        "ddp_timeout": WAIT_SECONDS,  # the others wait while the main process encodes and measures
+        "ddp_timeout": int(WAIT.total_seconds()),
         "ddp_find_unused_parameters": False,  # they are frozen before training
     }

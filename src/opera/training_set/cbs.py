@@ -1,4 +1,4 @@
-"""CBS: how well the document of a pair ranks among random documents (Appendix D.1)."""
+"""CBS: the reciprocal rank of a pair's document among random documents (Appendix D.1)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ ROUNDING = 1e-6  # cosines of float32 vectors that differ by less are equal
 
 @dataclass(frozen=True)
 class CBSRanks:
-    """How well the document of each pair ranks among random documents (Appendix D.1).
+    """Rank of each pair's document among random documents (Appendix D.1).
 
     Attributes:
-        rank: int32 ``[N]``, from 1: how many of the pool are more similar to the query, and one.
-        pool: int32 ``[N]``, how many random documents the pair was ranked among.
+        rank: int32 ``[N]``, 1-based rank among the pool by similarity to the query.
+        pool: int32 ``[N]``, size of the pool.
     """
 
     rank: NDArray[np.int32]
@@ -37,49 +37,49 @@ class CBSRanks:
         """The fewest documents a pair was ranked among."""
         return int(self.pool.min())
 
-    def small_pool_note(self, asked: int) -> str:
-        """Say that some pool is smaller than was asked for; an empty string where none is."""
-        if self.smallest_pool >= asked:
+    def small_pool_note(self, requested: int) -> str:
+        """Report that a pool is smaller than requested; an empty string where none is."""
+        if self.smallest_pool >= requested:
             return ""
         return (
-            f"cbs_pool={asked}: there are fewer positives of other queries, so pairs are ranked among "
+            f"cbs_pool={requested}: there are fewer positives of other queries, so pairs are ranked among "
             f"{self.smallest_pool} to {int(self.pool.max())} documents"
         )
 
 
 def rank_among_random(
     pairs: TrainingPairs,
-    queries: NDArray[np.float32],
-    corpus: NDArray[np.float32],
+    query_embeddings: NDArray[np.float32],
+    document_embeddings: NDArray[np.float32],
     pool_size: int,
     seed: int,
 ) -> CBSRanks:
     """Rank each pair's document among ``pool_size`` random positives of *other* queries (Appendix D.1).
 
-    The pool of a query is a uniform sample, without replacement, of the distinct documents that are positive for some
-    query and not for this one; all of them where they are fewer. Pools of different queries overlap: each is the front
-    of one random order of all positives, with the query's own taken out. A document that ties with the pair's does
-    not push it down.
+    The pool of a query is a uniform sample, without replacement, of the distinct documents that are positive for
+    another query and not for this one; all of them where there are fewer. Pools of different queries overlap: each is
+    the start of one random order of all positives, without the query's own. A document that ties with the pair's does
+    not lower its rank.
 
     Args:
         pairs: the training pairs.
-        queries: float32 ``[n, dimension]``, unit vectors.
-        corpus: float32 ``[documents, dimension]``, unit vectors.
+        query_embeddings: float32 ``[n, dimension]``, unit vectors.
+        document_embeddings: float32 ``[documents, dimension]``, unit vectors.
         pool_size: documents to rank among; the paper's 10,000.
-        seed: of the sample.
+        seed: seed of the sample.
     """
     positives = np.unique(pairs.pair_doc)
     in_order = generator(seed, "score.consistency").permutation(positives)
     in_order = in_order[: pool_size + int(pairs.positives_per_query.max())]
-    place = np.full(len(corpus), -1, dtype=np.int64)
+    place = np.full(len(document_embeddings), -1, dtype=np.int64)
     place[in_order] = np.arange(len(in_order))
-    candidates = np.array(corpus[in_order])
-    similarity = pair_similarities(pairs, queries, corpus)
+    candidates = np.array(document_embeddings[in_order])
+    similarity = pair_similarities(pairs, query_embeddings, document_embeddings)
     rank, pool = np.empty(pairs.n_pairs, dtype=np.int32), np.empty(pairs.n_pairs, dtype=np.int32)
     chunk = max(1, CHUNK_CELLS // len(in_order))
     for start in range(0, pairs.n_queries, chunk):
         stop = min(start + chunk, pairs.n_queries)
-        seen = queries[start:stop] @ candidates.T
+        seen = query_embeddings[start:stop] @ candidates.T
         for query in range(start, stop):
             own = slice(pairs.query_offsets[query], pairs.query_offsets[query + 1])
             own_places = place[pairs.pair_doc[own]]

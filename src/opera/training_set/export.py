@@ -1,4 +1,4 @@
-"""Files that single commands write: pair scores, mined negatives, TREC runs. Each is written whole or not at all."""
+"""Pair scores and mined negatives as tables and files: ``opera.score`` and ``opera.mine``."""
 
 from __future__ import annotations
 
@@ -11,132 +11,148 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from opera.config.recipe import TrainSettings
-from opera.core.errors import DataError
-from opera.core.files import replace_file
-from opera.data import RetrievalData
-from opera.data.pairs import TrainingPairs
-from opera.retrieval.encoder import Encoder, open_encoder
-from opera.retrieval.evaluation import Evaluation
+from opera.config.training import TrainSettings
+from opera.core.errors import SettingError
+from opera.core.files import NEGATIVES_FORMATS, SCORE_FORMATS, check_suffix, replace_file
+from opera.data import Qrels, RetrievalData, load_data
+from opera.retrieval.encoder import open_encoder
 from opera.retrieval.run_model import run_corpus_text
 from opera.retrieval.search import search_corpus
 from opera.training_set.cbs import rank_among_random
 from opera.training_set.known_positives import KnownPositives
-from opera.training_set.negatives import ListedNegatives, mine_hard_negatives
+from opera.training_set.negatives import ListedNegatives, check_range, mine_hard_negatives
 from opera.training_set.pretrained_scores import pretrained_scores
 
 
-def score_pairs(
-    data: RetrievalData, model: str, out: Path, seed: int, cbs_pool: int = 0
-) -> tuple[dict[str, float], str]:
-    """Write a row a training pair: query id, document id, grade, similarity, stand-in loss, and CBS where asked for.
+def score(
+    data: str | Path | RetrievalData,
+    *,
+    model: str | Path,
+    out: str | Path | None = None,
+    cbs_pool: int = 0,
+    relevant_grade: int = 1,
+    seed: int = 0,
+) -> pa.Table:
+    """Score every training pair with a model: what SP ranks by and DP starts from.
 
     Args:
-        data: the data.
-        model: the model that scores.
-        out: the file to write, of one of ``SCORE_FORMATS``.
-        seed: of the random documents.
-        cbs_pool: how many random documents to rank each pair among for its CBS; 0 leaves CBS out.
+        data: anything :func:`opera.load_data` reads, or loaded data.
+        model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``.
+        out: file to write as well: ``.parquet``, ``.tsv`` or ``.jsonl``.
+        cbs_pool: how many random documents to rank each pair among for its CBS (the paper: 10,000); 0 leaves CBS out.
+        relevant_grade: lowest score in the qrels that counts as relevant.
+        seed: seed of the random documents.
 
     Returns:
-        Quantiles of the similarity, and a note where there were fewer documents than ``cbs_pool``.
+        A row per pair: ``query_id``, ``doc_id``, ``grade``, ``similarity``, the stand-in ``loss``, and ``cbs`` where
+        requested. Its schema metadata has a ``note`` where a pool was smaller than ``cbs_pool``.
+
+    Raises:
+        InputError: for anything that cannot be used.
     """
-    encoder, pairs, query_rows, grades = _training(data, model)
-    known = KnownPositives(pairs, len(data.corpus))
-    defaults = TrainSettings()
-    queries, corpus = encoder.encode_queries(data, query_rows), encoder.encode_corpus(data, run_corpus_text(model))
+    if out is not None:
+        check_suffix(Path(out), SCORE_FORMATS)
+    if cbs_pool < 0:
+        raise SettingError(f"cbs_pool: must be 0 or more, got {cbs_pool}")
+    loaded, qrels = _training_qrels(data, relevant_grade)
+    encoder, pairs, defaults = open_encoder(model), qrels.pairs(), TrainSettings()
+    query_embeddings = encoder.encode_queries(loaded, qrels.query_rows)
+    document_embeddings = encoder.encode_corpus(loaded, run_corpus_text(model))
     scores = pretrained_scores(
         pairs,
-        queries,
-        corpus,
-        defaults.temperature,
-        defaults.per_device_train_batch_size * defaults.train_group_size,
-        seed,
-        known,
+        query_embeddings,
+        document_embeddings,
+        temperature=defaults.optimisation.temperature,
+        set_size=defaults.batching.documents_per_pass(processes=1),
+        seed=seed,
+        known=KnownPositives(pairs, len(loaded.corpus)),
     )
     columns = {
-        "query_id": data.queries.ids(query_rows[pairs.pair_query]),
-        "doc_id": data.corpus.ids(pairs.pair_doc),
-        "grade": grades,
+        "query_id": loaded.queries.ids(qrels.query_rows[pairs.pair_query]),
+        "doc_id": loaded.corpus.ids(pairs.pair_doc),
+        "grade": qrels.grades,
         "similarity": scores.similarity,
         "loss": scores.loss,
     }
     note = ""
     if cbs_pool:
-        consistency = rank_among_random(pairs, queries, corpus, cbs_pool, seed)
-        columns["cbs"] = consistency.cbs
-        note = consistency.small_pool_note(cbs_pool)
+        ranks = rank_among_random(pairs, query_embeddings, document_embeddings, cbs_pool, seed)
+        columns["cbs"], note = ranks.cbs, ranks.small_pool_note(cbs_pool)
     table = pa.table(columns)
-    if out.suffix == ".parquet":
-        replace_file(out, lambda temporary: pq.write_table(table, temporary))
-    elif out.suffix == ".tsv":
-        _write_tsv(out, table.column_names, (row.values() for row in table.to_pylist()))
-    else:
-        _write_jsonl(out, table.to_pylist())
-    quantiles = np.quantile(scores.similarity, [0, 0.25, 0.5, 0.75, 1])
-    return dict(zip(("lowest", "25%", "median", "75%", "highest"), quantiles.tolist(), strict=True)), note
+    if out is not None:
+        _write_scores(Path(out), table)
+    return table.replace_schema_metadata({"note": note}) if note else table
 
 
-def mine_negatives(data: RetrievalData, model: str, out: Path, lo_hi: tuple[int, int], keep: int, seed: int) -> int:
-    """Write mined negatives: FlagEmbedding's JSON Lines, or query and document ids.
+def mine(
+    data: str | Path | RetrievalData,
+    *,
+    model: str | Path,
+    out: str | Path | None = None,
+    range: tuple[int, int] = (10, 100),
+    keep: int = 15,
+    relevant_grade: int = 1,
+    seed: int = 0,
+) -> pa.Table:
+    """Mine hard negatives for the training queries.
 
     Args:
-        data: the data.
-        model: the model that ranks.
-        out: the file to write, of one of ``NEGATIVES_FORMATS``.
-        lo_hi: the ranks to take negatives from.
-        keep: most negatives a query.
-        seed: of the random choice among them.
+        data: anything :func:`opera.load_data` reads, or loaded data.
+        model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``.
+        out: file to write as well: ``.jsonl`` (FlagEmbedding: query, pos, neg) or ``.tsv`` (query and document ids).
+        range: ranks LO and HI of the model's ranking to take negatives from, 1-based, both included.
+        keep: most negatives per query.
+        relevant_grade: lowest score in the qrels that counts as relevant.
+        seed: seed of the random choice among them.
 
     Returns:
-        How many there are.
-    """
-    encoder, pairs, query_rows, _ = _training(data, model)
-    ranking = search_corpus(encoder, data, query_rows, lo_hi[1], run_corpus_text(model))
-    mined = mine_hard_negatives(ranking, KnownPositives(pairs, len(data.corpus)), lo_hi, keep, seed)
-    if out.suffix == ".tsv":
-        ids = zip(
-            data.queries.ids(np.repeat(query_rows, np.diff(mined.offsets))),
-            data.corpus.ids(mined.doc_rows),
-            strict=True,
-        )
-        _write_tsv(out, ["query-id", "corpus-id"], ids)
-    else:
-        _write_jsonl(out, _flag_records(data, pairs, query_rows, mined))
-    return len(mined.doc_rows)
-
-
-def write_trec_run(path: Path, result: Evaluation, data: RetrievalData) -> None:
-    """Write a ranking in TREC's run format: query, Q0, document, rank, score, tag.
+        A row per negative: ``query_id``, ``doc_id``.
 
     Raises:
-        DataError: for an id with white space, which the format cannot hold.
+        InputError: for anything that cannot be used.
     """
-    for identifier in (*result.query_ids, *data.corpus.ids()):
-        if len(identifier.split()) != 1:
-            raise DataError(f"{path}: TREC's format cannot hold the id {identifier!r}: it has white space")
+    if out is not None:
+        check_suffix(Path(out), NEGATIVES_FORMATS)
+    loaded, qrels = _training_qrels(data, relevant_grade)
+    check_range(range, len(loaded.corpus))
+    encoder = open_encoder(model)
+    ranking = search_corpus(encoder, loaded, qrels.query_rows, range[1], run_corpus_text(model))
+    mined = mine_hard_negatives(ranking, KnownPositives(qrels.pairs(), len(loaded.corpus)), range, keep, seed)
+    table = pa.table(
+        {
+            "query_id": loaded.queries.ids(np.repeat(qrels.query_rows, np.diff(mined.offsets))),
+            "doc_id": loaded.corpus.ids(mined.doc_rows),
+        }
+    )
+    if out is not None and Path(out).suffix == ".tsv":
+        _write_tsv(Path(out), ["query-id", "corpus-id"], zip(*table.to_pydict().values(), strict=True))
+    elif out is not None:
+        _write_jsonl(Path(out), _flagembedding_records(loaded, qrels, mined))
+    return table
 
-    def lines() -> Iterable[str]:
-        for at, query in enumerate(result.query_ids):
-            docs = data.corpus.ids(result.ranking.doc_rows[at])
-            for rank, (doc, score) in enumerate(zip(docs, result.ranking.scores[at], strict=True), start=1):
-                yield f"{query} Q0 {doc} {rank} {score:.8g} opera\n"
 
-    replace_file(path, lambda temporary: temporary.write_text("".join(lines()), encoding="utf-8"))
+def _training_qrels(data: str | Path | RetrievalData, relevant_grade: int) -> tuple[RetrievalData, Qrels]:
+    loaded = load_data(data) if isinstance(data, str | Path) else data
+    loaded = loaded.with_relevant_grade(relevant_grade)
+    return loaded, loaded.training_split()
 
 
-def _training(data: RetrievalData, model: str) -> tuple[Encoder, TrainingPairs, np.ndarray, np.ndarray]:
-    training = data.training_split()
-    return open_encoder(model), training.pairs(), training.query_rows, training.grades
-
-
-def _flag_records(
-    data: RetrievalData, pairs: TrainingPairs, query_rows: np.ndarray, mined: ListedNegatives
-) -> Iterable[dict[str, object]]:
-    for number, query in enumerate(data.queries.texts(query_rows)):
-        positives = pairs.pair_doc[pairs.query_offsets[number] : pairs.query_offsets[number + 1]]
-        negatives = mined.doc_rows[mined.offsets[number] : mined.offsets[number + 1]]
+def _flagembedding_records(
+    data: RetrievalData, qrels: Qrels, mined: ListedNegatives
+) -> Iterable[dict[str, str | list[str]]]:
+    for at, query in enumerate(data.queries.texts(qrels.query_rows)):
+        positives = qrels.doc_rows[qrels.offsets[at] : qrels.offsets[at + 1]]
+        negatives = mined.doc_rows[mined.offsets[at] : mined.offsets[at + 1]]
         yield {"query": query, "pos": data.corpus.texts(positives), "neg": data.corpus.texts(negatives)}
+
+
+def _write_scores(path: Path, table: pa.Table) -> None:
+    if path.suffix == ".parquet":
+        replace_file(path, lambda temporary: pq.write_table(table, temporary))
+    elif path.suffix == ".tsv":
+        _write_tsv(path, table.column_names, (row.values() for row in table.to_pylist()))
+    else:
+        _write_jsonl(path, table.to_pylist())
 
 
 def _write_tsv(path: Path, header: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
@@ -149,7 +165,7 @@ def _write_tsv(path: Path, header: Iterable[str], rows: Iterable[Iterable[object
     replace_file(path, write)
 
 
-def _write_jsonl(path: Path, records: Iterable[dict[str, object]]) -> None:
+def _write_jsonl(path: Path, records: Iterable[dict[str, str | list[str]]]) -> None:
     def write(temporary: Path) -> None:
         with temporary.open("w", encoding="utf-8") as file:
             for record in records:

@@ -1,19 +1,28 @@
-"""Explicit negatives for training queries: random, mined from the pretrained ranking, or given with the data."""
+"""Explicit negatives of the training queries: random, mined from the pretrained ranking, or given with the data.
+
+A new kind is a class and a line: the class takes a :class:`NegativeInputs` and has ``draw``, and
+``register_negatives("name", Class)`` makes it a value of the setting ``negatives``.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opera.config.training import NEGATIVE_KINDS, TrainSettings
 from opera.core.arrays import IntArray
 from opera.core.errors import SettingError
 from opera.core.rng import generator
+from opera.data import RetrievalData
 from opera.retrieval.measures import Ranking
 from opera.training_set.known_positives import KnownPositives
+
+log = logging.getLogger("opera")
 
 
 class Negatives(Protocol):
@@ -22,6 +31,25 @@ class Negatives(Protocol):
     def draw(self, queries: IntArray, count: int, seed: int, step: int) -> NDArray[np.int64]:
         """Return corpus rows, int64 ``[B, count]``, for training queries ``[B]`` at a step."""
         ...
+
+
+@dataclass(frozen=True)
+class NegativeInputs:
+    """What a kind of negatives is built from.
+
+    Attributes:
+        data: the data set.
+        query_rows: int32 ``[n]``, the query table's row of each training query.
+        known: the known positives.
+        settings: the run's settings.
+        search: ranks the corpus for each training query by the pretrained model, down to the depth it is given.
+    """
+
+    data: RetrievalData
+    query_rows: NDArray[np.int32]
+    known: KnownPositives
+    settings: TrainSettings
+    search: Callable[[int], Ranking]
 
 
 @dataclass(frozen=True)
@@ -37,7 +65,7 @@ class RandomNegatives:
 
 @dataclass(frozen=True)
 class ListedNegatives:
-    """Uniform over a list for each query; over the corpus for a query whose list is empty.
+    """Uniform over a list per query; over the corpus for a query whose list is empty.
 
     Attributes:
         offsets: int64 ``[n + 1]``; query q's list is ``offsets[q]`` to ``offsets[q + 1]``.
@@ -50,26 +78,26 @@ class ListedNegatives:
     n_docs: int
 
     @classmethod
-    def of(cls, lists: Sequence[IntArray], n_docs: int) -> ListedNegatives:
-        """Build from one array of corpus rows a query."""
+    def from_lists(cls, lists: Sequence[IntArray], n_docs: int) -> ListedNegatives:
+        """Build from one array of corpus rows per query."""
         offsets = np.concatenate([[0], np.cumsum([len(rows) for rows in lists])]).astype(np.int64)
         rows = np.concatenate(lists) if lists else np.empty(0)
         return cls(offsets, rows.astype(np.int32), n_docs)
 
     @property
-    def without(self) -> int:
+    def queries_without(self) -> int:
         """How many queries have an empty list."""
         return int((np.diff(self.offsets) == 0).sum())
 
     def draw(self, queries: IntArray, count: int, seed: int, step: int) -> NDArray[np.int64]:
-        """Return rows without repeats where a list is long enough for that; the same cost for lists of any length."""
+        """Return rows, without repeats where a list is long enough; the cost does not depend on its length."""
         rng = generator(seed, "negatives", step)
         starts = self.offsets[queries]
         lengths = self.offsets[np.asarray(queries) + 1] - starts
         places = np.empty((len(queries), count), dtype=np.int64)
         distinct = lengths >= count
         for at in range(count):
-            # Without repeats: a place among those not yet taken, moved past the taken ones before it.
+            # Draw a place among those not taken yet, then shift it past the taken places before it.
             place = rng.integers(np.where(distinct, lengths - at, np.maximum(lengths, 1)))
             for taken in np.sort(places[:, :at], axis=1).T:
                 place += distinct & (place >= taken)
@@ -93,30 +121,78 @@ def check_range(ranks: tuple[int, int], n_docs: int, name: str = "range") -> Non
 
 
 def mine_hard_negatives(
-    ranking: Ranking,
-    known: KnownPositives,
-    ranks: tuple[int, int],
-    keep: int,
-    seed: int,
+    ranking: Ranking, known: KnownPositives, ranks: tuple[int, int], keep: int, seed: int
 ) -> ListedNegatives:
-    """Of the corpus ranked for each training query keep documents from ranks LO to HI that are no known positives.
+    """Keep the documents at ranks LO to HI of each training query that are not its known positives.
 
-    Positives count as ranks; where more than ``keep`` are left, a random ``keep`` of them stay (the
-    release).
+    Positives count as ranks. Where more than ``keep`` documents are left, a random ``keep`` of them stay (the release).
 
     Args:
         ranking: the corpus ranked for each training query by the pretrained model, down to rank HI.
         known: the known positives.
-        ranks: LO and HI, from 1, both included.
-        keep: most negatives a query.
-        seed: of the sampling.
+        ranks: LO and HI, 1-based, both included.
+        keep: most negatives per query.
+        seed: seed of the sampling.
     """
     check_range(ranks, known.n_docs)
     candidates = ranking.doc_rows[:, ranks[0] - 1 : ranks[1]]
     allowed = ~known.contains(np.arange(len(candidates))[:, None], candidates)
     rng = generator(seed, "mine")
     lists = []
-    for row, fine in zip(candidates, allowed, strict=True):
-        left = row[fine]
+    for row, row_allowed in zip(candidates, allowed, strict=True):
+        left = row[row_allowed]
         lists.append(left if len(left) <= keep else left[np.sort(rng.choice(len(left), keep, replace=False))])
-    return ListedNegatives.of(lists, known.n_docs)
+    return ListedNegatives.from_lists(lists, known.n_docs)
+
+
+def _random(inputs: NegativeInputs) -> Negatives:
+    return RandomNegatives(len(inputs.data.corpus))
+
+
+def _hard(inputs: NegativeInputs) -> Negatives:
+    settings = inputs.settings.negative_sampling
+    ranking = inputs.search(settings.mining_range[1])
+    seed = inputs.settings.optimisation.seed
+    return mine_hard_negatives(ranking, inputs.known, settings.mining_range, settings.max_mined_negatives, seed)
+
+
+def _given(inputs: NegativeInputs) -> Negatives:
+    given = inputs.data.given_negatives
+    assert given is not None
+    lists = [given.doc_rows[given.offsets[row] : given.offsets[row + 1]] for row in inputs.query_rows]
+    kept = [rows[~inputs.known.contains(np.full(len(rows), query), rows)] for query, rows in enumerate(lists)]
+    if dropped := sum(map(len, lists)) - sum(map(len, kept)):
+        log.info("note: left out %d given negatives that are positives of their query", dropped)
+    return ListedNegatives.from_lists(kept, len(inputs.data.corpus))
+
+
+NEGATIVES: dict[str, Callable[[NegativeInputs], Negatives]] = {"random": _random, "hard": _hard, "given": _given}
+
+
+def register_negatives(name: str, build: Callable[[NegativeInputs], Negatives]) -> None:
+    """Make ``name`` a value of the setting ``negatives``: a class, or a function, that makes :class:`Negatives`."""
+    NEGATIVES[name] = build
+    if name not in NEGATIVE_KINDS:
+        NEGATIVE_KINDS.append(name)
+
+
+def check_negatives(kind: str, data: RetrievalData, settings: TrainSettings) -> None:
+    """Refuse negatives that the data cannot give.
+
+    Raises:
+        SettingError: for given negatives where there are none, or a range past the corpus.
+    """
+    if kind == "given" and data.given_negatives is None:
+        raise SettingError(f"negatives=given: {data.source} holds no negatives; use negatives=random or negatives=hard")
+    if kind == "hard":
+        check_range(settings.negative_sampling.mining_range, len(data.corpus))
+
+
+def build_negatives(kind: str, inputs: NegativeInputs) -> Negatives:
+    """Build the negatives of a kind; warn of queries that have none of it."""
+    if inputs.settings.batching.n_negatives == 0:
+        return _random(inputs)
+    negatives = NEGATIVES[kind](inputs)
+    if isinstance(negatives, ListedNegatives) and negatives.queries_without:
+        log.info("note: %d queries have no %s negative: theirs are random", negatives.queries_without, kind)
+    return negatives

@@ -1,39 +1,35 @@
-"""False positives put into the training pairs on purpose, to study label noise (Section 3.5, Appendix C.4)."""
+"""Inject false positives into the training pairs, to study label noise (Section 3.5, Appendix C.4)."""
 
 from __future__ import annotations
 
+import logging
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opera.config.training import TrainSettings
 from opera.core.arrays import BoolArray, IntArray
+from opera.core.errors import SettingError
 from opera.core.rng import generator
-from opera.data import Qrels
-from opera.training_set.negatives import ListedNegatives
+from opera.data import Qrels, RetrievalData
+from opera.data.splits import copy_splits
+from opera.retrieval.measures import Ranking
+from opera.training_set.known_positives import KnownPositives
+from opera.training_set.negatives import ListedNegatives, check_range, mine_hard_negatives
 
-
-class Candidates(Protocol):
-    """Where false positives come from."""
-
-    @property
-    def available(self) -> NDArray[np.int64]:
-        """How many documents may stand as false positives of each training query: int64 ``[n]``."""
-        ...
-
-    def draw(self, query: int, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
-        """Return ``count`` of a query's, at most as many as are available: corpus rows, without repeats."""
-        ...
+log = logging.getLogger("opera")
 
 
 @dataclass(frozen=True)
-class NoisyTraining:
+class NoisyQrels:
     """Training qrels of which some are false.
 
     Attributes:
-        qrels: true and false together; false ones of :func:`graded_down` keep their grade, drawn ones have 0.
+        qrels: true and false ones together; those of ``noise=grade`` keep their grade, drawn ones have grade 0.
         injected: bool ``[M]``, which of them are false.
     """
 
@@ -41,8 +37,13 @@ class NoisyTraining:
     injected: BoolArray
 
     @classmethod
-    def of(cls, clean: Qrels, query_rows: IntArray, doc_rows: IntArray, grades: IntArray) -> NoisyTraining:
-        """Add false qrels, given as rows of the query table, rows of the corpus and grades, each ``[F]``."""
+    def clean(cls, qrels: Qrels) -> NoisyQrels:
+        """Without noise."""
+        return cls(qrels, np.zeros(len(qrels.doc_rows), dtype=bool))
+
+    @classmethod
+    def add(cls, clean: Qrels, query_rows: IntArray, doc_rows: IntArray, grades: IntArray) -> NoisyQrels:
+        """Add false qrels: rows of the query table, rows of the corpus and grades, each ``[F]``."""
         query = np.concatenate([clean.query_rows[clean.query_index], query_rows])
         doc = np.concatenate([clean.doc_rows, doc_rows])
         grade = np.concatenate([clean.grades, grades])
@@ -55,18 +56,80 @@ class NoisyTraining:
         return int(self.injected.sum())
 
 
-def graded_down(clean: Qrels, judged: Qrels, relevant_grade: int, noise_grade: int) -> NoisyTraining:
-    """Let in documents judged below what counts as relevant: the paper's ANTIQUE setup (Appendix C.4).
+def check_noise(original: RetrievalData, data: RetrievalData, settings: TrainSettings) -> None:
+    """Refuse noise that the data cannot give; arguments as for :func:`inject_noise`.
+
+    Raises:
+        SettingError: with the numbers.
+    """
+    labels = settings.labels
+    if labels.noise == "hard":
+        check_range(labels.noise_ranks, len(data.corpus), "noise_range")
+    if labels.noise_grade is not None and _judged_below(original, data, settings).count == 0:
+        raise SettingError(
+            f"noise_grade={labels.noise_grade}: {data.source} has no train judgement with a score from "
+            f"{labels.noise_grade} to {labels.relevant_grade - 1}; give another noise_grade or relevant_grade"
+        )
+
+
+def inject_noise(
+    original: RetrievalData,
+    data: RetrievalData,
+    settings: TrainSettings,
+    search: Callable[[NDArray[np.int32], int], Ranking],
+) -> NoisyQrels:
+    """Return the relevant qrels of train, with the false positives that ``noise`` asks for.
 
     Args:
-        clean: the relevant judgements of train.
-        judged: all judgements of train, with their original grades.
-        relevant_grade: lowest grade that counts as relevant (ANTIQUE: 3).
-        noise_grade: lowest grade let in as a false positive (ANTIQUE: 2).
+        original: the data with its original grades.
+        data: the data that trains: grades below ``relevant_grade`` are 0, and missing splits are drawn.
+        settings: the run's settings.
+        search: ranks the corpus for rows of the query table by the pretrained model, down to a depth.
     """
-    falsely = (judged.grades >= noise_grade) & (judged.grades < relevant_grade)
-    return NoisyTraining.of(
-        clean, judged.query_rows[judged.query_index[falsely]], judged.doc_rows[falsely], judged.grades[falsely]
+    clean, labels, seed = data.training_split(), settings.labels, settings.optimisation.seed
+    if labels.noise == "none":
+        return NoisyQrels.clean(clean)
+    if labels.noise == "grade":
+        noisy = _judged_below(original, data, settings)
+    elif labels.noise == "random":
+        noisy = add_false_positives(clean, _share(settings), seed, RandomCandidates(clean, len(data.corpus)))
+    else:
+        known = KnownPositives(clean.pairs(), len(data.corpus))
+        ranking = search(clean.query_rows, labels.noise_ranks[1])
+        mined = mine_hard_negatives(ranking, known, labels.noise_ranks, len(data.corpus), seed)
+        noisy = add_false_positives(clean, _share(settings), seed, ListedCandidates(mined))
+    log.info("noise=%s: %d of %d training pairs are false", labels.noise, noisy.count, len(noisy.injected))
+    wanted = false_positive_count(len(clean.doc_rows), labels.noise_share or 0.0)
+    if noisy.count < wanted:
+        log.info("note: noise_share=%s needs %d; there are no more candidates", labels.noise_share, wanted)
+    return noisy
+
+
+def _share(settings: TrainSettings) -> float:
+    assert settings.labels.noise_share is not None
+    return settings.labels.noise_share
+
+
+def _judged_below(original: RetrievalData, data: RetrievalData, settings: TrainSettings) -> NoisyQrels:
+    """``noise=grade``, from the original grades of the queries that are left in train."""
+    labels = settings.labels
+    assert labels.noise_grade is not None
+    left = copy_splits(original, source=data).split("train")
+    return add_lower_grades(data.training_split(), left, labels.relevant_grade, labels.noise_grade)
+
+
+def add_lower_grades(clean: Qrels, judged: Qrels, relevant_grade: int, noise_grade: int) -> NoisyQrels:
+    """Add documents judged below what counts as relevant: the paper's ANTIQUE setup (Appendix C.4).
+
+    Args:
+        clean: the relevant qrels of train.
+        judged: all qrels of train, with their original grades.
+        relevant_grade: lowest grade that counts as relevant (ANTIQUE: 3).
+        noise_grade: lowest grade added as a false positive (ANTIQUE: 2).
+    """
+    false = (judged.grades >= noise_grade) & (judged.grades < relevant_grade)
+    return NoisyQrels.add(
+        clean, judged.query_rows[judged.query_index[false]], judged.doc_rows[false], judged.grades[false]
     )
 
 
@@ -75,29 +138,43 @@ def false_positive_count(n_pairs: int, share: float) -> int:
     return math.floor(share / (1 - share) * n_pairs + 1e-9)
 
 
-def drawn_false_positives(clean: Qrels, share: float, seed: int, candidates: Candidates) -> NoisyTraining:
+class Candidates(Protocol):
+    """Documents that may become false positives."""
+
+    @property
+    def available(self) -> NDArray[np.int64]:
+        """How many documents there are for each training query: int64 ``[n]``."""
+        ...
+
+    def draw(self, query: int, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
+        """Draw ``count`` corpus rows for a query without repeats; at most as many as are available."""
+        ...
+
+
+def add_false_positives(clean: Qrels, share: float, seed: int, candidates: Candidates) -> NoisyQrels:
     """Add false positives until ``share`` of all pairs are false, or the candidates run out.
 
-    Each goes to the query of a true pair drawn at random, so queries get them in proportion to their positives; what a
+    Each goes to the query of a true pair drawn at random, so queries get them in proportion to their positives. What a
     query has no candidates for goes to the others in the same way.
 
     Args:
-        clean: the relevant judgements of train.
-        share: of all pairs that are then false.
-        seed: of the draws.
+        clean: the relevant qrels of train.
+        share: share of all pairs that is false afterwards.
+        seed: seed of the draws.
         candidates: :class:`RandomCandidates` or :class:`ListedCandidates`.
     """
     wanted = _counts_by_query(clean, false_positive_count(len(clean.doc_rows), share), candidates.available, seed)
     rng = generator(seed, "noise.documents")
-    queries, docs = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+    query_rows, doc_rows = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
     for query in np.flatnonzero(wanted):
-        docs.append(candidates.draw(int(query), rng, int(wanted[query])))
-        queries.append(np.full(len(docs[-1]), clean.query_rows[query], dtype=np.int64))
-    falsely = np.concatenate(docs)
-    return NoisyTraining.of(clean, np.concatenate(queries), falsely, np.zeros(len(falsely), dtype=np.int64))
+        doc_rows.append(candidates.draw(int(query), rng, int(wanted[query])))
+        query_rows.append(np.full(len(doc_rows[-1]), clean.query_rows[query], dtype=np.int64))
+    false = np.concatenate(doc_rows)
+    return NoisyQrels.add(clean, np.concatenate(query_rows), false, np.zeros(len(false), dtype=np.int64))
 
 
 def _counts_by_query(clean: Qrels, count: int, available: IntArray, seed: int) -> NDArray[np.int64]:
+    """How many false positives each query gets: int64 ``[n]``."""
     wanted, missing, turn = np.zeros(clean.n_queries, dtype=np.int64), min(count, int(available.sum())), 0
     while missing:
         owners = clean.query_index[(wanted < available)[clean.query_index]]
@@ -122,16 +199,16 @@ class RandomCandidates:
         return self.n_docs - np.diff(self.clean.offsets)
 
     def draw(self, query: int, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
-        """Return uniform documents."""
+        """Draw uniform documents."""
         own = self.clean.doc_rows[self.clean.offsets[query] : self.clean.offsets[query + 1]]
-        # Places among the documents that are not the query's own, moved past those that are.
+        # Draw places among the documents that are not the query's own, then shift them past its own.
         free = rng.choice(self.n_docs - len(own), count, replace=False)
         return np.asarray(free + np.searchsorted(own - np.arange(len(own)), free, side="right"), dtype=np.int64)
 
 
 @dataclass(frozen=True)
 class ListedCandidates:
-    """A list for each query: hard false positives from the pretrained ranking."""
+    """A list per query: hard false positives from the pretrained ranking."""
 
     mined: ListedNegatives
 
@@ -141,6 +218,6 @@ class ListedCandidates:
         return np.diff(self.mined.offsets)
 
     def draw(self, query: int, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
-        """Return uniform documents of the query's list."""
+        """Draw uniform documents of the query's list."""
         listed = self.mined.doc_rows[self.mined.offsets[query] : self.mined.offsets[query + 1]]
         return rng.choice(listed, count, replace=False).astype(np.int64)

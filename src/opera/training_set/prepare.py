@@ -1,169 +1,121 @@
-"""Everything a run needs, checked and loaded before anything is written."""
+"""Load and check everything that a run needs, before anything is written."""
 
 from __future__ import annotations
 
-import platform
 from dataclasses import dataclass
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
+from sentence_transformers import SentenceTransformer
 
-from opera.config.recipe import Recipe, TrainSettings
-from opera.core.errors import SettingError
-from opera.data import Qrels, RetrievalData
-from opera.data.splits import copy_splits, draw_missing_splits
-from opera.methods import METHODS, Method
-from opera.retrieval.device import describe_device, pick_device
+from opera.config.recipe import Recipe
+from opera.config.training import TrainSettings
+from opera.data import RetrievalData
+from opera.data.splits import draw_missing_splits
+from opera.retrieval.device import pick_device
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.measures import check_measures
-from opera.retrieval.models import is_static, load_model, parameter_count, set_dropout_and_attention, set_lengths
-from opera.training.distributed import world_size
-from opera.training.trainer import training_arguments
-from opera.training_set.negatives import check_range
-from opera.training_set.noise import NoisyTraining, graded_down
-
-VERSIONED = (
-    "opera-retrieval",
-    "torch",
-    "sentence-transformers",
-    "transformers",
-    "accelerate",
-    "ir-measures",
-    "numpy",
-)
+from opera.retrieval.models import load_model, parameter_count, set_dropout_and_attention, set_lengths
+from opera.training_set.negatives import check_negatives
+from opera.training_set.noise import check_noise
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """Everything checked and loaded, nothing yet written.
+    """A run that is loaded and checked, with nothing written yet.
 
-    ``training`` holds the true pairs; ``graded_down`` those with the ones that ``noise=grade`` lets in.
+    Attributes:
+        recipe: all settings.
+        original: the data with its original grades and splits.
+        data: the data that trains: grades below ``relevant_grade`` are 0, and missing splits are drawn.
+        model: the model.
+        model_source: what the user called it.
+        encoder: the model with its device and precision.
+        negatives: the kind of explicit negatives.
+        lengths: ``max_query_length`` and ``max_passage_length`` in force; ``None`` for a model that reads whole texts.
+        processes: how many processes train together.
     """
 
     recipe: Recipe
+    original: RetrievalData
     data: RetrievalData
-    training: Qrels
-    graded_down: NoisyTraining | None
     model: SentenceTransformer
+    model_source: str
     encoder: Encoder
-    method: type[Method[Any]]
     negatives: str
-    arguments: SentenceTransformerTrainingArguments
-    about: dict[str, Any]
+    lengths: dict[str, int | None]
+    processes: int
 
     @property
     def settings(self) -> TrainSettings:
         """The settings that are not the method's."""
         return self.recipe.train
 
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What must be equal for a run to be resumed."""
+        return {
+            **self.recipe.flat(),
+            "processes": self.processes,
+            "data_fingerprint": self.data.fingerprint,
+            "model_fingerprint": self.encoder.fingerprint,
+        }
 
-def prepare(data: RetrievalData, model_spec: str, recipe: Recipe, chosen: set[str], checkpoints: Path) -> Prepared:
-    """Load and check everything that a run needs; writes nothing.
+    @property
+    def n_parameters(self) -> int:
+        """Size of the model."""
+        return parameter_count(self.model)
+
+
+def prepare(data: RetrievalData, model_source: str, recipe: Recipe, processes: int = 1) -> Prepared:
+    """Load the model and check data, model and settings against each other; writes nothing.
 
     Args:
         data: the data set.
-        model_spec: what :func:`load_model` takes.
-        recipe: the run's settings.
-        chosen: names of the settings that the user gave.
-        checkpoints: where the trainer will save.
+        model_source: what :func:`opera.retrieval.models.load_model` takes.
+        recipe: all settings.
+        processes: how many processes train together.
 
     Raises:
         InputError: for anything that cannot be used.
     """
     settings = recipe.train
-    if settings.needs_dev:
-        check_measures([settings.metric_for_best_model])
-    original = data
-    data = data.with_relevant_grade(settings.relevant_grade)
+    prepared_data = _prepare_data(data, settings)
+    training = prepared_data.training_split()
+    recipe.method_class.check(recipe.method_settings, training.n_queries, len(training.doc_rows))
+    kind = settings.negative_sampling.negatives or ("given" if data.given_negatives is not None else "random")
+    check_negatives(kind, prepared_data, settings)
+    check_noise(data, prepared_data, settings)
+    encoding = settings.encoding
+    model = load_model(model_source, pick_device())
+    lengths = set_lengths(model, encoding.max_query_length, encoding.max_passage_length, set(encoding.model_fields_set))
+    set_dropout_and_attention(model, encoding.dropout, encoding.attn_implementation)
+    return Prepared(
+        recipe=recipe,
+        original=data,
+        data=prepared_data,
+        model=model,
+        model_source=model_source,
+        encoder=Encoder(model, encoding.precision, encoding.encode_batch_size),
+        negatives=kind,
+        lengths=lengths,
+        processes=processes,
+    )
+
+
+def _prepare_data(data: RetrievalData, settings: TrainSettings) -> RetrievalData:
+    """Apply ``relevant_grade``, draw the splits that are missing, and check that each split has something to use."""
+    needs_dev = settings.evaluation.needs_dev
+    if needs_dev:
+        check_measures([settings.evaluation.metric_for_best_model])
+    data = data.with_relevant_grade(settings.labels.relevant_grade)
     data.training_split()
     data = draw_missing_splits(
         data,
-        seed=settings.seed,
-        test_fraction=settings.test_fraction,
-        dev_fraction=settings.dev_fraction if settings.needs_dev else None,
+        seed=settings.optimisation.seed,
+        test_fraction=settings.evaluation.test_fraction,
+        dev_fraction=settings.evaluation.dev_fraction if needs_dev else None,
     )
-    for split in ("test", "dev") if settings.needs_dev else ("test",):
+    for split in ("test", "dev") if needs_dev else ("test",):
         data.judged_qrels(split)
-    data.corpus.check_not_empty(settings.corpus_text, "document")
-    training = data.training_split()
-    method = METHODS[recipe.method]
-    method.check(recipe.method_settings, training.n_queries, len(training.doc_rows))
-    kind = _negatives_kind(settings, data)
-    if kind == "hard":
-        check_range(settings.mining_range, len(data.corpus))
-    judged_down = _graded_down(original, data, settings)
-    if settings.noise == "hard":
-        check_range(settings.noise_ranks, len(data.corpus), "noise_range")
-    device = pick_device()
-    model = load_model(model_spec, device)
-    lengths = set_lengths(model, settings.max_query_length, settings.max_passage_length, chosen)
-    set_dropout_and_attention(model, settings.dropout, settings.attn_implementation)
-    encoder = Encoder(model, settings.precision, settings.encode_batch_size)
-    learning_rate = settings.learning_rate or default_learning_rate(model)
-    resolved = {"learning_rate": learning_rate, "precision": encoder.precision, "negatives": kind, **lengths}
-    about = {
-        "identity": {
-            **recipe.flat(),
-            "processes": world_size(),
-            "data_fingerprint": data.fingerprint,
-            "model_fingerprint": encoder.fingerprint,
-        },
-        "data": {
-            "source": data.source,
-            "fingerprint": data.fingerprint,
-            "counts": data.counts(),
-            "notes": list(data.notes),
-        },
-        "model": {
-            "source": model_spec,
-            "fingerprint": encoder.fingerprint,
-            "parameters": parameter_count(model),
-        },
-        "device": describe_device(device),
-        "processes": world_size(),
-        "seed": settings.seed,
-        "settings": {**recipe.flat(), **resolved},
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in VERSIONED}},
-    }
-    arguments = training_arguments(settings, learning_rate, encoder.precision, model, checkpoints)
-    return Prepared(
-        recipe=recipe,
-        data=data,
-        training=training,
-        graded_down=judged_down,
-        model=model,
-        encoder=encoder,
-        method=method,
-        negatives=kind,
-        arguments=arguments,
-        about=about,
-    )
-
-
-def default_learning_rate(model: SentenceTransformer) -> float:
-    """The ``auto`` learning rate: static models take far larger steps than transformers, small ones larger than big."""
-    if is_static(model):
-        return 1e-2
-    return 1e-4 if parameter_count(model) < 50_000_000 else 2e-5
-
-
-def _negatives_kind(settings: TrainSettings, data: RetrievalData) -> str:
-    if settings.negatives == "given" and data.given_negatives is None:
-        raise SettingError(f"negatives=given: {data.source} holds no negatives; use negatives=random or negatives=hard")
-    return settings.negatives or ("given" if data.given_negatives is not None else "random")
-
-
-def _graded_down(original: RetrievalData, data: RetrievalData, settings: TrainSettings) -> NoisyTraining | None:
-    """Make the pairs of ``noise=grade``, from the original scores of the queries that are left in train."""
-    if settings.noise_grade is None:
-        return None
-    left = copy_splits(original, source=data).split("train")
-    noisy = graded_down(data.training_split(), left, settings.relevant_grade, settings.noise_grade)
-    if noisy.count == 0:
-        raise SettingError(
-            f"noise_grade={settings.noise_grade}: {data.source} has no train judgement with a score from "
-            f"{settings.noise_grade} to {settings.relevant_grade - 1}; give another noise_grade or relevant_grade"
-        )
-    return noisy
+    data.corpus.check_not_empty(settings.encoding.corpus_text, "document")
+    return data

@@ -1,4 +1,4 @@
-"""Scores of the training pairs under the pretrained model: what SP ranks by and DP starts from."""
+"""Scores of the training pairs under the pretrained model: SP ranks by them, DP starts from them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from opera.methods import PairScores
 from opera.retrieval.similarity import pair_similarities
 from opera.training_set.known_positives import KnownPositives
 
-CHUNK_PAIRS = 65_536
+CHUNK_PAIRS = 8_192
 
 
 def pretrained_losses(
     pairs: TrainingPairs,
-    queries: NDArray[np.float32],
-    corpus: NDArray[np.float32],
+    query_embeddings: NDArray[np.float32],
+    document_embeddings: NDArray[np.float32],
     similarity: NDArray[np.float32],
     temperature: float,
     set_size: int,
@@ -26,29 +26,30 @@ def pretrained_losses(
 ) -> NDArray[np.float32]:
     """Cross-entropy of each pair against one random set of documents as large as a batch (paper.md, row 4).
 
-    It stands in for the contrastive loss until the pair's first visit.
+    It stands in for the contrastive loss until the pair is first drawn.
 
     Args:
         pairs: the training pairs.
-        queries: float32 ``[n, dimension]``, unit vectors.
-        corpus: float32 ``[documents, dimension]``, unit vectors.
+        query_embeddings: float32 ``[n, dimension]``, unit vectors.
+        document_embeddings: float32 ``[documents, dimension]``, unit vectors.
         similarity: float32 ``[N]``, of each pair.
         temperature: divides the similarities.
-        set_size: how many documents to draw, without replacement, from the corpus.
-        seed: of the draw.
-        known: documents to leave out of a query's set; ``None`` leaves out the pair's own alone.
+        set_size: how many documents to draw from the corpus, without replacement.
+        seed: seed of the draw.
+        known: documents to leave out of a query's set; ``None`` leaves out only the pair's own.
 
     Returns:
         float32 ``[N]``, in nats.
     """
-    count = min(set_size, len(corpus))
-    rows = np.sort(generator(seed, "score.random_set").choice(len(corpus), count, replace=False))
-    random_set = np.array(corpus[rows])
+    count = min(set_size, len(document_embeddings))
+    rng = generator(seed, "score.random_set")
+    rows = np.sort(rng.choice(len(document_embeddings), count, replace=False))
+    random_set = np.array(document_embeddings[rows])
     losses = np.empty(pairs.n_pairs, dtype=np.float32)
-    for start in range(0, pairs.n_pairs, CHUNK_PAIRS // 8):
-        part = slice(start, start + CHUNK_PAIRS // 8)
+    for start in range(0, pairs.n_pairs, CHUNK_PAIRS):
+        part = slice(start, start + CHUNK_PAIRS)
         query, own = pairs.pair_query[part], similarity[part] / temperature
-        logits = queries[query] @ random_set.T / temperature
+        logits = query_embeddings[query] @ random_set.T / temperature
         logits[pairs.pair_doc[part][:, None] == rows] = -np.inf
         if known is not None:
             logits[known.contains(query[:, None], rows)] = -np.inf
@@ -60,14 +61,16 @@ def pretrained_losses(
 
 def pretrained_scores(
     pairs: TrainingPairs,
-    queries: NDArray[np.float32],
-    corpus: NDArray[np.float32],
+    query_embeddings: NDArray[np.float32],
+    document_embeddings: NDArray[np.float32],
     temperature: float,
     set_size: int,
     seed: int,
     known: KnownPositives | None,
 ) -> PairScores:
     """Similarity and stand-in loss of every pair; arguments as for :func:`pretrained_losses`."""
-    similarity = pair_similarities(pairs, queries, corpus)
-    losses = pretrained_losses(pairs, queries, corpus, similarity, temperature, set_size, seed, known)
+    similarity = pair_similarities(pairs, query_embeddings, document_embeddings)
+    losses = pretrained_losses(
+        pairs, query_embeddings, document_embeddings, similarity, temperature, set_size, seed, known
+    )
     return PairScores(pairs, similarity, losses)

@@ -295,11 +295,11 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(
     assert "opera: interrupted; 0 of 1 cells are done; the same command goes on where it stopped" in error
     assert "failed" not in error
     assert "saving a checkpoint, then stopping" in cell.with_name("seed0.log").read_text()
-    assert Run.open(cell).about["status"] == "running"
+    assert Run.open(cell).record.status == "running"
     code, _, error = call(*arguments)
     assert code == 0, error
     run = Run.open(cell)
-    assert run.about["training"]["resumed_from"] == 26
+    assert run.training.resumed_from == 26
     whole = opera.adapt(beir, model=static_model, out=tmp_path / "whole", method="dp", max_steps=60, **settings)
     assert weights(cell) == weights(whole.path)
     assert run.pairs() == whole.pairs()

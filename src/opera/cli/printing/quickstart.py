@@ -20,7 +20,7 @@ SHOWN_SEARCHES, SHOWN_DOCUMENTS = 3, 3
 
 def print_quickstart(console: Console, run: Run) -> None:
     """Print three searches before and after, the measures, where the model is, and what to do next."""
-    data = load_data(run.about["data"]["source"])
+    data = load_data(run.record.data.source)
     console.print("\nThree held-out queries, drawn at random from those whose best documents changed:", style="bold")
     for row in _queries_to_show(run):
         _print_query(console, run, data, row)

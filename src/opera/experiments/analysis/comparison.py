@@ -188,7 +188,7 @@ def compare_runs(folder: Path, baseline: str | None = None) -> Comparison:
     several = len(longest) > 1
     return Comparison(
         folder=folder,
-        models=tuple(dict.fromkeys(run.about["model"]["source"] for run in runs)),
+        models=tuple(dict.fromkeys(run.record.model.source for run in runs)),
         shared=shared_settings(runs),
         baseline=chosen,
         groups=tuple(groups),

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from opera.config.recipe import TrainSettings
+from opera.config.training import TrainSettings
 from opera.core.errors import RunFolderError
 from opera.methods import METHODS, method_named
 from opera.runs.folder import RUN_FILE, Run, holds_run
@@ -47,7 +47,7 @@ class Group:
     @property
     def seeds(self) -> tuple[int, ...]:
         """The seeds."""
-        return tuple(int(run.about["seed"]) for run in self.runs)
+        return tuple(int(run.record.seed) for run in self.runs)
 
     def values(self, measure: str) -> NDArray[np.float64]:
         """A measure after training, float64 ``[seeds]``."""
@@ -120,9 +120,9 @@ def grouped(runs: Sequence[Run]) -> list[Group]:
     varying = _varying(runs)
     found: dict[tuple[str, str, int], dict[int, Run]] = {}
     for run in runs:
-        key = (run.about["data"]["source"], label_of(run, varying), int(run.settings["max_steps"]))
+        key = (run.record.data.source, label_of(run, varying), int(run.settings["max_steps"]))
         members = found.setdefault(key, {})
-        seed = int(run.about["seed"])
+        seed = int(run.record.seed)
         if seed in members:
             raise RunFolderError(f"{run.path} and {members[seed].path} are the same run twice; compare one of them")
         members[seed] = run
@@ -149,8 +149,8 @@ def label_of(run: Run, varying: frozenset[str] = frozenset()) -> str:
 
 def shared_settings(runs: Sequence[Run]) -> dict[str, Any]:
     """Settings of training that all runs have in common and that are not their defaults, by name."""
-    told = [run.about["identity"] for run in runs]
-    names = [name for name in TrainSettings.model_fields if name not in APART and name in told[0]]
+    told = [run.record.identity for run in runs]
+    names = [name for name in TrainSettings.flat_fields if name not in APART and name in told[0]]
     alike = [name for name in names if len({repr(values.get(name)) for values in told}) == 1]
     return {name: told[0][name] for name in alike if not _is_default(name, told[0])}
 
@@ -180,11 +180,11 @@ def short_name(source: str) -> str:
 
 def _told(run: Run) -> dict[str, Any]:
     """A run's settings as its user gave them, with the model among them."""
-    return {**run.about["identity"], "model": short_name(run.about["model"]["source"])}
+    return {**run.record.identity, "model": short_name(run.record.model.source)}
 
 
 def _varying(runs: Sequence[Run]) -> frozenset[str]:
-    names = [name for name in ("model", *TrainSettings.model_fields) if name not in APART]
+    names = [name for name in ("model", *TrainSettings.flat_fields) if name not in APART]
     told = [_told(run) for run in runs]
     return frozenset(name for name in names if len({repr(values.get(name)) for values in told}) > 1)
 
@@ -195,7 +195,7 @@ def _place(label: str) -> int:
 
 
 def _is_default(name: str, settings: dict[str, Any]) -> bool:
-    field = TrainSettings.model_fields.get(name)
+    field = TrainSettings.flat_fields.get(name)
     return field is not None and settings[name] == field.default
 
 

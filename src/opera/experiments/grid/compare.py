@@ -88,7 +88,7 @@ def prepared(
         fingerprints[source] = loaded.fingerprint
     status = Status.of(cells, jobs)
     for cell in cells:
-        if cell.place in status.done and Run.open(cell.place).about["data"]["fingerprint"] != fingerprints[cell.data]:
+        if cell.place in status.done and Run.open(cell.place).record.data.fingerprint != fingerprints[cell.data]:
             raise RunFolderError(f"{cell.place}: is a run on other data than {cell.data} is now; give another --out")
     return status
 

@@ -20,7 +20,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from opera.config.recipe import ALIASES, make_recipe, parse_assignments, parsed_value
+from opera.config.recipe import ALIASES, make_recipe, parse_value
+from opera.config.yaml import parse_assignments
 from opera.core.errors import RunFolderError, SettingError
 from opera.core.files import replace_file
 from opera.experiments.analysis import short_name
@@ -204,7 +205,7 @@ def _cell_values(shared: Mapping[str, Any], label: str, steps: int, seed: int) -
 
 
 def _shared_facts(model: str, shared: Mapping[str, Any]) -> dict[str, Any]:
-    settings = {ALIASES.get(name, name): parsed_value(name, value) for name, value in shared.items()}
+    settings = {ALIASES.get(name, name): parse_value(name, value) for name, value in shared.items()}
     return dict(json.loads(json.dumps({"model": model, "settings": settings}, sort_keys=True, default=str)))
 
 

@@ -145,7 +145,7 @@ class Status:
     def _rate_of(self, cell: Cell) -> Rate:
         if cell.place not in self._rates:
             run = Run.open(cell.place)
-            around = sum(value for name, value in run.about["seconds"].items() if name != "train")
+            around = sum(value for name, value in run.record.seconds.items() if name != "train")
             self._rates[cell.place] = Rate(float(run.trace()["seconds"].to_numpy().mean()), around)
         return self._rates[cell.place]
 

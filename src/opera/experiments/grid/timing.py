@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 from transformers import TrainerCallback
 
-from opera.config.recipe import TrainSettings, make_recipe
+from opera.config.recipe import make_recipe
+from opera.config.training import TrainSettings
 from opera.data import RetrievalData
 from opera.methods import Plan
 from opera.runs.folder import Run, RunWriter
-from opera.training.session import train
-from opera.training_set.build import gather
+from opera.training.train import train
+from opera.training_set.build import build_training_set
 from opera.training_set.prepare import prepare
 
 STEPS = 12
@@ -72,42 +73,30 @@ def time_cell(data: RetrievalData, model: str, values: Mapping[str, Any]) -> Tim
     kept = {"per_device_train_batch_size", "gradient_accumulation_steps", "train_group_size", "precision", "dropout"}
     kept |= {"max_query_length", "max_passage_length", "encode_batch_size", "gradient_checkpointing", "optim", "seed"}
     kept |= {"attn_implementation", "corpus_text"}
-    plain = {name: value for name, value in values.items() if name in kept & TrainSettings.model_fields.keys()}
+    plain = {name: value for name, value in values.items() if name in kept & TrainSettings.flat_fields.keys()}
     recipe = make_recipe(
         {**plain, "method": "ft", "max_steps": STEPS, "negatives": "random", "snapshots": 0, "save_steps": STEPS // 2}
     )
     with TemporaryDirectory(prefix="opera-timing-") as folder:
         writer = RunWriter(Path(folder))
         start = time.perf_counter()
-        prepared = prepare(data, model, recipe, set(), writer.checkpoints)
+        prepared = prepare(data, model, recipe)
         loading = time.perf_counter() - start
         count = min(TEXTS, len(data.corpus))
         rows = np.linspace(0, len(data.corpus) - 1, count).astype(np.int64)  # corpora are often sorted by length
-        texts = data.corpus.texts(rows, recipe.train.corpus_text)
+        texts = data.corpus.texts(rows, recipe.train.encoding.corpus_text)
         prepared.encoder.encode(texts[:8], "document")
         start = time.perf_counter()
         prepared.encoder.encode(texts, "document")
         encoding = (time.perf_counter() - start) / count
-        material = gather(prepared)
-        batch = recipe.train.per_device_train_batch_size * recipe.train.gradient_accumulation_steps
-        method = prepared.method(material.pairs, Plan(0, STEPS, batch), recipe.method_settings, None)
-        train(
-            prepared.model,
-            data,
-            material.query_rows,
-            material.pairs,
-            method,
-            material.negatives,
-            material.known,
-            recipe.train,
-            prepared.arguments,
-            writer,
-            callbacks=[Enough()],
-        )
+        training_set = build_training_set(prepared)
+        plan = Plan(0, STEPS, recipe.train.batching.queries_per_step(processes=1))
+        method = recipe.method_class(training_set.pairs, plan, recipe.method_settings, None)
+        train(prepared.model, training_set, method, recipe.train, writer, callbacks=[Enough()])
         seconds = Run(writer.path).trace()["seconds"].to_numpy()
         seconds = seconds[min(WARM_UP, len(seconds) - 2) :]
         step = float(np.median(seconds))
         saving = CHECKPOINTS * float(seconds.max() - step)
-    size = FLOAT_BYTES * prepared.about["model"]["parameters"]
+    size = FLOAT_BYTES * prepared.n_parameters
     corpus = encoding * len(data.corpus)
     return Timed(step, loading + corpus + saving, corpus, size)

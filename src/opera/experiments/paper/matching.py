@@ -143,7 +143,7 @@ class Grid:
         """Names of the models that the runs on these data sets began from."""
         keys = {data_key(data) for data in data_sets}
         groups = [group for key in keys for group in self._by_data.get(key, [])]
-        return sorted({model_name(run.about["model"]["source"]) for group in groups for run in group.runs})
+        return sorted({model_name(run.record.model.source) for group in groups for run in group.runs})
 
 
 def with_settings(groups: Iterable[Group], settings: Mapping[str, Any]) -> list[Group]:

@@ -87,7 +87,7 @@ def _number(value: float) -> float | None:
 def _evaluations(group: Group) -> dict[str, Any] | None:
     """The evaluations on the dev split during training of the first seed."""
     run = group.runs[0]
-    found = run.about["training"].get("evaluations")
+    found = run.training.evaluations
     if not found:
         return None
     measure = run.settings["metric_for_best_model"]

@@ -65,7 +65,7 @@ def explorer(groups: Sequence[Group], baseline: str | None, source: str | None =
     notes = [f"{left_out:,} queries that moved least are left out"] if left_out else []
     if unknown := len(set().union(*columns.values()).difference(ids)):
         notes.append(f"{unknown:,} queries that the first run does not test are left out")
-    data = _loaded(source or first.data, first.runs[0].about["data"]["fingerprint"], notes)
+    data = _loaded(source or first.data, first.runs[0].record.data.fingerprint, notes)
     query_texts = [query["id"] for query in queries]
     shown = sorted({number for query in queries for found in _found(query) for number in found})
     names = list(numbers)

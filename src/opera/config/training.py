@@ -1,0 +1,357 @@
+"""Every setting of a training run that is not its method's, in groups; users see one flat list of names."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, ValidationError, model_validator
+from pydantic.fields import FieldInfo
+
+from opera.core.errors import SettingError
+from opera.core.settings import SettingDoc, Settings, explain, setting, unknown_setting
+
+PREFETCHED = 2
+"""Batches that each worker of the data loader reads ahead."""
+
+DEFAULT_RANGE = (10, 100)
+"""Ranks that hard negatives and hard false positives come from by default."""
+
+NEGATIVE_KINDS = ["random", "hard", "given"]
+"""Values of ``negatives``; :func:`opera.training_set.negatives.register_negatives` adds to them."""
+
+LOSS_NAMES = ["infonce"]
+"""Values of ``loss``; :func:`opera.training.loss.register_loss` adds to them."""
+
+
+def _parse_range(value: Any) -> Any:
+    """Read ``LO:HI`` as a pair of ranks."""
+    if isinstance(value, str):
+        low, colon, high = value.partition(":")
+        if not (colon and low.strip().isdigit() and high.strip().isdigit()):
+            raise ValueError("must be LO:HI, two ranks such as 10:100")
+        value = (int(low), int(high))
+    if isinstance(value, tuple | list) and len(value) == 2 and all(isinstance(v, int) for v in value):
+        if not 1 <= value[0] <= value[1]:
+            raise ValueError("must be LO:HI with 1 <= LO <= HI (ranks count from 1, both ends included)")
+        return tuple(value)
+    raise ValueError("must be LO:HI, two ranks such as 10:100")
+
+
+def _one_of(names: list[str]) -> Callable[[str], str]:
+    """Return a check against a list that extensions may lengthen."""
+
+    def check(value: str) -> str:
+        if value not in names:
+            listed = [repr(name) for name in names]
+            raise ValueError("must be " + " or ".join([*([", ".join(listed[:-1])] if listed[1:] else []), listed[-1]]))
+        return value
+
+    return check
+
+
+RankRange = Annotated[tuple[int, int], BeforeValidator(_parse_range)]
+NegativeKind = Annotated[str, AfterValidator(_one_of(NEGATIVE_KINDS))]
+LossName = Annotated[str, AfterValidator(_one_of(LOSS_NAMES))]
+
+
+class OptimisationSettings(Settings):
+    """The loss and the optimizer. Names follow transformers."""
+
+    max_steps: int = setting(1000, "optimizer steps (--steps)", "OPERA", ge=1)
+    learning_rate: float | None = setting(
+        None,
+        "peak learning rate (--lr); auto: 1e-2 for a static model, 1e-4 below 50M parameters, 2e-5 above",
+        "OPERA (the paper: 1e-6 for bge-large over 32,000 steps)",
+        gt=0,
+    )
+    lr_scheduler_type: Literal["linear", "cosine", "constant", "constant_with_warmup", "polynomial"] = setting(
+        "linear", "decay of the learning rate after warm-up", "Appendix C.2"
+    )
+    warmup_ratio: float = setting(0.0, "share of the steps spent warming up", "Appendix C.2", ge=0, lt=1)
+    weight_decay: float = setting(0.0, "AdamW's weight decay", "Appendix C.2", ge=0)
+    max_grad_norm: float = setting(1.0, "gradient norm to clip at; 0 turns clipping off", "Appendix C.2", ge=0)
+    optim: str = setting("adamw_torch", "optimizer, by its name in transformers", "transformers")
+    temperature: float = setting(0.02, "temperature of the InfoNCE loss over cosine similarities", "Appendix C.2", gt=0)
+    loss: LossName = setting("infonce", "loss of a pair in its batch: infonce, or one that you registered", "OPERA")
+    seed: int = setting(0, "seed of every random draw (--seed)", "OPERA", ge=0, lt=2**32)
+
+
+class BatchingSettings(Settings):
+    """The size of a batch, and how it is loaded."""
+
+    per_device_train_batch_size: int = setting(
+        64, "queries per batch and device (--batch-size)", "Appendix C.2 (8 on each of 8 devices)", ge=1
+    )
+    gradient_accumulation_steps: int = setting(1, "batches per optimizer step", "transformers", ge=1)
+    train_group_size: int = setting(
+        2, "documents per query in a batch: one positive, the rest negatives", "FlagEmbedding", ge=1
+    )
+    dataloader_num_workers: int = setting(0, "processes that look texts up ahead of training", "transformers", ge=0)
+    lag: int | None = setting(
+        None,
+        "steps between an observation and the first draw that uses it; auto: as few as the loader's workers allow, "
+        "1 without workers",
+        "OPERA",
+        ge=1,
+    )
+
+    @model_validator(mode="after")
+    def _lag_covers_the_workers(self) -> Self:
+        least = self._least_lag
+        if self.lag is not None and self.lag < least:
+            raise ValueError(
+                f"lag={self.lag}: with dataloader_num_workers={self.dataloader_num_workers} batches are drawn "
+                f"{least - 1} steps ahead; give {least} or more"
+            )
+        return self
+
+    @property
+    def n_negatives(self) -> int:
+        """Explicit negatives per query."""
+        return self.train_group_size - 1
+
+    @property
+    def resolved_lag(self) -> int:
+        """``lag``, or the least that the loader's workers allow."""
+        return self.lag or self._least_lag
+
+    @property
+    def _least_lag(self) -> int:
+        ahead = PREFETCHED * self.dataloader_num_workers
+        return 1 + math.ceil(ahead / self.gradient_accumulation_steps)
+
+    def queries_per_pass(self, processes: int) -> int:
+        """Queries in one forward pass of all processes: each sees the others' documents as in-batch negatives."""
+        return self.per_device_train_batch_size * processes
+
+    def documents_per_pass(self, processes: int) -> int:
+        """Documents that each query is compared with in one forward pass of all processes."""
+        return self.queries_per_pass(processes) * self.train_group_size
+
+    def queries_per_step(self, processes: int) -> int:
+        """Queries per optimizer step, over all processes and accumulated batches."""
+        return self.queries_per_pass(processes) * self.gradient_accumulation_steps
+
+
+class EncodingSettings(Settings):
+    """How the model reads texts, in training and in encoding."""
+
+    max_query_length: int = setting(128, "tokens of a query, at most the model's own limit", "Appendix C.2", ge=1)
+    max_passage_length: int = setting(512, "tokens of a document, at most the model's own limit", "Appendix C.2", ge=1)
+    corpus_text: Literal["title_text", "text"] = setting(
+        "title_text", "what of a document is encoded; the release encodes the text alone", "paper.md, row 11"
+    )
+    encode_batch_size: int = setting(128, "texts per batch when encoding", "OPERA", ge=1)
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = setting(
+        "auto", "autocast in training and encoding; auto: bf16 where the device computes in it", "OPERA"
+    )
+    dropout: float | None = setting(None, "dropout rate in training; auto: the model's own", "OPERA", ge=0, lt=1)
+    attn_implementation: Literal["eager", "sdpa", "flash_attention_2"] | None = setting(
+        None, "how attention is computed; auto: what transformers picks", "transformers"
+    )
+    gradient_checkpointing: bool = setting(False, "trade speed for memory", "transformers")
+
+
+class NegativeSettings(Settings):
+    """Explicit negatives, and which in-batch negatives count."""
+
+    mask_known_positives: bool = setting(
+        True, "leave a query's known positives out of its negatives; the paper has no such mask", "OPERA"
+    )
+    negatives: NegativeKind | None = setting(
+        None,
+        "explicit negatives: random from the corpus, hard (mined), or given in the data; "
+        "auto: given where the data has them, else random",
+        "Table 9",
+    )
+    range: RankRange | None = setting(
+        None, "ranks LO:HI of the pretrained ranking that hard negatives come from; auto: 10:100", "Table 9"
+    )
+    max_mined_negatives: int = setting(200, "hard negatives kept per query", "the release", ge=1)
+
+    @model_validator(mode="after")
+    def _range_needs_hard_negatives(self) -> Self:
+        if self.range is not None and self.negatives != "hard":
+            raise ValueError(f"range={self.range[0]}:{self.range[1]} needs negatives=hard, got {self.negatives}")
+        return self
+
+    @property
+    def mining_range(self) -> tuple[int, int]:
+        """Ranks that hard negatives come from, 1-based, both ends included."""
+        return self.range or DEFAULT_RANGE
+
+
+class LabelSettings(Settings):
+    """Which qrels count as relevant, and the label noise to inject for experiments."""
+
+    relevant_grade: int = setting(1, "lowest score in the qrels that counts as relevant, in every split", "BEIR", ge=1)
+    noise: Literal["none", "grade", "random", "hard"] = setting(
+        "none",
+        "false positives injected into the training pairs, for experiments: judged below relevant_grade, random "
+        "documents, or hard ones from the pretrained ranking",
+        "Section 3.5",
+    )
+    noise_grade: int | None = setting(
+        None, "lowest score injected by noise=grade (ANTIQUE: relevant_grade=3, noise_grade=2)", "Appendix C.4"
+    )
+    noise_share: float | None = setting(
+        None, "share of the training pairs that are false after noise=random or hard", "OPERA", gt=0, le=0.95
+    )
+    noise_range: RankRange | None = setting(
+        None, "ranks LO:HI of the pretrained ranking that noise=hard comes from; auto: 10:100", "OPERA"
+    )
+
+    @model_validator(mode="after")
+    def _noise_is_consistent(self) -> Self:
+        for name, kinds in (("noise_grade", ["grade"]), ("noise_share", ["random", "hard"]), ("noise_range", ["hard"])):
+            value = getattr(self, name)
+            if value is not None and self.noise not in kinds:
+                shown = ":".join(map(str, value)) if isinstance(value, tuple) else value
+                raise ValueError(f"{name}={shown} needs noise={' or '.join(kinds)}, got {self.noise}")
+            if value is None and self.noise in kinds and name != "noise_range":
+                raise ValueError(f"noise={self.noise} needs {name}")
+        if self.noise_grade is not None and self.noise_grade >= self.relevant_grade:
+            raise ValueError(
+                f"noise_grade={self.noise_grade} must be below relevant_grade={self.relevant_grade}, "
+                "which such documents would meet"
+            )
+        return self
+
+    @property
+    def noise_ranks(self) -> tuple[int, int]:
+        """Ranks that hard false positives come from, 1-based, both ends included."""
+        return self.noise_range or DEFAULT_RANGE
+
+
+class EvaluationSettings(Settings):
+    """Evaluation during training, and the splits that are drawn where the data has none."""
+
+    eval_steps: int | None = setting(
+        None, "steps between two evaluations on the dev split; auto: none", "transformers", ge=1
+    )
+    metric_for_best_model: str = setting("nDCG@10", "dev measure that selects the best model", "OPERA")
+    load_best_model_at_end: bool = setting(
+        False, "keep the model of the best evaluation; needs eval_steps, and saves at each", "transformers"
+    )
+    early_stopping_patience: int | None = setting(
+        None, "evaluations without improvement before training stops; needs eval_steps", "transformers", ge=1
+    )
+    dev_fraction: float = setting(
+        0.1, "share of train queries drawn as dev, where dev is needed and absent", "OPERA", gt=0, lt=1
+    )
+    test_fraction: float = setting(
+        0.1, "share of train queries drawn as test, where the data has no test split", "OPERA", gt=0, lt=1
+    )
+
+    @model_validator(mode="after")
+    def _best_model_needs_evaluations(self) -> Self:
+        for name in ("load_best_model_at_end", "early_stopping_patience"):
+            if getattr(self, name) and self.eval_steps is None:
+                raise ValueError(f"{name}={getattr(self, name)} needs eval_steps: steps between two evaluations")
+        return self
+
+    @property
+    def needs_dev(self) -> bool:
+        """Whether the dev split is evaluated during training."""
+        return self.eval_steps is not None
+
+
+class LoggingSettings(Settings):
+    """What a run logs and saves on its way."""
+
+    logging_steps: int = setting(10, "steps between two log lines", "transformers", ge=1)
+    report_to: str = setting("none", "where transformers logs to: none, tensorboard, wandb, ...", "transformers")
+    save_steps: int | None = setting(
+        None, "steps between two checkpoints; auto: a tenth of max_steps, at most 500", "OPERA", ge=1
+    )
+    save_total_limit: int = setting(2, "checkpoints kept", "transformers", ge=2)
+    snapshots: int = setting(
+        50,
+        "steps at which all sampling probabilities are recorded for opera report, at most every fifth step; "
+        "0 records none",
+        "OPERA",
+        ge=0,
+    )
+
+
+class TrainSettings(Settings):
+    """All settings of a run but its method's: groups inside, one flat list of names outside.
+
+    Attributes:
+        optimisation: the loss and the optimizer.
+        batching: the size of a batch, and how it is loaded.
+        encoding: how the model reads texts.
+        negative_sampling: explicit negatives, and which in-batch negatives count.
+        labels: which qrels count as relevant, and injected label noise.
+        evaluation: evaluation during training, and drawn splits.
+        logging: what a run logs and saves on its way.
+    """
+
+    optimisation: OptimisationSettings = OptimisationSettings()
+    batching: BatchingSettings = BatchingSettings()
+    encoding: EncodingSettings = EncodingSettings()
+    negative_sampling: NegativeSettings = NegativeSettings()
+    labels: LabelSettings = LabelSettings()
+    evaluation: EvaluationSettings = EvaluationSettings()
+    logging: LoggingSettings = LoggingSettings()
+
+    group_of: ClassVar[dict[str, str]]
+    """The group of each setting, by its flat name."""
+    flat_fields: ClassVar[dict[str, FieldInfo]]
+    """The declaration of each setting, by its flat name."""
+
+    @classmethod
+    def from_flat(cls, values: Mapping[str, Any]) -> tuple[Self, list[str]]:
+        """Build the groups from flat values.
+
+        Returns:
+            The settings, with defaults for a group that has mistakes; and every mistake, a sentence each.
+        """
+        mistakes = [unknown_setting(name, cls.flat_fields) for name in values if name not in cls.flat_fields]
+        groups = {}
+        for name, field in cls.model_fields.items():
+            group: type[Settings] = field.annotation  # type: ignore[assignment]
+            try:
+                groups[name] = group(**{key: value for key, value in values.items() if key in group.model_fields})
+            except ValidationError as error:
+                mistakes += explain(error, group.model_fields)
+        return cls(**groups), mistakes
+
+    @classmethod
+    def parse(cls, values: Mapping[str, Any]) -> Self:
+        """Build the groups from flat values.
+
+        Raises:
+            SettingError: naming every unknown name and every value that breaks its rule.
+        """
+        settings, mistakes = cls.from_flat(values)
+        if mistakes:
+            raise SettingError("\n".join(mistakes))
+        return settings
+
+    @classmethod
+    def docs_by_group(cls) -> dict[str, list[SettingDoc]]:
+        """Describe each setting, by group."""
+        return {name: field.annotation.docs() for name, field in cls.model_fields.items()}  # type: ignore[union-attr]
+
+    def flat(self) -> dict[str, Any]:
+        """All settings by their flat names."""
+        return {name: getattr(getattr(self, group), name) for name, group in self.group_of.items()}
+
+    @property
+    def steps_between_checkpoints(self) -> int:
+        """``save_steps``, or its automatic value; with ``load_best_model_at_end`` every evaluation is saved."""
+        if self.evaluation.load_best_model_at_end and self.evaluation.eval_steps is not None:
+            return self.evaluation.eval_steps
+        return self.logging.save_steps or min(500, max(1, self.optimisation.max_steps // 10))
+
+
+_FLAT = {
+    setting_name: (group_name, declaration)
+    for group_name, group_field in TrainSettings.model_fields.items()
+    for setting_name, declaration in group_field.annotation.model_fields.items()  # type: ignore[union-attr]
+}
+TrainSettings.group_of = {name: group for name, (group, _) in _FLAT.items()}
+TrainSettings.flat_fields = {name: declaration for name, (_, declaration) in _FLAT.items()}

@@ -1,0 +1,162 @@
+"""The typed contents of ``run.json``: what a run was started with, how far it is, and what it did."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from opera.core.errors import RunFolderError
+
+FORMAT: Literal[2] = 2
+"""Raised whenever a field changes its name or meaning; runs of other formats are refused."""
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+
+
+class DataRecord(_Part):
+    """The data set of a run.
+
+    Attributes:
+        source: what the user called it.
+        fingerprint: SHA-256 of everything that was read, in hex.
+        counts: documents, and queries and relevant pairs of each split.
+        notes: what reading the data merged, dropped or drew.
+    """
+
+    source: str
+    fingerprint: str
+    counts: dict[str, int]
+    notes: list[str]
+
+
+class ModelRecord(_Part):
+    """The pretrained model of a run.
+
+    Attributes:
+        source: what the user called it.
+        fingerprint: SHA-256 of its weights and of all else that decides an embedding, in hex.
+        parameters: how many it has.
+    """
+
+    source: str
+    fingerprint: str
+    parameters: int
+
+
+class NegativesRecord(_Part):
+    """The explicit negatives.
+
+    Attributes:
+        kind: ``random``, ``hard``, ``given``, or a user's own kind.
+        queries_without: queries whose list is empty, so that theirs are random; ``None`` where there are no lists.
+        listed: length of all lists together.
+    """
+
+    kind: str
+    queries_without: int | None = None
+    listed: int | None = None
+
+
+class NoiseRecord(_Part):
+    """The false positives that were injected.
+
+    Attributes:
+        injected_pairs: how many there are.
+        share_of_pairs: their share of the training pairs.
+        share_of_draws: their share of what was drawn.
+    """
+
+    injected_pairs: int
+    share_of_pairs: float
+    share_of_draws: float
+
+
+class TrainingRecord(_Part):
+    """How training went.
+
+    Attributes:
+        steps: optimizer steps done, over all sessions.
+        resumed_from: the step that the last session started from; 0 for a fresh start.
+        best_step: step of the best evaluation on dev; ``None`` without evaluations.
+        best_value: its measure.
+        evaluations: step and measure of each evaluation on dev.
+        lag: steps between an observation and the first draw that uses it.
+    """
+
+    steps: int
+    resumed_from: int
+    best_step: int | None
+    best_value: float | None
+    evaluations: list[tuple[int, float]]
+    lag: int
+
+
+class RunRecord(_Part):
+    """``run.json``.
+
+    Attributes:
+        format: :data:`FORMAT`.
+        status: ``running`` until the last measure is written, then ``finished``.
+        started: when the run was first started, UTC, ISO 8601.
+        identity: what must be equal to resume: all settings as given, processes, fingerprints of data and model.
+        data: the data set.
+        model: the pretrained model.
+        device: where it trained.
+        processes: how many trained together.
+        seed: the seed.
+        settings: all settings with their automatic values filled in.
+        versions: of Python and of the libraries that decide the result.
+        seconds: duration of each phase, over all sessions.
+        method: facts about the method on these data, such as how many pairs it kept.
+        negatives: the explicit negatives.
+        smallest_cbs_pool: fewest documents that a pair was ranked among for its CBS; ``None`` without CBS.
+        noise: the injected false positives; ``None`` where there are none.
+        training: how training went; ``None`` until it is done.
+    """
+
+    format: Literal[2] = FORMAT
+    status: Literal["running", "finished"]
+    started: str
+    identity: dict[str, Any]
+    data: DataRecord
+    model: ModelRecord
+    device: str
+    processes: int
+    seed: int
+    settings: dict[str, Any]
+    versions: dict[str, str]
+    seconds: dict[str, float]
+    method: dict[str, Any] = {}
+    negatives: NegativesRecord | None = None
+    smallest_cbs_pool: int | None = None
+    noise: NoiseRecord | None = None
+    training: TrainingRecord | None = None
+
+    @classmethod
+    def read(cls, path: Path) -> RunRecord:
+        """Read ``run.json``.
+
+        Raises:
+            RunFolderError: if another version of OPERA wrote it, or it was edited into something else.
+        """
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if values.get("format") != FORMAT:
+            raise RunFolderError(
+                f"{path}: was written by another version of OPERA (format {values.get('format', 1)}; this one reads "
+                f"{FORMAT}); use that version, or train again with --overwrite"
+            )
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise RunFolderError(f"{path}: is not as OPERA wrote it: {where}: {first['msg']}") from None
+
+    def to_json(self) -> str:
+        """The text of ``run.json``."""
+        return json.dumps(self.model_dump(), indent=2, ensure_ascii=False) + "\n"

@@ -1,0 +1,177 @@
+"""Train a model on a training set: method, sampler, loss and trainer put together."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+from accelerate import PartialState
+from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
+from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallback, TrainerCallback
+
+from opera.config.training import TrainSettings
+from opera.methods import Method
+from opera.retrieval.models import freeze_unused_parameters
+from opera.runs.folder import TRACE_FILE, Run, RunWriter
+from opera.runs.record import TrainingRecord
+from opera.runs.sampling import SamplingRecorder
+from opera.training.callbacks import Progress, Stopper, Trace
+from opera.training.checkpoint import load_sampler, newest_checkpoint, stopped_early
+from opera.training.dataset import PairDataset
+from opera.training.distributed import from_main
+from opera.training.loss import LOSSES, InBatchLoss
+from opera.training.sampler import PairSampler
+from opera.training.trainer import DevEvaluator, OperaTrainer, training_arguments
+from opera.training_set.build import TrainingSet
+
+log = logging.getLogger("opera")
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """How training went.
+
+    Attributes:
+        record: facts for ``run.json``.
+        times_drawn: int64 ``[N]``, how often each training pair was drawn.
+    """
+
+    record: TrainingRecord
+    times_drawn: NDArray[np.int64]
+
+
+def train(
+    model: SentenceTransformer,
+    training_set: TrainingSet,
+    method: Method[Any],
+    settings: TrainSettings,
+    run: RunWriter,
+    *,
+    resume: bool = False,
+    callbacks: Sequence[TrainerCallback] = (),
+) -> TrainingResult:
+    """Train ``model`` in place.
+
+    Args:
+        model: the model.
+        training_set: pairs, negatives and texts.
+        method: decides which pairs each step trains on.
+        settings: the run's settings.
+        run: the run folder, for checkpoints and the trace.
+        resume: continue from the newest checkpoint, if there is one.
+        callbacks: more transformers callbacks for the trainer.
+
+    Raises:
+        TrainingError: if the loss is not a finite number.
+        KeyboardInterrupt: after Ctrl-C or SIGTERM, when the checkpoint is saved.
+    """
+    sampler = _make_sampler(training_set, method, settings)
+    trace, stopper = Trace(sampler, run), Stopper()
+    if PartialState().num_processes > 1 and (unused := freeze_unused_parameters(model)):
+        log.info("note: froze %d parameters that no embedding depends on", len(unused))
+    loss = _make_loss(model, training_set, sampler, trace, settings)
+    trainer = _make_trainer(model, training_set, sampler, loss, settings, run, [trace, stopper, *callbacks])
+    checkpoint = _resume(sampler, trace, run) if resume else None
+    resumed_from = sampler.trained_steps
+    if checkpoint and stopped_early(checkpoint, settings.evaluation.early_stopping_patience):
+        trainer.args.max_steps = sampler.trained_steps  # no step is left, but what follows training is
+        sampler.end()
+    try:
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    finally:
+        stopper.close()
+    trace.write()
+    if stopper.stopped:
+        raise KeyboardInterrupt
+    metric = f"eval_{settings.evaluation.metric_for_best_model}"
+    record = TrainingRecord(
+        steps=trainer.state.global_step,
+        resumed_from=resumed_from,
+        best_step=trainer.state.best_global_step,
+        best_value=trainer.state.best_metric,
+        evaluations=[(row["step"], row[metric]) for row in trainer.state.log_history if metric in row],
+        lag=sampler.lag,
+    )
+    return TrainingResult(record, sampler.times_drawn())
+
+
+def _make_sampler(training_set: TrainingSet, method: Method[Any], settings: TrainSettings) -> PairSampler:
+    processes, snapshots = PartialState(), settings.logging.snapshots
+    records = snapshots > 0 and processes.is_main_process
+    return PairSampler(
+        method,
+        training_set.pairs,
+        training_set.negatives,
+        settings.batching.n_negatives,
+        settings.batching.per_device_train_batch_size,
+        settings.batching.resolved_lag,
+        processes.process_index,
+        processes.num_processes,
+        SamplingRecorder(method, snapshots) if records else None,
+    )
+
+
+def _make_loss(
+    model: SentenceTransformer, training_set: TrainingSet, sampler: PairSampler, trace: Trace, settings: TrainSettings
+) -> InBatchLoss:
+    def observe(
+        step: int, pair_ids: NDArray[np.int64], similarity: NDArray[np.float32], loss: NDArray[np.float32]
+    ) -> None:
+        sampler.observe(step, pair_ids, similarity, loss)
+        trace.add_losses(loss)
+
+    return LOSSES[settings.optimisation.loss](
+        model,
+        sampler,
+        settings.optimisation.temperature,
+        training_set.known if settings.negative_sampling.mask_known_positives else None,
+        observe,
+    )
+
+
+def _make_trainer(
+    model: SentenceTransformer,
+    training_set: TrainingSet,
+    sampler: PairSampler,
+    loss: InBatchLoss,
+    settings: TrainSettings,
+    run: RunWriter,
+    callbacks: Sequence[TrainerCallback],
+) -> OperaTrainer:
+    evaluation = settings.evaluation
+    trainer = OperaTrainer(
+        model=model,
+        args=training_arguments(settings, model, run.checkpoints),
+        train_dataset=PairDataset(
+            training_set.data, training_set.query_rows, settings.batching.n_negatives, settings.encoding.corpus_text
+        ),
+        loss=loss,
+        evaluator=DevEvaluator(training_set.data, settings) if evaluation.needs_dev else None,
+        sampler=sampler,
+        callbacks=[*callbacks, Progress(evaluation.metric_for_best_model)],
+    )
+    for unwanted in (ProgressCallback, PrinterCallback):
+        trainer.remove_callback(unwanted)
+    if evaluation.early_stopping_patience is not None:
+        trainer.add_callback(EarlyStoppingCallback(evaluation.early_stopping_patience))
+    return trainer
+
+
+def _resume(sampler: PairSampler, trace: Trace, run: RunWriter) -> Path | None:
+    """Restore sampler, trace and recorded probabilities from the newest checkpoint, if there is one."""
+    checkpoint = from_main(newest_checkpoint(run.checkpoints) if PartialState().is_main_process else None)
+    if checkpoint:
+        load_sampler(checkpoint, sampler)
+        rows = pq.read_table(run.path / TRACE_FILE).to_pylist()
+        trace.rows = [row for row in rows if row["step"] <= sampler.trained_steps]
+        earlier = Run(run.path).sampling()
+        if sampler.recorder is not None and earlier is not None:
+            sampler.recorder.resume_from(earlier.until(sampler.next_step))
+    log.info("resuming from step %d", sampler.trained_steps)
+    return checkpoint
