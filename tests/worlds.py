@@ -29,10 +29,13 @@ VARIANTS: list[tuple[str, dict[str, object]]] = [
     ("dp", {"pool_weighting": "pairs", "update_interval": 7}),
     ("sp", {"k": 0.5, "score": "cbs"}),
     ("sp+cbs", {"k": 0.4}),
+    ("sp+cbs", {"k": 0.4, "query_weighting": "uniform"}),
     ("infobatch", {}),
     ("infobatch", {"rho": 0.5, "delta": 0.3}),
     ("sp+dp", {"k": 0.5}),
     ("sp+dp", {"k": 0.6, "score": "cbs", "levels": "query", "update_interval": "epoch"}),
+    ("sp+dp", {"k": 0.7, "levels": "document", "threshold": "per_query", "query_score": "similarity"}),
+    ("sp+dp", {"k": 0.6, "pool_weighting": "pairs", "query_score": "loss", "soft": False}),
 ]
 IDS = [f"{name}-{'-'.join(f'{k}={v}' for k, v in values.items())}" for name, values in VARIANTS]
 
@@ -56,12 +59,6 @@ def make(
     parsed = method.settings_class.parse(values)
     method.check(parsed, pairs.n_queries, pairs.n_pairs)
     return method(pairs, Plan(seed, steps, batch), parsed, make_scores(pairs))
-
-
-def see_all(method: Method) -> None:
-    """Tell a method every pair's score, so that one whose scores start equal has something to go by."""
-    scores = make_scores(method.pairs)
-    method.observe(np.arange(method.pairs.n_pairs), scores.similarity, scores.loss)
 
 
 def ranking_of(scores: list[float]) -> QueryRanking:

@@ -74,6 +74,13 @@ class Probabilities:
         weight = np.ones(pairs.n_queries) if query_weight is None else np.asarray(query_weight, dtype=np.float64)
         return cls(q, d, q[pairs.pair_query] * d, weight[pairs.pair_query])
 
+    @classmethod
+    def of_pairs(cls, pairs: TrainingPairs, pair: FloatArray) -> Probabilities:
+        """Build from P(q, d) ``[N]``, for methods that sample pairs directly; the weight is 1."""
+        joint = np.asarray(pair, dtype=np.float64)
+        query = pairs.sum_by_query(joint)
+        return cls(query, joint / np.where(query > 0, query, 1)[pairs.pair_query], joint, np.ones(pairs.n_pairs))
+
 
 class NoSettings(Settings):
     """A method without settings of its own."""

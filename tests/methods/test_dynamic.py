@@ -1,0 +1,162 @@
+"""Dynamic pruning: scores, thresholds, weights and refreshes, against the plain way of computing them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from opera.core.errors import SettingError
+from opera.data.pairs import TrainingPairs
+from opera.methods.dynamic import (
+    DynamicPruning,
+    DynamicSettings,
+    document_threshold,
+    document_weights,
+    query_scores,
+)
+from worlds import make, make_pairs, make_scores, mixed_pairs, top_k_of
+
+
+@pytest.fixture
+def pairs() -> TrainingPairs:
+    return mixed_pairs()
+
+
+def test_impossible_schedules_are_refused_with_the_numbers() -> None:
+    with pytest.raises(SettingError, match=r"alpha_start=1\.0, alpha_end=5\.0.* r=.*=1 "):
+        DynamicPruning.check(DynamicSettings(alpha_start=1, alpha_end=5), 100, 1000)
+    with pytest.raises(SettingError, match="update_interval: must be 1 or more"):
+        DynamicPruning.check(DynamicSettings(update_interval=0), 100, 1000)
+    DynamicPruning.check(DynamicSettings(alpha_start=1, alpha_end=1), 100, 1000)
+
+
+def test_query_scores_are_means_over_a_querys_pairs(pairs: TrainingPairs) -> None:
+    scores = make_scores(pairs)
+    means = [scores.loss[pairs.pair_query == q].mean(dtype=np.float64) for q in range(pairs.n_queries)]
+    assert np.allclose(query_scores(scores, "loss"), means)
+    assert np.allclose(query_scores(scores, "negative_loss"), -np.array(means))
+
+
+def test_thresholds_are_those_found_by_looking_at_every_score(pairs: TrainingPairs) -> None:
+    """Both thresholds, after each of many observations, against NumPy over all queries and pairs."""
+    rng = np.random.default_rng(0)
+    for kind in ("negative_loss", "loss", "similarity"):
+        method = make("dp", {"query_score": kind}, pairs, steps=30)
+        assert isinstance(method, DynamicPruning)
+        for step in range(30):
+            drawn = method.draw(step).pair_ids
+            scores, schedule = method.scores, method.schedule(step)
+            count = math.floor(schedule["r"] * pairs.n_queries)
+            top = top_k_of(query_scores(scores, kind).astype(np.float32), count)  # type: ignore[arg-type]
+            assert schedule["query_threshold"] == pytest.approx(float(top.threshold), rel=1e-5)
+            similarity = scores.similarity.astype(np.float64)
+            assert schedule["document_threshold"] == pytest.approx(np.quantile(similarity, 1 - schedule["v"]))
+            method.observe(drawn, rng.uniform(-1, 1, 8), rng.exponential(2, 8))
+
+
+def test_the_state_is_small() -> None:
+    pairs = make_pairs([1, 2, 1] * 4000)
+    method = make("dp", {}, pairs)
+    assert isinstance(method, DynamicPruning)
+    assert method.state_bytes <= 16 * (pairs.n_pairs + pairs.n_queries)
+
+
+def test_thresholds_are_numpys_quantiles(pairs: TrainingPairs) -> None:
+    similarity = make_scores(pairs).similarity
+    assert document_threshold(pairs, similarity, 0.25)[0] == np.quantile(similarity.astype(np.float64), 0.75)
+    own = document_threshold(pairs, similarity, 0.3, "per_query")
+    for query in range(pairs.n_queries):
+        assert own[query] == pytest.approx(np.quantile(similarity[pairs.pair_query == query], 0.7), abs=1e-6)
+
+
+def test_weights_are_beta_and_one() -> None:
+    high = np.array([True, False])
+    assert document_weights(high, 5.0).tolist() == [5, 1]
+    assert document_weights(high, 5.0, soft=False).tolist() == [1, 0]
+
+
+def test_soft_keeps_every_pair_possible(pairs: TrainingPairs) -> None:
+    assert (make("dp", {}, pairs).probabilities(0).pair > 0).all()
+
+
+def test_alpha_is_the_ratio_of_top_to_rest() -> None:
+    method = make("dp", {}, make_pairs([2] * 10_000))
+    for step, alpha in ((0, 2.0), (50, 5.0)):
+        method._find_top_and_threshold(step)
+        method._refreshes = 1
+        query = method.probabilities(step).query
+        assert query.max() / query.min() == pytest.approx(alpha, rel=1e-3)
+
+
+def test_observations_move_the_ranking() -> None:
+    pairs = make_pairs([1] * 100)
+    method = make("dp", {}, pairs)
+    method.draw(0)
+    lowest = int(method.probabilities(0).query.argmin())
+    method.observe(np.array([lowest]), np.array([1.0]), np.array([0.0]))
+    method.draw(1)
+    assert method.probabilities(1).query[lowest] == method.probabilities(1).query.max()
+
+
+def test_interval_freezes_the_ranking_between_refreshes() -> None:
+    pairs = make_pairs([1] * 100)
+    method = make("dp", {"update_interval": 5}, pairs)
+    method.draw(0)
+    before = method.probabilities(0).query
+    method.observe(np.arange(100), np.ones(100), np.arange(100.0))
+    method.draw(1)
+    assert np.array_equal(method.probabilities(1).query, before)
+    for step in range(2, 6):
+        method.draw(step)
+    assert not np.array_equal(method.probabilities(5).query, before)
+
+
+def test_an_epoch_visits_every_top_query_once() -> None:
+    pairs = make_pairs([1] * 64)
+    method = make("dp", {"update_interval": "epoch"}, pairs, batch=8)
+    pool = method.pool_size
+    assert pool == 40
+    drawn = np.concatenate([method.draw(step).pair_ids for step in range(pool // 8)])
+    assert len(np.unique(drawn)) == pool
+    top = np.flatnonzero(method.probabilities(0).query == 1 / pool)
+    assert set(top) <= set(drawn)
+
+
+@pytest.mark.parametrize(("name", "values"), [("dp", {}), ("sp+dp", {"k": 0.7})])
+def test_the_hard_cutoff_excludes_documents_below_t_of_queries_with_some_above(
+    name: str, values: dict[str, object], pairs: TrainingPairs
+) -> None:
+    method, rng = make(name, {"soft": False, **values}, pairs), np.random.default_rng(0)
+    excluded = spared = 0
+    for step in range(20):
+        drawn = method.draw(step)
+        document, threshold = method.probabilities(step).document, method.schedule(step)["document_threshold"]
+        assert method.similarity is not None
+        high = (method.similarity > threshold) & method.kept
+        has_high = pairs.sum_by_query(high)[pairs.pair_query] > 0
+        assert np.array_equal(document > 0, method.kept & (high | ~has_high))
+        excluded += (method.kept & ~high & has_high).sum()
+        spared += (method.kept & ~high & ~has_high).sum()
+        method.observe(drawn.pair_ids, rng.uniform(-1, 1, 8), rng.exponential(2, 8))
+    assert excluded > 0
+    assert spared > 0
+
+
+@pytest.mark.parametrize(
+    ("values", "names"),
+    [
+        ({}, ["alpha", "r", "beta", "v", "query_threshold", "document_threshold"]),
+        ({"threshold": "per_query"}, ["alpha", "r", "beta", "v", "query_threshold"]),
+        ({"levels": "query"}, ["alpha", "r", "query_threshold"]),
+        ({"levels": "document"}, ["beta", "v", "document_threshold"]),
+    ],
+)
+def test_the_schedule_holds_what_the_settings_use(
+    values: dict[str, object], names: list[str], pairs: TrainingPairs
+) -> None:
+    method = make("dp", values, pairs)
+    assert list(method.schedule(0)) == names
+    method.draw(0)
+    assert all(math.isfinite(value) for value in method.schedule(0).values())

@@ -1,0 +1,49 @@
+"""The registry of methods: canonical names, found in any case."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from opera.core.errors import SettingError
+from opera.methods import METHODS, Method, method_named, register
+from opera.methods.finetuning import FineTuning
+
+
+def test_registry_names_are_the_methods_own() -> None:
+    assert all(method_named(name).name == name for name in METHODS)
+    with pytest.raises(SettingError, match="did you mean 'sp'"):
+        method_named("spp")
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_names_are_found_in_any_case(name: str) -> None:
+    assert method_named(name.upper()) is method_named(name.title()) is METHODS[name]
+
+
+def test_unknown_names_in_capitals_are_corrected_too() -> None:
+    with pytest.raises(SettingError, match="unknown method 'INFOBACH'; did you mean 'infobatch'"):
+        method_named("INFOBACH")
+
+
+def test_a_name_that_is_taken_is_refused_in_any_case() -> None:
+    class Other(FineTuning):
+        name = "DP"
+
+    with pytest.raises(ValueError, match=r"'dp' is registered already: opera\.methods\.dynamic\.DynamicPruning"):
+        register(Other)
+    assert "DP" not in METHODS
+
+
+def test_registering_the_same_class_again_replaces_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def define() -> type[Method[Any]]:
+        class Mine(FineTuning):
+            name = "mine"
+
+        return Mine
+
+    monkeypatch.setattr("opera.methods.registry.METHODS", dict(METHODS))
+    first, second = register(define()), register(define())
+    assert first is not second
+    assert method_named("mine") is second
