@@ -156,8 +156,8 @@ def table(study: Study, folder: Path) -> str:
         cells = [f"{mean:.3f} ± {std:.3f}" for mean, std in zip(values.mean(0), values.std(0, ddof=1), strict=True)]
         cells += [f"{tests[m][label].t_test_holm:.2g}" if label in tests[m] else "" for m in TESTED]
         if noisy:
-            cells.append(f"{np.mean([run.about['noise']['share_of_draws'] for run in runs]):.1%}")
-        rows.append([label, *cells, f"{np.median([run.about['seconds']['train'] for run in runs]):.0f}"])
+            cells.append(f"{np.mean([run.record.noise.share_of_draws for run in runs]):.1%}")
+        rows.append([label, *cells, f"{np.median([run.record.seconds['train'] for run in runs]):.0f}"])
     return table_lines(heads, rows)
 
 

@@ -20,12 +20,16 @@ if TYPE_CHECKING:
     from opera.retrieval.search import search as search
     from opera.runs.folder import Run as Run
     from opera.training.adapt import adapt as adapt
+    from opera.training_set.export import mine as mine
+    from opera.training_set.export import score as score
 
 _HOMES = {
     "adapt": "opera.training.adapt",
     "evaluate": "opera.retrieval.evaluate",
-    "compare": "opera.experiments.grid",
+    "score": "opera.training_set.export",
+    "mine": "opera.training_set.export",
     "search": "opera.retrieval.search",
+    "compare": "opera.experiments.grid",
     "inspect": "opera.diagnostics.inspect",
     "load_data": "opera.data",
     "report": "opera.experiments.report",
@@ -45,7 +49,9 @@ __all__ = [
     "evaluate",
     "inspect",
     "load_data",
+    "mine",
     "report",
+    "score",
     "search",
 ]
 

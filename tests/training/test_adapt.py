@@ -441,7 +441,7 @@ BAD: list[tuple[dict[str, Any], type[InputError], str]] = [
     ({"model": "./absent"}, InputError, "no such model folder"),
     ({"data": "absent"}, DataError, "no such file or folder"),
     ({"resume": True}, RunFolderError, "holds no run to resume"),
-    ({"resume": True, "overwrite": True}, RunFolderError, "give one of the two"),
+    ({"resume": True, "overwrite": True}, RunFolderError, "pass one of the two"),
 ]
 
 

@@ -32,7 +32,7 @@ def test_quickstart_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     for text in ("nDCG@10", "before", "after", str(run.model_path), "SentenceTransformer(", "opera search"):
         assert text in shown
 
-    with pytest.raises(RunFolderError, match="holds an earlier quickstart; give --overwrite"):
+    with pytest.raises(RunFolderError, match="holds an earlier quickstart; pass --overwrite"):
         q.quickstart(tmp_path / "quickstart")
 
 
@@ -40,7 +40,7 @@ def test_a_data_folder_of_the_users_own_is_spared(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "precious.csv").write_text("1,2\n")
     for overwrite in (False, True):
-        with pytest.raises(RunFolderError, match="is not of a quickstart"):
+        with pytest.raises(RunFolderError, match="was not written by a quickstart"):
             q.quickstart(tmp_path, overwrite=overwrite)
     with pytest.raises(SettingError, match="unknown method"):
         q.quickstart(tmp_path / "other", method="dq")

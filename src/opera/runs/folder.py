@@ -1,16 +1,16 @@
-"""The run folder: the one place that knows its file names.
+"""The run folder: the only module that knows its file names.
 
     RUN/
       run.json            settings, versions, seed, fingerprints, seconds of each phase
       measures.json       {"before": {...}, "after": {...}} on the test split
-      per_query.parquet   a row a test query
-      pairs.parquet       a row a training pair: how often it was drawn, whether it was injected as noise
-      trace.parquet       a row a step
-      sampling.npz        the sampling probabilities at some 50 steps
+      per_query.parquet   a row per test query
+      pairs.parquet       a row per training pair: how often it was drawn, whether it was injected as noise
+      trace.parquet       a row per step
+      sampling.npz        the sampling probabilities at about 50 steps
       model/              loads with SentenceTransformer(path)
-      checkpoints/        what --resume goes on from
+      checkpoints/        what --resume continues from
 
-Every file is written beside itself and then put in place, so a killed process leaves the old one or the new one.
+Every file is written under a temporary name and then renamed, so a killed process leaves the old file or the new one.
 """
 
 from __future__ import annotations
@@ -124,17 +124,17 @@ class Run:
         return self.path / MODEL_FOLDER
 
     def per_query(self) -> pa.Table:
-        """A row a test query: ``query_id``, the ids of its ``relevant`` documents, the pretrained model's mean
-        ``similarity`` to them, and each measure and the best ``documents`` before and after."""
+        """A row per test query: ``query_id``, the ids of its ``relevant`` documents, the pretrained model's mean
+        ``similarity`` to them, and each measure and the best ``documents`` before and after training."""
         return pq.read_table(self.path / PER_QUERY_FILE)
 
     def pairs(self) -> pa.Table:
-        """A row a training pair: ``query_id``, ``doc_id``, ``grade``, ``injected``, ``times_drawn``, ``kept`` (not
+        """A row per training pair: ``query_id``, ``doc_id``, ``grade``, ``injected``, ``times_drawn``, ``kept`` (not
         pruned before training), and the pretrained ``similarity`` and ``cbs`` where the method needed them."""
         return pq.read_table(self.path / PAIRS_FILE)
 
     def trace(self) -> pa.Table:
-        """A row a step: loss, learning rate, schedules, thresholds, seconds."""
+        """A row per step: loss, learning rate, the method's schedule, seconds."""
         return pq.read_table(self.path / TRACE_FILE)
 
     def sampling(self) -> SamplingRecord | None:
@@ -144,11 +144,11 @@ class Run:
 
 
 class RunWriter:
-    """Writes a run folder, each file whole or not at all.
+    """Writes a run folder; each file is written in full or not at all.
 
     Args:
         path: the folder.
-        writes: false in all processes but one of several that train together; then nothing is written.
+        writes: false in all processes but the main one; they write nothing.
     """
 
     def __init__(self, path: Path, writes: bool = True) -> None:
@@ -184,7 +184,7 @@ class RunWriter:
             replace_file(self.path / SAMPLING_FILE, record.write)
 
     def write_model(self, save: Callable[[Path], None]) -> None:
-        """Put a model folder in place; ``save`` writes it to the path it is given."""
+        """Write the model folder; ``save`` writes it to a temporary path, which then takes its place."""
         if not self.writes:
             return
         temporary = Path(tempfile.mkdtemp(prefix=".model-", dir=self.path))
@@ -229,7 +229,7 @@ def holds_run(path: Path) -> bool:
 
 
 def planned_cells(folder: Path) -> list[Path]:
-    """The run folders that a grid is to have, finished or not; empty for a folder that is no grid."""
+    """Return the run folders that a grid plans, finished or not; empty for a folder that is not a grid."""
     try:
         known = json.loads((folder / GRID_FILE).read_text(encoding="utf-8"))
         return [folder / place for place in known.get("cells", [])]
@@ -243,41 +243,41 @@ def run_began_after(path: Path, moment: float) -> bool:
 
 
 def last_whole_checkpoint(path: Path) -> int | None:
-    """Return the step of the newest checkpoint that was written whole, or ``None``."""
+    """Return the step of the newest checkpoint that is complete, or ``None``."""
     seals = (path / CHECKPOINTS_FOLDER).glob(f"checkpoint-*/{WHOLE_FILE}")
     steps = [seal.parent.name.rsplit("-", 1)[-1] for seal in seals]
     return max((int(step) for step in steps if step.isdigit()), default=None)
 
 
 def check_out_folder(path: Path, resume: bool, overwrite: bool) -> None:
-    """Refuse an output folder that is not free; writes nothing.
+    """Refuse an output folder that is not free. Writes nothing.
 
     Raises:
         RunFolderError: if it holds a run and neither ``resume`` nor ``overwrite`` is given, if it holds anything else,
             or if there is nothing to resume.
     """
     if resume and overwrite:
-        raise RunFolderError("--resume goes on with a run and --overwrite replaces it: give one of the two")
+        raise RunFolderError("--resume continues a run and --overwrite replaces it: pass one of the two")
     if path.exists() and not path.is_dir():
-        raise RunFolderError(f"--out {path}: is a file; give a folder")
+        raise RunFolderError(f"--out {path}: is a file; pass a folder")
     ours = holds_run(path)
     if resume and not ours:
-        raise RunFolderError(f"--out {path}: holds no run to resume; leave out --resume to start one")
+        raise RunFolderError(f"--out {path}: holds no run to resume; omit --resume to start one")
     if ours and not resume and not overwrite:
         raise RunFolderError(
-            f"--out {path}: holds another run; give --resume to go on with it, --overwrite to replace it, "
+            f"--out {path}: holds another run; pass --resume to continue it, --overwrite to replace it, "
             "or another folder"
         )
     if not ours and path.is_dir() and any(path.iterdir()):
-        raise RunFolderError(f"--out {path}: is not empty and holds no run; give an empty or a new folder")
+        raise RunFolderError(f"--out {path}: is not empty and holds no run; pass an empty or a new folder")
     check_writable(path)
 
 
 def check_writable(path: Path) -> None:
-    """Refuse an output folder that cannot be made or written to.
+    """Refuse an output folder that cannot be created or written to.
 
     Raises:
-        RunFolderError: naming what stands in the way.
+        RunFolderError: naming the obstacle.
     """
     existing = next(place for place in (path, *path.absolute().parents) if place.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK):
@@ -285,19 +285,19 @@ def check_writable(path: Path) -> None:
 
 
 def clear_run(path: Path) -> None:
-    """Remove a run's own files from its folder, and nothing else that lies there."""
+    """Remove a run's own files from its folder, and nothing else in it."""
     clear_leftovers(path)
     for name in reversed(OURS):  # run.json last: until then the folder is known as a run
         _remove(path / name)
 
 
 def drop_checkpoints(path: Path) -> None:
-    """Remove the checkpoints of a finished run: they are larger than its model, and nothing goes on from them."""
+    """Remove the checkpoints of a finished run: they are larger than its model, and nothing resumes from them."""
     _remove(path / CHECKPOINTS_FOLDER)
 
 
 def clear_leftovers(path: Path) -> None:
-    """Remove what a killed process had begun to write beside the run's own files."""
+    """Remove the temporary files that a killed process left."""
     for name in (*OURS, "old"):
         for place in path.glob(f".{name}-*"):
             _remove(place)
@@ -311,7 +311,7 @@ def _remove(place: Path) -> None:
 
 
 def refuse_other_settings(path: Path, identity: Mapping[str, Any]) -> None:
-    """Refuse to resume a run with another model, data or settings than it was started with.
+    """Refuse to resume a run with a different model, data or settings.
 
     Raises:
         RunFolderError: naming each difference.

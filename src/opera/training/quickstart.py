@@ -31,11 +31,10 @@ RECIPE: dict[str, Any] = {
 }
 PACKAGE, TRAIN_QUERIES, TEST_QUERIES = "stdlib", 1500, 200
 MARK = "README.txt"
-SHOWN_SEARCHES, SHOWN_DOCUMENTS = 3, 3
 
 
 def quickstart(out: Path, method: str = "dp", seed: int = 0, overwrite: bool = False) -> Run:
-    """Write the data to ``out/data`` as a BEIR folder, and adapt MiniLM to it in ``out/run``.
+    """Write the data to ``out/data`` as a BEIR folder, then adapt MiniLM to it in ``out/run``.
 
     Raises:
         InputError: if the model's package is missing or ``out/run`` is not free.
@@ -44,10 +43,12 @@ def quickstart(out: Path, method: str = "dp", seed: int = 0, overwrite: bool = F
     make_recipe(settings)
     minilm_folder()
     if holds_run(out / "run") and not overwrite:
-        raise RunFolderError(f"--out {out}: holds an earlier quickstart; give --overwrite to replace it")
+        raise RunFolderError(f"--out {out}: holds an earlier quickstart; pass --overwrite to replace it")
     check_out_folder(out / "run", resume=False, overwrite=overwrite)
     if (out / "data").exists() and not (out / "data" / MARK).is_file():
-        raise RunFolderError(f"--out {out}: {out / 'data'} is there and is not of a quickstart; give another folder")
+        raise RunFolderError(
+            f"--out {out}: {out / 'data'} exists and was not written by a quickstart; pass another folder"
+        )
     log.info("reading the Python standard library")
     data = load_python(PACKAGE, seed, TRAIN_QUERIES, TEST_QUERIES)
     shutil.rmtree(out / "data", ignore_errors=True)
