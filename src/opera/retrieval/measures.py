@@ -2,7 +2,7 @@
 
 Register your own measure with one line::
 
-    OWN_MEASURES["my_measure"] = my_measure  # then ask for my_measure@10
+    OWN_MEASURES["my_measure"] = my_measure  # then request my_measure@10
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ OwnMeasure = Callable[[NDArray[np.float64], int], NDArray[np.float64]]
 unless the corpus is smaller."""
 
 OWN_MEASURES: dict[str, OwnMeasure] = {RETRIEVED_IDEAL: retrieved_ideal_ndcg}
-"""Measures that ir_measures lacks, by name; asked for as NAME@CUTOFF."""
+"""Measures that ir_measures lacks, by name; requested as NAME@CUTOFF."""
 
 
 def means(values: dict[str, NDArray[np.float64]]) -> dict[str, float]:
@@ -173,13 +173,18 @@ def _parse(name: str) -> ir_measures.Measure:
 
 
 def _check_provider(name: str, measure: ir_measures.Measure) -> None:
+    """Check that an installed provider computes a measure; the error lists the providers and what they need."""
     if ir_measures.DefaultPipeline.supports(measure):
         return
-    missing = [provider for provider in ir_measures.DefaultPipeline.providers if provider.supports(measure)]
-    advice = " or ".join(provider.install_instructions() for provider in missing)
+    offers = [
+        f"{provider.NAME} takes {supported}"
+        + ("" if provider.is_available() else f" and is not installed ({provider.install_instructions()})")
+        for provider in ir_measures.DefaultPipeline.providers
+        for supported in provider.SUPPORTED_MEASURES
+        if supported.NAME == measure.NAME
+    ]
     raise SettingError(
-        f"measure '{name}': ir_measures cannot compute it here; "
-        + (advice or f"no provider takes these parameters (see {LISTING})")
+        f"measure '{name}': no installed provider of ir_measures computes it; {'; '.join(offers) or f'see {LISTING}'}"
     )
 
 
@@ -188,7 +193,7 @@ def _family(name: str) -> str:
 
 
 def _nearest_measure(name: str) -> str:
-    """Suggest the known measure most like ``name``, whatever its case, with the same parameters and cutoff if valid."""
+    """Suggest the known measure closest to ``name``, ignoring case, with the same parameters and cutoff if valid."""
     families = [*ir_measures.measures.registry, *OWN_MEASURES]
     known = {family.casefold(): family for family in reversed(families)}  # of two spellings, the first listed
     family = _family(name)

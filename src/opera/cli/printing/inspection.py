@@ -100,9 +100,9 @@ def _print_retentions(screen: Console, inspection: Inspection) -> None:
     screen.print(table)
     screen.print(
         Text(
-            "γ: share of true pairs among the kept ones, and gain: in E of Theorem 1, both if the estimated noise is "
-            f"random.\nFor comparison: {inspection.quality.true_share:.3f} of all pairs are true, and dp gains "
-            f"{inspection.dynamic_gain:+.4f}. The theorem ignores coverage: lost queries are its price."
+            "γ: share of true pairs among the kept ones. Gain: in E of Theorem 1. Both assume that the estimated noise "
+            f"is random.\nFor comparison: {inspection.quality.true_share:.3f} of all pairs are true, and dp gains "
+            f"{inspection.dynamic_gain:+.4f}. The theorem ignores coverage: weigh the gain against the lost queries."
         )
     )
 

@@ -1,4 +1,4 @@
-"""``opera.inspect``: everything that can be said about a data set before training."""
+"""``opera.inspect``: inspect a data set with a model before training."""
 
 from __future__ import annotations
 

@@ -166,13 +166,13 @@ def _draw_documents(world: World, is_true: NDArray[np.bool_]) -> NDArray[np.floa
     axes = np.eye(world.dimension)
     first = axes[0]
     second = world.cosine * axes[0] + math.sqrt(1 - world.cosine**2) * axes[1]
-    vectors = np.empty((world.repeats, world.documents, world.dimension))
+    documents = np.empty((world.repeats, world.documents, world.dimension))
     for name, direction, members in (("true", first, is_true), ("false", second, ~is_true)):
         size = world.repeats * int(members.sum())
         rng = generator(world.seed, f"theory.{name}")
         drawn = vonmises_fisher(direction, world.concentration).rvs(size, random_state=rng)
-        vectors[:, members] = drawn.reshape(world.repeats, -1, world.dimension)
-    return vectors
+        documents[:, members] = drawn.reshape(world.repeats, -1, world.dimension)
+    return documents
 
 
 def _draw_scores(world: World, is_true: NDArray[np.bool_]) -> NDArray[np.float32]:
