@@ -1,0 +1,68 @@
+"""Settings stand in groups inside and in one flat list outside; batch arithmetic is theirs."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opera.config.training import BatchingSettings, TrainSettings
+from opera.core.errors import SettingError
+from opera.core.settings import Settings
+
+
+def test_every_setting_has_one_group_and_one_flat_name() -> None:
+    groups = {name: field.annotation for name, field in TrainSettings.model_fields.items()}
+    assert all(isinstance(group, type) and issubclass(group, Settings) for group in groups.values())
+    declared = [name for group in groups.values() for name in group.model_fields]  # type: ignore[union-attr]
+    assert len(declared) == len(set(declared))
+    assert list(TrainSettings.flat_fields) == declared == list(TrainSettings().flat())
+
+
+def test_flat_values_reach_their_groups_and_come_back() -> None:
+    settings = TrainSettings.parse({"temperature": 0.1, "eval_steps": 5, "negatives": "hard", "range": "5:50"})
+    assert settings.optimisation.temperature == 0.1
+    assert settings.evaluation.needs_dev
+    assert settings.negative_sampling.mining_range == (5, 50)
+    assert settings.flat() == {
+        **TrainSettings().flat(),
+        "temperature": 0.1,
+        "eval_steps": 5,
+        "negatives": "hard",
+        "range": (5, 50),
+    }
+    assert TrainSettings.parse(settings.flat()) == settings
+
+
+def test_what_the_user_chose_is_known() -> None:
+    settings = TrainSettings.parse({"max_query_length": 128})
+    assert settings.encoding.model_fields_set == {"max_query_length"}  # though 128 is the default
+    assert TrainSettings().encoding.model_fields_set == set()
+
+
+def test_mistakes_of_all_groups_are_reported_at_once() -> None:
+    with pytest.raises(SettingError) as caught:
+        TrainSettings.parse({"max_steps": 0, "save_total_limit": 1, "noise": "random", "nothing": 1})
+    for part in ("max_steps: must be", "save_total_limit: must be", "needs noise_share", "unknown setting 'nothing'"):
+        assert part in str(caught.value)
+
+
+@given(st.integers(1, 64), st.integers(1, 8), st.integers(1, 4), st.integers(1, 8))
+def test_batch_arithmetic(per_device: int, accumulation: int, group: int, processes: int) -> None:
+    batching = BatchingSettings(
+        per_device_train_batch_size=per_device, gradient_accumulation_steps=accumulation, train_group_size=group
+    )
+    assert batching.n_negatives == group - 1
+    assert batching.queries_per_pass(processes) == per_device * processes
+    assert batching.documents_per_pass(processes) == per_device * processes * group
+    assert batching.queries_per_step(processes) == per_device * processes * accumulation
+
+
+@pytest.mark.parametrize(("workers", "accumulation", "least"), [(0, 1, 1), (1, 1, 3), (1, 2, 2), (2, 3, 3)])
+def test_the_lag_covers_what_the_workers_read_ahead(workers: int, accumulation: int, least: int) -> None:
+    values = {"dataloader_num_workers": workers, "gradient_accumulation_steps": accumulation}
+    assert TrainSettings.parse(values).batching.resolved_lag == least
+    assert TrainSettings.parse({**values, "lag": least + 1}).batching.resolved_lag == least + 1
+    if least > 1:
+        with pytest.raises(SettingError, match=f"give {least} or more"):
+            TrainSettings.parse({**values, "lag": least - 1})

@@ -1,0 +1,42 @@
+"""Recipes and ``--set`` read YAML 1.2: no base-60 numbers, no booleans but true and false."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from opera.config.yaml import parse_assignments, parse_scalar, read_recipe
+from opera.core.errors import SettingError
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("10:50", "10:50"),
+        ("1e-6", 1e-6),
+        ("1.5", 1.5),
+        ("5", 5),
+        ("010", 10),
+        ("true", True),
+        ("on", "on"),
+        ("no", "no"),
+        ("null", None),
+        ("", None),
+        ("[1", "[1"),
+        ("'5'", "5"),
+    ],
+)
+def test_scalars(text: str, value: object) -> None:
+    assert parse_scalar(text) == value
+    assert type(parse_scalar(text)) is type(value)
+
+
+def test_an_assignment_keeps_what_follows_the_first_equals_sign() -> None:
+    assert parse_assignments(["report_to=a=b", " lag = 2"]) == {"report_to": "a=b", "lag": 2}
+
+
+def test_a_name_given_twice_in_a_recipe_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "twice.yaml").write_text("lag: 1\nlag: 2\n")
+    with pytest.raises(SettingError, match=r"twice\.yaml: not YAML"):
+        read_recipe(tmp_path / "twice.yaml")

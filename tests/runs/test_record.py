@@ -1,0 +1,81 @@
+"""``run.json`` is written and read by one typed record; other formats are refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opera.core.errors import RunFolderError
+from opera.experiments.analysis import find_runs
+from opera.runs.folder import Run, RunWriter, check_out_folder, holds_run
+from opera.runs.record import FORMAT, RunRecord
+
+VALUES: dict[str, Any] = {
+    "status": "finished",
+    "started": "2026-01-01T00:00:00+00:00",
+    "identity": {"method": "ft", "range": [10, 100], "lag": None},
+    "data": {"source": "my-data", "fingerprint": "ab", "counts": {"documents": 3}, "notes": ["merged 2 rows"]},
+    "model": {"source": "minilm", "fingerprint": "cd", "parameters": 22},
+    "device": "cpu (2 threads)",
+    "processes": 1,
+    "seed": 0,
+    "settings": {"method": "ft", "learning_rate": 0.01, "max_query_length": None},
+    "versions": {"python": "3.11"},
+    "seconds": {"load": 1.5},
+    "training": {
+        "steps": 10,
+        "resumed_from": 4,
+        "best_step": 8,
+        "best_value": 0.5,
+        "evaluations": [(4, 0.4), (8, 0.5)],
+        "lag": 1,
+    },
+}
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    record = RunRecord(**VALUES)
+    RunWriter(tmp_path).write_record(record)
+    run = Run.open(tmp_path)
+    assert run.record == record
+    assert json.loads((tmp_path / "run.json").read_text())["format"] == FORMAT
+    assert run.finished
+    assert run.training.evaluations == [(4, 0.4), (8, 0.5)]
+    assert run.settings == VALUES["settings"]
+
+
+def test_processes_that_are_not_the_main_one_write_nothing(tmp_path: Path) -> None:
+    RunWriter(tmp_path, writes=False).write_record(RunRecord(**VALUES))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unfinished_run_has_no_training_record(tmp_path: Path) -> None:
+    RunWriter(tmp_path).write_record(RunRecord(**{**VALUES, "status": "running", "training": None}))
+    assert not Run.open(tmp_path).finished
+    with pytest.raises(RunFolderError, match="this run is not finished; continue it with --resume"):
+        _ = Run.open(tmp_path).training
+
+
+@pytest.mark.parametrize(("number", "shown"), [(None, "1"), (1, "1"), (3, "3")])
+def test_other_formats_are_refused_but_may_be_overwritten(tmp_path: Path, number: int | None, shown: str) -> None:
+    values = VALUES if number is None else {**VALUES, "format": number}
+    (tmp_path / "run.json").write_text(json.dumps(values))
+    expected = rf"was written by another version of OPERA \(format {shown}; this one reads {FORMAT}\)"
+    with pytest.raises(RunFolderError, match=expected):
+        _ = Run.open(tmp_path).record
+    with pytest.raises(RunFolderError, match=expected):
+        find_runs(tmp_path)
+    assert holds_run(tmp_path)
+    check_out_folder(tmp_path, resume=False, overwrite=True)
+
+
+@pytest.mark.parametrize(
+    ("change", "where"), [({"seed": "zero"}, "seed"), ({"status": "paused"}, "status"), ({"color": "red"}, "color")]
+)
+def test_an_edited_record_names_the_field(tmp_path: Path, change: dict[str, str], where: str) -> None:
+    (tmp_path / "run.json").write_text(json.dumps({**VALUES, "format": FORMAT, **change}))
+    with pytest.raises(RunFolderError, match=f"run.json: is not as OPERA wrote it: {where}: "):
+        _ = Run.open(tmp_path).record
