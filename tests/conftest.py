@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import signal
@@ -33,6 +34,15 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     os.environ.pop("OPERA_CACHE")
     if before is not None:
         os.environ["OPERA_CACHE"] = before
+
+
+@pytest.fixture(scope="session")
+def _libraries_are_not_garbage() -> None:
+    """Import the libraries and exempt them from garbage collection: accelerate collects after every training."""
+    import opera.training.adapt  # noqa: F401
+
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -121,7 +131,7 @@ def beir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def static_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def static_model(tmp_path_factory: pytest.TempPathFactory, _libraries_are_not_garbage: None) -> Path:
     """A static embedding model in a sentence-transformers folder, random vectors."""
     import torch
     from sentence_transformers import SentenceTransformer
@@ -139,7 +149,7 @@ def static_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def bert_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bert_model(tmp_path_factory: pytest.TempPathFactory, _libraries_are_not_garbage: None) -> Path:
     """A two-layer BERT with mean pooling and prompts, random weights, in a sentence-transformers folder."""
     import torch
     from sentence_transformers import SentenceTransformer

@@ -30,6 +30,7 @@ QUICK: dict[str, Any] = {
     "per_device_train_batch_size": 8,
     "learning_rate": 0.01,
     "temperature": 0.1,
+    "save_steps": 20,
     "negatives": "hard",
     "range": "1:50",
 }

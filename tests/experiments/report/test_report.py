@@ -55,6 +55,7 @@ def grid(hostile_data: Path, static_model: Path, tmp_path_factory: pytest.TempPa
                     method=method,
                     seed=seed,
                     max_steps=steps,
+                    save_steps=100,  # never
                     per_device_train_batch_size=8,
                     learning_rate=0.05,
                 )
