@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 import opera.training.quickstart as q
+from opera.cli import app
 from opera.cli.printing.quickstart import print_quickstart
 from opera.core.errors import RunFolderError, SettingError
 from opera.data import load_data
@@ -26,11 +29,15 @@ def test_quickstart_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     data = load_data(tmp_path / "quickstart" / "data")
     assert set(data.splits) == {"train", "test"}
 
-    console = Console(record=True, width=160)
+    console = Console(record=True, width=600)
     print_quickstart(console, run)
     shown = console.export_text()
     for text in ("nDCG@10", "before", "after", str(run.model_path), "SentenceTransformer(", "opera search"):
         assert text in shown
+    search = next(line for line in shown.splitlines() if " search " in line)
+    done = CliRunner().invoke(app, shlex.split(search)[1:])
+    assert done.exit_code == 0, done.output
+    assert "parse a date string" in done.output
 
     with pytest.raises(RunFolderError, match="holds an earlier quickstart; pass --overwrite"):
         q.quickstart(tmp_path / "quickstart")

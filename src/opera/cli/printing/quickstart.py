@@ -35,7 +35,7 @@ def print_quickstart(console: Console, run: Run) -> None:
     console.print(Text(how_to_load(str(run.model_path))))
     opera = sys.argv[0] if Path(sys.argv[0]).name == "opera" else "opera"
     console.print("\nNext:", style="bold")
-    console.print(Text(f'  {opera} search {run.path} {data.source} "parse a date string"'))
+    console.print(Text(f'  {opera} search {data.source} "parse a date string" --model {run.path}'))
     console.print(Text(f"  {opera} train {data.source} --model minilm --method sp --out {run.path.parent / 'sp'}"))
     console.print(Text(f"  {opera} train python:YOUR_PACKAGE --model minilm --out yours"))
 
