@@ -1,14 +1,14 @@
-"""What one sampler step costs: OPERA's way beside the direct one, from 14,166 to 100 million pairs.
+"""What one sampler step costs: OPERA's way against the direct one, from 14,166 to 100 million pairs.
 
     make bench-sampler
 
-A step observes the last one's scores, moves both thresholds, and draws 64 queries with a document and a negative each,
-at I_u = 1. The direct way computes every query's mean, partitions them, takes the quantile of all pairs and builds the
-pool. Both go in turns in one process over the same scores, and their thresholds must be equal: the direct one is the
-oracle. Then OPERA's way goes on alone, first with warm caches, then with caches that other work has filled between
-steps.
+A step observes the scores of the last one, moves both thresholds, and draws 64 queries with a document and a negative
+each, at I_u = 1. The direct way computes the mean of every query, partitions the means, takes the quantile of all pairs
+and builds the pool. Both ways alternate in one process on the same scores, and their thresholds must be equal: the
+direct way is the oracle. Then OPERA's way continues alone, first with warm caches, then with caches that other work
+fills between steps.
 
-Then the share of a real training step, inside real runs on NFCorpus (where ``../shared`` is there). Writes
+Then the share of a real training step, measured in real runs on NFCorpus (if ``../shared`` exists). Writes
 benchmarks/sampler.json and the tables of docs/performance.md.
 """
 
@@ -40,7 +40,7 @@ sys.path.insert(0, str(ROOT / "studies"))
 from page import fill, table_lines  # noqa: E402
 
 SIZES = (14_166, 140_085, 741_436, 10_000_000, 100_000_000)
-QUERIES_A_PAIR = 109_810 / 140_085  # FEVER's
+QUERIES_PER_PAIR = 109_810 / 140_085  # FEVER's
 BATCH, DOCUMENTS = 64, 5_000_000
 DATA, MODEL = "../shared/data/nfcorpus", "../shared/models/potion-base-4m"
 
@@ -48,7 +48,7 @@ DATA, MODEL = "../shared/data/nfcorpus", "../shared/models/potion-base-4m"
 def synthetic(n_pairs: int) -> tuple[TrainingPairs, PairScores]:
     """Make pairs with FEVER's share of queries, and scores."""
     rng = np.random.default_rng(0)
-    n_queries = max(1, int(n_pairs * QUERIES_A_PAIR))
+    n_queries = max(1, int(n_pairs * QUERIES_PER_PAIR))
     counts = 1 + np.bincount(rng.integers(0, n_queries, n_pairs - n_queries), minlength=n_queries)
     docs = rng.integers(0, DOCUMENTS, n_pairs).astype(np.int32)
     pairs = TrainingPairs.of(np.repeat(np.arange(n_queries, dtype=np.int32), counts), docs)
@@ -56,7 +56,7 @@ def synthetic(n_pairs: int) -> tuple[TrainingPairs, PairScores]:
 
 
 class Direct:
-    """The direct way: everything computed anew at each step, over all queries and pairs."""
+    """The direct way: everything computed again at each step, over all queries and pairs."""
 
     def __init__(self, pairs: TrainingPairs, scores: PairScores, method: DynamicPruning) -> None:
         self.pairs, self.method = pairs, method
@@ -85,7 +85,7 @@ class Direct:
 
 
 def measure(n_pairs: int, steps: int) -> dict[str, Any]:
-    """Time both ways in turns over the same scores, then OPERA's alone, with warm and with cold caches; medians."""
+    """Time both ways alternately on the same scores, then OPERA's alone with warm and with cold caches: medians."""
     pairs, scores = synthetic(n_pairs)
     cls = METHODS["dp"]
     method = cls(pairs, Plan(0, 1000, BATCH), cls.settings_class(), scores)
@@ -104,20 +104,20 @@ def measure(n_pairs: int, steps: int) -> dict[str, Any]:
         if kind == "cold":
             other += 1  # what a model's own work does to the caches between two steps
         start = time.perf_counter()
-        issued = sampler.draw_step(step)
+        drawn = sampler.draw_step(step)
         times[kind].append(time.perf_counter() - start)
         if kind == "both":
             schedule = method.schedule(step)
             assert schedule["query_threshold"] == np.float32(direct.query_threshold), "query thresholds differ"
             assert schedule["document_threshold"] == direct.threshold, "document thresholds differ"
-        ids = np.unique(issued.pairs)
+        ids = np.unique(drawn.pair_ids)
         seen = (ids, rng.random(len(ids), dtype=np.float32), rng.exponential(1, len(ids)).astype(np.float32))
-        again = np.searchsorted(ids, issued.pairs)
-        sampler.observe(step, issued.pairs, seen[1][again], seen[2][again])
+        again = np.searchsorted(ids, drawn.pair_ids)
+        sampler.observe(step, drawn.pair_ids, seen[1][again], seen[2][again])
         sampler.finish(step)
     median = {kind: float(np.median(values[1:])) * 1e3 for kind, values in times.items()}
-    held = method.scores.similarity.nbytes + method.scores.loss.nbytes + (method._order.nbytes if method._order else 0)
     assert method._ranking is not None
+    ranking_bytes = method._ranking.nbytes
     return {
         "pairs": n_pairs,
         "queries": pairs.n_queries,
@@ -126,20 +126,19 @@ def measure(n_pairs: int, steps: int) -> dict[str, Any]:
         "cold_ms": median["cold"],
         "slowest_ms": 1e3 * max(times["warm"] + times["cold"]),
         "ratio": median["direct"] / median["cold"],
-        "bytes_a_pair": held / n_pairs,
-        "bytes_a_query": method._ranking.nbytes / pairs.n_queries,
+        "bytes_per_pair": (method.state_bytes - ranking_bytes) / n_pairs,
+        "bytes_per_query": ranking_bytes / pairs.n_queries,
     }
 
 
 def share_of_a_step(steps: int, rounds: int) -> list[dict[str, Any]]:
-    """Measure the sampler inside real runs: its seconds over all seconds between two steps' ends."""
+    """Measure the sampler in real runs: its seconds over all seconds from the end of one step to that of the next."""
     import opera
-    from opera.training import sampler as room
 
     spent: list[float] = []
 
     def timed(name: str) -> None:
-        plain = getattr(room.PairSampler, name)
+        plain = getattr(PairSampler, name)
 
         def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
             start = time.perf_counter()
@@ -148,7 +147,7 @@ def share_of_a_step(steps: int, rounds: int) -> list[dict[str, Any]]:
             finally:
                 spent.append(time.perf_counter() - start)
 
-        setattr(room.PairSampler, name, wrapper)
+        setattr(PairSampler, name, wrapper)
 
     for name in ("draw_step", "observe", "finish"):
         timed(name)
@@ -197,7 +196,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--most", type=int, default=SIZES[-1], help="largest number of pairs")
-    parser.add_argument("--rounds", type=int, default=3, help="of the real runs")
+    parser.add_argument("--rounds", type=int, default=3, help="how often each real run is repeated")
     arguments = parser.parse_args()
     sizes = []
     for size in (size for size in SIZES if size <= arguments.most):
@@ -213,8 +212,8 @@ def main() -> None:
             f"{row['slowest_ms']:.1f}",
             f"{row['ratio']:,.0f}",
             f"{row['warm_ms'] / first['warm_ms']:.2f}, {row['cold_ms'] / first['cold_ms']:.2f}",
-            f"{row['bytes_a_pair']:.1f}",
-            f"{row['bytes_a_query']:.1f}",
+            f"{row['bytes_per_pair']:.1f}",
+            f"{row['bytes_per_query']:.1f}",
         ]
         for row in sizes
     ]
@@ -226,14 +225,14 @@ def main() -> None:
         "slowest, ms",
         "direct / cold",
         "growth warm, cold",
-        "bytes a pair",
-        "bytes a query",
+        "bytes per pair",
+        "bytes per query",
     ]
     tables = {"sampler": table_lines(heads, rows)}
     shares = []
     if (ROOT / DATA).is_dir() and arguments.rounds:
         shares = share_of_a_step(100, arguments.rounds)
-        heads = ["method", "I_u", "sampler, ms a step", "step, ms", "sampler's share", "step against ft"]
+        heads = ["method", "I_u", "sampler, ms per step", "step, ms", "sampler's share", "step against ft"]
         tables["share"] = table_lines(
             heads,
             [
@@ -249,7 +248,7 @@ def main() -> None:
             ],
         )
     else:
-        print(f"{DATA} is absent, or no round was asked for: no share of a real step")
+        print(f"{DATA} is missing, or --rounds is 0: the share of a real step is not measured")
     about = {"machine": platform.machine(), "threads": os.environ["OMP_NUM_THREADS"], "numpy": np.__version__}
     text = json.dumps({"about": about, "sizes": sizes, "share_of_a_step": shares}, indent=2)
     (ROOT / "benchmarks" / "sampler.json").write_text(text + "\n")

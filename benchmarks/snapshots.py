@@ -1,9 +1,9 @@
-"""What recording the sampling probabilities costs: its share of real trainings, and the size of its file.
+"""What recording the sampling probabilities costs: its share of real training runs, and the size of its file.
 
     OMP_NUM_THREADS=1 .venv/bin/python benchmarks/snapshots.py
 
-Reads ``../shared``, and says so where it is absent. NFCorpus has many pairs (110,575) for a small model's short step,
-so the share is at its worst there.
+Reads ``../shared``; stops with a message if it is missing. NFCorpus has many pairs (110,575) for a small model's short
+step, so the share is at its worst there.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ STEPS = (50, 400)
 
 
 def main() -> None:
-    """Train with each method, timing the recorder."""
+    """Train with each method and time the recorder."""
     if not MODEL.is_dir():
-        sys.exit(f"{MODEL} is absent: this benchmark reads it")
+        sys.exit(f"{MODEL} is missing: this benchmark reads it")
     record, spent = SamplingRecorder.record, [0.0]
 
     def timed(self: SamplingRecorder, step: int) -> None:
@@ -33,7 +33,7 @@ def main() -> None:
         spent[0] += time.perf_counter() - start
 
     SamplingRecorder.record = timed  # type: ignore[method-assign]
-    print("| data | method | steps | training, s | recording, ms a moment | share | file, kB |")
+    print("| data | method | steps | training, s | recording, ms per snapshot | share | file, kB |")
     print("|---|---|---|---|---|---|---|")
     for data in ("nfcorpus", "scifact"):
         for method in ("ft", "sp", "infobatch", "dp"):
@@ -49,10 +49,10 @@ def main() -> None:
                         temperature=0.05,
                     )
                     training, size = run.record.seconds["train"], (run.path / SAMPLING_FILE).stat().st_size
-                    record_of = run.sampling()
-                    assert record_of is not None
-                    moments = len(record_of.steps)
-                cells = [data, method, str(steps), f"{training:.1f}", f"{1000 * spent[0] / moments:.2f}"]
+                    recorded = run.sampling()
+                    assert recorded is not None
+                    snapshots = len(recorded.steps)
+                cells = [data, method, str(steps), f"{training:.1f}", f"{1000 * spent[0] / snapshots:.2f}"]
                 print(
                     "| " + " | ".join([*cells, f"{spent[0] / training:.2%}", f"{size / 1000:.0f}"]) + " |", flush=True
                 )
