@@ -67,7 +67,7 @@ def ranking_of(scores: list[float]) -> QueryRanking:
 
 
 def top_k_of(scores: FloatArray, count: int) -> TopK:
-    """What :class:`QueryRanking` maintains, found by looking at each of the float32 scores ``[n]``."""
+    """What :class:`QueryRanking` maintains, by reading each of the float32 scores ``[n]``."""
     if count <= 0:
         return TopK.empty()
     threshold = np.partition(scores, len(scores) - count)[len(scores) - count]

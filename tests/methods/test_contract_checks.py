@@ -94,15 +94,15 @@ class StatesAnotherDistribution(FineTuning):
         return Probabilities.of_pairs(self.pairs, np.full(self.pairs.n_pairs, 1 / self.pairs.n_pairs))
 
 
-class ChangedByLooking(FineTuning):
-    looks = 0
+class ChangedByReading(FineTuning):
+    reads = 0
 
     def probabilities(self, step: int) -> Probabilities:
-        self.looks += 1
+        self.reads += 1
         return super().probabilities(step)
 
     def draw(self, step: int) -> Draw:
-        return super().draw(step + self.looks)
+        return super().draw(step + self.reads)
 
 
 class Forgetful(InfoBatch):
@@ -160,11 +160,11 @@ BROKEN: list[tuple[Callable[..., None], type[Method[Any]], str]] = [
     (checks.check_draws, HalfABatch, "plan.batch_size pairs"),
     (checks.check_probabilities, DoubledQueries, "must sum to one"),
     (checks.check_probabilities, PrunedArePossible, "must have probability 0"),
-    (checks.check_possible, UnstatedWeight, "another weight than stated"),
+    (checks.check_possible, UnstatedWeight, "another weight than in probabilities"),
     (checks.check_possible, DrawsTheImpossible, "has probability 0"),
     (checks.check_frequencies, StatesAnotherDistribution, "do not follow the probabilities"),
     (checks.check_frequencies, DrawsTheImpossible, "pairs with probability 0 are drawn"),
-    (checks.check_seed, ChangedByLooking, "looking must not change them"),
+    (checks.check_seed, ChangedByReading, "reading must not change them"),
     (checks.check_resume, Forgetful, "must be those of the saved method"),
     (checks.check_resume, SavesObjects, "must be an array or a number"),
     (checks.check_schedule, NamesComeAndGo, "same names at every step"),

@@ -1,4 +1,4 @@
-"""The ranking kept up to date, and its top K, against looking at every score."""
+"""The updated ranking and its top K, against reading every score."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from worlds import make_pairs, make_scores, top_k_of
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=20), st.integers(0, 2**31))
-def test_a_ranking_kept_up_to_date_is_the_one_made_anew(counts: list[int], seed: int) -> None:
+def test_an_updated_ranking_equals_one_built_from_scratch(counts: list[int], seed: int) -> None:
     pairs, rng = make_pairs(counts), np.random.default_rng(seed)
     scores = make_scores(pairs, seed)
     ranking = QueryRanking(pairs, scores.loss, -1)

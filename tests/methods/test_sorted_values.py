@@ -29,7 +29,7 @@ def test_it_is_a_sorted_multiset(numbers: list[int], changes: list[tuple[int, in
 
 
 @pytest.mark.parametrize("kind", ["spread", "ties", "crowded", "drifting", "equal"])
-def test_leaves_and_nodes_split_empty_and_are_laid_out_anew(kind: str) -> None:
+def test_leaves_and_nodes_split_empty_and_are_laid_out_again(kind: str) -> None:
     rng = np.random.default_rng(0)
 
     def draw(count: int, round: int) -> np.ndarray:

@@ -39,7 +39,7 @@ def draw_pool(rng, drawn, sums, offsets, sign, threshold, top, above, tied, pool
     places, others = pool_size - top, n - top
     at = 0
     while at < len(drawn):
-        # Propose a query uniformly, and skip it if it was proposed before: its case is decided.
+        # Propose a query uniformly, and skip it if it was proposed before: that case is settled.
         query = rng.integers(0, n)
         if seen_before(table, query):
             continue

@@ -30,7 +30,7 @@ from opera.methods.scores import PairScores
 
 MIXED = (1, 2, 3, 4, 5, 6, 7, 8, 1, 1, 2, 9, 3, 3, 3, 12)  # documents per query
 BATCH, STEPS = 8, 50
-NEVER = 10**9  # steps of a run whose schedule stands still
+ENDLESS = 10**9  # steps of a run so long that its schedule does not move
 LEAST_P_VALUE = 1e-4
 
 AnyMethod = type[Method[Any]]
@@ -51,7 +51,7 @@ def check_method(method: AnyMethod, settings: Settings | None = None) -> None:
 
 
 def check_declaration(method: AnyMethod, settings: Settings) -> None:
-    """The class states its name, title and settings; every setting has a default and a help text."""
+    """The class has a name, a title and settings; every setting has a default and a help text."""
     for attribute in ("name", "title"):
         _require(isinstance(getattr(method, attribute, None), str), f"{attribute} must be a string")
     _require(method.name != "" and not set(method.name) & set(":,/ "), "name must not be empty or hold : , / or spaces")
@@ -107,10 +107,10 @@ def check_probabilities(method: AnyMethod, settings: Settings) -> None:
 
 
 def check_possible(method: AnyMethod, settings: Settings) -> None:
-    """Every pair drawn has a positive probability, and the weight stated with it, at its step.
+    """Every pair drawn has a positive probability, and its weight is that of ``probabilities``.
 
-    A step may span two passes or pools, of which ``probabilities`` knows the later one: those in force before the draw
-    count too.
+    A step may span two passes or pools, and ``probabilities`` gives those of the later one, so those before the draw
+    count as well.
     """
     made = _made(method, settings)
     for step in range(STEPS):
@@ -118,22 +118,25 @@ def check_possible(method: AnyMethod, settings: Settings) -> None:
         drawn = made.draw(step)
         after, ids = made.probabilities(step), drawn.pair_ids
         possible = [(p.pair[ids] > 0) & np.isclose(p.weight[ids], drawn.weights) for p in (before, after)]
-        _require(bool(np.logical_or(*possible).all()), "a drawn pair has probability 0, or another weight than stated")
+        _require(
+            bool(np.logical_or(*possible).all()),
+            "a drawn pair has probability 0, or another weight than in probabilities",
+        )
         _observe(made, drawn, step)
 
 
 def check_frequencies(method: AnyMethod, settings: Settings) -> None:
     """Over many seeds, draws are as frequent as the probabilities say, by a χ² test.
 
-    Scores are fixed and the schedule stands still. The test takes draws as independent, or more even than that: a
-    method that draws related pairs together can fail it rightfully.
+    Scores and schedule are fixed. The test assumes draws that are independent or more even than that, as in shuffled
+    passes. A method that draws related pairs together may fail it and still be right.
     """
     from scipy.stats import chisquare
 
     pairs = some_pairs(MIXED)
     counts, expected = np.zeros(pairs.n_pairs), np.zeros(pairs.n_pairs)
     for seed in range(400):
-        made = method(pairs, Plan(seed, NEVER, 4), settings, some_scores(pairs))
+        made = method(pairs, Plan(seed, ENDLESS, 4), settings, some_scores(pairs))
         latest = some_scores(pairs, seed=1)
         made.observe(np.arange(pairs.n_pairs), latest.similarity, latest.loss)
         for step in range(5):
@@ -146,11 +149,11 @@ def check_frequencies(method: AnyMethod, settings: Settings) -> None:
 
 
 def check_seed(method: AnyMethod, settings: Settings) -> None:
-    """The same seed gives the same draws, whatever is asked about the method in between."""
+    """The same seed gives the same draws, and reading the method's properties in between changes none."""
     plain, watched = _made(method, settings), _made(method, settings)
     for step in range(20):
         drawn, again = plain.draw(step), watched.draw(step)
-        _require(_same(drawn, again), "the same seed must give the same draws, and looking must not change them")
+        _require(_same(drawn, again), "the same seed must give the same draws, and reading must not change them")
         watched.probabilities(step)
         watched.schedule(step)
         watched.state_dict()
@@ -162,7 +165,7 @@ def check_seed(method: AnyMethod, settings: Settings) -> None:
 
 
 def check_resume(method: AnyMethod, settings: Settings) -> None:
-    """A method restored from its state, as a checkpoint file gives it back, goes on with the same draws."""
+    """A method restored from its state, read back as from a checkpoint, continues with the same draws."""
     for cut in (1, 13):
         first, second = _made(method, settings), _made(method, settings)
         for step in range(cut):
@@ -233,7 +236,7 @@ CHECKS: tuple[Check, ...] = (
 
 
 def some_pairs(positives_per_query: Sequence[int], n_docs: int = 1000) -> TrainingPairs:
-    """Training pairs with so many documents per query, drawn at random."""
+    """Training pairs with these numbers of documents per query, drawn at random."""
     rng = generator(sum(positives_per_query), "contract.pairs")
     docs = np.concatenate([rng.choice(n_docs, count, replace=False) for count in positives_per_query])
     return TrainingPairs.of(np.repeat(np.arange(len(positives_per_query)), positives_per_query), docs)
@@ -247,7 +250,7 @@ def some_scores(pairs: TrainingPairs, seed: int = 0) -> PairScores:
 
 
 def read_back(state: Mapping[str, Any]) -> dict[str, Any]:
-    """A state as a checkpoint file gives it back: numbers as arrays, empty dicts left out."""
+    """A state as read back from a checkpoint: numbers as arrays, empty dicts left out."""
     restored: dict[str, Any] = {}
     for key, value in state.items():
         _require("/" not in key, f"state_dict: '{key}' must not hold a slash")

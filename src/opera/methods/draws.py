@@ -46,7 +46,7 @@ def draw_pool(
 
     The pool is never built. Queries are proposed uniformly. Whether one that is not a top query belongs to the pool is
     decided when it is first proposed, with probability (places left in the pool) / (other queries left): sequential
-    sampling, which gives a uniform random part. A draw takes n/n₀ proposals on average, at most α, whatever n is.
+    sampling, which gives a uniform random part. A draw takes about n/n₀ proposals, at most α, whatever n is.
 
     Args:
         rng: the generator to draw from.

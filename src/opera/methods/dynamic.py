@@ -149,7 +149,7 @@ class DynamicPruning(Method[DynamicSettings]):
 
     Every ``update_interval`` steps the top queries and the threshold T are found again, and the queries of the whole
     interval are drawn from the pool. Documents are drawn at every step, from the latest similarities and the step's β.
-    The cost of a step does not grow with the number of queries or pairs: both thresholds are maintained as order
+    The cost of a step hardly grows with the number of queries or pairs: both thresholds are maintained as order
     statistics, and a draw reads only what it draws.
 
     Attributes:

@@ -21,7 +21,7 @@ class StaticThenDynamic(BestPairsMethod[TwoStageSettings]):
 
     Attributes:
         scores: the pretrained model's; never updated.
-        dynamic: the second stage, with the kept pairs, numbered anew, and their scores, which training updates.
+        dynamic: the second stage, on the kept pairs, renumbered, and their scores, which training updates.
     """
 
     name = "sp+dp"

@@ -16,7 +16,7 @@ from opera.methods._order_statistics import kernels
 LEAF = 128  # numbers a leaf has room for
 NODE = 512  # leaves a node has room for
 FILL = 0.8  # share of leaves and nodes filled when numbers are laid out
-SPARE = 1.2  # leaves allocated, over those first needed; when all are used, the numbers are laid out anew
+SPARE = 1.2  # leaves allocated, over those first needed; when all are used, the numbers are laid out again
 
 
 class SortedValues:
