@@ -1,9 +1,9 @@
-"""All methods on NFCorpus and SciFact, three seeds, four numbers of steps, with a small static model.
+"""All methods on NFCorpus and SciFact with three seeds, four numbers of steps and a small static model.
 
-    .venv/bin/python studies/grid.py            # runs what is missing (40 minutes on 2 cores), then fills the tables
+    .venv/bin/python studies/grid.py            # runs missing cells (40 minutes on 2 cores), then fills in the tables
     .venv/bin/python studies/grid.py --tables
 
-Fills the grid's tables of docs/results.md. Reads ``../shared``, and says so where it is absent.
+Fills in the grid's tables of docs/results.md. Reads ``../shared``, and stops with a message if it is absent.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from opera.experiments.analysis import BUCKETS, PRIMARY, RECALL, Comparison, Row, Table, compare_runs
+from opera.experiments.analysis import BUCKETS, PRIMARY, RECALL, Comparison, MethodResult, ResultsTable, analyse_runs
 from page import RESULTS, fill, need, table_lines
 
 DATA = ("../shared/data/nfcorpus", "../shared/data/scifact")
@@ -26,19 +26,19 @@ COMMAND = (
 )
 
 
-def methods_table(table: Table) -> str:
-    """One data set with its most steps: quality, tests, coverage, cost."""
+def methods_table(table: ResultsTable) -> str:
+    """Quality, tests, coverage and cost on one data set, with its largest number of steps."""
     heads = ["", PRIMARY, "retrieved-ideal", RECALL, f"points of {PRIMARY}", "p (t)", "p (random.)", "won : lost"]
-    heads += ["queries drawn", "pairs drawn", "effective pairs", "ms a step"]
+    heads += ["queries drawn", "pairs drawn", "effective pairs", "ms per step"]
     before = table.untrained
     values = [f"{before[m]:.3f}" for m in (PRIMARY, f"retrieved_ideal_{PRIMARY}", RECALL)]
     return table_lines(heads, [["untrained", *values, *[""] * (len(heads) - 4)], *map(method_cells, table.rows)])
 
 
-def method_cells(row: Row) -> list[str]:
-    """The cells of one method."""
-    spreads = [row.measures[m] for m in (PRIMARY, f"retrieved_ideal_{PRIMARY}", RECALL)]
-    cells = [row.method, *(f"{spread.mean:.3f} ± {spread.deviation:.3f}" for spread in spreads)]
+def method_cells(row: MethodResult) -> list[str]:
+    """One method's cells."""
+    values = [row.measures[m] for m in (PRIMARY, f"retrieved_ideal_{PRIMARY}", RECALL)]
+    cells = [row.method, *(f"{value.mean:.3f} ± {value.std:.3f}" for value in values)]
     test = row.tests.get(PRIMARY)
     if test is None:
         cells += [""] * 4
@@ -46,25 +46,27 @@ def method_cells(row: Row) -> list[str]:
         interval = f"({100 * test.low:+.1f} to {100 * test.high:+.1f})"
         cells += [f"{100 * test.difference:+.1f} {interval}", f"{test.t_test_holm:.2g}"]
         cells += [f"{test.randomisation_holm:.2g}", f"{test.won} : {test.lost}"]
-    drawn = row.coverage
-    cells += [f"{share:.0%}" for share in (drawn.queries, drawn.pairs, drawn.effective_pairs)]
-    return [*cells, f"{1000 * row.seconds_a_step:.0f}"]
+    coverage = row.coverage
+    cells += [f"{share:.0%}" for share in (coverage.queries, coverage.pairs, coverage.effective_pairs)]
+    return [*cells, f"{1000 * row.seconds_per_step:.0f}"]
 
 
 def convergence_table(comparison: Comparison, data: str) -> str:
-    """nDCG@10 by steps, and when each method is as good as the baseline's best."""
+    """nDCG@10 by number of steps, and when each method matches the baseline's best."""
     tables = sorted((table for table in comparison.tables if table.data == data), key=lambda table: table.steps)
-    races = {race.method: race for race in comparison.races if race.data == data}
+    by_method = {row.method: row for row in comparison.convergence if row.data == data}
     rows = []
     for row in tables[-1].rows:
         values = [next(r for r in table.rows if r.method == row.method).measures[PRIMARY].mean for table in tables]
-        race = races[row.method]
-        first = ["never", ""] if race.steps is None else [f"{race.steps}", f"{race.seconds_ratio:.2f}"]
+        convergence = by_method[row.method]
+        first = ["never", ""]
+        if convergence.steps is not None:
+            first = [f"{convergence.steps}", f"{convergence.seconds_ratio:.2f}"]
         rows.append([row.method, *(f"{value:.3f}" for value in values), *first])
-    return table_lines(["", *(f"{t.steps} steps" for t in tables), "as good as ft's best", "× its time"], rows)
+    return table_lines(["", *(f"{t.steps} steps" for t in tables), "matches ft's best", "× its time"], rows)
 
 
-def difficulty_table(table: Table) -> str:
+def difficulty_table(table: ResultsTable) -> str:
     """nDCG@10 and R@20 in each third of the test queries."""
     heads = ["", *(f"{measure} {bucket}" for measure in (PRIMARY, RECALL) for bucket in BUCKETS)]
     rows = [
@@ -75,13 +77,13 @@ def difficulty_table(table: Table) -> str:
 
 
 def main() -> None:
-    """Run what is missing, then fill the page."""
+    """Run missing cells, then fill in the page."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tables", action="store_true", help="run nothing; make the tables of what is there")
+    parser.add_argument("--tables", action="store_true", help="run nothing; make the tables of the existing runs")
     if not parser.parse_args().tables:
         need(MODEL, *DATA)
         subprocess.run([sys.executable, "-m", *shlex.split(COMMAND)], check=True)
-    comparison = compare_runs(GRID)
+    comparison = analyse_runs(GRID)
     tables = {}
     for data in dict.fromkeys(table.data for table in comparison.tables):
         final = comparison.final(data)

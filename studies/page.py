@@ -1,6 +1,6 @@
-"""Tables of a Markdown page: made by studies, kept between ``<!-- table NAME -->`` and ``<!-- end -->``.
+"""Tables that studies write into a Markdown page, between ``<!-- table NAME -->`` and ``<!-- end -->``.
 
-The prose around them is written by hand and left alone.
+The prose around them is written by hand and left as it is.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ RESULTS = ROOT / "docs" / "results.md"
 
 
 def fill(path: Path, tables: Mapping[str, str]) -> None:
-    """Put fresh tables in their places on a page.
+    """Replace the tables of a page.
 
     Args:
         path: the page.
@@ -25,19 +25,19 @@ def fill(path: Path, tables: Mapping[str, str]) -> None:
         head, start, rest = page.partition(f"<!-- table {name} -->\n")
         _, end, tail = rest.partition("<!-- end -->")
         if not end:
-            sys.exit(f"{path.name} has no place for the table {name}: add '<!-- table {name} -->' and '<!-- end -->'")
+            sys.exit(f"{path.name} has no table {name}: add '<!-- table {name} -->' and '<!-- end -->'")
         page = f"{head}{start}\n{text}\n{end}{tail}"
     path.write_text(page, encoding="utf-8")
 
 
 def table_lines(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Make a Markdown table."""
+    """Format a Markdown table."""
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)]) + "\n"
 
 
 def need(*folders: str) -> None:
-    """Stop with a sentence where data that a study reads are absent."""
+    """Exit with a message if data that a study reads is absent."""
     for folder in folders:
         if not (ROOT / folder).is_dir():
             sys.exit(f"{folder} is absent: this study reads it")

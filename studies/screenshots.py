@@ -1,8 +1,8 @@
-"""The two pictures of a report in docs/, taken of runs/grid (``studies/grid.py`` makes it) with a Chromium on the PATH.
+"""Take the two screenshots of a report in docs/, of runs/grid (from ``studies/grid.py``), with a Chromium on the PATH.
 
-The query explorer is left out: the texts in it are the data set's.
+    .venv/bin/python studies/screenshots.py
 
-.venv/bin/python studies/screenshots.py
+The query explorer is left out because its texts belong to the data set.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ GAP = 24
 PHONE = {"width": 390, "height": 1350}
 
 
-def kept(picture: Image.Image, path: Path) -> None:
-    """Write a picture, and tell its size."""
+def save(picture: Image.Image, path: Path) -> None:
+    """Write a picture and print its size."""
     picture.convert("RGB").save(path, optimize=True)
     print(f"{path}: {path.stat().st_size // 1000} kB")
 
 
-def seen(page: Page, path: Path, selector: str | None = None) -> Image.Image:
-    """What the window shows, scrolled to the first match of a selector."""
+def capture(page: Page, path: Path, selector: str | None = None) -> Image.Image:
+    """Capture the window, scrolled to the first match of a selector."""
     if selector:
         page.evaluate("document.documentElement.style.scrollBehavior = 'auto'")
         page.locator(selector).first.evaluate("(node) => node.scrollIntoView()")
@@ -41,7 +41,7 @@ def seen(page: Page, path: Path, selector: str | None = None) -> Image.Image:
 
 
 def main() -> None:
-    """Take both pictures."""
+    """Take both screenshots."""
     browser_path = shutil.which("chromium")
     if browser_path is None or not GRID.is_dir():
         sys.exit("needs a chromium on the PATH, and the runs of studies/grid.py")
@@ -57,19 +57,19 @@ def main() -> None:
         page.screenshot(path=shot, full_page=True)
         top = Image.open(shot).crop((0, 0, 1280, int(third["y"])))
         page.locator("#sampling-step").fill("30")
-        sampling = seen(page, shot, "#sampling").crop((0, 0, 1280, 1060))
+        sampling = capture(page, shot, "#sampling").crop((0, 0, 1280, 1060))
         wide = Image.new("RGB", (1280, top.height + sampling.height), "white")
         wide.paste(top, (0, 0))
         wide.paste(sampling, (0, top.height))
-        kept(wide, WIDE)
+        save(wide, WIDE)
         phone = browser.new_page(viewport=PHONE, color_scheme="dark")  # type: ignore[arg-type]
         phone.goto(file.as_uri())
         phone.wait_for_selector("html[data-ready=true]")
-        parts = [seen(phone, shot, selector) for selector in (None, "#data-0 .charts", "#sampling")]
+        parts = [capture(phone, shot, selector) for selector in (None, "#data-0 .charts", "#sampling")]
         narrow = Image.new("RGB", (3 * PHONE["width"] + 2 * GAP, PHONE["height"]), "white")
         for place, part in enumerate(parts):
             narrow.paste(part, (place * (PHONE["width"] + GAP), 0))
-        kept(narrow, NARROW)
+        save(narrow, NARROW)
         browser.close()
 
 

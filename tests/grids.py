@@ -1,45 +1,225 @@
-"""What the tests of grids share: planned cells, and cells that are finished without having run."""
+"""Made-up runs for the tests of experiments: run folders whose figures are known, written without training."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
-import pyarrow as pa
+from numpy.typing import NDArray
 
 from opera.config.recipe import make_recipe
-from opera.experiments.grid.plan import Cell, plan_grid
+from opera.experiments.analysis import PAPERS, RECALL, Group, find_groups
+from opera.experiments.grid.plan import Cell, grid_axes, plan_grid
+from opera.experiments.paper import ComparedFigure, ComparedRow, align_table, find_table
 from opera.retrieval.measures import DEFAULT_MEASURES
 from opera.runs.folder import RunWriter
+from opera.runs.record import DataRecord, ModelRecord, RunRecord, TrainingRecord
 
-TRACE = pa.schema([("step", pa.int64()), ("seconds", pa.float64())])
+N_QUERIES = 9
 
 
-def finished_run(cell: Cell, step: float = 0.5, around: float = 3.0, ndcg: float = 0.5, fingerprint: str = "x") -> None:
-    """Make up what a finished cell leaves."""
-    cell.place.mkdir(parents=True)
-    writer, flat = RunWriter(cell.place), make_recipe(cell.values).flat()
-    writer.write_about(
-        {
-            "status": "finished",
-            "identity": flat,
-            "settings": flat,
-            "data": {"source": cell.data, "fingerprint": fingerprint},
-            "model": {"source": "model"},
-            "seed": cell.seed,
-            "training": {"steps": cell.steps},
-            "seconds": {"load": around, "train": 1e9},
-        }
+def write_run(
+    path: Path,
+    values: Mapping[str, Any],
+    *,
+    data: str,
+    measures: Mapping[str, Mapping[str, float]],
+    per_query: Mapping[str, Any],
+    pairs: Mapping[str, Any] | None = None,
+    step_seconds: float = 0.5,
+    seconds: Mapping[str, float] | None = None,
+    model: str = "model",
+    fingerprint: str = "x",
+) -> None:
+    """Write a finished run.
+
+    Args:
+        path: its folder.
+        values: settings given, by name.
+        data: the data set's path.
+        measures: ``{"before": {...}, "after": {...}}``.
+        per_query: columns of ``per_query.parquet``.
+        pairs: columns of ``pairs.parquet``.
+        step_seconds: seconds of each step.
+        seconds: seconds of each phase.
+        model: the model's path.
+        fingerprint: of the data.
+    """
+    writer, steps = write_unfinished_run(path, values, data, model, fingerprint, seconds, "finished")
+    writer.write_measures(measures)
+    writer.write_per_query(per_query)
+    writer.write_pairs({"query_id": ["q"], "times_drawn": [1], "injected": [False]} if pairs is None else pairs)
+    writer.write_trace([{"step": step, "seconds": step_seconds} for step in range(steps)])
+
+
+def write_unfinished_run(
+    path: Path,
+    values: Mapping[str, Any],
+    data: str,
+    model: str = "model",
+    fingerprint: str = "x",
+    seconds: Mapping[str, float] | None = None,
+    status: Literal["running", "finished"] = "running",
+) -> tuple[RunWriter, int]:
+    """Write ``run.json`` alone; returns the run's writer and its number of steps."""
+    path.mkdir(parents=True)
+    writer = RunWriter(path)
+    flat = json.loads(json.dumps(make_recipe(values).flat()))
+    steps = flat["max_steps"]
+    record = RunRecord(
+        status=status,
+        started="2026-01-01T00:00:00+00:00",
+        identity=flat,
+        data=DataRecord(source=data, fingerprint=fingerprint, counts={}, notes=[]),
+        model=ModelRecord(source=model, fingerprint=model, parameters=1),
+        device="cpu",
+        processes=1,
+        seed=flat["seed"],
+        settings={**flat, "learning_rate": 0.1},
+        versions={},
+        seconds={"train": 1e9} if seconds is None else dict(seconds),
+        training=TrainingRecord(steps=steps, resumed_from=0, best_step=None, best_value=None, evaluations=[], lag=1),
     )
-    writer.write_measures({when: dict.fromkeys(DEFAULT_MEASURES, ndcg) for when in ("before", "after")})
-    values = ndcg + np.linspace(-0.1, 0.1, 5)
-    writer.write_per_query({"query_id": list("abcde"), **{f"after {name}": values for name in DEFAULT_MEASURES}})
-    writer.write_pairs({"query_id": ["q"], "times_drawn": [1], "injected": [False]})
-    writer.write_trace([{"step": at, "seconds": step} for at in range(cell.steps)], TRACE)
+    writer.write_record(record)
+    return writer, steps
 
 
 def planned(out: Path, **changes: Any) -> list[Cell]:
+    """Plan a small grid."""
     given: dict[str, Any] = {"data": ["data/x"], "methods": ["ft", "dp"], "seeds": [0, 1], "steps": [10], "shared": {}}
     given |= changes
-    return plan_grid(given["data"], given["methods"], given["seeds"], given["steps"], out, given["shared"])
+    axes, shared = grid_axes(given["shared"], given["methods"], given["seeds"], given["steps"])
+    return plan_grid(given["data"], axes, out, shared)
+
+
+def finish_cell(
+    cell: Cell, per_step: float = 0.5, overhead: float = 3.0, ndcg: float = 0.5, fingerprint: str = "x"
+) -> None:
+    """Write the run that a cell would leave."""
+    values = ndcg + np.linspace(-0.1, 0.1, 5)
+    write_run(
+        cell.folder,
+        cell.values,
+        data=cell.data,
+        measures={when: dict.fromkeys(DEFAULT_MEASURES, ndcg) for when in ("before", "after")},
+        per_query={"query_id": list("abcde"), **{f"after {name}": values for name in DEFAULT_MEASURES}},
+        step_seconds=per_step,
+        seconds={"load": overhead, "train": 1e9},
+        fingerprint=fingerprint,
+    )
+
+
+class RunsFolder:
+    """A folder of made-up runs."""
+
+    def __init__(self, home: Path) -> None:
+        self.home, self.count = home, 0
+
+    def add(
+        self,
+        data: str = "data/one",
+        after: Sequence[float] | NDArray[np.float64] = (0.5,) * N_QUERIES,
+        before: Sequence[float] | NDArray[np.float64] | None = None,
+        papers: Sequence[float] | NDArray[np.float64] | None = None,
+        queries: Sequence[str] = tuple(f"q{number}" for number in range(N_QUERIES)),
+        similarity: Sequence[float] | NDArray[np.int64] | None = None,
+        drawn: Sequence[int] = (2, 0, 1, 1),
+        injected: Sequence[bool] = (False,) * 4,
+        step_seconds: float = 0.5,
+        status: Literal["running", "finished"] = "finished",
+        model: str = "models/small",
+        **settings: Any,
+    ) -> Path:
+        """Add a run. ``after`` holds each query's nDCG@10, ``papers`` the paper's nDCG; recall is 0.5 less.
+
+        ``before`` holds each query's nDCG@10 of the untrained model, which the run does not record if it is ``None``.
+        """
+        values = {"method": "ft", "max_steps": 4, "seed": 0, **settings}
+        path = self.home / f"run{self.count}"
+        self.count += 1
+        if status != "finished":
+            write_unfinished_run(path, values, data, model, status=status)
+            return path
+        columns = dict.fromkeys(DEFAULT_MEASURES, np.asarray(after))
+        columns[PAPERS] = np.asarray(after if papers is None else papers)
+        columns[RECALL] = np.asarray(after) - 0.5
+        recorded = {} if similarity is None else {"similarity": np.asarray(similarity, dtype=np.float32)}
+        recorded |= {} if before is None else {"before nDCG@10": np.asarray(before)}
+        mean_before = 0.1 if before is None else float(np.mean(before))
+        write_run(
+            path,
+            values,
+            data=data,
+            measures={
+                "before": dict.fromkeys(DEFAULT_MEASURES, mean_before),
+                "after": {name: float(column.mean()) for name, column in columns.items()},
+            },
+            per_query={
+                "query_id": list(queries),
+                **recorded,
+                **{f"after {name}": column for name, column in columns.items()},
+            },
+            pairs={"query_id": ["a", "a", "b", "c"], "times_drawn": list(drawn), "injected": np.array(injected)},
+            step_seconds=step_seconds,
+            model=model,
+            fingerprint=data,
+        )
+        return path
+
+    def groups(self) -> list[Group]:
+        """Group the runs."""
+        return find_groups(self.home)
+
+
+def around(mean: float, seed: int = 0, count: int = N_QUERIES) -> NDArray[np.float64]:
+    """Random values with exactly this mean."""
+    noise = np.random.default_rng(seed).normal(0, 0.1, count)
+    return mean + noise - noise.mean()
+
+
+class PaperRuns:
+    """A folder of made-up runs with the measures of the paper's tables."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+
+    def add(
+        self, data: str, settings: dict[str, Any], steps: int = 100, seconds: float = 0.5, similarity: bool = False,
+        **after: float | list[float],
+    ) -> None:  # fmt: skip
+        """Add a run per seed; ``ndcg=[.4, .6]`` gives the measures of two seeds. Before training all are 0.1."""
+        names = {"ndcg": "retrieved_ideal_nDCG@10", "recall": "R@20", "recall10": "R@10"}
+        columns = {names[name]: np.atleast_1d(values) for name, values in after.items()}
+        label = ",".join(map(str, settings.values()))
+        for seed in range(len(next(iter(columns.values())))):
+            own = {name: float(values[seed]) for name, values in columns.items()}
+            per_query = {f"after {name}": np.linspace(mean - 0.03, mean + 0.03, 7)[:6] for name, mean in own.items()}
+            recorded = {"similarity": np.arange(6, dtype=np.float32)} if similarity else {}
+            write_run(
+                self.home / data / f"{label},{steps}" / f"seed{seed}",
+                {"max_steps": steps, **settings, "seed": seed},
+                data=f"data/{data}",
+                measures={"before": dict.fromkeys(own, 0.1), "after": own},
+                per_query={"query_id": [f"q{number}" for number in range(6)], **recorded, **per_query},
+                step_seconds=seconds,
+                model="models/potion-base-4m",
+                fingerprint=data,
+            )
+
+    def rows(self, table: str, **options: Any) -> list[ComparedRow]:
+        """A table of the paper beside these runs."""
+        return align_table(find_table(table), find_groups(self.home), **options)
+
+
+def figure_at(rows: list[ComparedRow], data: str, method: str, measure: str, **row: Any) -> ComparedFigure:
+    """One figure of a table."""
+    (only,) = [
+        compared
+        for compared in rows
+        if (compared.row.data, compared.row.method) == (data, method)
+        and all(getattr(compared.row, name) == value for name, value in row.items())
+    ]
+    return only.figures[measure]

@@ -21,10 +21,19 @@ def compare(
     model: ModelOption,
     out: Annotated[Path, typer.Option("--out", help="folder of the grid")],
     methods: Annotated[
-        str, typer.Option("--methods", help="comma-separated, settings behind colons: ft,sp:k=0.5,dp")
-    ] = "ft,dp",
-    seeds: Annotated[str, typer.Option("--seeds", help="comma-separated")] = "0,1,2",
-    steps: Annotated[str, typer.Option("--steps", help="numbers of optimizer steps, comma-separated")] = "1000",
+        str | None,
+        typer.Option(
+            "--methods",
+            help="comma-separated, settings behind colons: ft,sp:k=0.5,dp; default the recipe's, else ft,dp",
+        ),
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option("--seeds", help="comma-separated; default the recipe's, else 0,1,2")
+    ] = None,
+    steps: Annotated[
+        str | None,
+        typer.Option("--steps", help="numbers of optimizer steps, comma-separated; default the recipe's, else 1000"),
+    ] = None,
     baseline: Annotated[
         str | None, typer.Option("--baseline", help="the method to test against; default ft, else the first")
     ] = None,
@@ -37,18 +46,25 @@ def compare(
     json_: JsonOption = False,
 ) -> None:
     """Train methods x seeds x steps on some data sets and compare them; finished cells are not repeated."""
-    from opera.cli.printing.comparison import print_comparison
     from opera.cli.printing.console import console
+    from opera.cli.printing.grid_results import print_grid_results
     from opera.config.yaml import parse_assignments, read_recipe
-    from opera.experiments.grid.compare import check_baseline, compared, prepared
-    from opera.experiments.grid.plan import claimed, write_grid_file
-    from opera.experiments.grid.progress import disk_line, plan_records, plan_table, progress_line, shown
-    from opera.experiments.grid.run import run_grid, time_grid
+    from opera.experiments.grid.compare import analyse_grid, check_baseline, prepare_grid
+    from opera.experiments.grid.folder import grid_lock, write_grid_file
+    from opera.experiments.grid.plan import grid_axes
+    from opera.experiments.grid.preview import disk_line, plan_records, plan_table, time_grid
+    from opera.experiments.grid.progress import live_progress, progress_line
+    from opera.experiments.grid.run import run_grid
 
-    shared = {**(read_recipe(config) if config else {}), **parse_assignments(set_ or [])}
-    labels = _listed(methods)
-    status = prepared(data, labels, _numbers("seeds", seeds), _numbers("steps", steps), out, model, shared, jobs)
-    check_baseline(baseline, labels)
+    axes, shared = grid_axes(
+        read_recipe(config) if config else {},
+        None if methods is None else _listed(methods),
+        None if seeds is None else _numbers("seeds", seeds),
+        None if steps is None else _numbers("steps", steps),
+    )
+    shared |= parse_assignments(set_ or [])
+    status = prepare_grid(data, axes, out, model, shared, jobs)
+    baseline = check_baseline(baseline, axes)
     if plan:
         with interruptible(lambda: "nothing was written"):
             time_grid(status, model)
@@ -61,14 +77,14 @@ def compare(
     write_grid_file(out, model, shared, status.cells)
     if not status.waiting:
         print(f"all {len(status.cells)} cells were done already", file=sys.stderr)
-    with claimed(out), interruptible(lambda: _how_to_go_on(status)), shown(status) as changed:
-        run_grid(status, model, changed)
+    with grid_lock(out), interruptible(lambda: _how_to_go_on(status)), live_progress(status) as on_change:
+        run_grid(status, model, on_change)
     if status.done:
-        comparison = compared(status, out, baseline)
+        comparison = analyse_grid(status, out, baseline)
         if json_:
             print(json.dumps(comparison.as_dict(), indent=2))
         else:
-            print_comparison(console(), comparison)
+            print_grid_results(console(), comparison)
             print(f"\nopera report {out} makes a page of it")
     if status.failed:
         count = len(status.failed)

@@ -34,8 +34,8 @@ def paper(
 ) -> None:
     """The paper's tables, alone or beside a grid of your runs on the same measures."""
     from opera.cli.printing.console import console
-    from opera.cli.printing.paper import print_comparison, print_tables
-    from opera.experiments.paper import TABLES, Grid, as_records, compare, table_named, with_settings
+    from opera.cli.printing.paper import print_paper_table, print_table_list
+    from opera.experiments.paper import TABLES, GridRuns, align_table, as_records, find_table, with_settings
 
     if table is None:
         if grid or data or steps or set_:
@@ -43,21 +43,21 @@ def paper(
         if json_:
             print(json.dumps([{"table": t.name, "number": t.number, "what": t.what} for t in TABLES], indent=2))
         else:
-            print_tables(console())
+            print_table_list(console())
         return
-    chosen = table_named(table)
+    chosen = find_table(table)
     if grid is None:
         if steps or set_:
             raise SettingError("--steps and --set pick runs of a grid: give --grid FOLDER too")
-        lines, models = compare(chosen, None, data), None
+        rows, models = align_table(chosen, None, data), None
     else:
         from opera.config.yaml import parse_assignments
         from opera.experiments.analysis import find_groups
 
         groups = with_settings(find_groups(grid), parse_assignments(set_ or []))
-        lines = compare(chosen, groups, data, steps)
-        models = Grid(groups, chosen).models([line.row.data for line in lines])
+        rows = align_table(chosen, groups, data, steps)
+        models = GridRuns(groups, chosen).models([compared.row.data for compared in rows])
     if json_:
-        print(json.dumps(as_records(chosen, lines, grid is not None), indent=2, ensure_ascii=False))
+        print(json.dumps(as_records(chosen, rows, grid is not None), indent=2, ensure_ascii=False))
     else:
-        print_comparison(console(), chosen, lines, models)
+        print_paper_table(console(), chosen, rows, models)

@@ -21,11 +21,11 @@ def report(
     json_: Annotated[bool, typer.Option("--json", help="print the analysis as JSON, and write no page")] = False,
 ) -> None:
     """Write one HTML page on a grid or a run: verdict, tables, curves, sampling, and every test query."""
-    from opera.experiments.analysis import compare_runs
+    from opera.experiments.analysis import analyse_runs
     from opera.experiments.report import report as write_report
 
     if json_:
-        print(json.dumps(compare_runs(folder, baseline).as_dict(), indent=2))
+        print(json.dumps(analyse_runs(folder, baseline).as_dict(), indent=2))
         return
     path = write_report(folder, out, baseline=baseline, data=data)
     print(f"{path}: open it in a browser; it needs nothing else")

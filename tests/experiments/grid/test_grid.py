@@ -1,4 +1,4 @@
-"""Grids end to end: wrong input, plans, and real cells that fail, are stopped and go on."""
+"""Grids end to end: real cells that fail, are killed, are stopped and go on."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ import numpy as np
 import pytest
 
 import opera
-from opera.cli import main
 from opera.core.errors import TrainingError
-from opera.experiments.grid import run as running
-from opera.experiments.grid.plan import write_grid_file
-from opera.experiments.grid.run import Worker
+from opera.experiments.grid import worker_process
+from opera.experiments.grid.folder import write_grid_file
+from opera.experiments.grid.worker_process import WorkerProcess
 from opera.runs.folder import Run
 from processes import ForkedWorker
 
@@ -36,7 +35,6 @@ QUICK: dict[str, Any] = {
 }
 SETTINGS = [word for name, value in QUICK.items() for word in ("--set", f"{name}={value}")]
 FAILING = "sp:range=500:600"  # there are 120 documents, which only the cell itself finds out
-Call = Callable[..., tuple[int, str, str]]
 WORKER = """
 import sys
 from pathlib import Path
@@ -48,6 +46,7 @@ wait = WaitsForASignal(25, Path(sys.argv[1]))  # once, before step 26
 worker.adapt = lambda *data, callbacks, **settings: adapt(*data, callbacks=[*callbacks, wait], **settings)
 worker.main()
 """
+Call = Callable[..., tuple[int, str, str]]
 
 
 def waiting_worker(folder: Path) -> tuple[Callable[..., ForkedWorker], Path]:
@@ -59,99 +58,6 @@ def waiting_worker(folder: Path) -> tuple[Callable[..., ForkedWorker], Path]:
 
 def weights(path: Path) -> str:
     return hashlib.sha256(next((path / "model").rglob("model.safetensors")).read_bytes()).hexdigest()
-
-
-@pytest.fixture
-def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Call:
-    """``opera compare`` in this process: exit status, standard output, standard error."""
-    monkeypatch.setenv("COLUMNS", "160")
-
-    def compare(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["opera", "compare", *map(str, arguments)])
-        capsys.readouterr()
-        try:
-            main()
-            code = 0
-        except SystemExit as end:
-            code = int(end.code or 0)
-        return code, *capsys.readouterr()
-
-    return compare
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"--methods": "ft,dq"}, "unknown method 'dq'"),
-        ({"--methods": "ft,ft"}, "--methods: ft is given twice"),
-        ({"--methods": "ft,dp:seed=3"}, "dp:seed=3: seed differs between cells"),
-        ({"--methods": ","}, "--methods: give at least one"),
-        ({"--seeds": "0,x"}, "--seeds: must be whole numbers separated by commas, got 'x'"),
-        ({"--seeds": "²"}, "got '²'"),
-        ({"--seeds": str(2**32)}, "seed: must be less than"),
-        ({"--steps": "0"}, "max_steps: must be greater than or equal to 1"),
-        ({"--jobs": "0"}, "--jobs: must be 1 or more"),
-        ({"--set": "method=ft"}, "method: differs between cells"),
-        ({"--set": "temprature=1"}, "did you mean 'temperature'?"),
-        ({"--baseline": "sp"}, "--baseline sp: must be one of the methods: ft, dp"),
-        ({"--model": "."}, "not a model folder"),
-        ({"--model": "./absent"}, "no such model folder"),
-        ({"DATA": "absent"}, "absent: no such file or folder"),
-        ({"--out": "taken"}, "is not empty and holds no grid"),
-        ({"--out": "file"}, "is a file; give a folder"),
-        ({"--out": "file/grid"}, "is not a folder that can be written to"),
-    ],
-)
-def test_wrong_input_exits_2_and_writes_nothing(
-    changes: Mapping[str, str],
-    message: str,
-    call: Call,
-    beir: Path,
-    static_model: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "taken").mkdir()
-    (tmp_path / "taken" / "notes").touch()
-    (tmp_path / "file").touch()
-    before = sorted(tmp_path.rglob("*"))
-    options = {"DATA": str(beir), "--model": str(static_model), "--out": "grid", **changes}
-    code, out, error = call(options.pop("DATA"), *(word for pair in options.items() for word in pair))
-    assert (code, out) == (2, "")
-    assert message in " ".join(error.split())
-    assert "Traceback" not in error
-    assert sorted(tmp_path.rglob("*")) == before
-
-
-def test_ctrl_c_while_it_is_timed(
-    call: Call, beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupted(self: Worker, job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        os.kill(os.getpid(), signal.SIGTERM)
-        yield {}
-
-    monkeypatch.setattr(Worker, "do", interrupted)
-    code, out, error = call(beir, "--model", static_model, "--out", tmp_path / "grid", "--plan")
-    assert (code, out) == (130, "")
-    assert "opera: interrupted; nothing was written" in error
-
-
-def test_a_plan_times_real_steps_and_writes_nothing(call: Call, beir: Path, static_model: Path, tmp_path: Path) -> None:
-    out = tmp_path / "grid"
-    code, told, error = call(
-        beir, "--model", static_model, "--out", out, "--methods", "ft,dp", "--steps", "100000,200000", "--plan",
-        "--set", "batch_size=4",
-    )  # fmt: skip
-    assert code == 0, error
-    assert not out.exists()
-    rows = [[part.strip() for part in line.strip("│").split("│")] for line in told.splitlines() if "│ topics" in line]
-    assert [row[:5] for row in rows] == [
-        ["topics", method, steps, "0, 1, 2", "3"] for steps in ("100,000", "200,000") for method in ("ft", "dp")
-    ]
-    assert all(row[5].split()[1] in ("s", "min", "h") and row[6] for row in rows)
-    assert "0 of 12 cells done, about" in told
-    assert "each run keeps its trained model" in told
 
 
 @pytest.fixture(scope="module")
@@ -167,20 +73,20 @@ def grid(tmp_path_factory: pytest.TempPathFactory, cache: Path, beir: Path, stat
     spoiled = out / beir.name / "dp" / "steps40" / "seed1"
     killed: list[str] = []
 
-    class Doomed(Worker):
-        def do(self, job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-            for news in super().do(job):
-                if "step" in news and not killed:
+    class Doomed(WorkerProcess):
+        def run_job(self, job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+            for message in super().run_job(job):
+                if "step" in message and not killed:
                     assert self._process is not None
                     self._process.kill()
                     reached.touch()  # no other training waits
                     killed.append(job["out"])
-                yield news
+                yield message
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPERA_CACHE", str(cache))
-        patch.setattr(running, "Worker", Doomed)
-        patch.setattr(running.subprocess, "Popen", worker)
+        patch.setattr(worker_process, "WorkerProcess", Doomed)
+        patch.setattr(worker_process.subprocess, "Popen", worker)
         write_grid_file(out, str(static_model), QUICK)
         spoiled.mkdir(parents=True)
         (spoiled / "notes.txt").touch()
@@ -188,7 +94,7 @@ def grid(tmp_path_factory: pytest.TempPathFactory, cache: Path, beir: Path, stat
             opera.compare(
                 beir, model=static_model, out=out, methods=["ft", "dp", FAILING], seeds=[0, 1], steps=[40], **QUICK
             )
-    return SimpleNamespace(out=out, cells=out / beir.name, killed=killed, spoiled=spoiled, told=str(caught.value))
+    return SimpleNamespace(out=out, cells=out / beir.name, killed=killed, spoiled=spoiled, message=str(caught.value))
 
 
 class TestGrid:
@@ -202,11 +108,11 @@ class TestGrid:
         folder = ["--out", grid.out, "--methods", methods, "--seeds", "0,1", "--steps", "40"]
         return [beir, "--model", model, *folder, *SETTINGS]
 
-    def test_failed_cells_are_told_and_the_rest_went_on(self, grid: SimpleNamespace) -> None:
+    def test_failed_cells_are_reported_and_the_rest_went_on(self, grid: SimpleNamespace) -> None:
         finished = {str(path.parent.relative_to(grid.cells)) for path in grid.out.rglob("measures.json")}
         assert finished == {"dp/steps40/seed0", "ft/steps40/seed1"}
         assert grid.killed == [str(grid.cells / "ft/steps40/seed0")]
-        reasons = dict(line.split(": ", 1) for line in grid.told.splitlines())
+        reasons = dict(line.split(": ", 1) for line in grid.message.splitlines())
         assert reasons[grid.killed[0]] == "its process was killed, as happens when memory runs out"
         assert "is not empty and holds no run" in reasons[str(grid.spoiled)]
         for seed in (0, 1):
@@ -222,18 +128,18 @@ class TestGrid:
         static_model: Path,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr(running.subprocess, "Popen", ForkedWorker)
+        monkeypatch.setattr(worker_process.subprocess, "Popen", ForkedWorker)
         (grid.spoiled / "notes.txt").unlink()
         before = {path: path.stat().st_mtime_ns for path in grid.out.rglob("run.json")}
         finished = [path for path in before if Run(path.parent).finished]
         kept = {path: path.stat().st_mtime_ns for kind in ("vectors", "rankings") for path in (cache / kind).iterdir()}
-        code, told, error = call(
+        code, text, error = call(
             *self.arguments(grid, beir, static_model, f"ft,dp,{FAILING}"), "--jobs", 2, "--json", "--baseline", "dp"
         )
         assert code == 1
         assert "2 cells failed, see above; the same command tries again" in error
         assert error.count("done: ") == 2
-        comparison = json.loads(told)
+        comparison = json.loads(text)
         assert comparison["baseline"] == "dp"
         (table,) = comparison["tables"]
         assert [(row["method"], row["seeds"]) for row in table["rows"]] == [("ft", [0, 1]), ("dp", [0, 1])]
@@ -246,20 +152,20 @@ class TestGrid:
     def test_with_all_cells_finished_it_compares_at_once(
         self, grid: SimpleNamespace, call: Call, beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(running, "Worker", None)
-        code, told, error = call(*self.arguments(grid, beir, static_model, "ft,dp"))
+        monkeypatch.setattr(worker_process, "WorkerProcess", None)
+        code, text, error = call(*self.arguments(grid, beir, static_model, "ft,dp"))
         assert (code, error) == (0, "all 4 cells were done already\n")
-        assert "topics, 40 steps, 16 test queries" in told
-        assert "p: nDCG@10 against ft" in told
-        code, told, error = call(*self.arguments(grid, beir, static_model, "ft,dp"), "--plan")
+        assert "topics, 40 steps, 16 test queries" in text
+        assert "p: nDCG@10 against ft" in text
+        code, text, error = call(*self.arguments(grid, beir, static_model, "ft,dp"), "--plan")
         assert (code, error) == (0, "")
-        assert told.rstrip().endswith("4 of 4 cells done")
+        assert text.rstrip().endswith("4 of 4 cells done")
 
     def test_other_settings_are_refused(
         self, grid: SimpleNamespace, call: Call, beir: Path, static_model: Path
     ) -> None:
-        code, told, error = call(*self.arguments(grid, beir, static_model, "ft"), "--set", "temperature=0.5")
-        assert (code, told) == (2, "")
+        code, text, error = call(*self.arguments(grid, beir, static_model, "ft"), "--set", "temperature=0.5")
+        assert (code, text) == (2, "")
         assert "holds a grid with settings" in error
 
     def test_cells_are_ordinary_runs_also_after_a_kill(
@@ -281,7 +187,7 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(
     out, (worker, reached) = tmp_path / "grid", waiting_worker(tmp_path)
     cell = out / beir.name / "dp" / "steps60" / "seed0"
     settings = {"per_device_train_batch_size": 8, "learning_rate": 0.001, "temperature": 0.1, "save_steps": 20}
-    monkeypatch.setattr(running.subprocess, "Popen", worker)
+    monkeypatch.setattr(worker_process.subprocess, "Popen", worker)
     arguments = [beir, "--model", static_model, "--out", out, "--seeds", "0", "--methods", "dp", "--steps", "60"]
     arguments += [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
 

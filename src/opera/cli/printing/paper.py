@@ -1,4 +1,4 @@
-"""What ``opera paper`` prints."""
+"""The tables of ``opera paper``."""
 
 from __future__ import annotations
 
@@ -9,93 +9,102 @@ from rich.table import Table
 from rich.text import Text
 
 from opera.cli.printing.console import one_line
-from opera.experiments.paper.beside import Cell, Line
 from opera.experiments.paper.matching import our_measure
+from opera.experiments.paper.rows import ComparedFigure, ComparedRow
 from opera.experiments.paper.tables import TABLES, PaperTable
 
 UNKNOWN = "–"
-WIDEST = 21
-ALONE, COMPARED, FEW = 9, 2, 4
-"""How many measures stand side by side: the paper's figures alone, and with those of a grid."""
+ROW_HEADS = ("data", "queries", "method", "steps", "grid's\nsteps")
+MOST_WIDTH = 21
+MEASURES_ALONE, MEASURES_WITH_GRID, MEASURES_UNGROUPED = 9, 2, 4
+"""How many measures fit side by side: the paper's alone, with a grid's, and at most without grouping by family."""
 
 
-def print_tables(screen: Console) -> None:
-    """Print the list of the tables."""
-    listing = Table("--table", "in the paper", "what it has")
+def print_table_list(screen: Console) -> None:
+    """Print the list of tables."""
+    listing = Table("--table", "in the paper", "contents")
     for table in TABLES:
         listing.add_row(table.name, table.number, table.what)
     screen.print(listing)
 
 
-def print_comparison(screen: Console, table: PaperTable, lines: Sequence[Line], models: Sequence[str] | None) -> None:
-    """Print a table of the paper, with the grid's side where ``models``, what its runs began from, are given."""
+def print_paper_table(
+    screen: Console, table: PaperTable, rows: Sequence[ComparedRow], models: Sequence[str] | None
+) -> None:
+    """Print a table of the paper, with the grid's side if ``models``, which its runs started from, are given."""
     screen.print(Text(f"{table.number}: {table.what}", style="bold"))
-    compared = models is not None
+    with_grid = models is not None
     if models is not None:
         ours = one_line(", ".join(models)) or "no run on these data sets"
         screen.print(Text(f"the paper: {table.model}; the grid: {ours}"))
     else:
         screen.print(Text(f"the paper: {table.model}"))
-    measures = list(dict.fromkeys(name for line in lines for name in line.cells))
-    for shown in _side_by_side(measures, COMPARED if compared else ALONE):
-        screen.print(_table(lines, shown, compared))
-    for note in _notes(table, lines, compared, measures):
+    measures = list(dict.fromkeys(name for compared in rows for name in compared.figures))
+    for block in _measure_blocks(measures, MEASURES_WITH_GRID if with_grid else MEASURES_ALONE):
+        screen.print(_table(rows, block, with_grid))
+    for note in _notes(table, rows, with_grid, measures):
         screen.print(Text(note))
 
 
-def _side_by_side(measures: Sequence[str], most: int) -> list[list[str]]:
-    """Cut measures into what fits beside each other: many by family (NDCG, Recall, ...), a few as they come."""
+def _measure_blocks(measures: Sequence[str], most: int) -> list[list[str]]:
+    """Split measures into blocks that fit side by side: many by family (NDCG, Recall, ...), a few in their order."""
+    by_family = len(measures) > max(most, MEASURES_UNGROUPED)
     families: dict[str, list[str]] = {}
     for name in measures:
-        families.setdefault(name.partition("@")[0] if len(measures) > max(most, FEW) else "", []).append(name)
-    return [family[at : at + most] for family in families.values() for at in range(0, len(family), most)]
+        families.setdefault(name.partition("@")[0] if by_family else "", []).append(name)
+    return [family[start : start + most] for family in families.values() for start in range(0, len(family), most)]
 
 
-def _table(lines: Sequence[Line], measures: Sequence[str], compared: bool) -> Table:
-    heads = ["data", "queries", "method", "steps", "grid's\nsteps"]
-    columns = [[_of_row(line)[at] for line in lines] for at in range(len(heads))]
-    used = [at for at, column in enumerate(columns) if any(column)]
+def _table(rows: Sequence[ComparedRow], measures: Sequence[str], with_grid: bool) -> Table:
+    labels = [_row_labels(compared) for compared in rows]
+    used = [column for column in range(len(ROW_HEADS)) if any(row[column] for row in labels)]
     table = Table()
-    for at in used:
-        widest = min(WIDEST, max(map(len, columns[at])))
-        table.add_column(heads[at], justify="right" if at > 2 else "left", min_width=widest)
+    for column in used:
+        width = min(MOST_WIDTH, max(len(row[column]) for row in labels))
+        table.add_column(ROW_HEADS[column], justify="right" if column > 2 else "left", min_width=width)
     for name in measures:
-        head = f"{name}\npaper" if compared else name.replace("@", "\n@")
-        table.add_column(head, justify="right")
-        if compared:
-            table.add_column("\ngrid", justify="right")
-            table.add_column("\npoints" if our_measure(name) else "\ndifference", justify="right")
-    for before, line in zip([None, *lines], lines, strict=False):
-        again = before is not None and before.row.data == line.row.data
-        if before is not None and not again:
+        _add_measure_columns(table, name, with_grid)
+    previous = None
+    for compared, label in zip(rows, labels, strict=True):
+        cells = [label[column] for column in used]
+        if compared.row.data == previous:
+            cells[0] = ""
+        elif previous is not None:
             table.add_section()
-        cells = [_of_row(line)[at] for at in used]
-        cells[0] = "" if again else cells[0]
+        previous = compared.row.data
         for name in measures:
-            cell = line.cells.get(name)
-            cells += (_compared(cell, name) if compared else [_number(cell.paper, name)]) if cell else []
+            if figure := compared.figures.get(name):
+                cells += _compared_cells(figure, name) if with_grid else [_format_number(figure.paper, name)]
         table.add_row(*(Text(cell) for cell in cells))
     return table
 
 
-def _of_row(line: Line) -> list[str]:
-    row = line.row
+def _add_measure_columns(table: Table, name: str, with_grid: bool) -> None:
+    table.add_column(f"{name}\npaper" if with_grid else name.replace("@", "\n@"), justify="right")
+    if with_grid:
+        table.add_column("\ngrid", justify="right")
+        table.add_column("\npoints" if our_measure(name) else "\ndifference", justify="right")
+
+
+def _row_labels(compared: ComparedRow) -> list[str]:
+    """A row's cells under :data:`ROW_HEADS`."""
+    row = compared.row
     steps = "" if row.steps is None else f"{row.steps:,}"
-    ours = "" if line.steps is None or line.steps == row.steps else f"{line.steps:,}"
-    return [row.data, row.part, row.method, steps, ours]
+    grid_steps = "" if compared.steps is None or compared.steps == row.steps else f"{compared.steps:,}"
+    return [row.data, row.part, row.method, steps, grid_steps]
 
 
-def _compared(cell: Cell, name: str) -> list[str]:
-    if cell.mean is None:
-        return [_number(cell.paper, name), cell.absent, ""]
-    spread = "" if cell.sd is None else f" ± {_number(cell.sd, name)}"
-    difference = "" if cell.difference is None else f"{cell.difference:+.1f}"
-    if cell.difference is not None and cell.scale == 1:
-        difference = f"{cell.difference:+.2f}"
-    return [_number(cell.paper, name), f"{_number(cell.mean, name)}{spread}", difference]
+def _compared_cells(figure: ComparedFigure, name: str) -> list[str]:
+    """The paper's figure, the grid's and their difference."""
+    if figure.mean is None:
+        return [_format_number(figure.paper, name), figure.missing, ""]
+    sd = "" if figure.sd is None else f" ± {_format_number(figure.sd, name)}"
+    digits = 2 if figure.scale == 1 else 1
+    difference = "" if figure.difference is None else f"{figure.difference:+.{digits}f}"
+    return [_format_number(figure.paper, name), f"{_format_number(figure.mean, name)}{sd}", difference]
 
 
-def _number(value: float | None, name: str) -> str:
+def _format_number(value: float | None, name: str) -> str:
     if value is None:
         return UNKNOWN
     if name == "queries":
@@ -103,14 +112,16 @@ def _number(value: float | None, name: str) -> str:
     return f"{value:.3f}" if our_measure(name) and abs(value) < 1 else f"{value:.2f}"
 
 
-def _notes(table: PaperTable, lines: Sequence[Line], compared: bool, measures: Sequence[str]) -> list[str]:
-    notes = list(table.notes)
-    if not compared:
-        return notes
+def _notes(table: PaperTable, rows: Sequence[ComparedRow], with_grid: bool, measures: Sequence[str]) -> list[str]:
+    if not with_grid:
+        return list(table.notes)
     names = ", ".join(f"{name} is {our_measure(name)}" for name in measures if our_measure(name))
-    notes.insert(0, f"On the same measure: {names}." if len(measures) < 5 else
-                 "On the same measures: NDCG is retrieved_ideal_nDCG, Recall R, MRR RR.")  # fmt: skip
-    notes.insert(1, "The grid: mean ± standard deviation over its seeds. The paper has one run a figure, no variance.")
-    kinds = dict.fromkeys(fits for line in lines if (fits := line.fits))
-    notes += [f"Which to take? {one_line('; '.join(fits))}: --set picks runs by a setting." for fits in kinds]
-    return notes
+    notes = [
+        f"On the same measure: {names}."
+        if len(measures) < 5
+        else "On the same measures: NDCG is retrieved_ideal_nDCG, Recall R, MRR RR.",
+        "The grid: mean ± standard deviation over its seeds. The paper has one run per figure and no variance.",
+        *table.notes,
+    ]
+    ambiguous = dict.fromkeys(compared.candidates for compared in rows if compared.candidates)
+    return notes + [f"Several kinds of run match: {one_line('; '.join(c))}; select by --set." for c in ambiguous]

@@ -1,28 +1,19 @@
-"""What finished runs say when they are compared: reads run folders alone, without torch."""
+"""What finished runs show when their methods are compared. Reads run folders only, needs no torch."""
 
-from opera.experiments.analysis.comparison import TESTED, UNTRAINED, Comparison, Row, Spread, Table, compare_runs
-from opera.experiments.analysis.facts import (
-    BUCKETS,
-    Coverage,
-    Race,
-    average_ranks,
-    coverage,
-    mean_ranks,
-    races,
-    tertiles,
-    winners,
-)
-from opera.experiments.analysis.groups import (
-    PAPERS,
-    PRIMARY,
-    RECALL,
-    Group,
-    find_groups,
-    find_runs,
-    grouped,
-    label_of,
-    short_name,
-    shown_settings,
+from opera.experiments.analysis.convergence import Convergence, compute_convergence
+from opera.experiments.analysis.coverage import Coverage, compute_coverage
+from opera.experiments.analysis.difficulty import BUCKETS, measure_by_difficulty, tertiles
+from opera.experiments.analysis.groups import PAPERS, PRIMARY, RECALL, Group, find_groups, find_runs, group_runs
+from opera.experiments.analysis.labels import format_settings, method_label, short_name
+from opera.experiments.analysis.ranks import average_ranks, mean_ranks, winners
+from opera.experiments.analysis.results import (
+    TESTED,
+    UNTRAINED,
+    Comparison,
+    MeanStd,
+    MethodResult,
+    ResultsTable,
+    analyse_runs,
 )
 from opera.experiments.analysis.significance import PairedTest, holm, paired_test, paired_tests, query_differences
 
@@ -34,28 +25,29 @@ __all__ = [
     "TESTED",
     "UNTRAINED",
     "Comparison",
+    "Convergence",
     "Coverage",
     "Group",
+    "MeanStd",
+    "MethodResult",
     "PairedTest",
-    "Race",
-    "Row",
-    "Spread",
-    "Table",
+    "ResultsTable",
+    "analyse_runs",
     "average_ranks",
-    "compare_runs",
-    "coverage",
+    "compute_convergence",
+    "compute_coverage",
     "find_groups",
     "find_runs",
-    "grouped",
+    "format_settings",
+    "group_runs",
     "holm",
-    "label_of",
     "mean_ranks",
+    "measure_by_difficulty",
+    "method_label",
     "paired_test",
     "paired_tests",
     "query_differences",
-    "races",
     "short_name",
-    "shown_settings",
     "tertiles",
     "winners",
 ]

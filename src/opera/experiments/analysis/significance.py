@@ -1,4 +1,4 @@
-"""Is a method better than the baseline? Paired tests over the test queries, corrected for the number of methods."""
+"""Paired tests of methods against a baseline over the test queries, corrected for the number of methods."""
 
 from __future__ import annotations
 
@@ -15,24 +15,26 @@ from opera.experiments.analysis.groups import Group
 RESAMPLES = 9999
 BATCH_CELLS = 2_000_000
 EQUAL = 1e-12
+LEVEL = 0.05
+"""Significance level of the corrected t-test."""
 
 
 @dataclass(frozen=True)
 class PairedTest:
-    """A method against the baseline, over test queries; each one's difference is averaged over the seeds first.
+    """A method against the baseline over test queries, after averaging each query's difference over the seeds.
 
-    The queries are the sample: what the p-values tell is whether the difference would hold on other queries, for these
-    seeds' models. Both are two-sided.
+    The queries are the sample: the p-values say whether the difference would hold on other queries, for the models of
+    these seeds. Both tests are two-sided.
 
     Attributes:
-        queries: how many were paired.
+        queries: number of paired queries.
         difference: mean of method minus baseline.
         low: lower end of the t-test's 95% confidence interval.
-        high: its upper end.
+        high: upper end of the interval.
         t_test: p of the paired t-test.
         randomisation: p of the paired randomisation test: signs flipped at random, 9,999 times.
-        t_test_holm: the first, Holm-corrected over the methods that are compared.
-        randomisation_holm: the second, likewise.
+        t_test_holm: ``t_test``, Holm-corrected over the methods compared.
+        randomisation_holm: ``randomisation``, Holm-corrected in the same way.
         won: queries on which the method is better.
         lost: queries on which it is worse.
     """
@@ -48,17 +50,32 @@ class PairedTest:
     won: int
     lost: int
 
+    @property
+    def significant(self) -> bool:
+        """Whether the corrected t-test has p below :data:`LEVEL`."""
+        return self.t_test_holm < LEVEL
+
+    @property
+    def significantly_better(self) -> bool:
+        """Whether the method is significantly better."""
+        return self.significant and self.difference > 0
+
+    @property
+    def significantly_worse(self) -> bool:
+        """Whether the method is significantly worse."""
+        return self.significant and self.difference < 0
+
 
 def query_differences(group: Group, baseline: Group, measure: str) -> tuple[list[str], NDArray[np.float64]]:
-    """Method minus baseline on each test query, averaged over the seeds that both have.
+    """Compute method minus baseline on each test query, averaged over the seeds that both have.
 
     Where seeds draw different test splits, a query is averaged over the seeds that test it.
 
     Returns:
-        The queries' ids, sorted, and float64 ``[queries]``; both empty where no seed or query is shared.
+        The query ids, sorted, and float64 ``[queries]``; both empty where no seed or query is shared.
     """
     ids: list[str] = []
-    parts = []
+    differences = []
     for seed in sorted(set(group.seeds) & set(baseline.seeds)):
         ours, theirs = (
             dict(zip(table["query_id"].to_pylist(), table[f"after {measure}"].to_numpy(), strict=True))
@@ -66,62 +83,62 @@ def query_differences(group: Group, baseline: Group, measure: str) -> tuple[list
         )
         shared = sorted(ours.keys() & theirs.keys())
         ids += shared
-        parts.append(np.array([ours[query] - theirs[query] for query in shared]))
-    if not ids:
-        return [], np.empty(0)
-    names, place = np.unique(ids, return_inverse=True)
-    return names.tolist(), np.bincount(place, weights=np.concatenate(parts)) / np.bincount(place)
+        differences.append(np.array([ours[query] - theirs[query] for query in shared]))
+    return _mean_by_query(ids, differences)
 
 
-def differences_from_before(group: Group, measure: str) -> NDArray[np.float64]:
-    """After minus before training on each test query, averaged over the seeds: float64 ``[queries]``."""
-    names, changes = [], []
+def training_differences(group: Group, measure: str) -> NDArray[np.float64]:
+    """Compute after minus before training on each test query, averaged over the seeds: float64 ``[queries]``.
+
+    Empty where a run lacks the values before training.
+    """
+    ids: list[str] = []
+    differences = []
     for table in group.query_tables:
         if f"before {measure}" not in table.column_names:
             return np.empty(0)
-        names += table["query_id"].to_pylist()
-        changes.append(table[f"after {measure}"].to_numpy() - table[f"before {measure}"].to_numpy())
-    _, place = np.unique(names, return_inverse=True)
-    return np.asarray(np.bincount(place, weights=np.concatenate(changes)) / np.bincount(place))
+        ids += table["query_id"].to_pylist()
+        differences.append(table[f"after {measure}"].to_numpy() - table[f"before {measure}"].to_numpy())
+    return _mean_by_query(ids, differences)[1]
 
 
 def paired_test(differences: NDArray[np.float64], seed: int = 0) -> PairedTest:
-    """Test differences, float64 ``[queries]``, against zero; the corrected values are not yet corrected.
+    """Test differences, float64 ``[queries]``, against zero. The Holm fields hold the uncorrected values.
 
     Args:
-        differences: of each query.
-        seed: of the sign flips.
+        differences: one per query.
+        seed: seed of the sign flips.
     """
-    won, lost = int((differences > EQUAL).sum()), int((differences < -EQUAL).sum())
     mean = float(differences.mean())
-    if np.ptp(differences) < EQUAL:  # every query moved alike: there is no spread to test against
-        p = 1.0 if abs(mean) < EQUAL else 0.0
-        return PairedTest(len(differences), mean, mean, mean, p, p, p, p, won, lost)
-    student = ttest_1samp(differences, 0)
-    interval = student.confidence_interval(0.95)
-    t_test, randomisation = float(student.pvalue), sign_flip_p(differences, seed)
+    if np.ptp(differences) < EQUAL:  # all differences are equal: there is no variance to test against
+        low = high = mean
+        t_test = randomisation = 1.0 if abs(mean) < EQUAL else 0.0
+    else:
+        student = ttest_1samp(differences, 0)
+        low, high = map(float, student.confidence_interval(0.95))
+        t_test, randomisation = float(student.pvalue), sign_flip_p(differences, seed)
     return PairedTest(
-        len(differences),
-        mean,
-        float(interval.low),
-        float(interval.high),
-        t_test,
-        randomisation,
-        t_test,
-        randomisation,
-        won,
-        lost,
+        queries=len(differences),
+        difference=mean,
+        low=low,
+        high=high,
+        t_test=t_test,
+        randomisation=randomisation,
+        t_test_holm=t_test,
+        randomisation_holm=randomisation,
+        won=int((differences > EQUAL).sum()),
+        lost=int((differences < -EQUAL).sum()),
     )
 
 
 def sign_flip_p(differences: NDArray[np.float64], seed: int = 0) -> float:
-    """p of the paired randomisation test: how often a mean as far from zero comes of random signs, two-sided.
+    """Compute p of the paired randomisation test, two-sided: how often random signs give a mean as far from zero.
 
-    All signs are tried where they are no more than ``RESAMPLES``, else as many are drawn.
+    All signs are tried if there are at most ``RESAMPLES`` combinations; otherwise ``RESAMPLES`` are drawn.
 
     Args:
-        differences: of each query, float64 ``[queries]``.
-        seed: of the signs.
+        differences: one per query, float64 ``[queries]``.
+        seed: seed of the signs.
     """
     if 2 ** min(len(differences), 64) <= RESAMPLES:
         return float(permutation_test((differences,), np.mean, permutation_type="samples", n_resamples=np.inf).pvalue)
@@ -130,7 +147,7 @@ def sign_flip_p(differences: NDArray[np.float64], seed: int = 0) -> float:
     def flipped(size: tuple[int, ...]) -> NDArray[np.float64]:
         return np.where(rng.integers(2, size=size, dtype=np.int8), differences, -differences)
 
-    # The same test as SciPy's permutation_test makes of one sample, some five times as fast.
+    # The same test as SciPy's permutation_test on one sample, about five times as fast.
     drawn = monte_carlo_test(
         differences,
         flipped,
@@ -143,32 +160,48 @@ def sign_flip_p(differences: NDArray[np.float64], seed: int = 0) -> float:
 
 
 def paired_tests(groups: Sequence[Group], baseline: Group, measure: str) -> dict[str, PairedTest]:
-    """Test each group against the baseline, of the same data and steps; by label, Holm-corrected over the groups.
+    """Test each group against the baseline; by label, Holm-corrected over the groups.
 
-    Groups that share no query and seed with the baseline, or have one query alone, are left out.
+    All are on the same data with the same steps. Groups that share fewer than two queries and seeds with the baseline
+    are left out.
     """
-    return _corrected({group.method: query_differences(group, baseline, measure)[1] for group in groups})
+    return _corrected_tests({group.method: query_differences(group, baseline, measure)[1] for group in groups})
 
 
-def tests_from_before(groups: Sequence[Group], measure: str) -> dict[str, PairedTest]:
+def paired_tests_before_after(groups: Sequence[Group], measure: str) -> dict[str, PairedTest]:
     """Test each group against the untrained model; by label, Holm-corrected over the groups."""
-    return _corrected({group.method: differences_from_before(group, measure) for group in groups})
+    return _corrected_tests({group.method: training_differences(group, measure) for group in groups})
 
 
-def _corrected(differences: Mapping[str, NDArray[np.float64]]) -> dict[str, PairedTest]:
-    tests = {label: paired_test(found) for label, found in differences.items() if len(found) > 1}
+def holm(values: Sequence[float]) -> list[float]:
+    """Correct p-values by Holm's method.
+
+    The smallest is multiplied by the number of values, the next by one less, and so on; no corrected value is below
+    the one before it.
+    """
+    corrected, highest = [0.0] * len(values), 0.0
+    for rank, index in enumerate(np.argsort(values, kind="stable")):
+        highest = max(highest, min(1.0, (len(values) - rank) * values[index]))
+        corrected[index] = highest
+    return corrected
+
+
+def _mean_by_query(
+    ids: Sequence[str], differences: Sequence[NDArray[np.float64]]
+) -> tuple[list[str], NDArray[np.float64]]:
+    """Average the differences, one array per seed, of each query id."""
+    if not ids:
+        return [], np.empty(0)
+    names, index = np.unique(ids, return_inverse=True)
+    means = np.bincount(index, weights=np.concatenate(differences)) / np.bincount(index)
+    return names.tolist(), np.asarray(means)
+
+
+def _corrected_tests(differences: Mapping[str, NDArray[np.float64]]) -> dict[str, PairedTest]:
+    tests = {label: paired_test(values) for label, values in differences.items() if len(values) > 1}
     student = holm([test.t_test for test in tests.values()])
     flips = holm([test.randomisation for test in tests.values()])
     return {
         label: replace(test, t_test_holm=t, randomisation_holm=f)
         for (label, test), t, f in zip(tests.items(), student, flips, strict=True)
     }
-
-
-def holm(values: Sequence[float]) -> list[float]:
-    """Holm's correction: the smallest p times how many there are, the next times one less, and never falling."""
-    corrected, highest = [0.0] * len(values), 0.0
-    for place, at in enumerate(np.argsort(values, kind="stable")):
-        highest = max(highest, min(1.0, (len(values) - place) * values[at]))
-        corrected[at] = highest
-    return corrected

@@ -1,4 +1,4 @@
-"""A grid of methods, seeds and steps on some data sets, run cell by cell and compared."""
+"""A grid of methods, seeds and steps on some data sets: planned, run cell by cell, and analysed."""
 
 from opera.experiments.grid.compare import compare
 

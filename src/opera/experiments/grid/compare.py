@@ -1,4 +1,4 @@
-"""``opera.compare``: run a grid, then compare its methods."""
+"""``opera.compare``: run a grid, then analyse it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 
 from opera.core.errors import RunFolderError, SettingError, TrainingError
 from opera.data import load_data
-from opera.experiments.analysis import Comparison, compare_runs, find_groups
-from opera.experiments.grid.plan import check_grid_folder, claimed, plan_grid, write_grid_file
-from opera.experiments.grid.progress import shown
+from opera.experiments.analysis import Comparison, analyse_runs, find_groups
+from opera.experiments.grid.folder import check_grid_folder, grid_lock, write_grid_file
+from opera.experiments.grid.plan import Cell, GridAxes, canonical_label, grid_axes, plan_grid
+from opera.experiments.grid.progress import live_progress
 from opera.experiments.grid.run import run_grid
 from opera.experiments.grid.status import Status
 from opera.retrieval.locate import locate_model
@@ -22,95 +23,109 @@ def compare(
     *,
     model: str | Path,
     out: str | Path,
-    methods: Sequence[str] = ("ft", "dp"),
-    seeds: Sequence[int] = (0, 1, 2),
-    steps: Sequence[int] = (1000,),
+    methods: Sequence[str] | None = None,
+    seeds: Sequence[int] | None = None,
+    steps: Sequence[int] | None = None,
     baseline: str | None = None,
     jobs: int = 1,
     **settings: Any,
 ) -> Comparison:
     """Train methods x seeds x steps on some data sets, and compare them.
 
-    Every cell is an ordinary run folder. Finished cells are not repeated, so the same call goes on with a grid that was
+    Every cell is an ordinary run folder. Finished cells are not repeated, so the same call continues a grid that was
     stopped.
 
     Args:
-        data: one or more data sets, as :func:`opera.adapt` takes them by name.
+        data: one or more data sets, by path or name as :func:`opera.adapt` takes them.
         model: the model that all cells start from.
         out: the grid's folder.
-        methods: methods, with settings of their own behind colons: ``"sp:k=0.5"``.
-        seeds: seeds.
-        steps: numbers of optimizer steps.
-        baseline: the method that the others are tested against; ``None``: ``ft`` where it is there, else the first.
-        jobs: how many cells run at once; the CPU's cores are shared among them.
-        settings: settings of all cells, by their names.
+        methods: methods, with settings of their own behind colons: ``"sp:k=0.5"``. Default: ``method`` if that is
+            among the settings, else ``ft`` and ``dp``.
+        seeds: seeds. Default: ``seed`` if that is among the settings, else 0, 1 and 2.
+        steps: numbers of optimizer steps. Default: ``max_steps`` if that is among the settings, else 1000.
+        baseline: the method that the others are tested against; ``None`` takes ``ft`` if there is one, else the first.
+        jobs: number of cells to run at once; they share the CPU's cores.
+        settings: settings of all cells, by name, as :func:`opera.adapt` takes them.
 
     Raises:
         InputError: for anything that cannot be used, before anything is written.
-        TrainingError: if a cell failed; the others are done, and the same call tries it again.
-        KeyboardInterrupt: after Ctrl-C or SIGTERM; the cells that ran have saved a checkpoint.
+        TrainingError: if a cell failed. The others are finished, and the same call tries the failed ones again.
+        KeyboardInterrupt: after Ctrl-C or SIGTERM. The running cells have saved a checkpoint.
     """
     sources = [str(data)] if isinstance(data, str | Path) else [str(source) for source in data]
-    status = prepared(sources, methods, seeds, steps, Path(out), str(model), settings, jobs)
-    check_baseline(baseline, methods)
-    write_grid_file(Path(out), str(model), settings, status.cells)
-    with claimed(Path(out)), shown(status) as changed:
-        run_grid(status, str(model), changed)
+    folder = Path(out)
+    axes, shared = grid_axes(settings, methods, seeds, steps)
+    status = prepare_grid(sources, axes, folder, str(model), shared, jobs)
+    baseline = check_baseline(baseline, axes)
+    write_grid_file(folder, str(model), shared, status.cells)
+    with grid_lock(folder), live_progress(status) as on_change:
+        run_grid(status, str(model), on_change)
     if status.failed:
-        raise TrainingError("\n".join(f"{place}: {reason}" for place, reason in status.failed.items()))
-    return compared(status, Path(out), baseline)
+        raise TrainingError("\n".join(f"{path}: {reason}" for path, reason in status.failed.items()))
+    return analyse_grid(status, folder, baseline)
 
 
-def prepared(
-    data: Sequence[str],
-    methods: Sequence[str],
-    seeds: Sequence[int],
-    steps: Sequence[int],
-    out: Path,
-    model: str,
-    settings: dict[str, Any],
-    jobs: int,
+def prepare_grid(
+    data: Sequence[str], axes: GridAxes, out: Path, model: str, shared: dict[str, Any], jobs: int
 ) -> Status:
-    """Check everything that can be checked without torch; writes nothing. Arguments as for :func:`compare`.
+    """Plan a grid and check everything that can be checked without torch. Writes nothing.
+
+    Args:
+        data: data sets.
+        axes: methods, seeds and steps.
+        out: the grid's folder.
+        model: the model that all cells start from.
+        shared: settings of all cells.
+        jobs: number of cells to run at once.
 
     Raises:
         InputError: for anything that cannot be used.
     """
     if jobs < 1:
         raise SettingError(f"--jobs: must be 1 or more, got {jobs}")
-    cells = plan_grid(data, methods, seeds, steps, out, settings)
+    cells = plan_grid(data, axes, out, shared)
     locate_model(model)
-    check_grid_folder(out, model, settings)
+    check_grid_folder(out, model, shared)
     fingerprints = {}
     for source in data:
         loaded = load_data(source)
         loaded.training_split()
         fingerprints[source] = loaded.fingerprint
-    status = Status.of(cells, jobs)
+    status = Status.scan(cells, jobs)
     for cell in cells:
-        if cell.place in status.done and Run.open(cell.place).record.data.fingerprint != fingerprints[cell.data]:
-            raise RunFolderError(f"{cell.place}: is a run on other data than {cell.data} is now; give another --out")
+        if cell.folder in status.done:
+            _check_fingerprint(cell, fingerprints[cell.data])
     return status
 
 
-def check_baseline(baseline: str | None, methods: Sequence[str]) -> None:
-    """Refuse a baseline that is none of the methods.
+def check_baseline(baseline: str | None, axes: GridAxes) -> str | None:
+    """Return the baseline's label as the grid has it.
 
     Raises:
-        SettingError: naming them.
+        SettingError: if it is none of the methods.
     """
-    if baseline is not None and baseline not in methods:
-        raise SettingError(f"--baseline {baseline}: must be one of the methods: {', '.join(methods)}")
+    if baseline is None:
+        return None
+    label = canonical_label(baseline)
+    if label not in axes.methods:
+        raise SettingError(f"--baseline {baseline}: must be one of the methods: {', '.join(axes.methods)}")
+    return label
 
 
-def compared(status: Status, out: Path, baseline: str | None) -> Comparison:
-    """Compare the runs in a grid's folder, of earlier calls too.
+def analyse_grid(status: Status, out: Path, baseline: str | None) -> Comparison:
+    """Analyse the runs in a grid's folder, those of earlier calls included.
 
     Args:
         status: which cells are done.
         out: the grid's folder.
-        baseline: a method as this call has it; tables may name it otherwise, and may lack it where its cells failed.
+        baseline: the baseline's label in this call. The analysis may label it differently, and does without it where
+            its cells failed.
     """
-    places = {cell.place for cell in status.cells if cell.label == baseline and cell.place in status.done}
-    named = [group.method for group in find_groups(out) if places & {run.path for run in group.runs}]
-    return compare_runs(out, named[0] if named else None)
+    folders = {cell.folder for cell in status.cells if cell.label == baseline and cell.folder in status.done}
+    labels = [group.method for group in find_groups(out) if folders & {run.path for run in group.runs}]
+    return analyse_runs(out, labels[0] if labels else None)
+
+
+def _check_fingerprint(cell: Cell, fingerprint: str) -> None:
+    if Run.open(cell.folder).record.data.fingerprint != fingerprint:
+        raise RunFolderError(f"{cell.folder}: is a run on other data than {cell.data} is now; give another --out")

@@ -1,35 +1,49 @@
-"""A grid of methods, seeds and steps on some data sets: which cells it has, and where each one's run lies.
+"""Plan a grid of methods, seeds and steps: which cells it has, with which settings, and where each one's run lies.
 
     GRID/
-      grid.json                     the model, the settings that all cells share, and which cells there are
+      grid.json                     the model, the settings that all cells share, and the list of cells
       DATA/METHOD/steps500/seed0/   a run
       DATA/METHOD/steps500/seed0.log
 
-Every cell is an ordinary run folder, but for the checkpoints, which go when it is finished.
+Every cell is an ordinary run folder, except that its checkpoints are deleted once it is finished.
 """
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from opera.config.recipe import ALIASES, make_recipe, parse_value
+from opera.config.recipe import ALIASES, make_recipe, with_full_names
 from opera.config.yaml import parse_assignments
-from opera.core.errors import RunFolderError, SettingError
-from opera.core.files import replace_file
+from opera.core.errors import SettingError
 from opera.experiments.analysis import short_name
-from opera.runs.folder import GRID_FILE, RUN_FILE, Run, check_writable, holds_run, planned_cells
+from opera.methods import METHODS, method_named
+from opera.runs.folder import Run, holds_run
 
-LOCK_FILE = ".running"
-VARIED = ("method", "max_steps", "seed")
-"""What tells cells apart, and so cannot be shared by all."""
+DEFAULT_METHODS, DEFAULT_SEEDS, DEFAULT_STEPS = ("ft", "dp"), (0, 1, 2), (1000,)
+AXIS_SETTINGS = ("method", "max_steps", "seed")
+"""Settings that differ between cells, so that all cells cannot share them."""
+
+
+@dataclass(frozen=True)
+class GridAxes:
+    """What differs between the cells of one data set.
+
+    Attributes:
+        methods: labels of methods, with settings of their own behind colons: ``sp:k=0.5``.
+        seeds: seeds.
+        steps: numbers of optimizer steps.
+    """
+
+    methods: tuple[str, ...]
+    seeds: tuple[int, ...]
+    steps: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -37,184 +51,173 @@ class Cell:
     """One run of a grid.
 
     Attributes:
-        data: the data set, as the user called it.
-        label: the method with its settings, as the user wrote it: ``sp`` or ``sp:k=0.5``.
+        data: the data set, as the user named it.
+        label: the method with its own settings: ``sp`` or ``sp:k=0.5``.
         steps: optimizer steps.
         seed: the seed.
-        place: its run folder.
-        values: every setting given, its method among them, by name.
+        folder: its run folder.
+        values: every setting given, by name, the method included.
     """
 
     data: str
     label: str
     steps: int
     seed: int
-    place: Path
+    folder: Path
     values: Mapping[str, Any]
 
     @property
     def finished(self) -> bool:
-        """Whether its run is there and done."""
-        return holds_run(self.place) and Run.open(self.place).finished
+        """Whether its run exists and is finished."""
+        return holds_run(self.folder) and Run.open(self.folder).finished
 
     @property
     def log(self) -> Path:
-        """What the cell printed."""
-        return self.place.with_name(f"{self.place.name}.log")
+        """The file with everything the cell prints."""
+        return self.folder.with_name(f"{self.folder.name}.log")
 
     @property
     def data_name(self) -> str:
-        """The data set's name, which no other of the grid has."""
-        return self.place.parents[2].name
+        """The data set's name, unique within the grid."""
+        return self.folder.parents[2].name
 
     @property
     def title(self) -> str:
-        """A name for people."""
+        """A readable name."""
         return f"{self.data_name}, {self.label}, {self.steps} steps, seed {self.seed}"
 
 
+def grid_axes(
+    values: Mapping[str, Any],
+    methods: Sequence[str] | None = None,
+    seeds: Sequence[int] | None = None,
+    steps: Sequence[int] | None = None,
+) -> tuple[GridAxes, dict[str, Any]]:
+    """Split the values of a recipe into the grid's axes and the settings that all cells share.
+
+    The recipe's ``method``, ``seed`` and ``max_steps`` are defaults; the arguments override them.
+
+    Args:
+        values: settings by name, as a recipe or keyword arguments hold them.
+        methods: methods; ``None`` takes the recipe's, else ``ft`` and ``dp``.
+        seeds: seeds; ``None`` takes the recipe's, else 0, 1 and 2.
+        steps: numbers of optimizer steps; ``None`` takes the recipe's, else 1000.
+
+    Returns:
+        The axes, with method names in lower case, and the shared settings.
+    """
+    shared = with_full_names(values)
+    given = {name: (shared.pop(name),) for name in AXIS_SETTINGS if name in shared}
+    labels = given.get("method", DEFAULT_METHODS) if methods is None else methods
+    axes = GridAxes(
+        methods=tuple(canonical_label(str(label)) for label in labels),
+        seeds=tuple(given.get("seed", DEFAULT_SEEDS) if seeds is None else seeds),
+        steps=tuple(given.get("max_steps", DEFAULT_STEPS) if steps is None else steps),
+    )
+    return axes, shared
+
+
+def canonical_label(text: str) -> str:
+    """Return a method's label with the method spelt as in the registry: ``DP:levels=query`` is ``dp:levels=query``."""
+    name, colon, settings = text.strip().partition(":")
+    with suppress(SettingError):  # plan_grid reports it, with all other mistakes
+        name = method_named(name).name
+    return f"{name}{colon}{settings}"
+
+
 def parse_method(text: str) -> tuple[str, dict[str, Any]]:
-    """Read ``dp`` or ``dp:levels=query:range=10:50``: the method's name and its settings."""
-    name, *parts = re.split(r":(?=[A-Za-z_]\w*=)", text.strip())
+    """Parse ``dp`` or ``dp:levels=query:range=10:50`` into the method's name and its settings."""
+    name, *parts = re.split(r":(?=[A-Za-z_]\w*=)", canonical_label(text))
     return name, parse_assignments(parts)
 
 
-def plan_grid(
-    data: Sequence[str],
-    methods: Sequence[str],
-    seeds: Sequence[int],
-    steps: Sequence[int],
-    out: Path,
-    shared: Mapping[str, Any],
-) -> list[Cell]:
-    """List the cells, seeds outermost, so that a grid cut short compares whole seeds; checks every recipe.
+def plan_grid(data: Sequence[str], axes: GridAxes, out: Path, shared: Mapping[str, Any]) -> list[Cell]:
+    """List the cells and check every recipe. Seeds are outermost, so a grid cut short has whole seeds.
 
     Args:
         data: data sets.
-        methods: methods, each as :func:`parse_method` reads it.
-        seeds: seeds.
-        steps: numbers of optimizer steps.
+        axes: methods, seeds and steps.
         out: the grid's folder.
-        shared: settings of all cells.
+        shared: settings of all cells. A method's own setting applies to the methods that have it.
 
     Raises:
-        SettingError: telling every mistake in any cell, or what is given twice.
+        SettingError: listing every mistake in any cell, or naming what is given twice.
     """
-    for name, values in (("DATA", data), ("--methods", methods), ("--seeds", seeds), ("--steps", steps)):
-        if not values:
-            raise SettingError(f"{name}: give at least one")
-        if twice := [value for at, value in enumerate(values) if value in values[:at]]:
-            raise SettingError(f"{name}: {twice[0]} is given twice")
-    if taken := [name for name in shared if ALIASES.get(name, name) in VARIED]:
-        raise SettingError(f"{taken[0]}: differs between cells: give --methods, --steps and --seeds instead")
-    names, mistakes = _folder_names(data), list[str]()
-    same: dict[str, str] = {}
-    for label in methods:
-        try:
-            method, own = parse_method(label)
-            recipe = make_recipe({**shared, **own, "method": method}).flat()
-        except SettingError as error:
-            mistakes.append(f"{label}: {error}")
-            continue
-        if fixed := [name for name in own if ALIASES.get(name, name) in VARIED]:
-            mistakes.append(f"{label}: {fixed[0]} differs between cells: give --methods, --steps and --seeds instead")
-        if (twin := same.setdefault(repr(recipe), label)) != label:
-            mistakes.append(f"--methods: {twin} and {label} are the same settings")
-    if mistakes:
-        raise SettingError("\n".join(mistakes))
-    for name, values in (("seed", seeds), ("max_steps", steps)):
+    _check_axes(data, axes, shared)
+    settings = _settings_by_label(axes.methods, with_full_names(shared))
+    for name, values in (("seed", axes.seeds), ("max_steps", axes.steps)):
         for value in values:
             make_recipe({name: value})
+    names = _folder_names(data)
     return [
         Cell(
             data=source,
             label=label,
-            steps=length,
+            steps=steps,
             seed=seed,
-            place=out / names[source] / label.replace(":", ",") / f"steps{length}" / f"seed{seed}",
-            values=_cell_values(shared, label, length, seed),
+            folder=out / names[source] / label.replace(":", ",") / f"steps{steps}" / f"seed{seed}",
+            values={**settings[label], "max_steps": steps, "seed": seed},
         )
-        for seed in seeds
-        for source in data
-        for length in steps
-        for label in methods
+        for seed, source, steps, label in product(axes.seeds, data, axes.steps, axes.methods)
     ]
 
 
-def check_grid_folder(out: Path, model: str, shared: Mapping[str, Any]) -> None:
-    """Refuse a folder that holds something else, or a grid of another model or other shared settings.
-
-    Raises:
-        RunFolderError: naming the difference, or a folder that cannot be written to.
-    """
-    if out.exists() and not out.is_dir():
-        raise RunFolderError(f"--out {out}: is a file; give a folder")
-    check_writable(out)
-    if not (out / GRID_FILE).is_file():
-        if out.is_dir() and any(out.iterdir()):
-            raise RunFolderError(f"--out {out}: is not empty and holds no grid; give an empty or a new folder")
-        return
-    if not any(out.rglob(RUN_FILE)):  # nothing ran yet, so nothing speaks for what it was begun with
-        return
-    try:
-        known = dict(json.loads((out / GRID_FILE).read_text(encoding="utf-8")))
-    except (ValueError, TypeError):
-        raise RunFolderError(f"{out / GRID_FILE}: is not as opera wrote it; give another folder") from None
-    for name, value in _shared_facts(model, shared).items():
-        if known.get(name) != value:
-            raise RunFolderError(
-                f"--out {out}: holds a grid with {name} {known.get(name)!r}, this call has {value!r}; "
-                "give another folder"
-            )
+def _check_axes(data: Sequence[str], axes: GridAxes, shared: Mapping[str, Any]) -> None:
+    options = {"DATA": data, "--methods": axes.methods, "--seeds": axes.seeds, "--steps": axes.steps}
+    for option, values in options.items():
+        if not values:
+            raise SettingError(f"{option}: give at least one")
+        if repeated := [value for index, value in enumerate(values) if value in values[:index]]:
+            raise SettingError(f"{option}: {repeated[0]} is given twice")
+    if name := _axis_setting(shared):
+        raise SettingError(f"{name}: differs between cells: give --methods, --steps and --seeds instead")
 
 
-def write_grid_file(out: Path, model: str, shared: Mapping[str, Any], cells: Sequence[Cell] = ()) -> None:
-    """Mark a folder as a grid, with what all its cells share, and with these cells beside those of earlier calls."""
-    out.mkdir(parents=True, exist_ok=True)
-    places = dict.fromkeys([*planned_cells(out), *(cell.place for cell in cells)])
-    facts = {**_shared_facts(model, shared), "cells": [str(place.relative_to(out)) for place in places]}
-    text = json.dumps(facts, indent=2) + "\n"
-    replace_file(out / GRID_FILE, lambda temporary: temporary.write_text(text, encoding="utf-8"))
-
-
-@contextmanager
-def claimed(out: Path) -> Iterator[None]:
-    """Hold a grid's folder for one process at a time; a process that ends, however it does, lets go of it.
-
-    Raises:
-        RunFolderError: if another process runs the grid.
-    """
-    with (out / LOCK_FILE).open("a+", encoding="utf-8") as lock:
+def _settings_by_label(labels: Sequence[str], shared: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Combine each method's own settings with the shared ones, and check the recipe of each."""
+    parsed, mistakes = {}, []
+    for label in labels:
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.seek(0)
-            raise RunFolderError(
-                f"--out {out}: process {lock.read().strip()} is running this grid; wait until it is done, or stop it"
-            ) from None
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
-        yield
+            parsed[label] = parse_method(label)
+        except SettingError as error:
+            mistakes.append(f"{label}: {error}")
+    methods = {method for method, _ in parsed.values()}
+    settings: dict[str, dict[str, Any]] = {}
+    label_by_recipe: dict[str, str] = {}
+    for label, (method, own) in parsed.items():
+        settings[label] = {**_shared_by_method(shared, method, methods), **with_full_names(own), "method": method}
+        try:
+            recipe = repr(make_recipe(settings[label]).flat())
+        except SettingError as error:
+            mistakes.append(f"{label}: {error}")
+            continue
+        if name := _axis_setting(own):
+            mistakes.append(f"{label}: {name} differs between cells: give --methods, --steps and --seeds instead")
+        if (other := label_by_recipe.setdefault(recipe, label)) != label:
+            mistakes.append(f"--methods: {other} and {label} are the same settings")
+    if mistakes:
+        raise SettingError("\n".join(mistakes))
+    return settings
 
 
-def _cell_values(shared: Mapping[str, Any], label: str, steps: int, seed: int) -> dict[str, Any]:
-    method, own = parse_method(label)
-    given = {ALIASES.get(name, name): value for values in (shared, own) for name, value in values.items()}
-    return {**given, "method": method, "max_steps": steps, "seed": seed}
+def _shared_by_method(shared: Mapping[str, Any], method: str, methods: set[str]) -> dict[str, Any]:
+    """The shared settings that apply to a method: all but those that only other methods of the grid have."""
+    fields = {name: METHODS[name].settings_class.model_fields.keys() for name in methods & METHODS.keys()}
+    others = set().union(*fields.values()) - fields.get(method, set())
+    return {name: value for name, value in shared.items() if name not in others}
 
 
-def _shared_facts(model: str, shared: Mapping[str, Any]) -> dict[str, Any]:
-    settings = {ALIASES.get(name, name): parse_value(name, value) for name, value in shared.items()}
-    return dict(json.loads(json.dumps({"model": model, "settings": settings}, sort_keys=True, default=str)))
+def _axis_setting(values: Mapping[str, Any]) -> str | None:
+    """The first setting, as the user spelt it, that differs between cells."""
+    return next((name for name in values if ALIASES.get(name, name) in AXIS_SETTINGS), None)
 
 
 def _folder_names(data: Sequence[str]) -> dict[str, str]:
-    """Name each data set's folder; two with one name get numbers."""
+    """Name each data set's folder; repeated names get numbers."""
     names: dict[str, str] = {}
     for source in data:
-        whole = source if source.startswith("python:") else os.path.normpath(Path(source).absolute())  # ".." has a name
-        name = re.sub(r"[:/\\]", "-", short_name(whole))
+        path = source if source.startswith("python:") else os.path.normpath(Path(source).absolute())  # resolves ".."
+        name = re.sub(r"[:/\\]", "-", short_name(path))
         taken, number, unique = set(names.values()), 2, name
         while unique in taken:
             unique, number = f"{name}-{number}", number + 1

@@ -1,13 +1,12 @@
-"""How a grid looks while it runs: one table on a terminal, a line for each cell that ends elsewhere."""
+"""Progress of a grid: one live table on a terminal, elsewhere a line for each cell that ends."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from rich.console import Console, Group, RenderableType
@@ -17,33 +16,33 @@ from rich.text import Text
 
 from opera.experiments.analysis import PRIMARY
 from opera.experiments.grid.plan import Cell
-from opera.experiments.grid.run import last_words
-from opera.experiments.grid.status import Status, in_words
+from opera.experiments.grid.run import OnChange
+from opera.experiments.grid.status import Status, format_duration
 from opera.runs.folder import Run
 
-ROOM = 6
-"""Lines of a terminal that are left to what is not the table."""
+RESERVED_LINES = 6
+"""Lines of the terminal kept free below the live table."""
 
 
 @contextmanager
-def shown(status: Status) -> Iterator[Callable[[Status, Cell | None], None]]:
-    """Show a status on standard error; yields what must be called when it changes."""
+def live_progress(status: Status) -> Iterator[OnChange]:
+    """Show the status on standard error; yields the function to call when it changes."""
     screen = Console(stderr=True, highlight=False)
     if not screen.is_terminal:
         yield _print_ended
         return
-    with Live(_picture(status, screen.height), console=screen, auto_refresh=False) as live:
+    with Live(_live_table(status, screen.height), console=screen, auto_refresh=False) as live:
 
-        def changed(status: Status, ended: Cell | None) -> None:
-            if ended is not None and ended.place in status.failed:
-                live.console.print(Text(_failure(status, ended), style="red"))
-            live.update(_picture(status, screen.height), refresh=True)
+        def on_change(status: Status, ended: Cell | None) -> None:
+            if ended is not None and ended.folder in status.failed:
+                live.console.print(Text(_failure_message(status, ended), style="red"))
+            live.update(_live_table(status, screen.height), refresh=True)
 
-        yield changed
+        yield on_change
 
 
 def progress_line(status: Status) -> str:
-    """One sentence on how a grid stands."""
+    """One sentence on the state of a grid."""
     parts = [f"{len(status.done)} of {len(status.cells)} cells done"]
     if status.running:
         parts.append(f"{len(status.running)} running")
@@ -51,117 +50,86 @@ def progress_line(status: Status) -> str:
         parts.append(f"{len(status.failed)} failed")
     if status.waiting or status.running:
         left = status.seconds_left()
-        parts.append("time left not known yet" if left is None else f"about {in_words(left)} left")
+        parts.append("time left not known yet" if left is None else f"about {format_duration(left)} left")
     return ", ".join(parts)
 
 
-def disk_line(status: Status) -> str:
-    """One sentence on the disk that the cells will take; empty where the model was not looked at."""
-    if status.model_bytes is None:
-        return ""
-    each, count = status.model_bytes / 1e6, len(status.waiting)
-    return f"each run keeps its trained model, about {each:,.0f} MB: {each * count / 1000:,.1f} GB in all"
+def table_rows(cells: Sequence[Cell]) -> list[list[Cell]]:
+    """Group cells by data set, method and number of steps: the seeds of each share a row."""
+    rows: dict[tuple[str, str, int], list[Cell]] = {}
+    for cell in cells:
+        rows.setdefault((cell.data, cell.label, cell.steps), []).append(cell)
+    return list(rows.values())
 
 
-def plan_records(status: Status) -> dict[str, Any]:
-    """What a grid will run, for JSON: each cell with its seconds, and all together."""
-    cells = [
-        {
-            "data": cell.data,
-            "method": cell.label,
-            "steps": cell.steps,
-            "seed": cell.seed,
-            "run": str(cell.place),
-            "finished": cell.place in status.done,
-            "seconds": None if (rate := status.rate(cell)) is None else round(rate.seconds(cell.steps), 1),
-        }
-        for cell in status.cells
-    ]
-    return {"cells": cells, "jobs": status.jobs, "seconds_left": status.seconds_left()}
+def log_tail(log: Path, lines: int = 3) -> str:
+    """Return the last lines of a log; empty if there is none."""
+    text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
+    return "\n".join(text.strip().splitlines()[-lines:])
 
 
-def plan_table(status: Status) -> Table:
-    """What a grid will run: a row a data set, method and number of steps, with its time."""
-    table = Table()
-    for column in ("data", "method", "steps", "seeds", "to run", "each, about", "together, about"):
-        table.add_column(column, justify="left" if column in ("data", "method") else "right")
-    for cells in _rows(status.cells):
-        cell, rate = cells[0], status.rate(cells[0])
-        waiting = [cell for cell in cells if cell.place not in status.done]
-        each = rate.seconds(cell.steps) if rate else None
-        table.add_row(
-            Text(cell.data_name),
-            Text(cell.label),
-            f"{cell.steps:,}",
-            ", ".join(str(cell.seed) for cell in cells),
-            str(len(waiting)),
-            "" if each is None else in_words(each),
-            "" if each is None else in_words(each * len(waiting)),
-        )
-    return table
-
-
-def _picture(status: Status, height: int) -> RenderableType:
-    """The live table; rows that are done or wait give way where the terminal is too low for all."""
-    rows = list(_rows(status.cells))
-    room, hidden = max(3, height - ROOM), 0
-    if len(rows) > room:
-        active = [row for row in rows if any(cell.place in status.running for cell in row)]
-        others = [row for row in rows if row not in active and any(cell in status.waiting for cell in row)]
-        chosen = (active + others)[:room]
-        hidden, rows = len(rows) - len(chosen), [row for row in rows if row in chosen]
+def _live_table(status: Status, height: int) -> RenderableType:
+    """The live table with as many rows as fit the terminal, and the progress line."""
+    rows = table_rows(status.cells)
+    shown = _fitting_rows(status, rows, max(3, height - RESERVED_LINES))
     table = Table()
     for column in ("data", "method", "steps", "seeds", f"{PRIMARY} so far"):
         table.add_column(column, justify="right" if column == "steps" else "left")
-    for cells in rows:
+    for cells in shown:
         cell = cells[0]
         marks = Text(" ").join(_mark(status, cell) for cell in cells)
-        table.add_row(Text(cell.data_name), Text(cell.label), f"{cell.steps:,}", marks, _so_far(status, cells))
-    more = [Text(f"and {hidden} rows more", style="dim")] if hidden else []
+        table.add_row(Text(cell.data_name), Text(cell.label), f"{cell.steps:,}", marks, _mean_so_far(status, cells))
+    hidden = len(rows) - len(shown)
+    more = [Text(f"and {hidden} more rows", style="dim")] if hidden else []
     return Group(table, *more, Text(progress_line(status)))
 
 
+def _fitting_rows(status: Status, rows: list[list[Cell]], room: int) -> list[list[Cell]]:
+    """All rows, or as many as fit: running ones first, then waiting ones."""
+    if len(rows) <= room:
+        return rows
+    waiting = {cell.folder for cell in status.waiting}
+    running_rows = [row for row in rows if any(cell.folder in status.running for cell in row)]
+    waiting_rows = [row for row in rows if row not in running_rows and any(cell.folder in waiting for cell in row)]
+    chosen = (running_rows + waiting_rows)[:room]
+    return [row for row in rows if row in chosen]
+
+
 def _mark(status: Status, cell: Cell) -> Text:
-    if cell.place in status.done:
+    if cell.folder in status.done:
         return Text("✓", style="green")
-    if cell.place in status.failed:
+    if cell.folder in status.failed:
         return Text("✗", style="red")
-    if cell.place in status.running:
-        return Text(f"{status.running[cell.place].step / cell.steps:.0%}", style="bold")
+    if cell.folder in status.running:
+        return Text(f"{status.running[cell.folder].step / cell.steps:.0%}", style="bold")
     return Text("·", style="dim")
 
 
-def _so_far(status: Status, cells: Sequence[Cell]) -> str:
-    values = [_measured(cell.place) for cell in cells if cell.place in status.done]
+def _mean_so_far(status: Status, cells: Sequence[Cell]) -> str:
+    values = [_primary_measure(cell.folder) for cell in cells if cell.folder in status.done]
     if not values:
         return ""
     return f"{np.mean(values):.3f}" + (f" ± {np.std(values, ddof=1):.3f}" if len(values) > 1 else "")
 
 
-def _rows(cells: Sequence[Cell]) -> Iterator[list[Cell]]:
-    keys = dict.fromkeys((cell.data, cell.label, cell.steps) for cell in cells)
-    for key in keys:
-        yield [cell for cell in cells if (cell.data, cell.label, cell.steps) == key]
-
-
 def _print_ended(status: Status, ended: Cell | None) -> None:
     if ended is None:
         return
-    if ended.place in status.failed:
-        print(_failure(status, ended), file=sys.stderr)
-    elif ended.place in status.done:
-        value = _measured(ended.place)
+    if ended.folder in status.failed:
+        print(_failure_message(status, ended), file=sys.stderr)
+    elif ended.folder in status.done:
+        value = _primary_measure(ended.folder)
         print(f"done: {ended.title}: {PRIMARY} {value:.4f}; {progress_line(status)}", file=sys.stderr, flush=True)
 
 
 @cache
-def _measured(place: Path) -> float:
-    """Read what a finished cell came to: once, as the table is drawn several times a second."""
-    return Run.open(place).measures["after"][PRIMARY]
+def _primary_measure(folder: Path) -> float:
+    """Read a finished cell's measure, once: the table is redrawn several times per second."""
+    return Run.open(folder).measures["after"][PRIMARY]
 
 
-def _failure(status: Status, cell: Cell) -> str:
-    reason = status.failed[cell.place]
-    words = last_words(cell.log)
-    told = "" if reason in words else f"\n{words}"
-    return f"failed: {cell.title}: {reason}{told}\n  all it said: {cell.log}"
+def _failure_message(status: Status, cell: Cell) -> str:
+    reason = status.failed[cell.folder]
+    tail = log_tail(cell.log)
+    details = "" if reason in tail else f"\n{tail}"
+    return f"failed: {cell.title}: {reason}{details}\n  full log: {cell.log}"

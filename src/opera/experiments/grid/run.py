@@ -1,252 +1,143 @@
-"""Runs the cells of a grid in processes of their own, as many at once as asked for."""
+"""Run the cells of a grid in worker processes, several at once if asked."""
 
 from __future__ import annotations
 
-import json
-import os
-import signal
-import subprocess
-import sys
+import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from opera.core.errors import TrainingError
+from opera.experiments.grid.interrupts import signals_as_interrupt
 from opera.experiments.grid.plan import Cell
-from opera.experiments.grid.status import Rate, Running, Status
+from opera.experiments.grid.status import Running, Status
+from opera.experiments.grid.worker_process import Message, WorkerLostError, WorkerProcess, make_workers
 
-LOOK_SECONDS = 0.25
-Changed = Callable[[Status, Cell | None], None]
+REFRESH_SECONDS = 0.25
+"""At least this often the status is reported."""
 
-
-class WorkerLostError(Exception):
-    """A worker ended without a word."""
-
-
-class Worker:
-    """A process that does jobs, started when it gets its first."""
-
-    def __init__(self, threads: int | None) -> None:
-        self._threads = threads
-        self._process: subprocess.Popen[str] | None = None
-        self._lock, self._stopping = threading.Lock(), False
-
-    def do(self, job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """Give it a job; yields its news, of which the last is how the job ended.
-
-        Raises:
-            WorkerLostError: if the process ends without saying so.
-        """
-        process = self._started()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            process.stdin.write(json.dumps(job) + "\n")
-            process.stdin.flush()
-        except BrokenPipeError:
-            raise WorkerLostError(self._epitaph(process)) from None
-        for line in process.stdout:
-            news = json.loads(line)
-            if news.get("stopped"):  # it was asked to stop, and does no more jobs
-                self.close()
-            yield news
-            if "step" not in news:
-                return
-        raise WorkerLostError(self._epitaph(process))
-
-    def ask_to_stop(self) -> None:
-        """Send SIGTERM: a training saves a checkpoint first; no process is started any more."""
-        with self._lock:
-            self._stopping = True
-            if self._process is not None:
-                self._process.terminate()
-
-    def close(self, kill: bool = False) -> None:
-        """Let it end: it has no more jobs."""
-        with self._lock:
-            process, self._process = self._process, None
-        if process is None:
-            return
-        if kill:
-            process.kill()
-        for stream in (process.stdin, process.stdout):
-            assert stream is not None
-            with suppress(BrokenPipeError):
-                stream.close()
-        process.wait()
-
-    def _started(self) -> subprocess.Popen[str]:
-        environment = dict(os.environ)
-        if self._threads is not None:
-            environment.setdefault("OMP_NUM_THREADS", str(self._threads))
-        with self._lock:
-            if self._stopping:
-                raise WorkerLostError("stopped")
-            if self._process is None:
-                self._process = subprocess.Popen(
-                    [sys.executable, "-m", "opera.experiments.grid.worker"],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                    env=environment,
-                    start_new_session=True,  # Ctrl-C goes to this process alone, which tells the workers
-                )
-            return self._process
-
-    def _epitaph(self, process: subprocess.Popen[str]) -> str:
-        status = process.wait()
-        self.close()
-        if status == -signal.SIGKILL:
-            return "its process was killed, as happens when memory runs out"
-        if status < 0:
-            return f"its process ended with {signal.Signals(-status).name}"
-        return f"its process ended with exit status {status}"
+OnChange = Callable[[Status, Cell | None], None]
 
 
-def run_grid(status: Status, model: str, changed: Changed = lambda status, cell: None) -> None:
-    """Run the cells that are not finished; one that fails is noted in the status and the rest go on.
+def run_grid(status: Status, model: str, on_change: OnChange = lambda status, cell: None) -> None:
+    """Run the cells that are not finished. One that fails is recorded in the status, and the rest go on.
 
-    A cell that was cut off goes on from its checkpoint. Vectors and rankings by the pretrained model are kept in
-    the cache, so that cells share them.
+    A cell that was interrupted resumes from its checkpoint. Embeddings and rankings by the pretrained model are kept
+    in the cache, so that cells share them.
 
     Args:
         status: the cells, and how many to run at once; kept up to date.
-        model: the model that all start from.
-        changed: told several times a second, and with the cell that ended when one has.
+        model: the model that all cells start from.
+        on_change: called several times per second, and with each cell that has ended.
 
     Raises:
-        KeyboardInterrupt: after Ctrl-C or SIGTERM, when the cells that ran have saved a checkpoint.
+        KeyboardInterrupt: after Ctrl-C or SIGTERM, once the running cells have saved a checkpoint. A second Ctrl-C
+            kills them.
     """
-    cells, lock = iter(status.waiting), threading.Lock()
-    ended: list[Cell] = []
-    stop = threading.Event()
-    workers = _workers(status)
+    scheduler = Scheduler(status, model)
+    with signals_as_interrupt(), scheduler.stopped_on_error():
+        scheduler.start()
+        scheduler.report(on_change)
 
-    def work(worker: Worker) -> None:
-        while not stop.is_set():
-            with lock:
-                cell = next(cells, None)
-                if cell is None:
-                    break
-                status.running[cell.place] = Running(time.monotonic())
-            failure = _run_cell(worker, cell, model, status.running[cell.place])
-            with lock:
-                del status.running[cell.place]
-                if failure is None:
-                    status.done.add(cell.place)
-                elif not stop.is_set():
-                    status.failed[cell.place] = failure
-                ended.append(cell)
-        worker.close()
 
-    threads = [threading.Thread(target=work, args=(worker,), daemon=True) for worker in workers]
-    with _ends_like_ctrl_c():
-        try:
-            for thread in threads:
-                thread.start()
-            while any(thread.is_alive() for thread in threads):
-                _tell(status, ended, lock, changed)
-                time.sleep(LOOK_SECONDS)
-        except BaseException:  # Ctrl-C, or what shows the status fails
+class Scheduler:
+    """Hands the waiting cells to workers, each driven by a thread of its own.
+
+    Args:
+        status: the cells; kept up to date under a lock.
+        model: the model that all cells start from.
+    """
+
+    def __init__(self, status: Status, model: str) -> None:
+        self._status, self._model = status, model
+        self._waiting = iter(status.waiting)
+        self._lock, self._stopping = threading.Lock(), threading.Event()
+        self._ended: queue.SimpleQueue[Cell | None] = queue.SimpleQueue()
+        self._workers = make_workers(min(status.jobs, len(status.waiting)))
+        self._threads = [threading.Thread(target=self._drive, args=(w,), daemon=True) for w in self._workers]
+
+    def start(self) -> None:
+        """Start the workers."""
+        for thread in self._threads:
+            thread.start()
+
+    def report(self, on_change: OnChange) -> None:
+        """Call ``on_change`` until every worker has ended."""
+        active = len(self._threads)
+        while active:
             try:
-                stop.set()
-                for worker in workers:
-                    worker.ask_to_stop()
-                for thread in (thread for thread in threads if thread.is_alive()):
-                    thread.join()
+                cell = self._ended.get(timeout=REFRESH_SECONDS)
+                if cell is None:
+                    active -= 1
+            except queue.Empty:
+                cell = None
+            with self._lock:
+                if cell is not None:
+                    on_change(self._status, cell)
+                on_change(self._status, None)
+
+    @contextmanager
+    def stopped_on_error(self) -> Iterator[None]:
+        """Terminate the workers on Ctrl-C or any error, and wait until they have saved; a second Ctrl-C kills them."""
+        try:
+            yield
+        except BaseException:
+            try:
+                self._stop()
             except KeyboardInterrupt:
-                for worker in workers:
+                for worker in self._workers:
                     worker.close(kill=True)
             raise
-    _tell(status, ended, lock, changed)
 
+    def _stop(self) -> None:
+        self._stopping.set()
+        for worker in self._workers:
+            worker.terminate()
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join()
 
-def time_grid(status: Status, model: str) -> None:
-    """Time a few steps on each data set of which no cell is finished, and note the rates in the status.
-
-    Raises:
-        TrainingError: if these steps fail.
-    """
-    for source in dict.fromkeys(cell.data for cell in status.waiting):
-        cell = next(cell for cell in status.cells if cell.data == source)
-        if any(other.place in status.done for other in status.cells if other.data == source):
-            continue
-        worker = _workers(status)[0]
-        job = {"do": "time", "data": source, "model": model, "values": dict(cell.values), "log": os.devnull}
+    def _drive(self, worker: WorkerProcess) -> None:
+        """Run waiting cells on a worker until there are none; puts each into the queue, and at last ``None``."""
         try:
-            with _ends_like_ctrl_c():
-                *_, news = worker.do(job)
-        except WorkerLostError as lost:
-            news = {"failed": str(lost)}
-        except KeyboardInterrupt:
-            worker.ask_to_stop()
-            raise
-        finally:
+            while (cell := self._take()) is not None:
+                failure = run_cell(worker, cell, self._model, self._status.running[cell.folder])
+                self._record(cell, failure)
+                self._ended.put(cell)
             worker.close()
-        if "timed" not in news:
-            raise TrainingError(f"timing {source}: {news.get('failed', 'stopped')}")
-        timed = news["timed"]
-        status.timed[source], status.once[source] = Rate(timed["step"], timed["around"]), timed["once"]
-        status.model_bytes = timed["model_bytes"]
+        finally:
+            self._ended.put(None)
+
+    def _take(self) -> Cell | None:
+        """Mark the next waiting cell as running."""
+        with self._lock:
+            cell = None if self._stopping.is_set() else next(self._waiting, None)
+            if cell is not None:
+                self._status.running[cell.folder] = Running(time.monotonic())
+            return cell
+
+    def _record(self, cell: Cell, failure: str | None) -> None:
+        """Record how a cell ended; one that was stopped waits for the next call."""
+        with self._lock:
+            del self._status.running[cell.folder]
+            if failure is None:
+                self._status.done.add(cell.folder)
+            elif not self._stopping.is_set():
+                self._status.failed[cell.folder] = failure
 
 
-def _workers(status: Status) -> list[Worker]:
-    """As many as have work, which share the CPU's cores."""
-    jobs = min(status.jobs, len(status.waiting))
-    return [Worker(max(1, (os.cpu_count() or 1) // jobs) if jobs > 1 else None) for _ in range(jobs)]
-
-
-def _run_cell(worker: Worker, cell: Cell, model: str, running: Running) -> str | None:
-    """Run one cell; returns what went wrong, or ``None``."""
-    job = {"do": "cell", "data": cell.data, "model": model, "values": dict(cell.values)}
-    news: dict[str, Any] = {}
+def run_cell(worker: WorkerProcess, cell: Cell, model: str, running: Running) -> str | None:
+    """Run a cell on a worker; returns why it failed, or ``None``."""
+    job: dict[str, Any] = {"kind": "train", "data": cell.data, "model": model, "values": dict(cell.values)}
+    message: Message = {}
     try:
-        cell.place.parent.mkdir(parents=True, exist_ok=True)
-        for news in worker.do({**job, "out": str(cell.place), "log": str(cell.log)}):
-            if "step" in news:
-                running.saw(news["step"])
+        cell.folder.parent.mkdir(parents=True, exist_ok=True)
+        for message in worker.run_job({**job, "out": str(cell.folder), "log": str(cell.log)}):
+            if "step" in message:
+                running.update(message["step"])
     except WorkerLostError as lost:
         return str(lost)
-    except Exception as error:  # a cell must not take the others with it
+    except Exception as error:  # one cell's failure must not end the others
         return f"{type(error).__name__}: {error}"
-    return None if news.get("done") else str(news.get("failed", "stopped"))
-
-
-def _tell(status: Status, ended: list[Cell], lock: threading.Lock, changed: Changed) -> None:
-    with lock:
-        news, ended[:] = list(ended), []
-        for cell in news:
-            changed(status, cell)
-        changed(status, None)
-
-
-@contextmanager
-def _ends_like_ctrl_c() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into one Ctrl-C: they are often sent twice, and a second Ctrl-C kills the workers."""
-
-    def interrupt(number: int, frame: Any) -> None:
-        for other in before:
-            signal.signal(other, signal.SIG_IGN)
-        raise KeyboardInterrupt
-
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    before = {number: handler for number, handler in before.items() if handler not in (signal.SIG_IGN, None)}  # nohup
-    for number in before:
-        signal.signal(number, interrupt)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def last_words(log: Path, lines: int = 3) -> str:
-    """The end of what a cell printed."""
-    text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
-    return "\n".join(text.strip().splitlines()[-lines:])
+    return None if message.get("done") else str(message.get("failed", "stopped"))

@@ -1,4 +1,4 @@
-"""How a grid stands while it runs, and how long it will take."""
+"""The state of a grid while it runs, and an estimate of the time left."""
 
 from __future__ import annotations
 
@@ -19,70 +19,71 @@ class Rate:
     """What a cell costs.
 
     Attributes:
-        step: seconds of a training step.
-        around: seconds of all else: loading, encoding, measuring.
+        per_step: seconds per training step.
+        overhead: seconds of everything else: loading, encoding, evaluation.
     """
 
-    step: float
-    around: float
+    per_step: float
+    overhead: float
 
     def seconds(self, steps: int) -> float:
-        """Seconds of a cell with so many steps."""
-        return self.step * steps + self.around
+        """Seconds of a cell with this number of steps."""
+        return self.per_step * steps + self.overhead
 
 
 @dataclass
 class Running:
-    """A cell that runs now.
+    """A cell that is running. Times are in seconds of the monotonic clock.
 
     Attributes:
-        began: when, in seconds of the monotonic clock.
-        step: the step it is at.
-        first_step: the step it began with, more than 0 for one that is resumed.
-        first_seen: when that step was done.
-        last_seen: when the step it is at was done.
+        started: when it started.
+        step: the last step reported.
+        first_step: the first step reported; more than a few for a cell that was resumed.
+        first_time: when the first step was reported.
+        last_time: when the last step was reported.
     """
 
-    began: float
+    started: float
     step: int = 0
     first_step: int | None = None
-    first_seen: float = 0.0
-    last_seen: float = 0.0
+    first_time: float = 0.0
+    last_time: float = 0.0
 
-    def saw(self, step: int) -> None:
-        """Take note of a step."""
-        self.last_seen = time.monotonic()
+    def update(self, step: int) -> None:
+        """Record a reported step."""
+        self.last_time = time.monotonic()
         if self.first_step is None:
-            self.first_step, self.first_seen = step, self.last_seen
+            self.first_step, self.first_time = step, self.last_time
         self.step = step
 
-    def seconds_a_step(self) -> float | None:
-        """Mean seconds of the steps seen; ``None`` before two of them."""
+    def seconds_per_step(self) -> float | None:
+        """Mean seconds per step so far; ``None`` before two reports."""
         if self.first_step is None or self.step == self.first_step:
             return None
-        return (self.last_seen - self.first_seen) / (self.step - self.first_step)
+        return (self.last_time - self.first_time) / (self.step - self.first_step)
 
     def seconds_left(self, rate: Rate, steps: int) -> float:
-        """Seconds until it is done with all ``steps``, the measuring after training among them."""
-        spent = time.monotonic() - self.began
+        """Seconds until all ``steps`` and the evaluation after training are done."""
+        elapsed = time.monotonic() - self.started
         if self.first_step is None:
-            return max(0.0, rate.seconds(steps) - spent)
-        return max(0.0, rate.around + rate.step * (steps - self.first_step) - spent)
+            return max(0.0, rate.seconds(steps) - elapsed)
+        return max(0.0, rate.overhead + rate.per_step * (steps - self.first_step) - elapsed)
 
 
 @dataclass
 class Status:
-    """How a grid stands.
+    """The state of a grid.
 
     Attributes:
         cells: all cells, in the order they run.
         jobs: how many run at once.
-        done: folders of those that are finished, before or now.
-        failed: what went wrong, by folder.
-        running: by folder.
-        timed: rates that were measured beforehand, by data set.
-        once: seconds of what the first cell on a data set makes for all, the pretrained vectors; measured beforehand.
-        model_bytes: what each run's model takes on disk, where that was measured.
+        done: folders of the finished cells, earlier ones included.
+        failed: why a cell failed, by folder.
+        running: the running cells, by folder.
+        timed: rates measured beforehand, by data set.
+        encoding: seconds to encode the corpus with the pretrained model, by data set, measured beforehand; only the
+            first cell on a data set pays them.
+        model_bytes: size of one trained model on disk, where it was measured.
     """
 
     cells: Sequence[Cell]
@@ -91,67 +92,73 @@ class Status:
     failed: dict[Path, str] = field(default_factory=dict)
     running: dict[Path, Running] = field(default_factory=dict)
     timed: dict[str, Rate] = field(default_factory=dict)
-    once: dict[str, float] = field(default_factory=dict)
+    encoding: dict[str, float] = field(default_factory=dict)
     model_bytes: int | None = None
     _rates: dict[Path, Rate] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, cells: Sequence[Cell], jobs: int = 1) -> Status:
-        """Look which cells are finished already."""
-        return cls(cells, jobs, {cell.place for cell in cells if cell.finished})
+    def scan(cls, cells: Sequence[Cell], jobs: int = 1) -> Status:
+        """Look which cells are finished."""
+        return cls(cells, jobs, {cell.folder for cell in cells if cell.finished})
 
     @property
     def waiting(self) -> list[Cell]:
-        """The cells that have not begun."""
-        begun = self.done | self.failed.keys() | self.running.keys()
-        return [cell for cell in self.cells if cell.place not in begun]
+        """The cells that have not started."""
+        started = self.done | self.failed.keys() | self.running.keys()
+        return [cell for cell in self.cells if cell.folder not in started]
 
     def rate(self, cell: Cell) -> Rate | None:
-        """What a cell costs, as far as is known: median of the finished ones most like it, else as timed beforehand."""
-        finished = [(other, self._rate_of(other)) for other in self.cells if other.place in self.done]
-        for alike in (
-            lambda other: (other.data, other.label) == (cell.data, cell.label),
-            lambda other: other.data == cell.data,
-        ):
-            if rates := [rate for other, rate in finished if alike(other)]:
-                return _median(rates)
+        """Estimate what a cell costs; ``None`` while nothing is known.
+
+        The median over finished cells of its data set and method, else of its data set; else the rate measured
+        beforehand; else the median over all finished cells.
+        """
+        finished = [other for other in self.cells if other.folder in self.done]
+        same_data = [other for other in finished if other.data == cell.data]
+        same_method = [other for other in same_data if other.label == cell.label]
+        if alike := same_method or same_data:
+            return self._median_rate(alike)
         if cell.data in self.timed:
             return self.timed[cell.data]
-        return _median([rate for _, rate in finished]) if finished else None
+        return self._median_rate(finished) if finished else None
 
     def seconds_left(self) -> float | None:
         """Estimate the time until the last cell is done; ``None`` while nothing is known."""
-        free: list[float] = []  # when each job is free for its next cell
-        once = dict(self.once)
-        cells = {cell.place: cell for cell in self.cells}
-        seen: list[Rate] = []
-        for place, running in list(self.running.items()):
-            cell, rate, own = cells[place], self.rate(cells[place]), running.seconds_a_step()
-            if own is not None:
-                rate = Rate(own, rate.around if rate else running.first_seen - running.began)
-                seen.append(rate)
+        free_at: list[float] = []  # seconds until each job is free for its next cell
+        encoding = dict(self.encoding)
+        cells = {cell.folder: cell for cell in self.cells}
+        observed: list[Rate] = []
+        for folder, running in list(self.running.items()):
+            rate, per_step = self.rate(cells[folder]), running.seconds_per_step()
+            if per_step is not None:
+                rate = Rate(per_step, rate.overhead if rate else running.first_time - running.started)
+                observed.append(rate)
             if rate is None:
                 return None
-            free.append(running.seconds_left(rate, cell.steps))
-        free += [0.0] * (self.jobs - len(free))
-        heapify(free)
+            free_at.append(running.seconds_left(rate, cells[folder].steps))
+        free_at += [0.0] * (self.jobs - len(free_at))
+        heapify(free_at)
         for cell in self.waiting:
-            rate = self.rate(cell) or (_median(seen) if seen else None)
+            rate = self.rate(cell) or (_median(observed) if observed else None)
             if rate is None:
                 return None
-            heappush(free, heappop(free) + rate.seconds(cell.steps) + once.pop(cell.data, 0.0))
-        return max(free)
+            heappush(free_at, heappop(free_at) + rate.seconds(cell.steps) + encoding.pop(cell.data, 0.0))
+        return max(free_at)
 
-    def _rate_of(self, cell: Cell) -> Rate:
-        if cell.place not in self._rates:
-            run = Run.open(cell.place)
-            around = sum(value for name, value in run.record.seconds.items() if name != "train")
-            self._rates[cell.place] = Rate(float(run.trace()["seconds"].to_numpy().mean()), around)
-        return self._rates[cell.place]
+    def _median_rate(self, cells: Sequence[Cell]) -> Rate:
+        return _median([self._finished_rate(cell) for cell in cells])
+
+    def _finished_rate(self, cell: Cell) -> Rate:
+        """What a finished cell cost, read from its run once."""
+        if cell.folder not in self._rates:
+            run = Run.open(cell.folder)
+            overhead = sum(value for name, value in run.record.seconds.items() if name != "train")
+            self._rates[cell.folder] = Rate(float(run.trace()["seconds"].to_numpy().mean()), overhead)
+        return self._rates[cell.folder]
 
 
-def in_words(seconds: float) -> str:
-    """A duration as people say it: ``40 s``, ``14 min``, ``3 h 20 min``."""
+def format_duration(seconds: float) -> str:
+    """Format a duration: ``40 s``, ``14 min``, ``3 h 20 min``."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -159,5 +166,5 @@ def in_words(seconds: float) -> str:
 
 
 def _median(rates: Sequence[Rate]) -> Rate:
-    step, around = np.median([(rate.step, rate.around) for rate in rates], axis=0).tolist()
-    return Rate(step, around)
+    per_step, overhead = np.median([(rate.per_step, rate.overhead) for rate in rates], axis=0).tolist()
+    return Rate(per_step, overhead)

@@ -1,4 +1,4 @@
-"""What a cell will cost, measured on a few real training steps and texts, before any cell runs."""
+"""What a cell will cost, measured on a few real training steps and texts before any cell runs."""
 
 from __future__ import annotations
 
@@ -12,91 +12,111 @@ from typing import Any
 import numpy as np
 from transformers import TrainerCallback
 
-from opera.config.recipe import make_recipe
-from opera.config.training import TrainSettings
+from opera.config.recipe import Recipe, make_recipe
 from opera.data import RetrievalData
 from opera.methods import Plan
 from opera.runs.folder import Run, RunWriter
 from opera.training.train import train
 from opera.training_set.build import build_training_set
-from opera.training_set.prepare import prepare
+from opera.training_set.prepare import Prepared, prepare
 
 STEPS = 12
 WARM_UP = 4
 TEXTS = 64
-ENOUGH_SECONDS, ENOUGH_STEPS = 15.0, 3
+SLOW_SECONDS, SLOW_STEPS = 15.0, 3
 FLOAT_BYTES = 4
 CHECKPOINTS = 10
-"""How many a run saves, unless it is told otherwise or is very long."""
+"""How many a run saves by default, unless it is very long."""
+
+TIMED_SETTINGS = {
+    "attn_implementation",
+    "corpus_text",
+    "dropout",
+    "encode_batch_size",
+    "gradient_accumulation_steps",
+    "gradient_checkpointing",
+    "max_passage_length",
+    "max_query_length",
+    "optim",
+    "per_device_train_batch_size",
+    "precision",
+    "seed",
+    "train_group_size",
+}
+"""Settings that decide how long a step takes; the others are left out of the timing."""
 
 
 @dataclass(frozen=True)
-class Timed:
+class CellTiming:
     """What a cell costs.
 
     Attributes:
-        step: seconds of a training step, the median.
-        around: seconds of loading, of saving checkpoints, and of encoding the corpus after training.
-        once: seconds of encoding the corpus before training, for all cells.
-        model_bytes: what the trained model takes on disk, about.
+        per_step: median seconds per training step.
+        overhead: seconds to load, to save checkpoints, and to encode the corpus after training.
+        encoding: seconds to encode the corpus before training, which all cells share.
+        model_bytes: approximate size of the trained model on disk.
     """
 
-    step: float
-    around: float
-    once: float
+    per_step: float
+    overhead: float
+    encoding: float
     model_bytes: int
 
 
-class Enough(TrainerCallback):  # type: ignore[misc]
-    """Ends training after a few steps of a slow model."""
+class StopWhenSlow(TrainerCallback):  # type: ignore[misc]
+    """Stops the training of a slow model after ``SLOW_STEPS`` steps and ``SLOW_SECONDS`` seconds."""
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Start the clock."""
-        self._began = time.monotonic()
+        self._started = time.monotonic()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Stop, if these were enough."""
-        late = time.monotonic() - self._began > ENOUGH_SECONDS
-        control.should_training_stop |= late and state.global_step >= ENOUGH_STEPS
+        """Stop if both limits are reached."""
+        slow = time.monotonic() - self._started > SLOW_SECONDS
+        control.should_training_stop |= slow and state.global_step >= SLOW_STEPS
 
 
-def time_cell(data: RetrievalData, model: str, values: Mapping[str, Any]) -> Timed:
-    """Train ``STEPS`` steps of plain fine-tuning, fewer of a slow model; encode ``TEXTS`` documents; forget both.
+def time_cell(data: RetrievalData, model: str, values: Mapping[str, Any]) -> CellTiming:
+    """Train ``STEPS`` steps of plain fine-tuning, fewer of a slow model, encode ``TEXTS`` documents, and keep neither.
 
-    Mining, searching and what a method itself costs are left out: they are small beside a model's steps.
+    Mining, searching and the cost of a method itself are left out: they are small beside a model's steps.
 
     Args:
         data: the data set.
         model: the model.
-        values: settings of the cell; those of its method, of noise and of evaluation during training do not count.
+        values: settings of the cell. Those of its method, of noise and of evaluation during training are left out.
     """
-    kept = {"per_device_train_batch_size", "gradient_accumulation_steps", "train_group_size", "precision", "dropout"}
-    kept |= {"max_query_length", "max_passage_length", "encode_batch_size", "gradient_checkpointing", "optim", "seed"}
-    kept |= {"attn_implementation", "corpus_text"}
-    plain = {name: value for name, value in values.items() if name in kept & TrainSettings.flat_fields.keys()}
-    recipe = make_recipe(
-        {**plain, "method": "ft", "max_steps": STEPS, "negatives": "random", "snapshots": 0, "save_steps": STEPS // 2}
-    )
+    timed = {name: value for name, value in values.items() if name in TIMED_SETTINGS}
+    fixed = {"method": "ft", "max_steps": STEPS, "negatives": "random", "snapshots": 0, "save_steps": STEPS // 2}
+    recipe = make_recipe({**timed, **fixed})
     with TemporaryDirectory(prefix="opera-timing-") as folder:
         writer = RunWriter(Path(folder))
         start = time.perf_counter()
         prepared = prepare(data, model, recipe)
         loading = time.perf_counter() - start
-        count = min(TEXTS, len(data.corpus))
-        rows = np.linspace(0, len(data.corpus) - 1, count).astype(np.int64)  # corpora are often sorted by length
-        texts = data.corpus.texts(rows, recipe.train.encoding.corpus_text)
-        prepared.encoder.encode(texts[:8], "document")
-        start = time.perf_counter()
-        prepared.encoder.encode(texts, "document")
-        encoding = (time.perf_counter() - start) / count
-        training_set = build_training_set(prepared)
-        plan = Plan(0, STEPS, recipe.train.batching.queries_per_step(processes=1))
-        method = recipe.method_class(training_set.pairs, plan, recipe.method_settings, None)
-        train(prepared.model, training_set, method, recipe.train, writer, callbacks=[Enough()])
+        encoding = _time_encoding(prepared, data, recipe) * len(data.corpus)
+        _train_briefly(prepared, recipe, writer)
         seconds = Run(writer.path).trace()["seconds"].to_numpy()
-        seconds = seconds[min(WARM_UP, len(seconds) - 2) :]
-        step = float(np.median(seconds))
-        saving = CHECKPOINTS * float(seconds.max() - step)
-    size = FLOAT_BYTES * prepared.n_parameters
-    corpus = encoding * len(data.corpus)
-    return Timed(step, loading + corpus + saving, corpus, size)
+    seconds = seconds[min(WARM_UP, len(seconds) - 2) :]
+    per_step = float(np.median(seconds))
+    saving = CHECKPOINTS * float(seconds.max() - per_step)
+    model_bytes = FLOAT_BYTES * prepared.n_parameters
+    return CellTiming(per_step, loading + encoding + saving, encoding, model_bytes)
+
+
+def _time_encoding(prepared: Prepared, data: RetrievalData, recipe: Recipe) -> float:
+    """Seconds to encode a document, mean over documents from all over the corpus, which is often sorted by length."""
+    count = min(TEXTS, len(data.corpus))
+    rows = np.linspace(0, len(data.corpus) - 1, count).astype(np.int64)
+    texts = data.corpus.texts(rows, recipe.train.encoding.corpus_text)
+    prepared.encoder.encode(texts[:8], "document")  # warm up
+    start = time.perf_counter()
+    prepared.encoder.encode(texts, "document")
+    return (time.perf_counter() - start) / count
+
+
+def _train_briefly(prepared: Prepared, recipe: Recipe, writer: RunWriter) -> None:
+    training_set = build_training_set(prepared)
+    plan = Plan(0, STEPS, recipe.train.batching.queries_per_step(processes=1))
+    method = recipe.method_class(training_set.pairs, plan, recipe.method_settings, None)
+    train(prepared.model, training_set, method, recipe.train, writer, callbacks=[StopWhenSlow()])

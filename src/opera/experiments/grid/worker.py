@@ -1,6 +1,7 @@
-"""One of the processes that run a grid's cells: jobs come as JSON lines on standard input, news goes out the same way.
+"""The worker's side: a process that runs a grid's cells.
 
-A process of its own keeps torch loaded from cell to cell, and takes no other cell with it when it dies.
+Jobs arrive as JSON lines on standard input; messages leave as JSON lines on standard output. A process of its own keeps
+torch loaded from cell to cell, and takes no other cell with it when it dies.
 """
 
 from __future__ import annotations
@@ -26,95 +27,101 @@ from opera.experiments.grid.timing import time_cell
 from opera.runs.folder import drop_checkpoints, holds_run
 from opera.training.adapt import adapt
 
-SECONDS_BETWEEN_NEWS = 0.5
+REPORT_SECONDS = 0.5
+"""Seconds between two messages of a training."""
 
 
-class News(TrainerCallback):  # type: ignore[misc]
-    """Tells the step that training is at, now and then."""
+class ProgressReport(TrainerCallback):  # type: ignore[misc]
+    """Sends the number of finished steps every ``REPORT_SECONDS``.
+
+    Args:
+        out: stream to the parent process.
+    """
 
     def __init__(self, out: TextIO) -> None:
-        self._out, self._told = out, 0.0
+        self._out, self._last_sent = out, 0.0
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Tell it, if the last time is long enough ago."""
+        """Send the step, if the last message is old enough."""
         now = time.monotonic()
-        if now - self._told >= SECONDS_BETWEEN_NEWS:
-            self._told = now
-            tell(self._out, step=state.global_step)
+        if now - self._last_sent >= REPORT_SECONDS:
+            self._last_sent = now
+            send(self._out, step=state.global_step)
 
 
 def main() -> None:
-    """Do jobs until there are no more."""
+    """Run jobs until standard input is closed."""
     out = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)  # what is printed must not look like news
+    os.dup2(2, 1)  # nothing printed may be taken for a message
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     logging.getLogger("opera").setLevel(logging.INFO)
     for line in iter(sys.stdin.readline, ""):
         job = json.loads(line)
         try:
-            with printed_to(job["log"]):
-                news = do(job, out)
+            with output_appended_to(job["log"]):
+                message = run_job(job, out)
         except KeyboardInterrupt:
-            with suppress(BrokenPipeError):  # who asked may be gone
-                tell(out, stopped=True)
+            with suppress(BrokenPipeError):  # the parent may be gone
+                send(out, stopped=True)
             return
-        tell(out, **news)
+        send(out, **message)
 
 
-def do(job: Mapping[str, Any], out: TextIO) -> dict[str, Any]:
-    """Do a job, and say how it ended."""
+def run_job(job: Mapping[str, Any], out: TextIO) -> dict[str, Any]:
+    """Run a job, and return the message that says how it ended."""
     try:
-        if job["do"] == "time":
-            timed = time_cell(loaded(job["data"]), job["model"], job["values"])
-            return {"timed": asdict(timed)}
-        place = Path(job["out"])
-        adapt(
-            loaded(job["data"]),
-            model=job["model"],
-            out=place,
-            resume=holds_run(place),
-            callbacks=[News(out)],
-            **job["values"],
-        )
-        drop_checkpoints(place)
+        if job["kind"] == "time":
+            return {"timing": asdict(time_cell(load_once(job["data"]), job["model"], job["values"]))}
+        train_cell(job, out)
     except OperaError as error:
         print(f"opera: error: {error}", file=sys.stderr)
         return {"failed": str(error)}
-    except Exception as error:  # a cell must not take the others with it
+    except Exception as error:  # one cell's failure must not end the others
         traceback.print_exc()
         return {"failed": f"{type(error).__name__}: {error}"}
     return {"done": True}
 
 
+def train_cell(job: Mapping[str, Any], out: TextIO) -> None:
+    """Train a cell, or resume it from its checkpoint, and delete its checkpoints."""
+    folder = Path(job["out"])
+    adapt(
+        load_once(job["data"]),
+        model=job["model"],
+        out=folder,
+        resume=holds_run(folder),
+        callbacks=[ProgressReport(out)],
+        **job["values"],
+    )
+    drop_checkpoints(folder)
+
+
 @cache
-def loaded(source: str) -> RetrievalData:
-    """Load a data set, once."""
+def load_once(source: str) -> RetrievalData:
+    """Load a data set and keep it for the cells that follow."""
     return load_data(source)
 
 
 @contextmanager
-def printed_to(path: str | None) -> Iterator[None]:
-    """Let all that is printed, by C code too, go to the end of a file."""
-    if path is None:
-        yield
-        return
-    kept = os.dup(1), os.dup(2)
+def output_appended_to(path: str) -> Iterator[None]:
+    """Append all output of this process, by C code too, to a file."""
+    saved = os.dup(1), os.dup(2)
     with Path(path).open("a", encoding="utf-8") as log:
-        for number in (1, 2):
-            os.dup2(log.fileno(), number)
+        for descriptor in (1, 2):
+            os.dup2(log.fileno(), descriptor)
         try:
             yield
         finally:
             sys.stdout.flush()
             sys.stderr.flush()
-            for number, before in enumerate(kept, start=1):
-                os.dup2(before, number)
-                os.close(before)
+            for descriptor, original in enumerate(saved, start=1):
+                os.dup2(original, descriptor)
+                os.close(original)
 
 
-def tell(out: TextIO, **news: Any) -> None:
-    """Send news."""
-    out.write(json.dumps(news) + "\n")
+def send(out: TextIO, **message: Any) -> None:
+    """Send a message to the parent process."""
+    out.write(json.dumps(message) + "\n")
     out.flush()
 
 

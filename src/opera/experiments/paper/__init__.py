@@ -1,24 +1,25 @@
-"""The paper's result tables, beside those of a grid of runs."""
+"""The paper's result tables, side by side with those of a grid of runs."""
 
 from opera.experiments.analysis import mean_ranks
-from opera.experiments.paper.beside import Cell, Line, as_records, compare
-from opera.experiments.paper.matching import Grid, data_key, our_measure, wanted, with_settings
-from opera.experiments.paper.tables import TABLES, PaperRow, PaperTable, rows_of, table_named
+from opera.experiments.paper.matching import GridRuns, data_key, matching_methods, our_measure, with_settings
+from opera.experiments.paper.rows import ComparedFigure, ComparedRow
+from opera.experiments.paper.side_by_side import align_table, as_records
+from opera.experiments.paper.tables import TABLES, PaperRow, PaperTable, find_table, table_rows
 
 __all__ = [
     "TABLES",
-    "Cell",
-    "Grid",
-    "Line",
+    "ComparedFigure",
+    "ComparedRow",
+    "GridRuns",
     "PaperRow",
     "PaperTable",
+    "align_table",
     "as_records",
-    "compare",
     "data_key",
+    "find_table",
+    "matching_methods",
     "mean_ranks",
     "our_measure",
-    "rows_of",
-    "table_named",
-    "wanted",
+    "table_rows",
     "with_settings",
 ]

@@ -1,4 +1,4 @@
-"""Which runs of a grid answer which row of the paper: by data set, method, and every setting of that method."""
+"""Which runs of a grid match which row of the paper: by data set, method, and every setting of that method."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from opera.methods import METHODS
 
 PRETRAINED = "Pretrained"
 FAMILIES = {"NDCG": "retrieved_ideal_nDCG", "Recall": "R", "MRR": "RR", "Success": "Success"}
-"""What each of the paper's measures is called here; its NDCG is not trec_eval's (paper.md, row 8)."""
+"""Our names of the paper's measures; its NDCG is not trec_eval's (paper.md, row 8)."""
 
-PLAIN: dict[str, tuple[str, dict[str, Any]]] = {
+METHODS_BY_LABEL: dict[str, tuple[str, dict[str, Any]]] = {
     "FT": ("ft", {}),
     "InfoBatch": ("infobatch", {}),
     "DP": ("dp", {}),
@@ -37,14 +37,14 @@ _PRUNED = re.compile(r"(SP|RP)(?:\.(\d+)|(\d+))?( \(CBS\)|\+DP)?")
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A method and those of its settings that are not at their default."""
+class MethodSpec:
+    """A method and its settings that are not at their default."""
 
     method: str
     settings: Mapping[str, Any]
 
-    def fits(self, settings: Mapping[str, Any]) -> bool:
-        """Whether a run with these settings is of this method, with all other settings of it at their default."""
+    def matches(self, settings: Mapping[str, Any]) -> bool:
+        """Whether a run with these settings has this method, with all its other settings at their default."""
         if settings["method"] != self.method:
             return False
         fields = METHODS[self.method].settings_class.model_fields
@@ -54,29 +54,29 @@ class Wanted:
         return all(settings.get(name, value) == value for name, value in expected.items())
 
 
-def wanted(label: str, k: float = 0.25) -> tuple[Wanted, ...]:
-    """Say what runs answer a row, from its method in the paper's words; any one of the result will do.
+def matching_methods(label: str, k: float = 0.25) -> tuple[MethodSpec, ...]:
+    """Translate a method in the paper's words; runs of any one of the results match.
 
     Args:
-        label: such as ``FT``, ``SP.75+DP`` or ``RP25``.
-        k: retention rate of a label that holds none.
+        label: a label such as ``FT``, ``SP.75+DP`` or ``RP25``.
+        k: retention rate for labels without one.
 
     Raises:
-        KeyError: for a label that is in no table.
+        KeyError: if no table has the label.
     """
     if match := _PRUNED.fullmatch(label):
-        pruned, decimals, percent, more = match.groups()
+        pruned, decimals, percent, suffix = match.groups()
         digits = decimals or percent
-        keep = {"k": float(f"0.{digits}") if digits else k}
-        if more == " (CBS)":
-            return Wanted("sp+cbs", keep), Wanted("sp", {**keep, "score": "cbs"})
-        return (Wanted(f"{pruned.lower()}{(more or '').lower()}", keep),)
-    method, settings = PLAIN[label]
-    return (Wanted(method, settings),)
+        retention = {"k": float(f"0.{digits}") if digits else k}
+        if suffix == " (CBS)":
+            return MethodSpec("sp+cbs", retention), MethodSpec("sp", {**retention, "score": "cbs"})
+        return (MethodSpec(f"{pruned.lower()}{(suffix or '').lower()}", retention),)
+    method, settings = METHODS_BY_LABEL[label]
+    return (MethodSpec(method, settings),)
 
 
 def data_key(source: str) -> str:
-    """Reduce a data set's name, or the source that a run was given, to what both have in common.
+    """Normalise a data set's name in the paper, or its path, so that the same data set has the same key.
 
     ``../data/tripclick-head/``, ``TripClick (head)`` and ``TripClick (h)`` are all ``tripclickhead``.
     """
@@ -86,18 +86,18 @@ def data_key(source: str) -> str:
 
 
 def our_measure(name: str) -> str | None:
-    """Translate the paper's name of a measure, such as ``NDCG@10``; ``None`` for what is no such measure."""
+    """Translate the paper's name of a measure, such as ``NDCG@10``; ``None`` if it is not a measure of rankings."""
     family, at, cutoff = name.partition("@")
     return f"{FAMILIES[family]}{at}{cutoff}" if family in FAMILIES else None
 
 
-class Grid:
-    """A grid of runs, by data set.
+class GridRuns:
+    """A grid's runs, by data set, for matching against a table of the paper.
 
     Args:
-        groups: all of the grid's.
-        table: the table it is held against.
-        steps: take these numbers of steps alone; ``None`` for the largest of each data set.
+        groups: all of the grid's groups.
+        table: the table.
+        steps: only this number of steps; ``None`` for each data set's largest.
     """
 
     def __init__(self, groups: Iterable[Group], table: PaperTable, steps: int | None = None) -> None:
@@ -107,27 +107,27 @@ class Grid:
             self._by_data.setdefault(data_key(group.data), []).append(group)
 
     def has(self, data: str) -> bool:
-        """Whether any run is on a data set."""
+        """Whether there is a run on a data set."""
         return data_key(data) in self._by_data
 
-    def on(self, data: str) -> list[Group]:
-        """The groups on a data set whose training labels are those of the table: as they are, or with its noise."""
+    def on_data(self, data: str) -> list[Group]:
+        """The groups on a data set with the table's noise setting."""
         groups = self._by_data.get(data_key(data), [])
         return [group for group in groups if _settings(group).get("noise", "none") == self.table.noise]
 
     def step_counts(self, data: str) -> list[int]:
-        """The numbers of steps that are looked at for a data set, ascending."""
-        counts = sorted({group.steps for group in self.on(data)})
+        """The numbers of steps to match on a data set, ascending."""
+        counts = sorted({group.steps for group in self.on_data(data)})
         if self.steps is not None:
             return [count for count in counts if count == self.steps]
         return counts if self.table.by_steps else counts[-1:]
 
-    def find(self, row: PaperRow, steps: int | None = None) -> list[Group]:
-        """The groups that answer a row: none, one, or several that differ in settings the paper does not name.
+    def matching_groups(self, row: PaperRow, steps: int | None = None) -> list[Group]:
+        """The groups that match a row: none, one, or several that differ in settings the paper does not name.
 
         Args:
-            row: of a data set, not an average.
-            steps: the number of steps; ``None`` for the largest that is looked at.
+            row: a row of a data set, not an average.
+            steps: the number of steps; ``None`` for the largest of :meth:`step_counts`.
         """
         if row.method == PRETRAINED:
             return sorted(self._by_data.get(data_key(row.data), []), key=lambda group: -len(group.runs))[:1]
@@ -135,22 +135,22 @@ class Grid:
         count = steps if steps is not None else (counts or [-1])[-1]
         if count not in counts:
             return []
-        choices = wanted(row.method, self.table.retention.get(row.data, 0.25))
-        groups = [group for group in self.on(row.data) if group.steps == count]
-        return [group for group in groups if any(choice.fits(_settings(group)) for choice in choices)]
+        specs = matching_methods(row.method, self.table.retention.get(row.data, 0.25))
+        groups = [group for group in self.on_data(row.data) if group.steps == count]
+        return [group for group in groups if any(spec.matches(_settings(group)) for spec in specs)]
 
     def models(self, data_sets: Sequence[str]) -> list[str]:
-        """Names of the models that the runs on these data sets began from."""
+        """Names of the models that the runs on these data sets started from."""
         keys = {data_key(data) for data in data_sets}
         groups = [group for key in keys for group in self._by_data.get(key, [])]
         return sorted({model_name(run.record.model.source) for group in groups for run in group.runs})
 
 
 def with_settings(groups: Iterable[Group], settings: Mapping[str, Any]) -> list[Group]:
-    """The groups whose runs have these settings.
+    """Select the groups whose runs have these settings.
 
     Raises:
-        SettingError: for a name that no run has as a setting.
+        SettingError: if no run has a setting of that name.
     """
     everything = list(groups)
     known = {name for group in everything for name in _settings(group)}
@@ -165,7 +165,7 @@ def with_settings(groups: Iterable[Group], settings: Mapping[str, Any]) -> list[
 
 
 def model_name(source: str) -> str:
-    """The last part of a model's folder or hub id."""
+    """Return the last part of a model's folder or hub id."""
     return PurePosixPath(str(source).replace("\\", "/")).name
 
 

@@ -1,8 +1,8 @@
-"""The figures of the paper's result tables, and what each table is of.
+"""The figures of the paper's result tables, and a description of each table.
 
-One CSV file a table lies in ``figures/``: a line a row, the columns of :data:`KEYS` that it has, then its measures
-under the paper's names. The numbers are the paper's own, digit by digit; where two of its tables disagree, both are
-kept and a note says so (paper.md, notes A to L).
+``figures/`` has one CSV file per table: the columns of :data:`KEYS` that the table has, then its measures under the
+paper's names. The numbers are the paper's own, digit by digit. Where two of its tables disagree, both are kept and a
+note says so (paper.md, notes A to L).
 """
 
 from __future__ import annotations
@@ -17,24 +17,25 @@ from opera.core.errors import SettingError, nearest
 BGE, QWEN3, BGE_M3 = "bge-large-en-v1.5", "Qwen3-Embedding-0.6B", "bge-m3"
 KEYS = ("data", "part", "method", "steps")
 AVERAGE, RANK, RANK_UNSEEN, RANK_SEEN = "Average", "Average rank", "Average rank (unseen)", "Average rank (seen)"
-SUMMARIES = (AVERAGE, RANK_UNSEEN, RANK_SEEN, RANK)
+RANKS = (RANK_UNSEEN, RANK_SEEN, RANK)
+SUMMARIES = (AVERAGE, *RANKS)
 SEEN = ("HotpotQA", "FEVER")
 """Data sets that bge-large-en-v1.5 saw in its pretraining."""
 
 
 @dataclass(frozen=True)
 class PaperTable:
-    """What a table is of.
+    """A table of the paper.
 
     Attributes:
-        name: how ``opera paper --table`` calls it, and the name of its file.
+        name: its name in ``opera paper --table`` and of its file.
         number: its number in the compiled paper.
-        what: what it has, in a few words.
+        what: its contents in a few words.
         model: the model that the paper trained.
-        retention: k of a row that says no more than SP, by data set; ``0.25`` where absent.
+        retention: k of rows labelled just SP, by data set; 0.25 elsewhere.
         noise: the setting ``noise`` of its runs.
-        by_steps: whether rows are matched at their own number of iterations, which the table gives.
-        notes: what does not add up in it, or is ours to choose.
+        by_steps: whether the table states the number of iterations, so that rows are matched at that number.
+        notes: inconsistencies, and choices that the paper leaves open.
     """
 
     name: str
@@ -49,14 +50,14 @@ class PaperTable:
 
 @dataclass(frozen=True)
 class PaperRow:
-    """A row of a table: where it was measured and what the paper has, by the paper's name of each measure.
+    """A row of a table.
 
     Attributes:
         data: a data set, or one of :data:`SUMMARIES`.
         part: which test queries; empty for all of them.
         method: the method, in the table's words.
-        steps: training iterations, where the table gives them; 0 for the pretrained model.
-        values: ``None`` where the paper does not tell.
+        steps: training iterations, where the table states them; 0 for the pretrained model.
+        values: by the paper's name of each measure; ``None`` where the paper states no value.
     """
 
     data: str
@@ -79,9 +80,9 @@ TABLES = (
             "NDCG@10 those at 32,000; with all at 32,000, FT and InfoBatch would be above DP.",
             "K: TripClick (head), Recall@20: FT and SP are Table 19's values at 16,000 iterations; at 32,000 it has "
             "0.243 and 0.220. No rank changes.",
-            "L: the average ranks are those of unrounded figures (Tables 15 to 22); from the rounded ones above, with "
-            "their ties, no rule gives all of them. A grid's ranks come from unrounded means; equal ones share a rank.",
-            "SP has k = 0.25, on FiQA 0.5.",
+            "L: the average ranks are those of unrounded figures (Tables 15 to 22); no rule for ties gives all of them "
+            "from the rounded ones above. A grid's ranks come from unrounded means; equal means share a rank.",
+            "SP has k = 0.25; on FiQA, 0.5.",
         ),
     ),
     PaperTable("qwen3", "Table 3", "five methods on three data sets with Qwen3-Embedding-0.6B", QWEN3),
@@ -94,13 +95,15 @@ TABLES = (
         "overhead",
         "Table 5",
         "speed and quality of DP by update interval, on FiQA",
-        notes=("Speed of a grid: from the median seconds of a step. It says most where the runs had a machine alone.",),
+        notes=(
+            "Speed of a grid: from the median seconds per step. It is reliable if each run had the machine to itself.",
+        ),
     ),
     PaperTable(
         "overhead-fever",
         "Table 6",
         "cost of DP's updates, on FEVER",
-        notes=("Overhead of a grid: median seconds of a step over those of FT, less one.",),
+        notes=("Overhead of a grid: median seconds per step divided by FT's, minus one.",),
     ),
     PaperTable(
         "denoising",
@@ -108,8 +111,8 @@ TABLES = (
         "training on noisy labels, on ANTIQUE",
         noise="grade",
         notes=(
-            "A grid's runs count here if they were trained with noise=grade, which lets in documents judged lower, as "
-            "the paper does; those with random or hard noise are another experiment.",
+            "A grid's runs match if they were trained with noise=grade, which lets in documents with lower grades, as "
+            "the paper does; runs with random or hard noise are another experiment.",
         ),
     ),
     PaperTable(
@@ -122,7 +125,7 @@ TABLES = (
         "components",
         "Table 11",
         "DP with one part taken out, on FEVER",
-        notes=("G: fixed strength: the paper does not say from which α its pool comes; here from α = 4.",),
+        notes=("G: fixed strength: the paper does not state the α behind its pool; here it is α = 4.",),
     ),
     PaperTable(
         "bge-m3",
@@ -130,7 +133,7 @@ TABLES = (
         "three methods on FiQA with BGE-M3",
         BGE_M3,
         retention=FIQA_HALF,
-        notes=("H: the paper does not say SP's k, the learning rate or the iterations; matched with k = 0.5.",),
+        notes=("H: the paper does not state SP's k, the learning rate or the iterations; matched with k = 0.5.",),
     ),
     PaperTable("reversed", "Table 13", "schedule of α forward and reversed, on NFCorpus"),
     PaperTable(
@@ -141,37 +144,37 @@ TABLES = (
         notes=(
             "E: all queries: NDCG@10 is 5 to 6 points below Table 16's at 4,000 iterations, which has 0.515 for FT, "
             "0.516 for SP50 and 0.518 for DP.",
-            "Thirds of a grid's queries are by its own pretrained model. The paper does not say SP's k; matched with "
-            "k = 0.5.",
+            "A grid's queries are split into thirds by its own pretrained model. The paper does not state SP's k; "
+            "matched with k = 0.5.",
         ),
     ),
     PaperTable(
         "retention",
         "Figure 4",
         "SP by retention rate k, on NFCorpus",
-        notes=("The paper draws the figures and tells three of them; '–' are those that it does not tell.",),
+        notes=("The paper plots these figures and states three of them; '–' marks the others.",),
     ),
     PaperTable(
         "full",
         "Tables 15 to 22",
-        "methods by iterations, nine measures; --data picks a data set",
+        "methods by iterations, nine measures; --data selects a data set",
         by_steps=True,
     ),
     PaperTable(
         "qwen3-full",
         "Tables 23 to 26",
-        "Qwen3-Embedding-0.6B, 23 measures; --data picks a data set",
+        "Qwen3-Embedding-0.6B, 23 measures; --data selects a data set",
         QWEN3,
         by_steps=True,
     ),
 )
 
 
-def table_named(name: str) -> PaperTable:
-    """Look a table up by its name.
+def find_table(name: str) -> PaperTable:
+    """Return the table with this name.
 
     Raises:
-        SettingError: if there is none, with the nearest.
+        SettingError: if there is none, suggesting the nearest name.
     """
     known = {table.name: table for table in TABLES}
     if name not in known:
@@ -180,13 +183,13 @@ def table_named(name: str) -> PaperTable:
 
 
 @cache
-def rows_of(name: str) -> tuple[PaperRow, ...]:
-    """Read the rows of the table of that name, in the paper's order."""
+def table_rows(name: str) -> tuple[PaperRow, ...]:
+    """Read the rows of the table with this name, in the paper's order."""
     text = files("opera.experiments.paper").joinpath("figures", f"{name}.csv").read_text(encoding="utf-8")
-    return tuple(_row(line) for line in csv.DictReader(text.splitlines()))
+    return tuple(_parse_row(line) for line in csv.DictReader(text.splitlines()))
 
 
-def _row(line: dict[str, str]) -> PaperRow:
+def _parse_row(line: dict[str, str]) -> PaperRow:
     values = {name: float(text) if text else None for name, text in line.items() if name not in KEYS}
     steps = int(line["steps"]) if line.get("steps") else None
     return PaperRow(line["data"], line.get("part", ""), line["method"], steps, values)

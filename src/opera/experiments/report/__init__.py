@@ -1,4 +1,4 @@
-"""A report: one self-contained HTML page on a grid or a run. It reads run folders and needs no torch."""
+"""A report: one self-contained HTML page on a grid or a run. Reads run folders only, needs no torch."""
 
 from opera.experiments.report.write import report
 

@@ -1,4 +1,4 @@
-"""Everything a report shows, as one document that its charts and its explorer read."""
+"""The data behind a report, as one JSON document that its charts and its explorer read."""
 
 from __future__ import annotations
 
@@ -8,19 +8,20 @@ from typing import Any
 import numpy as np
 
 from opera.experiments.analysis import Comparison, Group
-from opera.experiments.report.explorer import explorer
-from opera.experiments.report.sampling import SCALE, sampled_runs, sampling_pictures
+from opera.experiments.report.explorer import explorer_data
+from opera.experiments.report.sampling import SCALE, run_samplings, sampling_charts
 from opera.retrieval.measures import DEFAULT_MEASURES
 
 LOSS_POINTS = 120
+"""Points per line of the loss chart."""
 
 
-def collected(comparison: Comparison, source: str | None = None) -> dict[str, Any]:
+def collect_document(comparison: Comparison, source: str | None = None) -> dict[str, Any]:
     """Collect what the page draws.
 
     Args:
-        comparison: of the runs.
-        source: where the texts are; ``None``: where the runs say. Only for runs on one data set.
+        comparison: the results of the runs.
+        source: where the texts are now, for runs on a single data set; ``None``: where the runs recorded them.
     """
     labels = list(dict.fromkeys(group.method for group in comparison.groups))
     return {
@@ -28,11 +29,11 @@ def collected(comparison: Comparison, source: str | None = None) -> dict[str, An
         "baseline": comparison.baseline,
         "measures": list(DEFAULT_MEASURES),
         "scale": SCALE,
-        "data": [_of_data(comparison, data, source) for data in dict.fromkeys(g.data for g in comparison.groups)],
+        "data": [_data_document(comparison, data, source) for data in dict.fromkeys(g.data for g in comparison.groups)],
     }
 
 
-def _of_data(comparison: Comparison, data: str, source: str | None) -> dict[str, Any]:
+def _data_document(comparison: Comparison, data: str, source: str | None) -> dict[str, Any]:
     groups = [group for group in comparison.groups if group.data == data]
     final = comparison.final(data)
     last = [group for group in groups if group.steps == final.steps]
@@ -43,14 +44,14 @@ def _of_data(comparison: Comparison, data: str, source: str | None) -> dict[str,
         "untrained": final.untrained,
         "curves": {group.method: _curve([g for g in groups if g.method == group.method]) for group in groups},
         "losses": {group.method: _losses(group) for group in last},
-        "evaluations": {group.method: found for group in last if (found := _evaluations(group))},
-        "sampling": {label: sampling_pictures(sampled) for label, sampled in sampled_runs(last).items()},
-        "explorer": explorer(last, comparison.baseline, source),
+        "evaluations": {group.method: curve for group in last if (curve := _evaluations(group))},
+        "sampling": {label: sampling_charts(sampling) for label, sampling in run_samplings(last).items()},
+        "explorer": explorer_data(last, comparison.baseline, source),
     }
 
 
 def _curve(groups: Sequence[Group]) -> list[dict[str, Any]]:
-    """A point a number of steps: mean and standard deviation of each measure, seconds of training."""
+    """One point per number of steps: mean and standard deviation of each measure, seconds of training."""
     points = []
     for group in sorted(groups, key=lambda group: group.steps):
         values = {measure: group.values(measure) for measure in DEFAULT_MEASURES}
@@ -58,10 +59,10 @@ def _curve(groups: Sequence[Group]) -> list[dict[str, Any]]:
             {
                 "steps": group.steps,
                 "seconds": round(group.training_seconds, 2),
-                "mean": {measure: round(float(found.mean()), 5) for measure, found in values.items()},
-                "deviation": {
-                    measure: round(float(np.std(found, ddof=1)), 5) if len(found) > 1 else 0.0
-                    for measure, found in values.items()
+                "mean": {measure: round(float(by_seed.mean()), 5) for measure, by_seed in values.items()},
+                "std": {
+                    measure: round(float(np.std(by_seed, ddof=1)), 5) if len(by_seed) > 1 else 0.0
+                    for measure, by_seed in values.items()
                 },
             }
         )
@@ -69,26 +70,27 @@ def _curve(groups: Sequence[Group]) -> list[dict[str, Any]]:
 
 
 def _losses(group: Group) -> dict[str, list[float | None]]:
-    """The training loss of the first seed, averaged over stretches of steps."""
+    """The training loss of the first seed, averaged over intervals of steps."""
     trace = group.runs[0].trace()
     steps, loss = trace["step"].to_numpy(), trace["loss"].to_numpy()
     parts = np.array_split(np.arange(len(steps)), min(LOSS_POINTS, len(steps)))
     return {
         "steps": [float(steps[part].mean()) for part in parts],
-        "loss": [_number(loss[part].mean()) for part in parts],
+        "loss": [_finite(loss[part].mean()) for part in parts],
     }
 
 
-def _number(value: float) -> float | None:
-    """A rounded number for JSON, which knows no NaN and no infinity: a gap in the line."""
+def _finite(value: float) -> float | None:
+    """Round for JSON; NaN and infinity, which JSON lacks, become ``None``, a gap in the line."""
     return round(float(value), 5) if np.isfinite(value) else None
 
 
 def _evaluations(group: Group) -> dict[str, Any] | None:
-    """The evaluations on the dev split during training of the first seed."""
+    """The evaluations on the dev split during the first seed's training."""
     run = group.runs[0]
-    found = run.training.evaluations
-    if not found:
+    evaluations = run.training.evaluations
+    if not evaluations:
         return None
     measure = run.settings["metric_for_best_model"]
-    return {"measure": measure, "steps": [step for step, _ in found], "values": [value for _, value in found]}
+    steps, values = zip(*evaluations, strict=True)
+    return {"measure": measure, "steps": list(steps), "values": list(values)}

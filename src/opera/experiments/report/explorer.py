@@ -1,126 +1,151 @@
-"""The report's per-query explorer: each test query with its values, and what was found before and after."""
+"""The report's query explorer: each test query with its values and the documents retrieved before and after."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opera.core.errors import InputError
 from opera.data import RetrievalData, TextTable, load_data
 from opera.experiments.analysis import BUCKETS, PRIMARY, Group, query_differences, tertiles
 
 MOST_QUERIES = 600
-"""More test queries than these are cut to those whose measure moved most, up and down."""
+"""Above this number of test queries only those whose measure changed most, up or down, are shown."""
 
 MOST_CHARACTERS = 400
 
-Columns = dict[str, tuple[float, list[str]]]
-"""By query: a method's mean measure, and what its first seed's model found."""
+
+@dataclass(frozen=True)
+class QueryResult:
+    """What a method achieves on one test query.
+
+    Attributes:
+        value: the measure, mean over the seeds.
+        retrieved: ids of the documents that the first seed's model retrieves.
+    """
+
+    value: float
+    retrieved: list[str]
 
 
-def explorer(groups: Sequence[Group], baseline: str | None, source: str | None = None) -> dict[str, Any]:
-    """Gather what the explorer shows of one data set.
+class DocumentNumbers:
+    """Numbers document ids in the order in which they first appear, so that the page holds each id once."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def number(self, ids: Sequence[str]) -> list[int]:
+        """Return the numbers of these ids."""
+        return [self._numbers.setdefault(doc_id, len(self._numbers)) for doc_id in ids]
+
+    @property
+    def ids(self) -> list[str]:
+        """All ids, by number."""
+        return list(self._numbers)
+
+
+def explorer_data(groups: Sequence[Group], baseline: str | None, source: str | None = None) -> dict[str, Any]:
+    """Collect what the explorer shows for one data set.
 
     Args:
-        groups: the groups on it, one a method, the same number of steps.
+        groups: one per method, all on this data set with the same number of steps.
         baseline: label that the others are tested against.
-        source: where the texts are; ``None``: where the runs say.
+        source: where the texts are now; ``None``: where the runs recorded them.
 
     Returns:
-        Queries, documents by number, the measure, and a note where texts are not to be had or queries were left out.
+        Queries, documents by number, the measure, and a note where texts are missing or queries were left out.
     """
-    first = groups[0]
-    table = first.query_tables[0]
+    table = groups[0].query_tables[0]
     ids = table["query_id"].to_pylist()
-    numbers: dict[str, int] = {}
     before = table[f"before {PRIMARY}"].to_numpy()
-    columns = {group.method: _columns(group) for group in groups}
-    chosen = _chosen(groups, columns, baseline, ids, before)
+    results = {group.method: _query_results(group) for group in groups}
+    shown = _most_changed(groups, results, baseline, ids, before)
     thirds = tertiles(table["similarity"].to_numpy()) if "similarity" in table.column_names else None
     relevant = table["relevant"].to_pylist() if "relevant" in table.column_names else None
-
-    def documents(names: Sequence[str]) -> list[int]:
-        return [numbers.setdefault(name, len(numbers)) for name in names]
-
-    untrained = table["before documents"].to_pylist()
+    retrieved_before = table["before documents"].to_pylist()
+    numbers = DocumentNumbers()
     queries = []
-    for place in chosen:
-        name = ids[place]
-        values = {label: found[name] for label, found in columns.items() if name in found}
+    for index in shown:
+        query_id = ids[index]
+        own = {label: by_query[query_id] for label, by_query in results.items() if query_id in by_query}
         queries.append(
             {
-                "id": name,
-                "third": None if thirds is None else BUCKETS[thirds[place]],
-                "before": round(float(before[place]), 4),
-                "values": {label: round(value, 4) for label, (value, _) in values.items()},
-                "found_before": documents(untrained[place]),
-                "found": {label: documents(found) for label, (_, found) in values.items()},
-                "relevant": None if relevant is None else documents(relevant[place]),
+                "id": query_id,
+                "third": None if thirds is None else BUCKETS[thirds[index]],
+                "before": round(float(before[index]), 4),
+                "values": {label: round(result.value, 4) for label, result in own.items()},
+                "retrieved_before": numbers.number(retrieved_before[index]),
+                "retrieved": {label: numbers.number(result.retrieved) for label, result in own.items()},
+                "relevant": None if relevant is None else numbers.number(relevant[index]),
             }
         )
-    left_out = len(ids) - len(chosen)
-    notes = [f"{left_out:,} queries that moved least are left out"] if left_out else []
-    if unknown := len(set().union(*columns.values()).difference(ids)):
-        notes.append(f"{unknown:,} queries that the first run does not test are left out")
-    data = _loaded(source or first.data, first.runs[0].record.data.fingerprint, notes)
-    query_texts = [query["id"] for query in queries]
-    shown = sorted({number for query in queries for found in _found(query) for number in found})
-    names = list(numbers)
+    notes = _omissions(ids, shown, results)
+    data = _load_texts(source or groups[0].data, groups[0].runs[0].record.data.fingerprint, notes)
+    query_ids = [query["id"] for query in queries]
     return {
         "measure": PRIMARY,
         "queries": queries,
-        "query_texts": query_texts if data is None else _texts(data.queries, query_texts),
-        "documents": names,
-        "document_texts": {}
-        if data is None
-        else dict(zip(map(str, shown), _texts(data.corpus, [names[number] for number in shown]), strict=True)),
+        "query_texts": query_ids if data is None else _texts(data.queries, query_ids),
+        "documents": numbers.ids,
+        "document_texts": {} if data is None else _document_texts(data.corpus, queries, numbers.ids),
         "note": "; ".join(notes),
     }
 
 
-def _found(query: dict[str, Any]) -> list[list[int]]:
-    return [query["found_before"], *query["found"].values()]
-
-
-def _columns(group: Group) -> Columns:
-    """Of each query the mean measure over the seeds, and what the first seed's model found."""
+def _query_results(group: Group) -> dict[str, QueryResult]:
     values: dict[str, list[float]] = {}
-    found: dict[str, list[str]] = {}
+    retrieved: dict[str, list[str]] = {}
     for table in group.query_tables:
         columns = (table[name].to_pylist() for name in ("query_id", "after documents", f"after {PRIMARY}"))
-        for name, documents, value in zip(*columns, strict=True):
-            found.setdefault(name, documents)
-            values.setdefault(name, []).append(value)
-    return {name: (float(np.mean(values[name])), found[name]) for name in values}
+        for query_id, documents, value in zip(*columns, strict=True):
+            retrieved.setdefault(query_id, documents)
+            values.setdefault(query_id, []).append(value)
+    return {query_id: QueryResult(float(np.mean(values[query_id])), retrieved[query_id]) for query_id in values}
 
 
-def _chosen(
-    groups: Sequence[Group], columns: dict[str, Columns], baseline: str | None, ids: list[str], before: np.ndarray
+def _most_changed(
+    groups: Sequence[Group],
+    results: Mapping[str, Mapping[str, QueryResult]],
+    baseline: str | None,
+    ids: Sequence[str],
+    before: NDArray[np.float64],
 ) -> list[int]:
-    """Places of the queries to show: all, or those that some method moved most against the baseline."""
+    """Indices of the queries to show: all, or those that some method changed most against the baseline."""
     if len(ids) <= MOST_QUERIES:
         return list(range(len(ids)))
     reference = next((group for group in groups if group.method == baseline), None)
     largest = dict.fromkeys(ids, 0.0)
     for group in groups:
         if reference is not None and group is not reference:
-            moved = dict(zip(*query_differences(group, reference, PRIMARY), strict=True))
+            changes = dict(zip(*query_differences(group, reference, PRIMARY), strict=True))
         else:
-            own = columns[group.method]
-            moved = {name: own[name][0] - before[at] for at, name in enumerate(ids) if name in own}
-        for name, change in moved.items():
-            if name in largest:
-                largest[name] = max(largest[name], abs(float(change)))
-    order = np.argsort([-largest[name] for name in ids], kind="stable")[:MOST_QUERIES]
+            own = results[group.method]
+            changes = {query: own[query].value - before[index] for index, query in enumerate(ids) if query in own}
+        for query_id in changes.keys() & largest.keys():
+            largest[query_id] = max(largest[query_id], abs(float(changes[query_id])))
+    order = np.argsort([-largest[query_id] for query_id in ids], kind="stable")[:MOST_QUERIES]
     return sorted(order.tolist())
 
 
-def _loaded(source: str, fingerprint: str, notes: list[str]) -> RetrievalData | None:
+def _omissions(ids: Sequence[str], shown: Sequence[int], results: Mapping[str, Mapping[str, QueryResult]]) -> list[str]:
+    """Notes on the queries that are left out."""
+    notes = []
+    if omitted := len(ids) - len(shown):
+        notes.append(f"the {omitted:,} queries that changed least are left out")
+    if unknown := len(set().union(*results.values()).difference(ids)):
+        notes.append(f"{unknown:,} queries that the first run does not test are left out")
+    return notes
+
+
+def _load_texts(source: str, fingerprint: str, notes: list[str]) -> RetrievalData | None:
+    """Load the data set for its texts; adds a note if it is missing or has changed."""
     if not source.startswith("python:") and not Path(source).exists():
-        notes.append(f"{source} is not there, so ids stand for texts; opera report --data says where it is")
+        notes.append(f"{source} does not exist, so ids stand for texts; pass its new location to opera report --data")
         return None
     try:
         data = load_data(source)
@@ -132,12 +157,25 @@ def _loaded(source: str, fingerprint: str, notes: list[str]) -> RetrievalData | 
     return data
 
 
+def _document_texts(corpus: TextTable, queries: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> dict[str, str]:
+    """Text of each retrieved document, by its number."""
+    shown = sorted(
+        {
+            number
+            for query in queries
+            for documents in (query["retrieved_before"], *query["retrieved"].values())
+            for number in documents
+        }
+    )
+    return dict(zip(map(str, shown), _texts(corpus, [ids[number] for number in shown]), strict=True))
+
+
 def _texts(table: TextTable, ids: Sequence[str]) -> list[str]:
-    """The text of each id, cut short; the id itself where there is none."""
+    """The text of each id, truncated; the id itself where there is none."""
     rows = table.find_rows(ids)
     texts = iter(table.texts(rows[rows >= 0]))
-    return [_cut(next(texts)) if row >= 0 else name for name, row in zip(ids, rows, strict=True)]
+    return [_truncate(next(texts)) if row >= 0 else name for name, row in zip(ids, rows, strict=True)]
 
 
-def _cut(text: str) -> str:
+def _truncate(text: str) -> str:
     return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"

@@ -1,4 +1,4 @@
-"""Puts a report together: template, styles, scripts, the chart library and the data, in one file."""
+"""Assembles a report in one file: template, styles, scripts, the chart library and the data."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ from opera.experiments.analysis import (
     RECALL,
     UNTRAINED,
     Comparison,
-    compare_runs,
+    analyse_runs,
+    format_settings,
     short_name,
-    shown_settings,
 )
-from opera.experiments.report.document import collected
-from opera.experiments.report.verdict import points, verdict
+from opera.experiments.analysis.significance import LEVEL
+from opera.experiments.analysis.verdict import format_points, verdict
+from opera.experiments.report.document import collect_document
 from opera.retrieval.measures import DEFAULT_MEASURES
 
 SCRIPTS = ("core.js", "tables.js", "charts.js", "sampling.js", "explorer.js", "start.js")
 MOST_TITLED = 8
-"""More methods than these are counted in the title, not named."""
+"""Above this number methods are counted in the title, not named."""
 
 
 def report(
@@ -42,25 +43,25 @@ def report(
     baseline: str | None = None,
     data: str | Path | None = None,
 ) -> Path:
-    """Write one HTML file on a grid, a run or any folder of runs: it opens from disk and loads nothing else.
+    """Write one HTML file on a grid, a run or any folder of runs. It opens from disk and loads nothing else.
 
     Args:
-        folder: what to report on.
-        out: the file; ``None``: ``report.html`` in the folder.
-        baseline: label of the method that the others are tested against; ``None``: ``ft`` where it is there, else the
-            first.
-        data: where the texts of the data set are now, for the explorer; ``None``: where the runs say.
+        folder: the folder to report on.
+        out: the file to write; ``None`` writes ``report.html`` in the folder.
+        baseline: label of the method that the others are tested against; ``None`` takes ``ft`` if there is one, else
+            the first.
+        data: where the data set is now, for the explorer's texts; ``None`` takes the path that the runs recorded.
 
     Returns:
-        The file.
+        Path of the file.
 
     Raises:
         RunFolderError: if the folder holds no finished run.
-        SettingError: for an unknown baseline, a file that is not .html, or ``data`` for runs on several data sets.
+        SettingError: if the baseline is unknown, the file is not .html, or ``data`` is given for several data sets.
     """
     path = Path(folder) / "report.html" if out is None else Path(out)
     check_suffix(path, (".html",)) if out is not None else None
-    comparison = compare_runs(Path(folder), baseline)
+    comparison = analyse_runs(Path(folder), baseline)
     names = sorted({table.name for table in comparison.tables})
     if data is not None and len(names) > 1:
         raise SettingError(f"--data: {folder} has runs on several data sets, {', '.join(names)}; report on one of them")
@@ -70,7 +71,7 @@ def report(
 
 
 def render(comparison: Comparison, data: str | None = None) -> str:
-    """Make the page; the same runs give the same text. Arguments as for :func:`collected`."""
+    """Render the page; the same runs give the same text. Arguments as for :func:`collect_document`."""
     environment = Environment(
         loader=PackageLoader("opera.experiments.report", "assets"),
         autoescape=True,
@@ -78,16 +79,16 @@ def render(comparison: Comparison, data: str | None = None) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(points=points, p_value=_p_value, share=_share, duration=_duration)
+    environment.filters.update(points=format_points, p_value=_format_p, share=_format_share, duration=_format_seconds)
     assets = files("opera.experiments.report") / "assets"
-    document = collected(comparison, data)
+    document = collect_document(comparison, data)
     library = get_plotlyjs()
     script = "\n".join((assets / name).read_text(encoding="utf-8") for name in SCRIPTS)
     text = environment.get_template("page.html").render(
         title=_title(comparison),
         models=[short_name(model) for model in comparison.models],
-        verdict=verdict(comparison),
-        shared=shown_settings(comparison.shared),
+        verdicts=verdict(comparison),
+        shared=format_settings(comparison.shared),
         versions=comparison.groups[0].runs[0].record.versions,
         device=comparison.groups[0].runs[0].record.device,
         untrained=UNTRAINED,
@@ -98,12 +99,13 @@ def render(comparison: Comparison, data: str | None = None) -> str:
         primary=PRIMARY,
         papers=PAPERS,
         recall=RECALL,
+        level=LEVEL,
         buckets=BUCKETS,
         style=Markup((assets / "page.css").read_text(encoding="utf-8")),
         library=Markup(library),
         script=Markup(script),
         allowed=[Markup(_script_hash(text)) for text in (library, script)],
-        data=_embedded(document),
+        data=_embed_json(document),
     )
     return str(text)
 
@@ -116,20 +118,20 @@ def _title(comparison: Comparison) -> str:
 
 
 def _section(comparison: Comparison, data: str) -> dict[str, Any]:
-    """What the template lists of one data set: its tables, the one of the most steps first, and its races."""
+    """What the template lists for one data set: its tables, the one with the most steps first, and its convergence."""
     tables = sorted((table for table in comparison.tables if table.data == data), key=lambda table: -table.steps)
-    races = [race for race in comparison.races if race.data == data]
+    convergence = [convergence for convergence in comparison.convergence if convergence.data == data]
     noisy = any(row.coverage.noise_draws is not None for table in tables for row in table.rows)
-    return {"name": tables[0].name, "tables": tables, "races": races, "noisy": noisy}
+    return {"name": tables[0].name, "tables": tables, "convergence": convergence, "noisy": noisy}
 
 
 def _script_hash(text: str) -> str:
-    """What a Content-Security-Policy calls a script by, so that it runs no other."""
+    """The hash by which a Content-Security-Policy allows a script, and no other."""
     digest = hashlib.sha256(text.encode("utf-8")).digest()
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
 
 
-def _embedded(document: dict[str, Any]) -> Markup:
+def _embed_json(document: dict[str, Any]) -> Markup:
     """JSON that cannot end its script element, whatever texts it holds."""
     text = json.dumps(document, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     for character in "<>&\u2028\u2029":
@@ -137,13 +139,13 @@ def _embedded(document: dict[str, Any]) -> Markup:
     return Markup(text)
 
 
-def _p_value(value: float) -> str:
+def _format_p(value: float) -> str:
     return "< 0.0001" if value < 1e-4 else f"{value:.2g}"
 
 
-def _share(value: float) -> str:
+def _format_share(value: float) -> str:
     return f"{100 * value:.0f}%" if value >= 0.1 or value == 0 else f"{100 * value:.1f}%"
 
 
-def _duration(seconds: float) -> str:
+def _format_seconds(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"

@@ -1,4 +1,4 @@
-// Quality by steps and by time, and the loss, one set of charts a data set.
+// Quality by steps and by time, and the loss: one set of charts per data set.
 
 function measureOf(place) {
   return document.querySelector(`select.measure[data-place="${place}"]`).value;
@@ -11,18 +11,18 @@ function drawConvergence(node, data, place) {
     const colour = colourOf(label);
     const steps = points.map((point) => point.steps);
     const mean = points.map((point) => point.mean[measure]);
-    const spread = points.map((point) => point.deviation[measure]);
+    const std = points.map((point) => point.std[measure]);
     if (points.length > 1) {
       traces.push({
         x: [...steps, ...[...steps].reverse()],
-        y: [...mean.map((m, at) => m + spread[at]), ...mean.map((m, at) => m - spread[at]).reverse()],
+        y: [...mean.map((m, at) => m + std[at]), ...mean.map((m, at) => m - std[at]).reverse()],
         mode: "lines", fill: "toself", fillcolor: faint(colour, 0.13), line: { width: 0 }, hoverinfo: "skip", showlegend: false, legendgroup: label,
       });
     }
     traces.push({
       x: steps, y: mean, name: plain(label), legendgroup: label, mode: points.length > 1 ? "lines+markers" : "markers",
       line: { color: colour, dash: dashOf(label), width: 2 }, marker: { color: colour, size: 7, symbol: symbolOf(label) },
-      customdata: spread, hovertemplate: "%{y:.4f} ± %{customdata:.4f}, %{x:,} steps<extra>" + plain(label) + "</extra>",
+      customdata: std, hovertemplate: "%{y:.4f} ± %{customdata:.4f}, %{x:,} steps<extra>" + plain(label) + "</extra>",
     });
   }
   const untrained = data.untrained[measure];
@@ -42,7 +42,7 @@ function drawTime(node, data, place) {
     x: points.map((point) => point.seconds), y: points.map((point) => point.mean[measure]), name: plain(label),
     mode: points.length > 1 ? "lines+markers" : "markers",
     line: { color: colourOf(label), dash: dashOf(label), width: 1.3 }, marker: { color: colourOf(label), size: 7, symbol: symbolOf(label) },
-    error_y: { type: "data", array: points.map((point) => point.deviation[measure]), color: faint(colourOf(label), 0.5), thickness: 1, width: 2 },
+    error_y: { type: "data", array: points.map((point) => point.std[measure]), color: faint(colourOf(label), 0.5), thickness: 1, width: 2 },
     customdata: points.map((point) => point.steps),
     hovertemplate: "%{y:.4f} after %{x:.0f} s, %{customdata:,} steps<extra>" + plain(label) + "</extra>",
   }));

@@ -1,17 +1,17 @@
 "use strict";
-// Data, small helpers, colours and the list of charts. Corpus text only ever becomes text nodes.
+// Data, helpers, colours and the list of charts. Corpus text only ever becomes text nodes.
 
 const report = JSON.parse(document.getElementById("report-data").textContent);
 const byId = (id) => document.getElementById(id);
 const measureName = (measure) => measure.replace("retrieved_ideal_", "retrieved-ideal ");
 
 function element(tag, properties = {}, ...children) {
-  const made = Object.assign(document.createElement(tag), properties);
-  made.append(...children);
-  return made;
+  const node = Object.assign(document.createElement(tag), properties);
+  node.append(...children);
+  return node;
 }
 
-// Plotly reads some tags in its texts; labels and names are shown as they are.
+// Plotly interprets some tags in its texts; labels and names must appear as they are.
 const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
 
 function fill(select, options) {
@@ -31,9 +31,9 @@ const isDark = () => darkMode.matches && !printing;
 const baseOf = (label) => label.split(":")[0];
 const colourOf = (label) => (COLOURS[baseOf(label)] ?? ["#444444", "#bbbbbb"])[isDark() ? 1 : 0];
 
-const placeAmongAlike = (label) => report.methods.filter((other) => baseOf(other) === baseOf(label)).indexOf(label);
-const dashOf = (label) => DASHES[placeAmongAlike(label) % DASHES.length];
-const symbolOf = (label) => SYMBOLS[placeAmongAlike(label) % SYMBOLS.length];
+const indexInFamily = (label) => report.methods.filter((other) => baseOf(other) === baseOf(label)).indexOf(label);
+const dashOf = (label) => DASHES[indexInFamily(label) % DASHES.length];
+const symbolOf = (label) => SYMBOLS[indexInFamily(label) % SYMBOLS.length];
 
 function faint(colour, alpha) {
   const [r, g, b] = [1, 3, 5].map((at) => parseInt(colour.slice(at, at + 2), 16));
@@ -44,7 +44,7 @@ function style(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
-// A chart is a node and what draws it; all are drawn anew when the colours change.
+// A chart is a node and the function that draws it; all are redrawn when the colours change.
 const charts = [];
 
 function chart(node, draw) {
@@ -52,7 +52,7 @@ function chart(node, draw) {
   draw(node);
 }
 
-function say(node, text) {
+function showMessage(node, text) {
   window.Plotly.purge(node);
   node.classList.add("empty");
   node.textContent = text;
@@ -61,7 +61,7 @@ function say(node, text) {
 const PRINTED_WIDTH = 340;
 const LEGEND_ROW = 19;
 
-// How many rows a legend takes, about: the chart grows by them, so that many or long labels leave it room.
+// About how many rows the legend takes. The chart grows by them, so that many or long labels leave it room.
 function legendRows(traces, width) {
   const names = traces.filter((trace) => trace.name && trace.showlegend !== false).map(({ name }) => name.length);
   if (names.length < 2) return 0;
@@ -83,7 +83,7 @@ function plot(node, traces, layout) {
     ...layout,
     xaxis: { ...axis, ...layout.xaxis }, yaxis: { ...axis, ...layout.yaxis },
   };
-  // A printer's page is laid out after the charts are drawn, so they cannot ask how wide they are.
+  // The printed page is laid out after the charts are drawn, so their width must be fixed here.
   if (printing) Object.assign(merged, { width: PRINTED_WIDTH, height: node.classList.contains("tall") ? 340 : 290 });
   const height = printing ? merged.height : (node.classList.contains("tall") ? 400 : 330);
   const rows = legendRows(traces, printing ? PRINTED_WIDTH : node.clientWidth);

@@ -1,11 +1,11 @@
-// One test query at a time: what was found before training, by the baseline and by a method.
+// One test query at a time: the documents retrieved before training, by the baseline and by a method.
 
 const explorer = { data: null, shown: [], query: null };
 const TIED = 0.0005;
 const UNTRAINED = "untrained";
 
 const valueOf = (query, label) => (label === UNTRAINED ? query.before : query.values[label]);
-const foundBy = (query, label) => (label === UNTRAINED ? query.found_before : query.found[label]);
+const retrievedBy = (query, label) => (label === UNTRAINED ? query.retrieved_before : query.retrieved[label]);
 
 function changeOf(query) {
   return valueOf(query, byId("explorer-method").value) - valueOf(query, byId("explorer-against").value);
@@ -27,11 +27,11 @@ function filterQueries() {
     .sort((one, other) => Math.abs(other.change) - Math.abs(one.change));
   const counts = { won: 0, lost: 0, tied: 0 };
   explorer.shown.forEach(({ change }) => { counts[outcomeOf(change)] += 1; });
-  byId("explorer-facts").textContent = `${explorer.shown.length} queries: ${counts.won} won, ${counts.lost} lost, ${counts.tied} tied in ${measure}, means over the seeds${note ? "; " + note : ""}.`;
-  showList();
+  byId("explorer-summary").textContent = `${explorer.shown.length} queries: ${counts.won} won, ${counts.lost} lost, ${counts.tied} tied on ${measure}, mean over the seeds${note ? "; " + note : ""}.`;
+  showQueries();
 }
 
-function showList() {
+function showQueries() {
   byId("explorer-list").replaceChildren(...explorer.shown.map((row) => {
     const button = element("button", { type: "button" },
       element("span", { className: `change ${outcomeOf(row.change)}`, textContent: points(row.change) }),
@@ -42,13 +42,13 @@ function showList() {
   }));
   const again = explorer.shown.find(({ query }) => query === explorer.query);
   if (explorer.shown.length) showQuery(again ?? explorer.shown[0]);
-  else byId("explorer-query").replaceChildren(element("p", { className: "note", textContent: "No query is like that." }));
+  else byId("explorer-query").replaceChildren(element("p", { className: "note", textContent: "No query matches." }));
 }
 
-function foundList(query, label) {
+function retrievedList(query, label) {
   const { documents, document_texts: texts } = explorer.data.explorer;
   const relevant = new Set(query.relevant ?? []);
-  const items = foundBy(query, label).map((number, rank) => {
+  const items = retrievedBy(query, label).map((number, rank) => {
     const mark = relevant.has(number) ? "✓ relevant" : "";
     const item = element("li", { className: relevant.has(number) ? "relevant" : "", tabIndex: 0 },
       element("div", { className: "head" }, element("span", { textContent: `${rank + 1}.` }), element("span", { textContent: documents[number] }), element("strong", { textContent: mark })),
@@ -69,8 +69,8 @@ function showQuery(row) {
   const third = row.query.third === null ? "" : `, ${row.query.third}`;
   byId("explorer-query").replaceChildren(
     element("h3", { textContent: row.text }),
-    element("p", { className: "note", textContent: `${row.query.id}${third}${count}; values are means over the seeds, documents those of the first seed's model${row.query.relevant === null ? "; these runs did not record which are relevant" : ""}` }),
-    element("div", { className: "found" }, ...labels.map((label) => foundList(row.query, label))));
+    element("p", { className: "note", textContent: `${row.query.id}${third}${count}; values are means over the seeds, documents are those of the first seed's model${row.query.relevant === null ? "; these runs did not record which are relevant" : ""}` }),
+    element("div", { className: "retrieved" }, ...labels.map((label) => retrievedList(row.query, label))));
 }
 
 function chooseExplorerData(place) {

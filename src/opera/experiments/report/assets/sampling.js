@@ -1,9 +1,9 @@
-// The recorded sampling probabilities: everything follows one data set, one method and one step.
+// The recorded sampling probabilities of one data set, one method and one step.
 
 const sampling = { data: null, method: null, at: 0, timer: null };
 const LIMIT = 3; // colours run from 1/8 to 8 times fine-tuning's probability
 
-function unpacked(text) {
+function decode(text) {
   return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
 }
 
@@ -23,7 +23,7 @@ function colourScale() {
   };
 }
 
-// The recorded moment nearest to a step; runs may have recorded others.
+// Index of the recorded step nearest to a step; runs may have recorded different steps.
 function nearest(steps, step) {
   return steps.reduce((best, other, at) => (Math.abs(other - step) < Math.abs(steps[best] - step) ? at : best), 0);
 }
@@ -43,13 +43,13 @@ function drawFigureOne(node) {
       customdata: picture.by_similarity.similarity, hovertemplate: "%{y:.2f} × as often, similarity from %{customdata:.2f}<extra>" + plain(label) + "</extra>",
     });
   }
-  if (!traces.length) return say(node, "No run here knows the pairs' similarities.");
+  if (!traces.length) return showMessage(node, "No run here recorded the pairs' similarities.");
   return plot(node, traces, { xaxis: { title: { text: "pairs by similarity, percentile" }, range: [0, 100] }, yaxis: { title: { text: "× as often as FT" }, rangemode: "tozero" } });
 }
 
 function drawSimilarities(node) {
   const histogram = current().histogram;
-  if (!histogram) return say(node, `${sampling.method} keeps no similarities.`);
+  if (!histogram) return showMessage(node, `${sampling.method} keeps no similarities.`);
   const { edges, counts, threshold, kept_from: kept } = histogram;
   const middles = counts[0].map((_, at) => (edges[at] + edges[at + 1]) / 2);
   const lines = [];
@@ -66,13 +66,13 @@ function drawSimilarities(node) {
 }
 
 function drawByQuery(node) {
-  const { names, width, codes, there } = current().by_query;
-  const all = unpacked(codes);
-  const exists = unpacked(there);
+  const { names, width, codes, exists } = current().by_query;
+  const all = decode(codes);
+  const present = decode(exists);
   const start = sampling.at * names.length * width;
   const rows = names.map((_, row) => Array.from({ length: width }, (__, column) => logarithm(all[start + row * width + column])));
   const hover = names.map((name, row) => Array.from({ length: width }, (_, column) => {
-    if (!exists[row * width + column]) return "";
+    if (!present[row * width + column]) return "";
     const value = rows[row][column];
     return `${plain(name)}, document ${column + 1}: ${value === null ? "never" : (2 ** value).toFixed(2) + " ×"}`;
   }));
@@ -84,7 +84,7 @@ function drawByQuery(node) {
 function drawByStart(node) {
   const picture = current();
   const { width, codes } = picture.by_start;
-  const all = unpacked(codes);
+  const all = decode(codes);
   const rows = picture.steps.map((_, row) => Array.from({ length: width }, (__, column) => logarithm(all[row * width + column])));
   const steps = picture.steps.map((step) => step + 1);
   const line = { type: "line", xref: "paper", x0: 0, x1: 1, y0: steps[sampling.at], y1: steps[sampling.at], line: { color: style("--ink"), width: 1.5 } };
@@ -101,7 +101,7 @@ function drawSampling() {
   byId("sampling-step").setAttribute("aria-valuetext", `step ${byId("sampling-at").textContent}`);
   const drawable = picture.drawable[sampling.at];
   const share = drawable === 1 ? "100" : Math.min(99.9, 100 * drawable).toFixed(1);
-  byId("sampling-facts").textContent = `${share}% of ${picture.queries.toLocaleString("en")} queries can be drawn at this step; ${picture.pairs.toLocaleString("en")} pairs recorded at ${picture.steps.length} steps.`;
+  byId("sampling-summary").textContent = `${share}% of ${picture.queries.toLocaleString("en")} queries can be drawn at this step; ${picture.pairs.toLocaleString("en")} pairs recorded at ${picture.steps.length} steps.`;
   for (const [id, draw] of Object.entries(SAMPLING_CHARTS)) draw(byId(id));
 }
 
@@ -142,17 +142,17 @@ function play() {
 }
 
 function startSampling() {
-  const there = report.data.map((data, place) => [place, data]).filter(([, data]) => Object.keys(data.sampling).length);
-  if (!there.length) {
+  const recorded = report.data.map((data, place) => [place, data]).filter(([, data]) => Object.keys(data.sampling).length);
+  if (!recorded.length) {
     byId("no-sampling").hidden = false;
     byId("sampling-body").hidden = true;
     return;
   }
-  fill(byId("sampling-data"), there.map(([place, data]) => [place, data.name]));
+  fill(byId("sampling-data"), recorded.map(([place, data]) => [place, data.name]));
   byId("sampling-data").addEventListener("change", (event) => chooseSamplingData(Number(event.target.value)));
   byId("sampling-method").addEventListener("change", (event) => chooseMethod(event.target.value));
   byId("sampling-step").addEventListener("input", (event) => { sampling.at = Number(event.target.value); drawSampling(); });
   byId("sampling-play").addEventListener("click", play);
-  chooseSamplingData(there[0][0]);
+  chooseSamplingData(recorded[0][0]);
   for (const [id, draw] of Object.entries(SAMPLING_CHARTS)) charts.push({ node: byId(id), draw });
 }

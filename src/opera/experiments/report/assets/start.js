@@ -1,4 +1,4 @@
-// Start everything; draw anew when the colours change, and light for the printer.
+// Start everything. Redraw when the colours change, and in light colours for printing.
 
 startTables();
 startCharts();

@@ -1,4 +1,4 @@
-// A click on a column's head sorts its table; the untrained row stays on top.
+// A click on a column's heading sorts its table; the untrained row stays on top.
 
 function sortTable(head) {
   const table = head.closest("table");

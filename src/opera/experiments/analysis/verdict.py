@@ -1,0 +1,139 @@
+"""The verdict on each data set: a few bullets with their uncertainty."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from opera.experiments.analysis.groups import PRIMARY
+from opera.experiments.analysis.labels import format_settings
+from opera.experiments.analysis.results import UNTRAINED, Comparison, MeanStd, ResultsTable
+from opera.experiments.analysis.significance import PairedTest
+
+MOST_LISTED = 4
+"""Above this number methods are counted, not named."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The verdict on one data set.
+
+    Attributes:
+        title: data set, steps and seeds, and the noise injected into the training pairs.
+        bullets: the best method, the methods against the baseline, and against the untrained model.
+    """
+
+    title: str
+    bullets: tuple[str, ...]
+
+
+def verdict(comparison: Comparison) -> list[Verdict]:
+    """Return a verdict for each data set, on its largest number of steps."""
+    noise = {name: value for name, value in comparison.shared.items() if name.startswith("noise")}
+    return [Verdict(_title(table, noise), _bullets(table, comparison.baseline)) for table in comparison.final_tables()]
+
+
+def format_difference(test: PairedTest, methods: int = 1) -> str:
+    """Format a difference with its uncertainty: ``+1.4 points of nDCG@10 (95% interval +0.2 to +2.6; p = 0.03)``.
+
+    Args:
+        test: of the difference.
+        methods: number of methods tested. With more than one, the text says that p is corrected for them and the
+            interval is not.
+    """
+    p = "p < 0.0001" if test.t_test_holm < 1e-4 else f"p = {test.t_test_holm:.2g}"
+    interval = f"95% interval {format_points(test.low)} to {format_points(test.high)}"
+    if methods > 1:
+        interval, p = f"{interval}, uncorrected", f"{p}, corrected for {methods} methods"
+    return f"{format_points(test.difference)} points of {PRIMARY} ({interval}; {p})"
+
+
+def format_points(value: float) -> str:
+    """Format a difference in points with its sign; without one where it rounds to zero."""
+    text = f"{100 * value:+.1f}"
+    return "0.0" if float(text) == 0 else text.replace("-", "−")
+
+
+def _title(table: ResultsTable, noise: Mapping[str, object]) -> str:
+    fewest, most = (pick(len(row.seeds) for row in table.rows) for pick in (min, max))
+    seeds = f"{most if fewest == most else f'{fewest} to {most}'} seed{'' if most == 1 else 's'}"
+    injected = f", with injected false pairs ({format_settings(noise)})" if noise else ""
+    return f"{table.name}: {table.steps:,} steps, {seeds}{injected}"
+
+
+def _bullets(table: ResultsTable, baseline: str | None) -> tuple[str, ...]:
+    gains = {row.method: row.gain for row in table.rows if row.gain is not None}
+    against_untrained = (
+        f"Against the untrained model: {_summary(gains)}"
+        if gains
+        else "Against the untrained model: not tested, which needs two test queries measured before training"
+    )
+    if baseline is None:
+        return _change(table), against_untrained
+    tests = {row.method: row.tests[PRIMARY] for row in table.rows if PRIMARY in row.tests}
+    against_baseline = _summary(tests) if tests else f"no comparison is possible: {_reason(table, baseline)}"
+    return _best(table), f"Against {baseline}: {against_baseline}", against_untrained
+
+
+def _best(table: ResultsTable) -> str:
+    """The method with the highest mean, or the untrained model."""
+    row = table.best_row(PRIMARY)
+    value = _mean_std(row.measures[PRIMARY])
+    if table.best(PRIMARY) == UNTRAINED:
+        untrained = f"{PRIMARY} {table.untrained[PRIMARY]:.3f}"
+        return f"Best method: none, keep the untrained model ({untrained}; {row.method}: {value})"
+    return f"Best method: {row.method}, {PRIMARY} {value}"
+
+
+def _change(table: ResultsTable) -> str:
+    """What a single method made of the untrained model."""
+    (row,) = table.rows
+    before, after = table.untrained[PRIMARY], row.measures[PRIMARY]
+    verb = "raises" if after.mean >= before else "lowers"
+    return f"{row.method} {verb} {PRIMARY} from {before:.3f} to {_mean_std(after)}"
+
+
+def _summary(tests: Mapping[str, PairedTest]) -> str:
+    """Which methods are significantly better or worse, with the largest difference."""
+    label = max(tests, key=lambda label: tests[label].difference)
+    difference = format_difference(tests[label], len(tests))
+    if len(tests) == 1:
+        return f"{label} is {_outcome(tests[label])}: {difference}"
+    also_better = [other for other, test in tests.items() if test.significantly_better and other != label]
+    worse = [other for other, test in tests.items() if test.significantly_worse]
+    if tests[label].significantly_better:
+        text = f"{label} is significantly better: {difference}"
+    elif also_better:  # the largest difference is not a significant one
+        best = max(also_better, key=lambda other: tests[other].difference)
+        also_better.remove(best)
+        text = f"{best} is significantly better: {format_difference(tests[best], len(tests))}"
+    else:
+        text = f"no method is significantly better; the best of {len(tests)}, {label}, has {difference}"
+    text += f"; also significantly better: {_listed(also_better, len(tests))}" if also_better else ""
+    return text + (f"; significantly worse: {_listed(worse, len(tests))}" if worse else "")
+
+
+def _outcome(test: PairedTest) -> str:
+    if not test.significant:
+        return "not significantly different"
+    return f"significantly {'better' if test.difference > 0 else 'worse'}"
+
+
+def _reason(table: ResultsTable, baseline: str) -> str:
+    """Why no method of a table is tested against the baseline."""
+    labels = [row.method for row in table.rows]
+    if baseline not in labels:
+        return f"{baseline} has no finished run here"
+    if len(labels) == 1:
+        return "no other method has a finished run here"
+    return f"the others share fewer than two test queries and seeds with {baseline}"
+
+
+def _listed(labels: Sequence[str], methods: int) -> str:
+    if len(labels) > MOST_LISTED:
+        return f"{len(labels)} of {methods} methods"
+    return labels[0] if len(labels) == 1 else f"{', '.join(labels[:-1])} and {labels[-1]}"
+
+
+def _mean_std(value: MeanStd) -> str:
+    return f"{value.mean:.3f}" + ("" if value.std is None else f" ± {value.std:.3f}")

@@ -1,0 +1,99 @@
+"""What ``opera compare`` prints at the end."""
+
+from __future__ import annotations
+
+from itertools import product
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from grids import N_QUERIES, RunsFolder, around
+from opera.cli.printing.grid_results import print_grid_results
+from opera.experiments.analysis import PAPERS, PRIMARY, Comparison, analyse_runs
+from opera.experiments.analysis.verdict import verdict
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunsFolder:
+    return RunsFolder(tmp_path / "runs")
+
+
+def printed(comparison: Comparison, width: int = 160) -> str:
+    screen = Console(width=width, highlight=False, no_color=True)
+    with screen.capture() as captured:
+        print_grid_results(screen, comparison)
+    return captured.get()
+
+
+def test_a_single_method_has_no_tests(folder: RunsFolder) -> None:
+    folder.add(method="dp", after=[0.25] * 9)
+    text = printed(analyse_runs(folder.home))
+    assert "p:" not in text
+    assert " 0.250 " in text
+
+
+def test_the_baseline_is_marked_even_without_tests(folder: RunsFolder) -> None:
+    folder.add(method="ft", seed=0)
+    folder.add(method="dp", seed=1)
+    assert "baseline" in printed(analyse_runs(folder.home))
+
+
+def test_shared_settings_unfinished_runs_and_missing_cells(folder: RunsFolder) -> None:
+    for method in ("ft", "dp"):
+        folder.add(method=method, temperature=0.05, noise="random", noise_share=0.3)
+    unfinished = folder.add(method="sp", status="running")
+    (folder.home / "grid.json").write_text('{"cells": ["run0", "run1", "run2"]}')
+    text = printed(analyse_runs(folder.home), 400)
+    assert "all runs: temperature=0.05, noise=random, noise_share=0.3" in text
+    assert f"left out, unfinished: {unfinished}" in text
+    assert "1 of the grid's 3 cells are not finished" in text
+
+
+def test_convergence_starts_with_the_baseline_whichever_it_is(folder: RunsFolder) -> None:
+    means = {"ft": (0.3, 0.5, 0.45), "sp": (0.2, 0.3, 0.4), "dp": (0.5, 0.6, 0.7)}
+    for method, values in means.items():
+        for steps, mean in zip((4, 8, 16), values, strict=True):
+            seconds = 0.5 if method == "ft" else 0.75
+            folder.add(method=method, max_steps=steps, after=[mean] * N_QUERIES, step_seconds=seconds)
+    text = printed(analyse_runs(folder.home, "dp"))
+    head = text.index(f"one: dp has its best {PRIMARY}, 0.700, at 16 steps; matched by")
+    assert head < text.index("ft: never")
+    assert head < text.index("sp: never")
+    assert "dp: 4 steps, 0.75 × the time" in printed(analyse_runs(folder.home))
+
+
+def test_ranks(folder: RunsFolder) -> None:
+    means = {"one": {"ft": 0.5, "sp": 0.6, "dp": 0.7}, "two": {"ft": 0.5, "sp": 0.5, "dp": 0.4}}
+    for data, by_method in means.items():
+        for method, mean in by_method.items():
+            folder.add(data=data, method=method, after=[mean] * N_QUERIES)
+    assert f"average rank by {PRIMARY}: sp 1.75, dp 2.00, ft 2.25" in printed(analyse_runs(folder.home))
+
+
+def test_two_ndcgs_that_name_different_winners(folder: RunsFolder) -> None:
+    folder.add(method="ft", after=[0.5] * 9, papers=[0.9] * 9)
+    folder.add(method="dp", after=[0.6] * 9, papers=[0.8] * 9)
+    text = printed(analyse_runs(folder.home))
+    assert f"the two nDCGs name different winners: by {PRIMARY}: dp; by {PAPERS}: ft" in text
+
+
+def test_the_verdict_of_each_data_set_and_its_best_model(folder: RunsFolder) -> None:
+    folder.add(method="ft", after=around(0.5, 1), before=[0.3] * 9)
+    best = folder.add(method="dp", after=around(0.6, 2), before=[0.3] * 9)
+    folder.add(method="ft", data="data/two", after=around(0.05), before=[0.1] * 9)
+    folder.add(method="dp", data="data/two", after=around(0.02), before=[0.1] * 9)
+    comparison = analyse_runs(folder.home)
+    text = printed(comparison, 400)
+    lines = text.splitlines()
+    for found in verdict(comparison):
+        assert found.title in lines
+        assert all(f"- {bullet}" in lines for bullet in found.bullets)
+    assert [line for line in lines if line.startswith("- Model: ")] == [f"- Model: {best / 'model'}"]
+    assert f"- Best method: none, keep the untrained model ({PRIMARY} 0.100; ft: 0.050)" in lines
+
+
+def test_labels_are_printed_as_they_are(folder: RunsFolder) -> None:
+    for steps, method in product((4, 8), ("dp", "ft")):
+        folder.add(method=method, data="data/[bold]x", max_steps=steps)
+    assert printed(analyse_runs(folder.home)).count("[bold]x") == 4

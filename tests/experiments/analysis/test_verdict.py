@@ -1,0 +1,135 @@
+"""The verdict: short bullets that keep the uncertainty."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from grids import N_QUERIES, RunsFolder, around
+from opera.experiments.analysis import PRIMARY, Comparison, PairedTest, analyse_runs
+from opera.experiments.analysis.verdict import format_points, verdict
+
+TEST = PairedTest(9, 0.02, 0.011, 0.034, 0.001, 0.002, 0.003, 0.004, 7, 2)
+BETTER, WORSE, SAME = TEST, replace(TEST, difference=-0.1), replace(TEST, t_test_holm=0.3)
+
+
+def with_tests(
+    comparison: Comparison, tests: dict[str, PairedTest | None], gain: PairedTest | None = None
+) -> Comparison:
+    """The comparison with made-up tests: a row per label, the baseline first; ``None`` for no test."""
+    (table,) = comparison.tables
+    rows = [
+        replace(table.rows[0], method=label, tests={} if test is None else {PRIMARY: test}, gain=gain)
+        for label, test in {"ft": None, **tests}.items()
+    ]
+    return replace(comparison, tables=(replace(table, rows=tuple(rows)),))
+
+
+def bullets(comparison: Comparison) -> tuple[str, ...]:
+    (only,) = verdict(comparison)
+    return only.bullets
+
+
+@pytest.fixture
+def comparison(folder: RunsFolder) -> Comparison:
+    for method, mean in (("ft", 0.5), ("dp", 0.6)):
+        for seed in (0, 1):
+            folder.add(method=method, seed=seed, after=around(mean, seed), before=[0.3] * N_QUERIES)
+    return analyse_runs(folder.home)
+
+
+def test_three_bullets_with_the_interval_and_the_corrected_p(comparison: Comparison) -> None:
+    (only,) = verdict(comparison)
+    assert only.title == "one: 4 steps, 2 seeds"
+    best, against_baseline, against_untrained = only.bullets
+    assert best == "Best method: dp, nDCG@10 0.600 ± 0.000"
+    assert against_baseline.startswith("Against ft: dp is significantly better: +10.0 points of nDCG@10 (95% interval ")
+    assert "; p " in against_baseline
+    assert against_untrained.startswith("Against the untrained model: dp is significantly better: +30.0 points")
+    assert ", corrected for 2 methods); also significantly better: ft" in against_untrained
+
+
+def test_against_the_baseline(comparison: Comparison) -> None:
+    def against(**tests: PairedTest | None) -> str:
+        return bullets(with_tests(comparison, tests))[1].removeprefix("Against ft: ")
+
+    difference = "+2.0 points of nDCG@10 (95% interval +1.1 to +3.4"
+    assert against(dp=BETTER) == f"dp is significantly better: {difference}; p = 0.003)"
+    assert against(dp=SAME) == f"dp is not significantly different: {difference}; p = 0.3)"
+    assert against(dp=WORSE).startswith("dp is significantly worse: −10.0 points")
+    of_two = f"{difference}, uncorrected; p = 0.003, corrected for 2 methods)"
+    assert against(dp=BETTER, sp=WORSE) == f"dp is significantly better: {of_two}; significantly worse: sp"
+    assert against(dp=BETTER, sp=replace(BETTER, difference=0.01)) == (
+        f"dp is significantly better: {of_two}; also significantly better: sp"
+    )
+    assert against(dp=SAME, sp=WORSE) == (
+        f"no method is significantly better; the best of 2, dp, has {of_two.replace('0.003', '0.3')}"
+        "; significantly worse: sp"
+    )
+    larger = replace(SAME, difference=0.05)
+    assert against(dp=larger, sp=BETTER) == f"sp is significantly better: {of_two}"
+
+
+def test_many_methods_are_counted(comparison: Comparison) -> None:
+    many = with_tests(comparison, {f"sp:k=0.{number}": WORSE for number in range(1, 7)})
+    assert bullets(many)[1].endswith("; significantly worse: 6 of 6 methods")
+    four = with_tests(comparison, {f"sp:k=0.{number}": WORSE for number in range(1, 5)})
+    assert bullets(four)[1].endswith("; significantly worse: sp:k=0.1, sp:k=0.2, sp:k=0.3 and sp:k=0.4")
+
+
+def test_why_nothing_can_be_compared(comparison: Comparison) -> None:
+    (table,) = comparison.tables
+    row = replace(table.rows[0], tests={})
+
+    def reason(*labels: str) -> str:
+        rows = tuple(replace(row, method=label) for label in labels)
+        text = bullets(replace(comparison, tables=(replace(table, rows=rows),)))[1]
+        assert text.startswith("Against ft: no comparison is possible: ")
+        return text.split(": ")[-1]
+
+    assert reason("sp") == "ft has no finished run here"
+    assert reason("ft") == "no other method has a finished run here"
+    assert reason("ft", "sp") == "the others share fewer than two test queries and seeds with ft"
+
+
+def test_against_the_untrained_model(comparison: Comparison) -> None:
+    hurt = with_tests(comparison, {"dp": BETTER}, gain=replace(WORSE, difference=-0.02))
+    assert bullets(hurt)[2].startswith(
+        "Against the untrained model: no method is significantly better; the best of 2, "
+    )
+    assert "−2.0 points" in bullets(hurt)[2]
+    unknown = bullets(with_tests(comparison, {"dp": BETTER}))[2]
+    assert unknown == "Against the untrained model: not tested, which needs two test queries measured before training"
+
+
+def test_the_untrained_model_may_be_the_best(folder: RunsFolder) -> None:
+    for method, mean in (("ft", 0.2), ("dp", 0.25)):
+        folder.add(method=method, after=around(mean), before=[0.3] * N_QUERIES)
+    best, *_ = bullets(analyse_runs(folder.home))
+    assert best == "Best method: none, keep the untrained model (nDCG@10 0.300; dp: 0.250)"
+
+
+def test_a_single_method_is_tested_against_the_untrained_model(folder: RunsFolder) -> None:
+    folder.add(method="dp", after=np.linspace(0.2, 0.4, 9), before=np.linspace(0.21, 0.37, 9)[::-1])
+    change, against_untrained = bullets(analyse_runs(folder.home))
+    assert change == "dp raises nDCG@10 from 0.290 to 0.300"
+    assert against_untrained.startswith("Against the untrained model: dp is not significantly different: +1.0 points")
+    folder.add(method="dp", data="data/two", after=[0.1] * 9, before=[0.2] * 9)
+    assert [len(found.bullets) for found in verdict(analyse_runs(folder.home))] == [2, 2]
+    assert verdict(analyse_runs(folder.home))[1].bullets[0] == "dp lowers nDCG@10 from 0.200 to 0.100"
+
+
+def test_titles_have_steps_seeds_and_noise(folder: RunsFolder) -> None:
+    for method, data, steps in (("ft", "one", 4), ("dp", "one", 8), ("ft", "one", 8), ("ft", "two", 2000)):
+        folder.add(method=method, data=data, max_steps=steps, noise="random", noise_share=0.3)
+    folder.add(method="ft", data="one", max_steps=8, seed=1, noise="random", noise_share=0.3)
+    assert [found.title for found in verdict(analyse_runs(folder.home))] == [
+        "one: 8 steps, 1 to 2 seeds, with injected false pairs (noise=random, noise_share=0.3)",
+        "two: 2,000 steps, 1 seed, with injected false pairs (noise=random, noise_share=0.3)",
+    ]
+
+
+def test_points_have_a_sign_unless_they_round_to_zero() -> None:
+    assert [format_points(value) for value in (-0.0004, -0.001, 0.014)] == ["0.0", "−0.1", "+1.4"]

@@ -1,0 +1,113 @@
+"""``opera compare`` before and after its cells run: wrong input, recipes, other data, and the baseline's name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+import opera
+from grids import finish_cell, planned
+from opera.core.errors import RunFolderError, SettingError
+from opera.experiments.grid.compare import analyse_grid, check_baseline, prepare_grid
+from opera.experiments.grid.folder import write_grid_file
+from opera.experiments.grid.plan import GridAxes
+from opera.experiments.grid.status import Status
+
+Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"--methods": "ft,dq"}, "unknown method 'dq'"),
+        ({"--methods": "ft,ft"}, "--methods: ft is given twice"),
+        ({"--methods": "ft,dp:seed=3"}, "dp:seed=3: seed differs between cells"),
+        ({"--methods": ","}, "--methods: give at least one"),
+        ({"--seeds": "0,x"}, "--seeds: must be whole numbers separated by commas, got 'x'"),
+        ({"--seeds": "²"}, "got '²'"),
+        ({"--seeds": str(2**32)}, "seed: must be less than"),
+        ({"--steps": "0"}, "max_steps: must be greater than or equal to 1"),
+        ({"--jobs": "0"}, "--jobs: must be 1 or more"),
+        ({"--set": "method=ft"}, "method: differs between cells"),
+        ({"--set": "temprature=1"}, "did you mean 'temperature'?"),
+        ({"--baseline": "sp"}, "--baseline sp: must be one of the methods: ft, dp"),
+        ({"--model": "."}, "not a model folder"),
+        ({"--model": "./absent"}, "no such model folder"),
+        ({"DATA": "absent"}, "absent: no such file or folder"),
+        ({"--out": "taken"}, "is not empty and holds no grid"),
+        ({"--out": "file"}, "is a file; give a folder"),
+        ({"--out": "file/grid"}, "is not a folder that can be written to"),
+    ],
+)
+def test_wrong_input_exits_2_and_writes_nothing(
+    changes: Mapping[str, str],
+    message: str,
+    call: Call,
+    beir: Path,
+    static_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taken").mkdir()
+    (tmp_path / "taken" / "notes").touch()
+    (tmp_path / "file").touch()
+    before = sorted(tmp_path.rglob("*"))
+    options = {"DATA": str(beir), "--model": str(static_model), "--out": "grid", **changes}
+    code, out, error = call(options.pop("DATA"), *(word for pair in options.items() for word in pair))
+    assert (code, out) == (2, "")
+    assert message in " ".join(error.split())
+    assert "Traceback" not in error
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_finished_cells_of_other_data_are_refused(tmp_path: Path, beir: Path, static_model: Path) -> None:
+    out = tmp_path / "grid"
+    write_grid_file(out, str(static_model), {})
+    (cell,) = planned(out, data=[str(beir)], methods=["ft"], seeds=[0])
+    arguments = [str(beir)], GridAxes(("ft",), (0,), (10,)), out, str(static_model), {}, 1
+    finish_cell(cell, fingerprint=opera.load_data(beir).fingerprint)
+    assert prepare_grid(*arguments).done == {cell.folder}
+    record = json.loads((cell.folder / "run.json").read_text())
+    record["data"]["fingerprint"] = "other"
+    (cell.folder / "run.json").write_text(json.dumps(record))
+    with pytest.raises(RunFolderError, match="is a run on other data than"):
+        prepare_grid(*arguments)
+
+
+def test_a_recipe_gives_defaults_that_options_override(
+    call: Call, beir: Path, static_model: Path, tmp_path: Path
+) -> None:
+    recipe, out = tmp_path / "recipe.yaml", tmp_path / "grid"
+    recipe.write_text("method: dp\nsoft: false\nmax_steps: 30\nseed: 4\nlr: 0.1\n")
+    options = ["--model", static_model, "--out", out, "--config", recipe, "--plan", "--json"]
+    for cell in planned(out, data=[str(beir)], seeds=[4, 5], steps=[30]):
+        finish_cell(cell, fingerprint=opera.load_data(beir).fingerprint)
+    write_grid_file(out, str(static_model), {"soft": False, "lr": 0.1})
+
+    def cells(*more: str) -> list[tuple[str, int, int]]:
+        code, text, error = call(beir, *options, *more)
+        assert code == 0, error
+        return [(cell["method"], cell["steps"], cell["seed"]) for cell in json.loads(text)["cells"]]
+
+    assert cells() == [("dp", 30, 4)]
+    assert cells("--methods", "FT,DP", "--seeds", "4,5") == [
+        (method, 30, seed) for seed in (4, 5) for method in ("ft", "dp")
+    ]
+
+
+def test_a_baseline_goes_by_the_name_that_the_user_gave_it(tmp_path: Path) -> None:
+    cells = planned(tmp_path, methods=["sp:k=0.25", "dp", "ft"], seeds=[0])
+    for cell in cells:
+        finish_cell(cell)
+    assert analyse_grid(Status.scan(cells), tmp_path, "sp:k=0.25").baseline == "sp"
+    assert analyse_grid(Status.scan(cells), tmp_path, None).baseline == "ft"
+    (cells[0].folder / "run.json").unlink()
+    assert analyse_grid(Status.scan(cells), tmp_path, "sp:k=0.25").baseline == "ft", "its cell failed"
+    axes = GridAxes(("sp:k=0.25", "dp"), (0,), (10,))
+    assert check_baseline("DP", axes) == "dp"
+    with pytest.raises(SettingError, match=r"--baseline sp: must be one of the methods: sp:k=0\.25, dp"):
+        check_baseline("sp", axes)

@@ -1,0 +1,46 @@
+"""The grid's folder: what is refused, what is recorded, and the lock."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from grids import finish_cell, planned
+from opera.core.errors import RunFolderError
+from opera.experiments.grid.folder import check_grid_folder, grid_lock, write_grid_file
+from opera.runs.folder import planned_cells
+
+
+def test_a_grid_of_another_model_or_settings_is_refused_once_something_ran(tmp_path: Path) -> None:
+    out = tmp_path / "grid"
+    write_grid_file(out, "one", {"lr": 0.1, "range": (1, 50)})
+    check_grid_folder(out, "two", {})
+    (cell, *_) = planned(out)
+    finish_cell(cell)
+    check_grid_folder(out, "one", {"learning_rate": 0.1, "range": [1, 50]})
+    check_grid_folder(out, "one", {"learning_rate": 0.1, "range": "1:50"})
+    with pytest.raises(RunFolderError, match="holds a grid with model 'one', this call has 'two'"):
+        check_grid_folder(out, "two", {"lr": 0.1, "range": (1, 50)})
+    with pytest.raises(RunFolderError, match="holds a grid with settings"):
+        check_grid_folder(out, "one", {})
+    (out / "grid.json").write_text("[1]")
+    with pytest.raises(RunFolderError, match="is not as opera wrote it"):
+        check_grid_folder(out, "one", {})
+
+
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    write_grid_file(tmp_path, "one", {})
+    with grid_lock(tmp_path):
+        message = f"process {os.getpid()} is running this grid"
+        with pytest.raises(RunFolderError, match=message), grid_lock(tmp_path):
+            pass
+    with grid_lock(tmp_path):
+        pass
+
+
+def test_the_cells_of_all_calls_are_kept(tmp_path: Path) -> None:
+    for methods in (["ft", "dp"], ["dp", "sp"]):
+        write_grid_file(tmp_path, "one", {}, planned(tmp_path, methods=methods, seeds=[0]))
+    assert [path.parents[1].name for path in planned_cells(tmp_path)] == ["ft", "dp", "sp"]

@@ -1,0 +1,90 @@
+"""The state of a grid, and the time left."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from grids import finish_cell, planned
+from opera.experiments.grid.progress import progress_line
+from opera.experiments.grid.status import Rate, Running, Status, format_duration
+
+
+def test_unknown_until_something_is_known(tmp_path: Path, clock: SimpleNamespace) -> None:
+    status = Status.scan(planned(tmp_path))
+    assert status.seconds_left() is None
+    assert progress_line(status) == "0 of 4 cells done, time left not known yet"
+    status.running[status.cells[0].folder] = Running(clock.now)
+    assert status.seconds_left() is None
+
+
+def test_from_rates_timed_beforehand(tmp_path: Path) -> None:
+    status = Status.scan(planned(tmp_path, steps=[10, 20]))
+    status.timed["data/x"] = Rate(0.5, 3.0)
+    assert status.seconds_left() == 4 * (5 + 3) + 4 * (10 + 3)
+    status.jobs = 2
+    assert status.seconds_left() == 42
+    status.jobs = 100
+    assert status.seconds_left() == 13, "the longest cell"
+    status.jobs = 3
+    assert status.seconds_left() == 34, "8 13 13, 8 8 13 and 13 8"
+    status.encoding["data/x"] = 5.0
+    status.jobs = 1
+    assert status.seconds_left() == 84 + 5
+
+
+def test_finished_cells_most_alike_count_and_not_what_was_timed(tmp_path: Path) -> None:
+    cells = planned(tmp_path, data=["data/x", "data/y"], methods=["ft", "dp", "rp"])
+    ft, dp, *_ = cells
+    finish_cell(ft, per_step=0.5, overhead=3.0)
+    finish_cell(dp, per_step=1.0, overhead=3.0)
+    status = Status.scan(cells)
+    status.timed["data/x"] = Rate(99, 99)
+    assert status.done == {ft.folder, dp.folder}
+    rates = {(cell.data, cell.label): status.rate(cell) for cell in status.waiting}
+    assert rates["data/x", "ft"] == Rate(0.5, 3.0)
+    assert rates["data/x", "dp"] == Rate(1.0, 3.0)
+    assert rates["data/x", "rp"] == rates["data/y", "rp"] == Rate(0.75, 3.0)
+    status.timed["data/y"] = Rate(2, 0)
+    assert status.rate(cells[4]) == Rate(2, 0)
+
+
+def test_of_a_running_cell_by_its_own_steps(tmp_path: Path, clock: SimpleNamespace) -> None:
+    (cell,) = planned(tmp_path, methods=["ft"], seeds=[0], steps=[100])
+    status = Status.scan([cell])
+    status.timed["data/x"] = Rate(99, 30.0)
+    running = status.running[cell.folder] = Running(clock.now)
+    clock.now += 10
+    running.update(1)
+    assert status.seconds_left() == pytest.approx(99 * 100 + 30 - 10, rel=0.02), "one step gives no rate"
+    clock.now += 20
+    running.update(11)  # 2 s per step
+    assert status.seconds_left() == pytest.approx(2 * 89 + 20), "10 of the 30 s besides training are over"
+    clock.now += 5
+    assert status.seconds_left() == pytest.approx(2 * 89 + 15), "it counts down between messages"
+    clock.now += 2 * 89 - 5
+    running.update(100)
+    assert status.seconds_left() == pytest.approx(20), "measuring after training"
+    clock.now += 25
+    assert status.seconds_left() == 0
+
+
+def test_of_a_resumed_cell_and_of_those_that_wait_for_it(tmp_path: Path, clock: SimpleNamespace) -> None:
+    cells = planned(tmp_path, methods=["ft"], seeds=[0, 1], steps=[100])
+    status = Status.scan(cells)
+    running = status.running[cells[0].folder] = Running(clock.now)
+    clock.now += 4
+    running.update(51)
+    clock.now += 10
+    running.update(71)  # half a second per step, and 4 s before
+    assert status.seconds_left() == pytest.approx(29 * 0.5 + 100 * 0.5 + 4)
+    assert progress_line(status) == "0 of 2 cells done, 1 running, about 68 s left"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.4, "0 s"), (89, "89 s"), (90, "2 min"), (840, "14 min"), (12_000, "3 h 20 min")]
+)
+def test_format_duration(seconds: float, words: str) -> None:
+    assert format_duration(seconds) == words

@@ -1,0 +1,52 @@
+"""A grid of real runs whose texts try to break out of the page, and its report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import opera
+from conftest import write_beir
+
+HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'><b>bold</b> & \u2028 ${x}"
+
+
+@pytest.fixture(scope="package")
+def hostile_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A BEIR folder whose texts and ids try to break out of the page."""
+    folder = write_beir(tmp_path_factory.mktemp("page") / "<i>topics")
+    for name in ("corpus", "queries"):
+        path = folder / f"{name}.jsonl"
+        records = [json.loads(line) for line in path.read_text().splitlines()]
+        for record in records:
+            record["text"] = f"{record['text']} {HOSTILE}"
+        path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return folder
+
+
+@pytest.fixture(scope="package")
+def grid(hostile_data: Path, static_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three methods, two seeds, two numbers of steps."""
+    out = tmp_path_factory.mktemp("grid")
+    for method in ("ft", "sp", "dp"):
+        for seed in (0, 1):
+            for steps in (4, 16):
+                opera.adapt(
+                    hostile_data,
+                    model=static_model,
+                    out=out / method / f"steps{steps}" / f"seed{seed}",
+                    method=method,
+                    seed=seed,
+                    max_steps=steps,
+                    save_steps=100,  # never
+                    per_device_train_batch_size=8,
+                    learning_rate=0.05,
+                )
+    return out
+
+
+@pytest.fixture(scope="package")
+def page_file(grid: Path) -> Path:
+    return opera.report(grid)
