@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from opera.cli.options import JsonOption, ModelOption, interruptible
+from opera.cli.options import (
+    BatchSizeOption,
+    ConfigOption,
+    JsonOption,
+    LearningRateOption,
+    ModelOption,
+    NegativesOption,
+    RangeOption,
+    SetOption,
+    collect_values,
+    interruptible,
+)
 from opera.core.errors import SettingError
 
 if TYPE_CHECKING:
@@ -38,17 +49,23 @@ def compare(
         str | None, typer.Option("--baseline", help="the method to test against; default ft, else the first")
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", help="how many cells to run at once")] = 1,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="a setting of all cells, as key=value")] = None,
-    config: Annotated[Path | None, typer.Option("--config", help="YAML recipe of settings of all cells")] = None,
+    batch_size: BatchSizeOption = None,
+    lr: LearningRateOption = None,
+    negatives: NegativesOption = None,
+    range_: RangeOption = None,
+    set_: SetOption = None,
+    config: ConfigOption = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="print the cells and about how long they take, and stop")
     ] = False,
     json_: JsonOption = False,
 ) -> None:
-    """Train methods x seeds x steps on some data sets and compare them; finished cells are not repeated."""
+    """Train methods x seeds x steps on one or more data sets and compare them. Finished cells are not repeated.
+
+    Takes the settings of opera train, for all cells.
+    """
     from opera.cli.printing.console import console
     from opera.cli.printing.grid_results import print_grid_results
-    from opera.config.yaml import parse_assignments, read_recipe
     from opera.experiments.grid.compare import analyse_grid, check_baseline, prepare_grid
     from opera.experiments.grid.folder import grid_lock, write_grid_file
     from opera.experiments.grid.plan import grid_axes
@@ -56,13 +73,18 @@ def compare(
     from opera.experiments.grid.progress import live_progress, progress_line
     from opera.experiments.grid.run import run_grid
 
+    options = {
+        "per_device_train_batch_size": batch_size,
+        "learning_rate": lr,
+        "negatives": negatives,
+        "range": range_,
+    }
     axes, shared = grid_axes(
-        read_recipe(config) if config else {},
+        collect_values(config, set_, options),
         None if methods is None else _listed(methods),
         None if seeds is None else _numbers("seeds", seeds),
         None if steps is None else _numbers("steps", steps),
     )
-    shared |= parse_assignments(set_ or [])
     status = prepare_grid(data, axes, out, model, shared, jobs)
     baseline = check_baseline(baseline, axes)
     if plan:
@@ -76,8 +98,8 @@ def compare(
         return
     write_grid_file(out, model, shared, status.cells)
     if not status.waiting:
-        print(f"all {len(status.cells)} cells were done already", file=sys.stderr)
-    with grid_lock(out), interruptible(lambda: _how_to_go_on(status)), live_progress(status) as on_change:
+        print(f"all {len(status.cells)} cells are already done", file=sys.stderr)
+    with grid_lock(out), interruptible(lambda: _how_to_continue(status)), live_progress(status) as on_change:
         run_grid(status, model, on_change)
     if status.done:
         comparison = analyse_grid(status, out, baseline)
@@ -92,8 +114,8 @@ def compare(
         raise typer.Exit(1)
 
 
-def _how_to_go_on(status: Status) -> str:
-    return f"{len(status.done)} of {len(status.cells)} cells are done; the same command goes on where it stopped"
+def _how_to_continue(status: Status) -> str:
+    return f"{len(status.done)} of {len(status.cells)} cells are done; the same command continues where it stopped"
 
 
 def _listed(text: str) -> list[str]:

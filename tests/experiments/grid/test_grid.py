@@ -154,7 +154,7 @@ class TestGrid:
     ) -> None:
         monkeypatch.setattr(worker_process, "WorkerProcess", None)
         code, text, error = call(*self.arguments(grid, beir, static_model, "ft,dp"))
-        assert (code, error) == (0, "all 4 cells were done already\n")
+        assert (code, error) == (0, "all 4 cells are already done\n")
         assert "topics, 40 steps, 16 test queries" in text
         assert "p: nDCG@10 against ft" in text
         code, text, error = call(*self.arguments(grid, beir, static_model, "ft,dp"), "--plan")
@@ -199,7 +199,7 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(
     threading.Thread(target=interrupt, daemon=True).start()
     code, _, error = call(*arguments)
     assert code == 130, error
-    assert "opera: interrupted; 0 of 1 cells are done; the same command goes on where it stopped" in error
+    assert "opera: interrupted; 0 of 1 cells are done; the same command continues where it stopped" in error
     assert "failed" not in error
     assert "saving a checkpoint, then stopping" in cell.with_name("seed0.log").read_text()
     assert Run.open(cell).record.status == "running"
