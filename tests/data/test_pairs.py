@@ -16,7 +16,7 @@ def test_subsets_renumber_queries() -> None:
     assert queries.tolist() == [0, 2]
 
 
-@pytest.mark.parametrize("queries", [[], [1, 2], [0, 2], [0, 1, 0]])
+@pytest.mark.parametrize("queries", [[], [1, 1], [1, 2], [0, 2], [1, 0], [0, 1, 0]])
 def test_queries_out_of_order_or_with_gaps_are_refused(queries: list[int]) -> None:
     with pytest.raises(ValueError, match="must be sorted, start at 0 and skip no number"):
         TrainingPairs.of(np.array(queries, dtype=np.int32), np.zeros(len(queries), dtype=np.int32))

@@ -1,13 +1,7 @@
-"""Real processes: killed, interrupted, and several training together."""
+"""Several processes that train together."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-import random
-import signal
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
@@ -15,121 +9,10 @@ import pytest
 from safetensors.numpy import load_file
 
 import opera
-from opera.core.errors import RunFolderError, SettingError
+from opera.core.errors import RunFolderError
 from opera.runs.folder import Run
 from processes import DEADLINE, start, torchrun
-
-InterruptedAt = Callable[[int], AbstractContextManager[None]]
-
-SMALL = ["--lr", "0.01", "--batch-size", "8", "--set", "temperature=0.1", "--set", "precision=fp32"]
-
-
-def command(beir: Path, model: Path, out: Path, *more: str) -> list[str]:
-    return ["train", str(beir), "--model", str(model), "--out", str(out), *SMALL, *more]
-
-
-def weights(run: Run) -> str:
-    return hashlib.sha256(next(run.model_path.rglob("model.safetensors")).read_bytes()).hexdigest()
-
-
-def checkpoints(out: Path) -> list[int]:
-    return sorted(int(path.name.rsplit("-", 1)[-1]) for path in (out / "checkpoints").glob("checkpoint-*"))
-
-
-def same(one: Run, other: Run) -> None:
-    assert weights(one) == weights(other)
-    assert one.pairs() == other.pairs()
-    assert one.trace().drop_columns("seconds") == other.trace().drop_columns("seconds")
-
-
-KILLED = """
-import os, signal, sys
-
-left, out, *arguments = sys.argv[1:]
-left = int(left)
-
-
-def kill(event, details):
-    global left
-    written = event == "open" and details[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
-    if (written or event in ("os.mkdir", "os.rename", "os.remove", "os.rmdir")) and str(details[0]).startswith(out):
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-
-sys.addaudithook(kill)
-sys.argv = ["opera", *arguments]
-from opera.cli import main
-
-main()
-"""
-
-
-def test_a_run_killed_at_random_moments_ends_like_one_never_killed(
-    beir: Path, bert_model: Path, tmp_path: Path
-) -> None:
-    """A moment is a change of the run folder: a file opened for writing, renamed or removed, a folder made.
-
-    What happens between two changes dies with the process, so other moments are no different.
-    """
-    script = tmp_path / "killed.py"
-    script.write_text(KILLED)
-    out, moments = tmp_path / "run", random.Random(4)
-    steps = ["--steps", "18", "--set", "save_steps=3"]
-    statuses = []
-    for left in [moments.randint(1, 120) for _ in range(5)] + [10**9]:
-        resume = ["--resume"] if (out / "run.json").exists() else []
-        log = tmp_path / f"log{len(statuses)}"
-        arguments = command(beir, bert_model, out, *steps, *resume)
-        statuses.append(start([str(script), str(left), str(out), *arguments], log).wait())
-        assert statuses[-1] in (0, -signal.SIGKILL), log.read_text()
-    assert statuses.count(-signal.SIGKILL) >= 4
-    assert statuses[-1] == 0
-    run = Run.open(out)
-    assert run.finished
-    whole = tmp_path / "whole"
-    assert start(["-m", "opera", *command(beir, bert_model, whole, *steps)], tmp_path / "log").wait() == 0
-    same(run, Run.open(whole))
-
-
-SIGNALLED = """
-import functools, sys
-from pathlib import Path
-from opera.training import adapt as module
-from waiting import WaitsForASignal
-
-reached, *arguments = sys.argv[1:]
-module.adapt = functools.partial(module.adapt, callbacks=[WaitsForASignal(5, Path(reached))])
-sys.argv = ["opera", *arguments]
-from opera.cli import main
-
-main()
-"""
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_saves_and_says_how_to_go_on(
-    beir: Path, bert_model: Path, tmp_path: Path, number: signal.Signals
-) -> None:
-    """The sixth step waits for the signal before it begins."""
-    script, out, reached = tmp_path / "signalled.py", tmp_path / "run", tmp_path / "reached"
-    script.write_text(SIGNALLED)
-    arguments = command(beir, bert_model, out, "--steps", "12", "--set", "save_steps=1000")
-    child = start([str(script), str(reached), *arguments], tmp_path / "log")
-    child.wait_until(reached.exists)
-    child.send_signal(number)
-    assert child.wait() == 130, child.log.read_text()
-    said = child.log.read_text()
-    assert checkpoints(out) == [6]
-    assert "saving a checkpoint, then stopping" in said
-    assert "the same command with --resume, without --overwrite, continues from step 6" in said
-    assert Run.open(out).record.status == "running"
-    resumed = start(["-m", "opera", *arguments, "--resume"], tmp_path / "log2")
-    assert resumed.wait() == 0, resumed.log.read_text()
-    assert Run.open(out).training.resumed_from == 6
-    assert Run.open(out).trace().num_rows == 12
-
+from small_runs import train_command
 
 IN_FLOAT64 = """
 import functools, sys
@@ -274,95 +157,9 @@ def test_a_dead_process_ends_the_run_with_a_message(beir: Path, bert_model: Path
         "from opera.cli import main\n"
         "main()\n"
     )
-    arguments = command(beir, bert_model, tmp_path / "run", "--steps", "24")
+    arguments = train_command(beir, bert_model, tmp_path / "run", "--steps", "24")
     process = torchrun([str(script), *arguments], tmp_path / "log")
     assert process.wait(DEADLINE) != 0
     said = (tmp_path / "log").read_text()
     assert "exitcode" in said
     assert "another process ended; see its message" in said
-
-
-def test_workers_read_ahead_as_far_as_the_lag_says(beir: Path, static_model: Path, tmp_path: Path) -> None:
-    """The same lag without workers trains to the same weights, with gradient accumulation too."""
-    fast = {"max_steps": 40, "per_device_train_batch_size": 4, "learning_rate": 0.3, "save_steps": 50}
-    for accumulation, lag in ((1, 3), (2, 2)):
-        settings = {**fast, "gradient_accumulation_steps": accumulation}
-        plain = opera.adapt(beir, model=static_model, out=tmp_path / f"plain{lag}", lag=lag, **settings)
-        ahead = opera.adapt(
-            beir, model=static_model, out=tmp_path / f"ahead{lag}", dataloader_num_workers=1, **settings
-        )
-        assert plain.training.lag == ahead.training.lag == lag
-        same(plain, ahead)
-        shorter = opera.adapt(beir, model=static_model, out=tmp_path / f"short{lag}", lag=1, **settings)
-        assert weights(shorter) != weights(plain)
-    with pytest.raises(SettingError, match="lag=1: with dataloader_num_workers=1 batches are drawn 2 steps ahead"):
-        opera.adapt(beir, model=static_model, out=tmp_path / "no", dataloader_num_workers=1, lag=1, **fast)
-
-
-def test_resuming_with_workers_loses_nothing_that_was_read_ahead(
-    beir: Path, static_model: Path, tmp_path: Path, interrupted_at: InterruptedAt
-) -> None:
-    settings = {
-        "max_steps": 12,
-        "per_device_train_batch_size": 4,
-        "learning_rate": 0.05,
-        "save_steps": 5,
-        "dataloader_num_workers": 2,
-    }
-    whole = opera.adapt(beir, model=static_model, out=tmp_path / "whole", **settings)
-    with interrupted_at(7):
-        opera.adapt(beir, model=static_model, out=tmp_path / "cut", **settings)
-    resumed = opera.adapt(beir, model=static_model, out=tmp_path / "cut", resume=True, **settings)
-    assert resumed.training.resumed_from == 5
-    same(resumed, whole)
-
-
-def test_early_stopping_and_the_best_model_survive_a_resume(
-    make_beir: Callable[..., Path], static_model: Path, tmp_path: Path, interrupted_at: InterruptedAt
-) -> None:
-    folder = make_beir(dev=True)
-    settings = {
-        "max_steps": 400,
-        "per_device_train_batch_size": 16,
-        "learning_rate": 0.05,
-        "temperature": 0.1,
-        "eval_steps": 10,
-        "early_stopping_patience": 3,
-        "load_best_model_at_end": True,
-    }
-    whole = opera.adapt(folder, model=static_model, out=tmp_path / "whole", **settings)
-    stopped = whole.training
-    assert stopped.steps < 400
-    with interrupted_at(stopped.steps - 4):
-        opera.adapt(folder, model=static_model, out=tmp_path / "cut", **settings)
-    resumed = opera.adapt(folder, model=static_model, out=tmp_path / "cut", resume=True, **settings)
-    assert resumed.training.resumed_from == stopped.steps - 10
-    # Cut once more, when patience has run out and its checkpoint is saved, but nothing is measured yet.
-    about = json.loads((resumed.path / "run.json").read_text())
-    (resumed.path / "run.json").write_text(json.dumps({**about, "status": "running"}))
-    resumed = opera.adapt(folder, model=static_model, out=tmp_path / "cut", resume=True, **settings)
-    assert resumed.training.resumed_from == stopped.steps
-    for fact in ("steps", "best_step", "best_value"):
-        assert getattr(resumed.training, fact) == getattr(stopped, fact)
-    same(resumed, whole)
-
-
-def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(
-    beir: Path, static_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    settings = {"max_steps": 12, "per_device_train_batch_size": 4, "learning_rate": 0.05, "save_steps": 4}
-    whole = opera.adapt(beir, model=static_model, out=tmp_path / "whole", **settings)
-    for number, spoil in enumerate((b"", b"x")):
-        out = tmp_path / f"run{number}"
-        opera.adapt(beir, model=static_model, out=out, **settings)
-        about = json.loads((out / "run.json").read_text())
-        (out / "run.json").write_text(json.dumps({**about, "status": "running"}))
-        victim = next((out / "checkpoints" / "checkpoint-12").rglob("*.safetensors"))
-        content = victim.read_bytes()
-        victim.write_bytes(content[: len(content) // 2] if not spoil else content[:-1] + spoil)
-        with caplog.at_level("INFO", logger="opera"):
-            resumed = opera.adapt(beir, model=static_model, out=out, resume=True, **settings)
-        assert "checkpoint-12 cannot be used (" in caplog.text
-        assert "is damaged); resuming from the one before" in caplog.text
-        assert resumed.training.resumed_from == 8
-        assert weights(resumed) == weights(whole)

@@ -1,0 +1,178 @@
+"""Checkpoints: runs that are killed, cut or damaged end like those that were not."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import opera
+from opera.core.errors import ModelError, RunFolderError, TrainingError
+from opera.runs.folder import Run
+from opera.training.checkpoint import flatten, nest
+from processes import start
+from small_runs import SMALL, InterruptedAt, assert_same_run, train_command, weights
+
+KILLED = """
+import os, signal, sys
+
+left, out, *arguments = sys.argv[1:]
+left = int(left)
+
+
+def kill(event, details):
+    global left
+    written = event == "open" and details[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+    if (written or event in ("os.mkdir", "os.rename", "os.remove", "os.rmdir")) and str(details[0]).startswith(out):
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+sys.addaudithook(kill)
+sys.argv = ["opera", *arguments]
+from opera.cli import main
+
+main()
+"""
+
+
+def test_a_run_killed_at_random_moments_ends_like_one_never_killed(
+    beir: Path, bert_model: Path, tmp_path: Path
+) -> None:
+    """A moment is a change of the run folder: a file opened for writing, renamed or removed, a folder made.
+
+    What happens between two changes dies with the process, so other moments are no different.
+    """
+    script = tmp_path / "killed.py"
+    script.write_text(KILLED)
+    out, moments = tmp_path / "run", random.Random(4)
+    steps = ["--steps", "18", "--set", "save_steps=3"]
+    statuses = []
+    for left in [moments.randint(1, 120) for _ in range(5)] + [10**9]:
+        resume = ["--resume"] if (out / "run.json").exists() else []
+        log = tmp_path / f"log{len(statuses)}"
+        arguments = train_command(beir, bert_model, out, *steps, *resume)
+        statuses.append(start([str(script), str(left), str(out), *arguments], log).wait())
+        assert statuses[-1] in (0, -signal.SIGKILL), log.read_text()
+    assert statuses.count(-signal.SIGKILL) >= 4
+    assert statuses[-1] == 0
+    run = Run.open(out)
+    assert run.finished
+    whole = tmp_path / "whole"
+    assert start(["-m", "opera", *train_command(beir, bert_model, whole, *steps)], tmp_path / "log").wait() == 0
+    assert_same_run(run, Run.open(whole))
+
+
+@pytest.mark.parametrize("interval", [1, 7, "epoch"])
+def test_an_interrupted_run_resumes_to_the_same_weights(
+    beir: Path, bert_model: Path, tmp_path: Path, interrupted_at: InterruptedAt, interval: object
+) -> None:
+    settings = {**SMALL, "update_interval": interval, "precision": "fp32", "gradient_accumulation_steps": 2}
+    whole = opera.adapt(beir, model=bert_model, out=tmp_path / "whole", **settings)
+
+    with interrupted_at(6):
+        opera.adapt(beir, model=bert_model, out=tmp_path / "cut", **settings)
+    assert Run.open(tmp_path / "cut").record.status == "running"
+    with pytest.raises(ModelError, match="this run is not finished and holds no model yet"):
+        opera.evaluate(beir, model=tmp_path / "cut")
+    with pytest.raises(RunFolderError, match="holds another run"):
+        opera.adapt(beir, model=bert_model, out=tmp_path / "cut", **settings)
+    with pytest.raises(RunFolderError, match="was started differently") as caught:
+        opera.adapt(beir, model=bert_model, out=tmp_path / "cut", resume=True, **{**settings, "temperature": 0.5})
+    assert "temperature: the run has 0.1, this call 0.5" in str(caught.value)
+    resumed = opera.adapt(beir, model=bert_model, out=tmp_path / "cut", resume=True, **settings)
+    assert resumed.training.resumed_from == 4
+    assert resumed.trace().drop_columns("seconds") == whole.trace().drop_columns("seconds")
+    assert weights(resumed) == weights(whole)
+    assert opera.adapt(beir, model=bert_model, out=tmp_path / "cut", resume=True, **settings).finished
+
+
+@pytest.mark.parametrize("method", ["infobatch", "sp+dp"])
+def test_methods_with_state_of_their_own_resume_to_the_same_weights(
+    method: str, beir: Path, static_model: Path, tmp_path: Path, interrupted_at: InterruptedAt
+) -> None:
+    settings = {**SMALL, "max_steps": 12, "method": method}
+    whole = opera.adapt(beir, model=static_model, out=tmp_path / "whole", **settings)
+
+    with interrupted_at(10):
+        opera.adapt(beir, model=static_model, out=tmp_path / "cut", **settings)
+    resumed = opera.adapt(beir, model=static_model, out=tmp_path / "cut", resume=True, **settings)
+    assert resumed.training.resumed_from == 8
+    assert weights(resumed) == weights(whole)
+    assert resumed.pairs() == whole.pairs()
+
+
+def test_a_checkpoint_of_other_pairs_is_refused(
+    beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupted_at: InterruptedAt
+) -> None:
+    settings = {**SMALL, "noise": "random", "noise_share": 0.3}
+    with interrupted_at(6):
+        opera.adapt(beir, model=static_model, out=tmp_path / "cut", **settings)
+
+    from opera.training_set import noise
+
+    monkeypatch.setattr(noise.RandomCandidates, "draw", lambda self, query, rng, count: np.arange(count) + 60)
+    with pytest.raises(TrainingError, match="belongs to other training pairs"):
+        opera.adapt(beir, model=static_model, out=tmp_path / "cut", resume=True, **settings)
+
+
+def test_a_checkpoint_cut_off_while_written_falls_back_to_the_one_before(
+    beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {**SMALL, "max_steps": 12}
+    whole = opera.adapt(beir, model=static_model, out=tmp_path / "whole", **settings)
+
+    from opera.training import checkpoint
+
+    replace_file = checkpoint.replace_file
+
+    def cut(path: Path, write: Callable[[Path], Any]) -> None:
+        if path.parent.name == "checkpoint-8":
+            raise KeyboardInterrupt
+        replace_file(path, write)
+
+    monkeypatch.setattr(checkpoint, "replace_file", cut)
+    with pytest.raises(KeyboardInterrupt):
+        opera.adapt(beir, model=static_model, out=tmp_path / "cut", **settings)
+    monkeypatch.undo()
+    resumed = opera.adapt(beir, model=static_model, out=tmp_path / "cut", resume=True, **settings)
+    assert resumed.training.resumed_from == 4
+    assert weights(resumed) == weights(whole)
+    assert resumed.trace().drop_columns("seconds") == whole.trace().drop_columns("seconds")
+
+
+def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(
+    beir: Path, static_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = {"max_steps": 12, "per_device_train_batch_size": 4, "learning_rate": 0.05, "save_steps": 4}
+    whole = opera.adapt(beir, model=static_model, out=tmp_path / "whole", **settings)
+    for number, spoil in enumerate((b"", b"x")):
+        out = tmp_path / f"run{number}"
+        opera.adapt(beir, model=static_model, out=out, **settings)
+        about = json.loads((out / "run.json").read_text())
+        (out / "run.json").write_text(json.dumps({**about, "status": "running"}))
+        victim = next((out / "checkpoints" / "checkpoint-12").rglob("*.safetensors"))
+        content = victim.read_bytes()
+        victim.write_bytes(content[: len(content) // 2] if not spoil else content[:-1] + spoil)
+        with caplog.at_level("INFO", logger="opera"):
+            resumed = opera.adapt(beir, model=static_model, out=out, resume=True, **settings)
+        assert "checkpoint-12 cannot be used (" in caplog.text
+        assert "is damaged); resuming from the one before" in caplog.text
+        assert resumed.training.resumed_from == 8
+        assert weights(resumed) == weights(whole)
+
+
+@given(st.recursive(st.integers(), lambda inner: st.dictionaries(st.text("abc", min_size=1), inner, min_size=1)))
+@settings(max_examples=50)
+def test_flatten_and_nest_undo_each_other(value: object) -> None:
+    state = {"root": value}
+    assert nest(flatten(state)) == state

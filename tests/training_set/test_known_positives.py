@@ -1,0 +1,19 @@
+"""The table of known positives."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opera.data.pairs import TrainingPairs
+from opera.training_set.known_positives import KnownPositives
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9)), min_size=1, unique=True))
+def test_known_positives_are_exactly_the_pairs(drawn: list[tuple[int, int]]) -> None:
+    queries = sorted({q for q, _ in drawn})
+    renumbered = sorted((queries.index(q), d) for q, d in drawn)
+    made = TrainingPairs.of(np.array([q for q, _ in renumbered]), np.array([d for _, d in renumbered]))
+    table = KnownPositives(made, 10).contains(np.arange(len(queries))[:, None], np.arange(10))
+    assert {(int(q), int(d)) for q, d in zip(*np.nonzero(table), strict=True)} == set(renumbered)

@@ -1,0 +1,74 @@
+"""What is checked before anything is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import opera
+from opera.core.errors import DataError, InputError, RunFolderError, SettingError
+from small_runs import SMALL
+
+BAD: list[tuple[dict[str, Any], type[InputError], str]] = [
+    ({"max_steps": 0}, SettingError, "max_steps: must be greater than or equal to 1, got 0"),
+    ({"method": "spp"}, SettingError, "did you mean 'sp'"),
+    ({"method": "sp", "k": 0.0001}, SettingError, "all are pruned"),
+    ({"negatives": "hard", "range": (500, 600)}, SettingError, "starts past the end of the corpus"),
+    ({"negatives": "given"}, SettingError, "holds no negatives"),
+    ({"alpha_start": 1.0}, SettingError, "which must lie between 0 and 1"),
+    ({"max_query_length": 5}, SettingError, "reads whole texts"),
+    ({"eval_steps": 5, "metric_for_best_model": "NDGC"}, SettingError, "unknown measure 'NDGC'"),
+    ({"optim": "adamw_torhc"}, SettingError, "transformers refuses the settings"),
+    ({"lr_scheduler_type": "liner"}, SettingError, "lr_scheduler_type: must be 'linear'"),
+    ({"noise": "random"}, SettingError, "noise=random needs noise_share"),
+    ({"noise_share": 0.5}, SettingError, "noise_share=0.5 needs noise=random or hard, got none"),
+    ({"noise": "grade", "noise_grade": 1}, SettingError, "noise_grade=1 must be below relevant_grade=1"),
+    ({"noise": "grade", "noise_grade": 0}, SettingError, "has no train judgement with a score from 0 to 0"),
+    ({"noise": "hard", "noise_share": 0.1, "noise_range": (500, 600)}, SettingError, "noise_range=500:600 starts past"),
+    ({"relevant_grade": 3}, DataError, "nothing to train on"),
+    ({"method": "sp+dp", "k": 0.0001}, SettingError, "all are pruned"),
+    ({"noise": "random", "noise_share": 0.99}, SettingError, "noise_share: must be less than or equal to 0.95"),
+    ({"method": "sp+cbs", "score": "similarity"}, SettingError, "score: must be 'cbs', got 'similarity'"),
+    ({"pool_weighting": "pairs", "levels": "document"}, SettingError, "levels=document samples queries uniformly"),
+    ({"method": "infobatch", "rho": 1.0}, SettingError, "rho: must be less than 1, got 1"),
+    ({"precision": "fp16"}, SettingError, "needs CUDA"),
+    ({"dropout": 0.1}, SettingError, "has no dropout"),
+    ({"seed": 2**32}, SettingError, "seed: must be less than 4294967296"),
+    ({"out": "/dev/null/run"}, RunFolderError, "is not a folder that can be written to"),
+    ({"model": "./absent"}, InputError, "no such model folder"),
+    ({"data": "absent"}, DataError, "no such file or folder"),
+    ({"resume": True}, RunFolderError, "holds no run to resume"),
+    ({"resume": True, "overwrite": True}, RunFolderError, "pass one of the two"),
+]
+
+
+@pytest.mark.parametrize(("changes", "kind", "message"), BAD, ids=[message for _, _, message in BAD])
+def test_bad_input_is_refused_before_anything_is_written(
+    changes: dict[str, Any], kind: type[InputError], message: str, beir: Path, static_model: Path, tmp_path: Path
+) -> None:
+    arguments = {"data": beir, "model": static_model, "out": tmp_path / "run", **changes}
+    with pytest.raises(kind) as caught:
+        opera.adapt(**arguments)
+    assert message in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_dev_splits_without_a_relevant_document_are_refused_first(
+    make_beir: Callable[..., Path], static_model: Path, tmp_path: Path
+) -> None:
+    folder = make_beir(dev=True)
+    (folder / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\ndev0\td0\t0\n")
+    with pytest.raises(DataError, match="split 'dev' has no judgement above 0"):
+        opera.adapt(folder, model=static_model, out=tmp_path / "run", eval_steps=2, **SMALL)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_missing_dev_split_is_drawn_and_said(beir: Path, static_model: Path, tmp_path: Path) -> None:
+    run = opera.adapt(beir, model=static_model, out=tmp_path / "run", **SMALL, eval_steps=4)
+    assert run.record.data.notes == ["no dev split: drew 4 of the 40 train queries with seed 0"]
+    assert run.record.method["queries"] == 36
+    without = opera.adapt(beir, model=static_model, out=tmp_path / "without", **SMALL)
+    assert without.record.method["queries"] == 40
