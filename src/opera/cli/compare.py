@@ -74,6 +74,9 @@ def compare(
     from opera.experiments.grid.run import run_grid
 
     options = {
+        "method": methods,
+        "seed": seeds,
+        "max_steps": steps,
         "per_device_train_batch_size": batch_size,
         "learning_rate": lr,
         "negatives": negatives,
