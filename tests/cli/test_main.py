@@ -1,0 +1,70 @@
+"""The command line as scripts see it: standard output, messages, exit status."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from commands import Opera
+
+COMMANDS = [
+    "train", "evaluate", "score", "mine", "search",
+    "compare", "report", "inspect", "theory", "paper", "quickstart",
+]  # fmt: skip
+
+
+def test_the_installed_command(tmp_path: Path) -> None:
+    command = [str(Path(sys.executable).parent / "opera"), "evaluate", "absent", "--model", "absent"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("opera: error: absent: no such file or folder; pass a BEIR folder")
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stdout == ""
+
+
+def test_version(run_opera: Opera) -> None:
+    assert run_opera("--version").stdout.split() == ["opera", version("opera-retrieval")]
+
+
+def test_help_has_an_example_for_every_command(run_opera: Opera) -> None:
+    listing = run_opera("--help").stdout
+    for command in COMMANDS:
+        assert command in listing
+        assert f"Example: opera {command}" in " ".join(run_opera(command, "--help").stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["train", "BEIR", "--model", "MODEL", "--out", "x", "--set", "temprature=1"], "did you mean 'temperature'?"),
+        (["train", "BEIR", "--model", "MODEL", "--out", "x", "--steps", "0"], "max_steps: must be greater"),
+        (["train", "BEIR", "--model", "MODEL", "--out", "x", "--method", "dq"], "unknown method 'dq'"),
+        (["train", "BEIR", "--model", "MODEL", "--out", "x", "--lr", "1", "--set", "learning_rate=2"], "given twice"),
+        (["train", "absent", "--model", "MODEL", "--out", "x"], "absent: no such file or folder"),
+        (["train", "BEIR", "--model", ".", "--out", "x"], "not a model folder"),
+        (["train", "BEIR", "--out", "x"], "--model"),
+        (["evaluate", "BEIR", "--model", "MODEL", "--split", "dev"], "has no split 'dev' (it has: test, train)"),
+        (["evaluate", "BEIR", "--model", "MODEL", "--measures", "ndcg"], "unknown measure 'ndcg'"),
+        (["evaluate", "BEIR", "--model", "MODEL", "--run-file", "x.csv"], "must end in .trec or .run or .txt"),
+        (["score", "BEIR", "--model", "MODEL", "--out", "x.csv"], "must end in .parquet or .tsv or .jsonl"),
+        (["score", "BEIR", "--model", "MODEL", "--out", "no/x.tsv"], "its folder does not exist"),
+        (["mine", "BEIR", "--model", "MODEL", "--out", "x.jsonl", "--range", "9:1"], "1 <= LO <= HI"),
+        (["search", "BEIR", " ", "--model", "MODEL"], "query: must not be empty"),
+        (["nonsense"], "No such command"),
+    ],
+)
+def test_wrong_input_exits_2_with_one_message_and_writes_nothing(
+    run_opera: Opera, beir: Path, static_model: Path, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    places = {"BEIR": beir, "MODEL": static_model}
+    before = set(tmp_path.iterdir())
+    done = run_opera(*(places.get(argument, argument) for argument in arguments))
+    assert done.returncode == 2
+    assert message in " ".join(done.stderr.split())
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert set(tmp_path.iterdir()) == before
