@@ -44,7 +44,7 @@ def test_three_bullets_with_the_interval_and_the_corrected_p(comparison: Compari
     (only,) = verdict(comparison)
     assert only.title == "one: 4 steps, 2 seeds"
     best, against_baseline, against_untrained = only.bullets
-    assert best == "Best method: dp, nDCG@10 0.600 ± 0.000"
+    assert best == "Best method by mean nDCG@10: dp, 0.600 ± 0.000"
     assert against_baseline.startswith("Against ft: dp is significantly better: +10.0 points of nDCG@10 (95% interval ")
     assert "; p " in against_baseline
     assert against_untrained.startswith("Against the untrained model: dp is significantly better: +30.0 points")

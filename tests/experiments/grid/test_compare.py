@@ -97,6 +97,10 @@ def test_a_recipe_gives_defaults_that_options_override(
     assert cells("--methods", "FT,DP", "--seeds", "4,5") == [
         (method, 30, seed) for seed in (4, 5) for method in ("ft", "dp")
     ]
+    values = {"method": "dp", "soft": False, "max_steps": 30, "seed": 4, "lr": 0.1}
+    comparison = opera.compare(beir, model=static_model, out=out, methods=["FT", "DP"], baseline="DP", **values)
+    (table,) = comparison.tables
+    assert (comparison.baseline, table.steps, [row.method for row in table.rows]) == ("dp", 30, ["ft", "dp"])
 
 
 def test_a_baseline_goes_by_the_name_that_the_user_gave_it(tmp_path: Path) -> None:

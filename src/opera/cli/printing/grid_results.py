@@ -68,9 +68,9 @@ def _print_convergence(screen: Console, comparison: Comparison) -> None:
 
 
 def _print_verdict(screen: Console, comparison: Comparison) -> None:
-    for table, found in zip(comparison.final_tables(), verdict(comparison), strict=True):
-        screen.print(Text(f"\n{found.title}", style="bold"))
-        for bullet in found.bullets:
+    for table, conclusion in zip(comparison.final_tables(), verdict(comparison), strict=True):
+        screen.print(Text(f"\n{conclusion.title}", style="bold"))
+        for bullet in conclusion.bullets:
             screen.print(Text(f"- {bullet}"))
         best = table.best(PRIMARY)
         if best != UNTRAINED:

@@ -36,7 +36,7 @@ def compute_convergence(groups: Sequence[Group], baseline: str, measure: str = P
 
     Data sets with a single number of steps, or without the baseline, are left out.
     """
-    found = []
+    convergence = []
     for data in dict.fromkeys(group.data for group in groups):
         by_steps = sorted((group for group in groups if group.data == data), key=lambda group: group.steps)
         reference = [group for group in by_steps if group.method == baseline]
@@ -45,8 +45,8 @@ def compute_convergence(groups: Sequence[Group], baseline: str, measure: str = P
         best = max(reference, key=lambda group: group.mean(measure))
         for label in dict.fromkeys([baseline, *(group.method for group in by_steps)]):
             own = [group for group in by_steps if group.method == label]
-            found.append(_first_match(own, best, measure))
-    return found
+            convergence.append(_first_match(own, best, measure))
+    return convergence
 
 
 def _first_match(groups: Sequence[Group], best: Group, measure: str) -> Convergence:

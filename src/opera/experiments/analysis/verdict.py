@@ -82,7 +82,7 @@ def _best(table: ResultsTable) -> str:
     if table.best(PRIMARY) == UNTRAINED:
         untrained = f"{PRIMARY} {table.untrained[PRIMARY]:.3f}"
         return f"Best method: none, keep the untrained model ({untrained}; {row.method}: {value})"
-    return f"Best method: {row.method}, {PRIMARY} {value}"
+    return f"Best method by mean {PRIMARY}: {row.method}, {value}"
 
 
 def _change(table: ResultsTable) -> str:

@@ -1,4 +1,4 @@
-"""Run the cells of a grid in worker processes, several at once if asked."""
+"""Run the cells of a grid in worker processes, one or several at a time."""
 
 from __future__ import annotations
 
