@@ -51,7 +51,7 @@ def synthetic(n_pairs: int) -> tuple[TrainingPairs, PairScores]:
     n_queries = max(1, int(n_pairs * QUERIES_PER_PAIR))
     counts = 1 + np.bincount(rng.integers(0, n_queries, n_pairs - n_queries), minlength=n_queries)
     docs = rng.integers(0, DOCUMENTS, n_pairs).astype(np.int32)
-    pairs = TrainingPairs.of(np.repeat(np.arange(n_queries, dtype=np.int32), counts), docs)
+    pairs = TrainingPairs.from_arrays(np.repeat(np.arange(n_queries, dtype=np.int32), counts), docs)
     return pairs, PairScores(pairs, rng.random(n_pairs, dtype=np.float32), rng.exponential(1, n_pairs))
 
 

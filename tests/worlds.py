@@ -43,7 +43,7 @@ IDS = [f"{name}-{'-'.join(f'{k}={v}' for k, v in values.items())}" for name, val
 def make_pairs(counts: list[int], n_docs: int = 1000) -> TrainingPairs:
     rng = np.random.default_rng(sum(counts))
     docs = np.concatenate([rng.choice(n_docs, c, replace=False) for c in counts])
-    return TrainingPairs.of(np.repeat(np.arange(len(counts)), counts), docs)
+    return TrainingPairs.from_arrays(np.repeat(np.arange(len(counts)), counts), docs)
 
 
 def make_scores(pairs: TrainingPairs, seed: int = 0) -> PairScores:

@@ -11,7 +11,7 @@ from worlds import make, mixed_pairs
 
 
 def test_equation_1_against_its_plain_reading() -> None:
-    p = finetuning_probabilities(TrainingPairs.of(np.array([0, 0, 1, 2, 2, 2, 2]), np.arange(7)))
+    p = finetuning_probabilities(TrainingPairs.from_arrays(np.array([0, 0, 1, 2, 2, 2, 2]), np.arange(7)))
     assert p.query.tolist() == pytest.approx([1 / 3] * 3)
     assert p.document.tolist() == pytest.approx([1 / 2, 1 / 2, 1, 1 / 4, 1 / 4, 1 / 4, 1 / 4])
     assert p.pair.tolist() == pytest.approx([1 / 6, 1 / 6, 1 / 3, 1 / 12, 1 / 12, 1 / 12, 1 / 12])

@@ -26,7 +26,7 @@ def test_sp_keeps_the_highest(pairs: TrainingPairs) -> None:
 
 
 def test_equation_3_against_its_plain_reading() -> None:
-    pairs = TrainingPairs.of(np.array([0, 0, 0, 1, 2, 2]), np.arange(6))
+    pairs = TrainingPairs.from_arrays(np.array([0, 0, 0, 1, 2, 2]), np.arange(6))
     kept = np.array([True, True, False, False, True, False])
     p = static_probabilities(pairs, kept)
     assert p.query.tolist() == pytest.approx([2 / 3, 0, 1 / 3])

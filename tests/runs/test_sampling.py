@@ -47,7 +47,7 @@ VARIANTS: list[tuple[str, dict[str, Any]]] = [
 def make(name: str, values: dict[str, Any], steps: int = 40, batch: int = 4) -> Method:
     rng = np.random.default_rng(2)
     docs = np.concatenate([rng.choice(100, count, replace=False) for count in COUNTS])
-    pairs = TrainingPairs.of(np.repeat(np.arange(len(COUNTS)), COUNTS), docs)
+    pairs = TrainingPairs.from_arrays(np.repeat(np.arange(len(COUNTS)), COUNTS), docs)
     similarity, loss = rng.uniform(-1, 1, pairs.n_pairs), rng.exponential(2.0, pairs.n_pairs)
     method = METHODS[name]
     parsed = method.settings_class.parse(values)

@@ -20,7 +20,7 @@ from opera.training_set.pretrained_scores import pretrained_scores
 
 @pytest.fixture
 def pairs() -> TrainingPairs:
-    return TrainingPairs.of(np.array([0, 0, 1, 2, 2, 2, 3]), np.array([4, 7, 4, 1, 2, 3, 9]))
+    return TrainingPairs.from_arrays(np.array([0, 0, 1, 2, 2, 2, 3]), np.array([4, 7, 4, 1, 2, 3, 9]))
 
 
 def make_sampler(pairs: TrainingPairs, lag: int = 1, micro: int = 2, rank: int = 0, world: int = 1) -> PairSampler:

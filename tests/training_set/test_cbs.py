@@ -14,7 +14,7 @@ from small_runs import unit_vectors
 @pytest.mark.parametrize("pool_size", [2, 5, 10_000])
 def test_it_is_the_rank_among_positives_of_other_queries(pool_size: int) -> None:
     rng = np.random.default_rng(1)
-    pairs = TrainingPairs.of(np.repeat(np.arange(6), 3), rng.integers(20, size=18))
+    pairs = TrainingPairs.from_arrays(np.repeat(np.arange(6), 3), rng.integers(20, size=18))
     queries, corpus = unit_vectors(rng, 6, 5), unit_vectors(rng, 20, 5)
     found = rank_among_random(pairs, queries, corpus, pool_size, seed=3)
     in_order = generator(3, "score.consistency").permutation(np.unique(pairs.pair_doc))
@@ -29,7 +29,7 @@ def test_it_is_the_rank_among_positives_of_other_queries(pool_size: int) -> None
 
 
 def test_smaller_pools_are_said() -> None:
-    pairs = TrainingPairs.of(np.array([0, 0, 1, 2, 2, 2, 3]), np.array([4, 7, 4, 1, 2, 3, 9]))
+    pairs = TrainingPairs.from_arrays(np.array([0, 0, 1, 2, 2, 2, 3]), np.array([4, 7, 4, 1, 2, 3, 9]))
     rng = np.random.default_rng(0)
     found = rank_among_random(pairs, unit_vectors(rng, 4, 5), unit_vectors(rng, 12, 5), 10_000, seed=0)
     assert "cbs_pool=10000: there are fewer" in found.small_pool_note(10_000)
@@ -37,7 +37,7 @@ def test_smaller_pools_are_said() -> None:
 
 
 def test_copies_of_the_document_do_not_push_it_down() -> None:
-    pairs = TrainingPairs.of(np.array([0, 1, 2]), np.array([0, 1, 2]))
+    pairs = TrainingPairs.from_arrays(np.array([0, 1, 2]), np.array([0, 1, 2]))
     corpus = np.tile(unit_vectors(np.random.default_rng(2), 1, 300), (3, 1))
     assert (
         rank_among_random(pairs, unit_vectors(np.random.default_rng(3), 3, 300), corpus, 10, 0).rank.tolist() == [1] * 3
@@ -45,7 +45,7 @@ def test_copies_of_the_document_do_not_push_it_down() -> None:
 
 
 def test_one_query_alone_has_nobody_to_rank_among() -> None:
-    pairs = TrainingPairs.of(np.zeros(3, dtype=int), np.arange(3))
+    pairs = TrainingPairs.from_arrays(np.zeros(3, dtype=int), np.arange(3))
     rng = np.random.default_rng(0)
     found = rank_among_random(pairs, unit_vectors(rng, 1, 4), unit_vectors(rng, 3, 4), 10, 0)
     assert found.cbs.tolist() == [1, 1, 1]

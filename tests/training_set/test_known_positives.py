@@ -14,6 +14,6 @@ from opera.training_set.known_positives import KnownPositives
 def test_known_positives_are_exactly_the_pairs(drawn: list[tuple[int, int]]) -> None:
     queries = sorted({q for q, _ in drawn})
     renumbered = sorted((queries.index(q), d) for q, d in drawn)
-    made = TrainingPairs.of(np.array([q for q, _ in renumbered]), np.array([d for _, d in renumbered]))
+    made = TrainingPairs.from_arrays(np.array([q for q, _ in renumbered]), np.array([d for _, d in renumbered]))
     table = KnownPositives(made, 10).contains(np.arange(len(queries))[:, None], np.arange(10))
     assert {(int(q), int(d)) for q, d in zip(*np.nonzero(table), strict=True)} == set(renumbered)

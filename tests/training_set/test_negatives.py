@@ -23,7 +23,7 @@ from small_runs import SMALL
 
 @pytest.fixture
 def pairs() -> TrainingPairs:
-    return TrainingPairs.of(np.array([0, 0, 1, 2, 2, 2, 3]), np.array([4, 7, 4, 1, 2, 3, 9]))
+    return TrainingPairs.from_arrays(np.array([0, 0, 1, 2, 2, 2, 3]), np.array([4, 7, 4, 1, 2, 3, 9]))
 
 
 def test_mined_come_from_the_ranks_and_are_no_positives(beir: Path, static_model: Path) -> None:

@@ -16,7 +16,7 @@ from small_runs import unit_vectors
 
 @pytest.fixture
 def pairs() -> TrainingPairs:
-    return TrainingPairs.of(np.array([0, 0, 1, 2, 2, 2, 3]), np.array([4, 7, 4, 1, 2, 3, 9]))
+    return TrainingPairs.from_arrays(np.array([0, 0, 1, 2, 2, 2, 3]), np.array([4, 7, 4, 1, 2, 3, 9]))
 
 
 def test_similarity_and_loss_are_the_plain_formulas(pairs: TrainingPairs) -> None:

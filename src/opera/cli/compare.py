@@ -24,6 +24,7 @@ from opera.cli.options import (
 from opera.core.errors import SettingError
 
 if TYPE_CHECKING:
+    from opera.experiments.analysis import Comparison
     from opera.experiments.grid.status import Status
 
 
@@ -64,13 +65,11 @@ def compare(
 
     Takes the settings of opera train, for all cells.
     """
-    from opera.cli.printing.console import console
-    from opera.cli.printing.grid_results import print_grid_results
     from opera.experiments.grid.compare import analyse_grid, check_baseline, prepare_grid
     from opera.experiments.grid.folder import grid_lock, write_grid_file
     from opera.experiments.grid.plan import grid_axes
-    from opera.experiments.grid.preview import disk_line, plan_records, plan_table, time_grid
-    from opera.experiments.grid.progress import live_progress, progress_line
+    from opera.experiments.grid.preview import time_grid
+    from opera.experiments.grid.progress import live_progress
     from opera.experiments.grid.run import run_grid
 
     options = {
@@ -93,11 +92,7 @@ def compare(
     if plan:
         with interruptible(lambda: "nothing was written"):
             time_grid(status, model)
-        if json_:
-            print(json.dumps(plan_records(status), indent=2))
-        else:
-            console().print(plan_table(status))
-            print("\n".join(line for line in (progress_line(status), disk_line(status)) if line))
+        _print_plan(status, json_)
         return
     write_grid_file(out, model, shared, status.cells)
     if not status.waiting:
@@ -105,16 +100,34 @@ def compare(
     with grid_lock(out), interruptible(lambda: _how_to_continue(status)), live_progress(status) as on_change:
         run_grid(status, model, on_change)
     if status.done:
-        comparison = analyse_grid(status, out, baseline)
-        if json_:
-            print(json.dumps(comparison.as_dict(), indent=2))
-        else:
-            print_grid_results(console(), comparison)
-            print(f"\nopera report {out} makes a page of it")
+        _print_results(analyse_grid(status, out, baseline), out, json_)
     if status.failed:
         count = len(status.failed)
         print(f"{count} cell{'s' * (count > 1)} failed, see above; the same command tries again", file=sys.stderr)
         raise typer.Exit(1)
+
+
+def _print_plan(status: Status, as_json: bool) -> None:
+    from opera.cli.printing.console import console
+    from opera.experiments.grid.preview import disk_line, plan_records, plan_table
+    from opera.experiments.grid.progress import progress_line
+
+    if as_json:
+        print(json.dumps(plan_records(status), indent=2))
+    else:
+        console().print(plan_table(status))
+        print("\n".join(line for line in (progress_line(status), disk_line(status)) if line))
+
+
+def _print_results(comparison: Comparison, out: Path, as_json: bool) -> None:
+    from opera.cli.printing.console import console
+    from opera.cli.printing.grid_results import print_grid_results
+
+    if as_json:
+        print(json.dumps(comparison.as_dict(), indent=2))
+    else:
+        print_grid_results(console(), comparison)
+        print(f"\nopera report {out} makes a page of it")
 
 
 def _how_to_continue(status: Status) -> str:

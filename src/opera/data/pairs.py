@@ -26,7 +26,7 @@ class TrainingPairs:
     query_offsets: NDArray[np.int64]
 
     @classmethod
-    def of(cls, pair_query: IntArray, pair_doc: IntArray) -> TrainingPairs:
+    def from_arrays(cls, pair_query: IntArray, pair_doc: IntArray) -> TrainingPairs:
         """Build from two parallel arrays ``[N]``; ``pair_query`` must be sorted and use every number from 0 up.
 
         Raises:
@@ -56,7 +56,7 @@ class TrainingPairs:
     def subset(self, kept: BoolArray) -> tuple[TrainingPairs, NDArray[np.int64]]:
         """Return the pairs marked by ``kept``, bool ``[N]``, with queries renumbered, and the queries' old numbers."""
         queries, renumbered = np.unique(self.pair_query[kept], return_inverse=True)
-        return TrainingPairs.of(renumbered, self.pair_doc[kept]), queries.astype(np.int64)
+        return TrainingPairs.from_arrays(renumbered, self.pair_doc[kept]), queries.astype(np.int64)
 
     def sum_by_query(self, values: FloatArray | BoolArray) -> NDArray[np.float64]:
         """Sum a value per pair ``[N]`` over each query's pairs: float64 ``[n]``."""

@@ -67,7 +67,7 @@ class Qrels:
 
     def pairs(self) -> TrainingPairs:
         """Return the judgements as training pairs; query i of the pairs is ``query_rows[i]``."""
-        return TrainingPairs.of(self.query_index, self.doc_rows)
+        return TrainingPairs.from_arrays(self.query_index, self.doc_rows)
 
 
 @dataclass(frozen=True)

@@ -239,7 +239,7 @@ def some_pairs(positives_per_query: Sequence[int], n_docs: int = 1000) -> Traini
     """Training pairs with these numbers of documents per query, drawn at random."""
     rng = generator(sum(positives_per_query), "contract.pairs")
     docs = np.concatenate([rng.choice(n_docs, count, replace=False) for count in positives_per_query])
-    return TrainingPairs.of(np.repeat(np.arange(len(positives_per_query)), positives_per_query), docs)
+    return TrainingPairs.from_arrays(np.repeat(np.arange(len(positives_per_query)), positives_per_query), docs)
 
 
 def some_scores(pairs: TrainingPairs, seed: int = 0) -> PairScores:

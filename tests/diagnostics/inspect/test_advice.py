@@ -22,7 +22,7 @@ RANDOM = np.random.default_rng(1).uniform(-0.5, 0.5, 1000)  # similarities of ra
 
 @pytest.fixture
 def pairs() -> TrainingPairs:
-    return TrainingPairs.of(np.repeat(np.arange(50), 4), np.arange(200))
+    return TrainingPairs.from_arrays(np.repeat(np.arange(50), 4), np.arange(200))
 
 
 def test_retention_counts_what_sp_would_do(pairs: TrainingPairs) -> None:
@@ -66,7 +66,7 @@ def test_known_noise_and_good_scores_call_for_sp(pairs: TrainingPairs) -> None:
 
 
 def test_no_k_that_spares_the_queries_calls_for_dp() -> None:
-    pairs = TrainingPairs.of(np.arange(100), np.arange(100))
+    pairs = TrainingPairs.from_arrays(np.arange(100), np.arange(100))
     similarity = np.random.default_rng(0).random(100)
     advice = advise(
         quality(0.3, 0.9), [r for r in retention_table(pairs, similarity, RANDOM, quality(0.3, 0.9)) if r.k < 0.9]
@@ -77,7 +77,7 @@ def test_no_k_that_spares_the_queries_calls_for_dp() -> None:
 
 @given(st.floats(0, 1), st.floats(0.01, 0.99))
 def test_any_estimate_gives_advice(noise: float, auc: float) -> None:
-    pairs = TrainingPairs.of(np.repeat(np.arange(10), 4), np.arange(40))
+    pairs = TrainingPairs.from_arrays(np.repeat(np.arange(10), 4), np.arange(40))
     similarity = np.random.default_rng(0).random(40)
     retentions = retention_table(pairs, similarity, RANDOM, quality(noise, auc))
     assert [r.k for r in retentions] == list(RETENTIONS)

@@ -29,7 +29,7 @@ def test_the_share_of_random_documents_is_found(share: float) -> None:
     false = rng.random(3000) < share
     docs[false] = rng.normal(size=(false.sum(), 32))
     queries, docs = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in (queries, docs))
-    pairs = TrainingPairs.of(np.repeat(np.arange(300), 10), np.arange(3000))
+    pairs = TrainingPairs.from_arrays(np.repeat(np.arange(300), 10), np.arange(3000))
     cbs_ranks = rank_among_random(pairs, queries.astype(np.float32), docs.astype(np.float32), 10_000, 0)
     queries, docs = queries.astype(np.float32), docs.astype(np.float32)
     similarity, random = pair_similarities(pairs, queries, docs), random_similarities(pairs, queries, docs, 0)
@@ -62,7 +62,7 @@ def test_the_standard_error_is_the_spread_of_estimates() -> None:
 
 
 def test_too_few_to_rank_among_give_no_estimate() -> None:
-    pairs = TrainingPairs.of(np.zeros(2, dtype=int), np.arange(2))
+    pairs = TrainingPairs.from_arrays(np.zeros(2, dtype=int), np.arange(2))
     lone = CBSRanks(np.ones(2, dtype=np.int32), np.zeros(2, dtype=np.int32))
     found = estimate_quality(pairs, lone, np.array([0.3, 0.4]), np.array([0.1, 0.2]), np.eye(2, dtype=np.float32))
     assert found.noise is None

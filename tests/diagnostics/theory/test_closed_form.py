@@ -56,7 +56,7 @@ class TestTheorem:
         assert static_beats_dynamic(precision, true_share) == (static > dynamic)
 
     def test_dynamic_share_is_what_the_shipped_weights_give(self) -> None:
-        pairs = TrainingPairs.of(np.zeros(50, dtype=int), np.arange(50))
+        pairs = TrainingPairs.from_arrays(np.zeros(50, dtype=int), np.arange(50))
         selected, is_true = np.arange(50) < 20, np.arange(50) % 3 > 0
         chances = document_probabilities(pairs, document_weights(selected, 5.0))
         rho = is_true[selected].mean()

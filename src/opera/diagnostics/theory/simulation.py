@@ -201,7 +201,7 @@ def _probabilities(
     method = METHODS[name]
     settings = method.settings_class.parse(own_settings[name])
     method.check(settings, 1, world.documents)
-    pairs = TrainingPairs.of(np.zeros(world.documents, dtype=np.int32), np.arange(world.documents))
+    pairs = TrainingPairs.from_arrays(np.zeros(world.documents, dtype=np.int32), np.arange(world.documents))
     nothing = np.zeros(world.documents)
     probabilities = np.array(
         [
