@@ -17,13 +17,12 @@ from types import SimpleNamespace
 from typing import Annotated, Any
 
 import pytest
-import typer
 from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 import opera.diagnostics.theory
 import opera.methods
-from opera.cli import app
+from documents import find, parse
 from opera.config.recipe import make_recipe
 from opera.config.training import TrainSettings
 from opera.config.yaml import parse_assignments, read_recipe
@@ -97,33 +96,6 @@ def takes(field: FieldInfo, value: Any) -> bool:
     except ValidationError:
         return False
     return True
-
-
-def find(name: str) -> object:
-    """Import a dotted name."""
-    parts = name.split(".")
-    for size in range(len(parts), 0, -1):
-        try:
-            found: object = importlib.import_module(".".join(parts[:size]))
-        except ModuleNotFoundError:
-            continue
-        for part in parts[size:]:
-            found = getattr(found, part)
-        return found
-    raise AttributeError(name)
-
-
-def parse(arguments: list[str]) -> dict[str, Any]:
-    """Read a command line as ``opera`` does, without running it."""
-    commands: Any = typer.main.get_command(app)
-    name, *rest = arguments
-    assert name in commands.commands, f"there is no opera {name}"
-    try:
-        return dict(commands.commands[name].make_context(name, rest).params)
-    except typer.Exit:  # an option such as --help-settings, which is all there is to do
-        return {}
-    except Exception as error:  # a usage error, of whichever click this typer carries
-        raise AssertionError(error) from error
 
 
 def recipe_of(arguments: list[str]) -> Any:

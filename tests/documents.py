@@ -1,0 +1,37 @@
+"""What documents name: dotted names of the package, and command lines. Both fail where there is no such thing."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import typer
+
+from opera.cli import app
+
+
+def find(name: str) -> object:
+    """Import a dotted name."""
+    parts = name.split(".")
+    for size in range(len(parts), 0, -1):
+        try:
+            found: object = importlib.import_module(".".join(parts[:size]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[size:]:
+            found = getattr(found, part)
+        return found
+    raise AttributeError(name)
+
+
+def parse(arguments: list[str]) -> dict[str, Any]:
+    """Read a command line as ``opera`` does, without running it."""
+    commands: Any = typer.main.get_command(app)
+    name, *rest = arguments
+    assert name in commands.commands, f"there is no opera {name}"
+    try:
+        return dict(commands.commands[name].make_context(name, rest).params)
+    except typer.Exit:  # an option such as --help-settings, which is all there is to do
+        return {}
+    except Exception as error:  # a usage error, of whichever click this typer carries
+        raise AssertionError(error) from error

@@ -1,0 +1,77 @@
+"""README, CONTRIBUTING, CHANGELOG and docs/: modules, links, commands and names on these pages exist."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+import opera
+from documents import find, parse
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+HOME = Path(opera.__file__).parent
+
+
+def read(page: Path) -> str:
+    return page.read_text(encoding="utf-8")
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors that GitHub makes of a page's headings."""
+    headings = re.findall(r"^#+ (.*)$", read(page), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def commands(page: Path) -> list[str]:
+    """Return the ``opera`` commands in a page's indented blocks, without comments and continued lines joined."""
+    blocks = re.sub(r" *\\\n *", " ", read(page))
+    return [
+        shlex.join(shlex.split(line, comments=True))
+        for line in re.findall(r"^    (?:.*-m )?(?:\.venv/bin/)?opera ([a-z].*)$", blocks, re.MULTILINE)
+    ]
+
+
+def test_the_architecture_lists_every_module() -> None:
+    modules = {str(path.relative_to(HOME)) for path in HOME.rglob("*.py") if not path.name.startswith("__")}
+    listed = set(re.findall(r"`([\w/]+\.py)`", read(ROOT / "docs" / "architecture.md")))
+    listed -= {name for name in listed if (ROOT / name).is_file()}  # tests and studies
+    short = {name for name in listed if "/" not in name and any(path.endswith(f"/{name}") for path in modules)}
+    assert (modules - listed, listed - modules - short) == (set(), set())
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: page.name)
+def test_links_lead_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)]+)\)", read(page)):
+        if target.startswith("http"):
+            continue
+        path, _, anchor = target.partition("#")
+        linked = (page.parent / path).resolve() if path else page
+        assert linked.exists(), target
+        assert not anchor or anchor in anchors(linked), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_commands_are_valid(page: Path) -> None:
+    found = commands(page)
+    assert found or page.name in ("CONTRIBUTING.md", "architecture.md", "paper.md", "performance.md", "run-folder.md")
+    for command in found:
+        parse(shlex.split(command))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_names_of_the_package_exist(page: Path) -> None:
+    for name in re.findall(r"`(opera(?:\.\w+)+)\b", read(page)):
+        find(name)
+
+
+def test_the_readme_names_the_two_commands() -> None:
+    assert re.findall(r"^    (make \w+)", read(ROOT / "README.md"), re.MULTILINE) == ["make quickstart", "make test"]
+
+
+def test_the_readme_fits_in_a_minute() -> None:
+    words = re.sub(r"```.*?```|^    .*$", "", read(ROOT / "README.md"), flags=re.MULTILINE | re.DOTALL).split()
+    assert len(words) < 800
