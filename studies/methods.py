@@ -2,8 +2,8 @@
 
     OMP_NUM_THREADS=1 .venv/bin/python studies/methods.py
 
-Fills the tables of docs/results.md. Reads ``../shared``, and says so where it is absent. Finished runs are not
-repeated, so it can be stopped at any time; ``--tables`` makes the tables of what is there.
+Fills in the tables of docs/results.md. Reads ``../shared``, and stops with a message if it is absent. Finished runs are
+not repeated, so it can be stopped at any time; ``--tables`` makes the tables of the existing runs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Study:
-    """One table: rows compared with the first on the same data."""
+    """One table: each row is compared with the first, on the same data."""
 
     cells: tuple[Cell, ...]
     data: str = "nfcorpus"
@@ -67,7 +67,7 @@ def sp(k: str, method: str = "sp") -> Cell:
 
 
 def with_settings(cells: Sequence[Cell], **more: str) -> tuple[Cell, ...]:
-    """Return the cells with more settings each."""
+    """Return the cells with these settings added to each."""
     return tuple(Cell(cell.label, cell.method, {**cell.settings, **more}) for cell in cells)
 
 
@@ -114,7 +114,7 @@ STUDIES: dict[str, Study] = {
 
 
 def run_one(arguments: list[str], out: Path) -> None:
-    """Run one command line in this process unless its run is finished."""
+    """Run one command line in this process, unless its run is finished."""
     if holds_run(out) and Run.open(out).finished:
         return
     from opera.cli import main
@@ -123,13 +123,13 @@ def run_one(arguments: list[str], out: Path) -> None:
     sys.argv = [*arguments, "--overwrite"]
     try:
         main()
-    except SystemExit as end:  # how a command line ends, also when all went well
+    except SystemExit as end:  # every command ends so, after success too
         if end.code:
             raise RuntimeError(f"{shlex.join(arguments)}: exit status {end.code}") from end
 
 
 def finished_runs(study: Study, folder: Path) -> dict[str, list[Run]]:
-    """Return the runs of each row that is finished with every seed."""
+    """Return the runs of each row whose seeds are all finished."""
     places = {cell.label: [study.place(folder, cell, seed) for seed in study.seeds] for cell in study.cells}
     return {
         label: [Run.open(place) for place in of_row]
@@ -146,7 +146,7 @@ def table(study: Study, folder: Path) -> str:
         return "Not run yet.\n"
     others = [label for label in done if label != baseline]
     noisy = "noise" in study.cells[0].settings
-    heads = ["", *MEASURES, *(f"p ({measure})" for measure in TESTED), *(["false draws"] if noisy else []), "s a run"]
+    heads = ["", *MEASURES, *(f"p ({measure})" for measure in TESTED), *(["false draws"] if noisy else []), "s per run"]
     before = done[baseline][0].measures["before"]
     rows = [["untrained", *(f"{before[m]:.3f}" for m in MEASURES), *[""] * (len(heads) - 1 - len(MEASURES))]]
     groups = {label: Group(study.data, label, study.steps, tuple(runs)) for label, runs in done.items()}
@@ -162,10 +162,10 @@ def table(study: Study, folder: Path) -> str:
 
 
 def main() -> None:
-    """Run what is missing, then fill the page."""
+    """Run what is missing, then fill in the page."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=Path, default=Path("runs"))
-    parser.add_argument("--tables", action="store_true", help="run nothing; make the tables of what is there")
+    parser.add_argument("--tables", action="store_true", help="run nothing; make the tables of the existing runs")
     arguments = parser.parse_args()
     need(MODEL, *(f"../shared/data/{study.data}" for study in STUDIES.values()))
     if not arguments.tables:

@@ -54,11 +54,10 @@ def test_links_lead_somewhere(page: Path) -> None:
         assert not anchor or anchor in anchors(linked), target
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_commands_are_valid(page: Path) -> None:
-    found = commands(page)
-    assert found or page.name in ("CONTRIBUTING.md", "architecture.md", "paper.md", "performance.md", "run-folder.md")
-    for command in found:
+def test_commands_are_valid() -> None:
+    found = {page.name: commands(page) for page in PAGES}
+    assert all(found[name] for name in ("README.md", "comparing.md", "distributed.md", "results.md"))
+    for command in [command for of_page in found.values() for command in of_page]:
         parse(shlex.split(command))
 
 
