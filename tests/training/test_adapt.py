@@ -190,6 +190,13 @@ def test_a_folder_with_other_things_is_not_written_to(beir: Path, static_model: 
         Run.open(tmp_path)
 
 
+def test_what_a_killed_start_left_is_no_obstacle(beir: Path, static_model: Path, tmp_path: Path) -> None:
+    (tmp_path / ".run.json-a1b2").write_text("{")
+    run = opera.adapt(beir, model=static_model, out=tmp_path, **SMALL)
+    assert run.finished
+    assert not (tmp_path / ".run.json-a1b2").exists()
+
+
 @pytest.mark.shared
 def test_pretrained_figures_on_nfcorpus(shared: Path) -> None:
     found = opera.evaluate(shared / "data" / "nfcorpus", model=shared / "models" / "potion-base-4m").measures
@@ -198,6 +205,7 @@ def test_pretrained_figures_on_nfcorpus(shared: Path) -> None:
     assert found["R@20"] == pytest.approx(0.132, abs=0.001)
 
 
+@pytest.mark.slow
 @pytest.mark.shared
 def test_learning_on_nfcorpus(shared: Path, tmp_path: Path) -> None:
     run = opera.adapt(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import signal
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ import opera
 from opera.core.errors import ModelError, RunFolderError, TrainingError
 from opera.runs.folder import Run
 from opera.training.checkpoint import flatten, nest
-from processes import start
+from processes import Child, start
 from small_runs import SMALL, InterruptedAt, assert_same_run, train_command, weights
 
 KILLED = """
@@ -41,35 +43,64 @@ sys.addaudithook(kill)
 sys.argv = ["opera", *arguments]
 from opera.cli import main
 
-main()
+try:
+    main()
+finally:
+    print(f"{10**9 - left} changes")
 """
+
+
+@dataclass(frozen=True)
+class Killable:
+    """A short run of the command, which can be killed at its n-th change of the run folder.
+
+    A change is a file opened for writing, renamed or removed, or a folder made or removed. What happens between two
+    changes dies with the process, so other moments are no different.
+    """
+
+    beir: Path
+    model: Path
+    out: Path
+    options: tuple[str, ...]
+
+    def run(self, killed_at: int = 10**9) -> Child:
+        """Start it, or resume it where it was started, and wait for its end."""
+        script = self.out.with_name("killable.py")
+        script.write_text(KILLED)
+        resume = ["--resume"] if (self.out / "run.json").exists() else []
+        command = train_command(self.beir, self.model, self.out, *self.options, *resume)
+        child = start([str(script), str(killed_at), str(self.out), *command], self.out.with_name("log"))
+        assert child.wait() in (0, -signal.SIGKILL), child.log.read_text()
+        return child
 
 
 def test_a_run_killed_at_random_moments_ends_like_one_never_killed(
     beir: Path, bert_model: Path, tmp_path: Path
 ) -> None:
-    """A moment is a change of the run folder: a file opened for writing, renamed or removed, a folder made.
-
-    What happens between two changes dies with the process, so other moments are no different.
-    """
-    script = tmp_path / "killed.py"
-    script.write_text(KILLED)
-    out, moments = tmp_path / "run", random.Random(4)
-    steps = ["--steps", "18", "--set", "save_steps=3"]
-    statuses = []
-    for left in [moments.randint(1, 120) for _ in range(5)] + [10**9]:
-        resume = ["--resume"] if (out / "run.json").exists() else []
-        log = tmp_path / f"log{len(statuses)}"
-        arguments = train_command(beir, bert_model, out, *steps, *resume)
-        statuses.append(start([str(script), str(left), str(out), *arguments], log).wait())
-        assert statuses[-1] in (0, -signal.SIGKILL), log.read_text()
+    moments = random.Random(4)
+    options = ("--steps", "18", "--set", "save_steps=3")
+    killed = Killable(beir, bert_model, tmp_path / "killed", options)
+    statuses = [killed.run(moments.randint(1, 120)).wait() for _ in range(5)]
     assert statuses.count(-signal.SIGKILL) >= 4
-    assert statuses[-1] == 0
-    run = Run.open(out)
-    assert run.finished
-    whole = tmp_path / "whole"
-    assert start(["-m", "opera", *train_command(beir, bert_model, whole, *steps)], tmp_path / "log").wait() == 0
-    assert_same_run(run, Run.open(whole))
+    assert killed.run().wait() == 0
+    whole = Killable(beir, bert_model, tmp_path / "whole", options)
+    assert whole.run().wait() == 0
+    assert Run.open(killed.out).finished
+    assert_same_run(Run.open(killed.out), Run.open(whole.out))
+
+
+@pytest.mark.slow
+def test_a_run_killed_at_any_moment_ends_like_one_never_killed(beir: Path, bert_model: Path, tmp_path: Path) -> None:
+    """Every third change, with two checkpoints."""
+    options = ("--steps", "4", "--set", "save_steps=2")
+    whole = Killable(beir, bert_model, tmp_path / "whole", options)
+    changes = int(re.findall(r"(\d+) changes", whole.run().log.read_text())[0])
+    assert changes > 50
+    for moment in range(1, changes + 1, 3):
+        killed = Killable(beir, bert_model, tmp_path / str(moment), options)
+        assert killed.run(moment).wait() == -signal.SIGKILL
+        assert killed.run().wait() == 0
+        assert_same_run(Run.open(killed.out), Run.open(whole.out))
 
 
 @pytest.mark.parametrize("interval", [1, 7, "epoch"])

@@ -268,7 +268,7 @@ def check_out_folder(path: Path, resume: bool, overwrite: bool) -> None:
             f"--out {path}: holds another run; pass --resume to continue it, --overwrite to replace it, "
             "or another folder"
         )
-    if not ours and path.is_dir() and any(path.iterdir()):
+    if not ours and path.is_dir() and set(path.iterdir()) - set(_leftovers(path)):
         raise RunFolderError(f"--out {path}: is not empty and holds no run; pass an empty or a new folder")
     check_writable(path)
 
@@ -298,9 +298,12 @@ def drop_checkpoints(path: Path) -> None:
 
 def clear_leftovers(path: Path) -> None:
     """Remove the temporary files that a killed process left."""
-    for name in (*OURS, "old"):
-        for place in path.glob(f".{name}-*"):
-            _remove(place)
+    for place in _leftovers(path):
+        _remove(place)
+
+
+def _leftovers(path: Path) -> list[Path]:
+    return [place for name in (*OURS, "old") for place in path.glob(f".{name}-*")]
 
 
 def _remove(place: Path) -> None:
