@@ -16,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # messages and the order of sums are those of the CPU everywhere
 os.environ["OMP_NUM_THREADS"] = "1"  # the models here are tiny; threads would only wait for each other
 
 settings.register_profile("opera", deadline=None, derandomize=True)  # the same examples on every machine

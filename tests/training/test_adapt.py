@@ -13,6 +13,7 @@ from sentence_transformers import SentenceTransformer
 import opera
 from opera.core.errors import DataError, RunFolderError
 from opera.methods import METHODS
+from opera.methods.schedules import cosine_schedule
 from opera.retrieval.measures import FULL_MEASURES
 from opera.runs.folder import Run
 from small_runs import FAST, SMALL, weights
@@ -54,7 +55,7 @@ def test_the_run_folder_says_it_all(finished: Run, beir: Path) -> None:
     assert trace["step"].to_pylist() == list(range(1, 61))
     assert trace["alpha"][0].as_py() == 2
     assert trace["v"][0].as_py() == 0.25
-    assert trace["alpha"][59].as_py() == pytest.approx(5, abs=0.01)
+    assert trace["alpha"][59].as_py() == pytest.approx(cosine_schedule(2, 5, 59, 60))
     assert trace["learning_rate"].to_pylist() == pytest.approx([0.1 * (1 - step / 60) for step in range(60)])
     loss = trace["loss"].to_numpy()
     assert loss[-10:].mean() < loss[:10].mean()
@@ -199,6 +200,7 @@ def test_what_a_killed_start_left_is_no_obstacle(beir: Path, static_model: Path,
 
 @pytest.mark.shared
 def test_pretrained_figures_on_nfcorpus(shared: Path) -> None:
+    # Printed to three decimals. A near-tie that another processor swaps moves a mean over 323 queries by under 0.0003.
     found = opera.evaluate(shared / "data" / "nfcorpus", model=shared / "models" / "potion-base-4m").measures
     assert found["nDCG@10"] == pytest.approx(0.227, abs=0.001)
     assert found["retrieved_ideal_nDCG@10"] == pytest.approx(0.303, abs=0.001)
