@@ -1,11 +1,8 @@
-"""The sampling probabilities that a run records: how exactly, when, and the same over a resume."""
+"""How exactly recorded sampling probabilities are encoded, and their file."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,73 +10,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-import opera
-from opera.data.pairs import TrainingPairs
-from opera.methods import METHODS, Method, PairScores, Plan
-from opera.runs import sampling
-from opera.runs.folder import Run
-from opera.runs.sampling import BIN_EDGES, CODES, FARTHEST, SamplingRecord, SamplingRecorder, quantised, ratios
-
-InterruptedAt = Callable[[int], AbstractContextManager[None]]
+from opera.runs.sampling import BIN_EDGES, CODES, MAX_LOG_RATIO, SamplingRecord, quantised, ratios
 
 ERROR = 0.034  # as the module states
-COUNTS = [3, 1, 4, 1, 5, 2, 6, 5, 3, 2]
-SHORT: dict[str, Any] = {
-    "max_steps": 12,
-    "per_device_train_batch_size": 16,
-    "learning_rate": 0.01,
-    "temperature": 0.1,
-    "save_steps": 4,
-}
-VARIANTS: list[tuple[str, dict[str, Any]]] = [
-    ("ft", {}),
-    ("rp", {"k": 0.5}),
-    ("sp", {"k": 0.5, "query_weighting": "uniform"}),
-    ("sp+cbs", {"k": 0.4}),
-    ("infobatch", {"rho": 0.5}),
-    ("dp", {}),
-    ("dp", {"update_interval": 7}),
-    ("dp", {"update_interval": "epoch", "threshold": "per_query"}),
-    ("sp+dp", {"k": 0.6}),
-]
-
-
-def make(name: str, values: dict[str, Any], steps: int = 40, batch: int = 4) -> Method:
-    rng = np.random.default_rng(2)
-    docs = np.concatenate([rng.choice(100, count, replace=False) for count in COUNTS])
-    pairs = TrainingPairs.from_arrays(np.repeat(np.arange(len(COUNTS)), COUNTS), docs)
-    similarity, loss = rng.uniform(-1, 1, pairs.n_pairs), rng.exponential(2.0, pairs.n_pairs)
-    method = METHODS[name]
-    parsed = method.settings_class.parse(values)
-    scores = PairScores(pairs, similarity, loss, 1 / rng.integers(1, 5, pairs.n_pairs))
-    return method(pairs, Plan(3, steps, batch), parsed, scores if method.needs_scores(parsed) else None)
 
 
 def near(codes: NDArray[np.float64], truth: NDArray[np.float64]) -> bool:
     return bool((np.abs(codes - truth) <= ERROR * truth).all())
 
 
-def arrays(record: SamplingRecord | None) -> dict[str, NDArray[Any]]:
-    assert record is not None
-    return vars(record)
-
-
-def assert_same(one: SamplingRecord | None, other: SamplingRecord | None) -> None:
-    for name, values in arrays(one).items():
-        theirs = arrays(other)[name]
-        assert values.dtype == theirs.dtype, name
-        assert np.array_equal(values, theirs), name
-
-
 class TestQuantisation:
-    @given(st.lists(st.floats(2.0**-FARTHEST, 2.0**FARTHEST), min_size=1, max_size=20))
+    @given(st.lists(st.floats(2.0**-MAX_LOG_RATIO, 2.0**MAX_LOG_RATIO), min_size=1, max_size=20))
     def test_ratios_within_the_ends_are_at_most_3_4_percent_off(self, values: list[float]) -> None:
         assert near(ratios(quantised(np.array(values))), np.array(values))
 
     @given(st.floats(0, 1e300, exclude_min=True))
     def test_what_lies_beyond_goes_to_the_ends_and_never_to_zero(self, value: float) -> None:
         back = float(ratios(quantised(np.array([value])))[0])
-        assert back == pytest.approx(np.clip(value, 2.0**-FARTHEST, 2.0**FARTHEST), rel=ERROR)
+        assert back == pytest.approx(np.clip(value, 2.0**-MAX_LOG_RATIO, 2.0**MAX_LOG_RATIO), rel=ERROR)
 
     @given(st.lists(st.floats(0, 1e5), min_size=2, max_size=20))
     def test_order_is_kept(self, values: list[float]) -> None:
@@ -93,140 +41,30 @@ class TestQuantisation:
         assert ratios(quantised(np.array([0.0, 1.0]))).tolist() == [0.0, 1.0]
 
 
-@pytest.mark.parametrize(("name", "values"), VARIANTS)
-def test_records_are_the_methods_probabilities_at_evenly_spaced_steps(name: str, values: dict[str, Any]) -> None:
-    method, plain = make(name, values), make(name, values)
-    recorder, rng = SamplingRecorder(method, 6), np.random.default_rng(0)
-    truth, histograms = {}, {}
-    for step in range(40):
-        drawn = method.draw(step)
-        recorder.record(step)
-        chances = method.probabilities(step)
-        truth[step] = chances.query * method.pairs.n_queries, chances.document * np.repeat(COUNTS, COUNTS)
-        if method.similarity is not None:
-            histograms[step] = np.histogram(method.similarity, BIN_EDGES)[0]
-        assert np.array_equal(plain.draw(step).pair_ids, drawn.pair_ids), "recording must not change what is drawn"
-        seen = rng.uniform(-1, 1, len(drawn.pair_ids)), rng.exponential(2.0, len(drawn.pair_ids))
-        for one in (method, plain):
-            one.observe(drawn.pair_ids, *seen)
-    record = recorder.finished()
-    assert record.steps.tolist() == [0, 8, 16, 23, 31, 39]
-    assert record.query_ids.tolist() == list(range(len(COUNTS)))
-    assert record.pair_ids.tolist() == list(range(sum(COUNTS)))
-    for row, step in enumerate(record.steps.tolist()):
-        query, document = truth[step]
-        assert near(record.query()[row], query)
-        assert near(record.document()[row], document)
-        if histograms:
-            assert record.similarity[row].tolist() == histograms[step].tolist()
-            assert record.similarity[row].sum() == sum(COUNTS)
-    if name == "ft":
-        assert (record.query() == 1).all()
-        assert (record.document() == 1).all()
-        assert record.similarity.shape == (6, 0)
-    if name in ("sp", "sp+cbs", "rp", "sp+dp"):
-        assert (record.document()[:, ~method.kept] == 0).all()
-    if name in ("dp", "sp+dp"):
-        assert (record.similarity[0] != record.similarity[-1]).any(), "training moves the similarities"
-
-
-def test_similarities_that_rounding_took_past_their_ends_are_counted() -> None:
-    method = make("dp", {})
-    assert method.scores is not None
-    method.scores.similarity[:2] = 1.0000001, -1.0000001
-    recorder = SamplingRecorder(method, 1)
-    method.draw(0)
-    recorder.record(0)
-    assert recorder.finished().similarity.sum() == sum(COUNTS)
-
-
-@pytest.mark.parametrize(
-    ("length", "snapshots", "steps"),
-    [(1, 50, [0]), (5, 1, [0]), (5, 2, [0, 4]), (5, 50, [0, 4]), (17, 50, [0, 5, 11, 16]), (17, 3, [0, 8, 16])],
-)
-def test_the_first_and_the_last_step_are_recorded_and_none_too_close(
-    length: int, snapshots: int, steps: list[int]
-) -> None:
-    method = make("ft", {}, steps=length)
-    recorder = SamplingRecorder(method, snapshots)
-    for step in range(length):
-        method.draw(step)
-        recorder.record(step)
-    assert recorder.finished().steps.tolist() == steps
-
-
-def test_of_large_sets_some_queries_are_recorded_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampling, "MOST_PAIRS", 12)
-    method = make("dp", {})
-    recorder = SamplingRecorder(method, 2)
-    method.draw(0)
-    recorder.record(0)
-    record, offsets = recorder.finished(), method.pairs.query_offsets
-    assert 0 < len(record.query_ids) < len(COUNTS)
-    assert (np.diff(record.query_ids) > 0).all()
-    assert record.pair_ids.tolist() == [p for q in record.query_ids for p in range(offsets[q], offsets[q + 1])]
-    assert len(record.pair_ids) <= 12
-    chances = method.probabilities(0)
-    assert near(record.query()[0], chances.query[record.query_ids] * len(COUNTS))
-    assert near(record.document()[0], chances.document[record.pair_ids] * np.repeat(COUNTS, COUNTS)[record.pair_ids])
-    assert record.similarity.sum() == sum(COUNTS), "the histogram is of all pairs"
-    assert SamplingRecorder(make("ft", {}), 2).finished().query_ids.tolist() == record.query_ids.tolist()
-    monkeypatch.setattr(sampling, "MOST_PAIRS", 0)
-    assert len(SamplingRecorder(method, 2).finished().query_ids) == 1
-
-
-@pytest.mark.parametrize(("name", "recorded"), [("dp", 3), ("ft", 3), ("dp", 0)])
-def test_a_record_survives_its_file(name: str, recorded: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampling, "STEPS_BETWEEN", 1)
-    method = make(name, {})
-    recorder = SamplingRecorder(method, 40)
-    for step in range(recorded):
-        method.draw(step)
-        recorder.record(step)
-    record = recorder.finished()
+@pytest.mark.parametrize("recorded", [0, 3])
+def test_a_record_survives_its_file(recorded: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    record = SamplingRecord(
+        np.arange(recorded, dtype=np.int32),
+        np.array([0, 2], dtype=np.int32),
+        np.array([0, 1, 5], dtype=np.int32),
+        rng.integers(CODES + 1, size=(recorded, 2)).astype(np.uint8),
+        rng.integers(CODES + 1, size=(recorded, 3)).astype(np.uint8),
+        rng.integers(9, size=(recorded, len(BIN_EDGES) - 1)),
+    )
     record.write(tmp_path / "sampling.npz")
-    assert_same(SamplingRecord.read(tmp_path / "sampling.npz"), record)
-    again = SamplingRecorder(method, 40)
-    again.resume_from(record)
-    assert_same(again.finished(), record)
-    assert record.until(2).steps.tolist() == [0, 1][:recorded]
-    assert len(record.until(2).query_codes) == len(record.until(2).similarity) == min(2, recorded)
+    again = SamplingRecord.read(tmp_path / "sampling.npz")
+    for name, values in vars(record).items():
+        assert getattr(again, name).dtype == values.dtype, name
+        assert np.array_equal(getattr(again, name), values), name
 
 
-@pytest.mark.parametrize(("method", "snapshots"), [("sp+dp", 5), ("infobatch", 12)])
-def test_a_resumed_run_has_the_record_of_a_whole_one(
-    method: str,
-    snapshots: int,
-    beir: Path,
-    static_model: Path,
-    tmp_path: Path,
-    interrupted_at: InterruptedAt,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(sampling, "STEPS_BETWEEN", 1)
-    settings = {**SHORT, "method": method, "snapshots": snapshots}
-    whole = opera.adapt(beir, model=static_model, out=tmp_path / "whole", **settings)
-    with interrupted_at(10):
-        opera.adapt(beir, model=static_model, out=tmp_path / "cut", **settings)
-    cut = Run.open(tmp_path / "cut").sampling()
-    assert cut is not None
-    assert cut.steps.max() < 8, "written with the checkpoint of step 8"
-    resumed = opera.adapt(beir, model=static_model, out=tmp_path / "cut", resume=True, **settings)
-    assert resumed.training.resumed_from == 8
-    assert_same(resumed.sampling(), whole.sampling())
-    assert len(arrays(whole.sampling())["steps"]) == snapshots
-    assert arrays(whole.sampling())["steps"][-1] == 11
-    assert Run(whole.path).pairs().num_rows == len(arrays(whole.sampling())["pair_ids"])
-
-
-def test_snapshots_change_nothing_and_none_are_written_with_snapshots_0(
-    beir: Path, static_model: Path, tmp_path: Path
-) -> None:
-    without = opera.adapt(beir, model=static_model, out=tmp_path / "without", **SHORT, snapshots=0)
-    with_them = opera.adapt(beir, model=static_model, out=tmp_path / "with", **SHORT)
-    assert without.sampling() is None
-    assert not (without.path / "sampling.npz").exists()
-    assert with_them.sampling() is not None
-    assert without.pairs() == with_them.pairs()
-    again = opera.adapt(beir, model=static_model, out=tmp_path / "with", **SHORT, snapshots=0, overwrite=True)
-    assert again.sampling() is None
+def test_until_cuts_what_is_by_step_and_nothing_else() -> None:
+    codes = np.arange(6, dtype=np.uint8).reshape(3, 2)
+    ids = np.arange(2, dtype=np.int32)
+    record = SamplingRecord(np.array([0, 5, 9], dtype=np.int32), ids, ids, codes, codes, np.zeros((3, 0), np.int64))
+    earlier = record.until(9)
+    assert earlier.steps.tolist() == [0, 5]
+    assert earlier.query_ids.tolist() == earlier.pair_ids.tolist() == [0, 1]
+    assert earlier.query_codes.tolist() == earlier.document_codes.tolist() == codes[:2].tolist()
+    assert earlier.similarity.shape == (2, 0)

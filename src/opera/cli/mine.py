@@ -21,7 +21,8 @@ def mine(
 ) -> None:
     """Mine hard negatives for the training queries; OPERA and FlagEmbedding train with the .jsonl."""
     from opera.config.training import TrainSettings
-    from opera.core.files import NEGATIVES_FORMATS, check_suffix
+    from opera.core.files import check_suffix
+    from opera.training_set.formats import NEGATIVES_FORMATS
     from opera.training_set.negatives import check_range
 
     check_suffix(out, NEGATIVES_FORMATS)

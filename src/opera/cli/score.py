@@ -23,7 +23,8 @@ def score(
     seed: SeedOption = 0,
 ) -> None:
     """Write the pretrained similarity and stand-in loss of every training pair: what SP ranks by and DP starts from."""
-    from opera.core.files import SCORE_FORMATS, check_suffix
+    from opera.core.files import check_suffix
+    from opera.training_set.formats import SCORE_FORMATS
 
     if cbs_pool and not cbs:
         raise SettingError("--cbs-pool: needs --cbs")

@@ -39,10 +39,6 @@ def write_once(path: Path, write: Callable[[Path], Any]) -> None:
         lock.unlink(missing_ok=True)
 
 
-SCORE_FORMATS, NEGATIVES_FORMATS = (".parquet", ".tsv", ".jsonl"), (".jsonl", ".tsv")
-"""Formats that ``opera score`` and ``opera mine`` write."""
-
-
 def check_suffix(path: Path, known: Sequence[str]) -> None:
     """Check that an output file has a known suffix and that its folder exists.
 

@@ -18,7 +18,7 @@ from opera.core.arrays import FloatArray, IntArray
 from opera.core.errors import TrainingError
 from opera.data.pairs import TrainingPairs
 from opera.methods import Method
-from opera.runs.sampling import SamplingRecorder
+from opera.training.sampling_recorder import SamplingRecorder
 from opera.training_set.negatives import Negatives
 
 OBSERVED = ("pair_ids", "similarity", "loss")

@@ -20,13 +20,13 @@ from opera.methods import Method
 from opera.retrieval.models import freeze_unused_parameters
 from opera.runs.folder import TRACE_FILE, Run, RunWriter
 from opera.runs.record import TrainingRecord
-from opera.runs.sampling import SamplingRecorder
 from opera.training.callbacks import Progress, Stopper, Trace
 from opera.training.checkpoint import load_sampler, newest_checkpoint, stopped_early
 from opera.training.dataset import PairDataset
 from opera.training.distributed import from_main
 from opera.training.loss import LOSSES, InBatchLoss
 from opera.training.sampler import PairSampler
+from opera.training.sampling_recorder import SamplingRecorder
 from opera.training.trainer import DevEvaluator, OperaTrainer, training_arguments
 from opera.training_set.build import TrainingSet
 

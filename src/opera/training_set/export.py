@@ -13,12 +13,13 @@ import pyarrow.parquet as pq
 
 from opera.config.training import TrainSettings
 from opera.core.errors import SettingError
-from opera.core.files import NEGATIVES_FORMATS, SCORE_FORMATS, check_suffix, replace_file
+from opera.core.files import check_suffix, replace_file
 from opera.data import Qrels, RetrievalData, load_data
 from opera.retrieval.encoder import open_encoder
 from opera.retrieval.run_model import run_corpus_text
 from opera.retrieval.search import search_corpus
 from opera.training_set.cbs import rank_among_random
+from opera.training_set.formats import NEGATIVES_FORMATS, SCORE_FORMATS
 from opera.training_set.known_positives import KnownPositives
 from opera.training_set.negatives import ListedNegatives, check_range, mine_hard_negatives
 from opera.training_set.pretrained_scores import pretrained_scores

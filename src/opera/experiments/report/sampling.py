@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from opera.experiments.analysis import Group
 from opera.runs.folder import Run
-from opera.runs.sampling import BIN_EDGES, CODES, FARTHEST, SamplingRecord, quantised
+from opera.runs.sampling import BIN_EDGES, CODES, MAX_LOG_RATIO, SamplingRecord, quantised
 
 BANDS = 40
 """Number of bands by similarity, with equally many pairs each, in Figure 1."""
@@ -22,7 +22,7 @@ BANDS = 40
 SHOWN_QUERIES, SHOWN_DOCUMENTS, SHOWN_PAIRS = 40, 32, 240
 """Rows and columns of the heat map of queries and documents, and columns of the heat map of pairs."""
 
-SCALE = {"codes": CODES, "farthest": FARTHEST}
+SCALE = {"codes": CODES, "farthest": MAX_LOG_RATIO}
 """What the page needs to decode the codes."""
 
 
