@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from opera.data import RetrievalData as RetrievalData
     from opera.data import load_data as load_data
     from opera.diagnostics.inspect import inspect as inspect
-    from opera.experiments.grid import compare as compare
+    from opera.experiments.grid.compare import compare as compare
     from opera.experiments.report import report as report
     from opera.retrieval.evaluate import evaluate as evaluate
     from opera.retrieval.search import search as search
@@ -29,7 +29,7 @@ _HOMES = {
     "score": "opera.training_set.export",
     "mine": "opera.training_set.export",
     "search": "opera.retrieval.search",
-    "compare": "opera.experiments.grid",
+    "compare": "opera.experiments.grid.compare",
     "inspect": "opera.diagnostics.inspect",
     "load_data": "opera.data",
     "report": "opera.experiments.report",

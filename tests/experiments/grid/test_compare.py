@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -62,6 +64,11 @@ def test_wrong_input_exits_2_and_writes_nothing(
     assert message in " ".join(error.split())
     assert "Traceback" not in error
     assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_the_public_name_does_not_hide_the_module() -> None:
+    assert import_module("opera.experiments.grid.compare").compare is opera.compare
+    assert vars(import_module("opera.experiments.grid"))["compare"] is sys.modules["opera.experiments.grid.compare"]
 
 
 def test_finished_cells_of_other_data_are_refused(tmp_path: Path, beir: Path, static_model: Path) -> None:

@@ -10,7 +10,9 @@ import pytest
 from grids import planned
 from opera.config.recipe import make_recipe
 from opera.core.errors import SettingError
+from opera.core.settings import Settings, setting
 from opera.experiments.grid.plan import GridAxes, grid_axes, parse_method, plan_grid
+from opera.methods import METHODS
 
 
 @pytest.mark.parametrize(
@@ -74,6 +76,23 @@ def test_a_recipes_axes_are_defaults_and_the_rest_is_shared() -> None:
     assert grid_axes({"max_steps": 7})[0].steps == (7,)
 
 
+def test_seeds_and_steps_are_integers_however_they_are_written(tmp_path: Path) -> None:
+    for axes, _ in (
+        grid_axes({"max_steps": 1e3, "seed": True}, ["ft"]),
+        grid_axes({"max_steps": "1000", "seed": "1"}, ["ft"]),
+        grid_axes({}, ["ft"], seeds=[True], steps=[1e3]),  # type: ignore[list-item]
+    ):
+        (cell,) = plan_grid(["data/x"], axes, tmp_path, {})
+        assert str(cell.folder.relative_to(tmp_path)) == "x/ft/steps1000/seed1"
+        assert [(type(value), value) for value in (cell.steps, cell.seed)] == [(int, 1000), (int, 1)]
+    for values, rule in (
+        ({"max_steps": 0}, "max_steps: must be greater"),
+        ({"seed": 0.5}, "seed: must be a valid int"),
+    ):
+        with pytest.raises(SettingError, match=rule):
+            grid_axes(values)
+
+
 def test_methods_may_be_written_in_any_case(tmp_path: Path) -> None:
     cells = planned(tmp_path, methods=["FT", "Dp:levels=query"], seeds=[0])
     assert [cell.label for cell in cells] == ["ft", "dp:levels=query"]
@@ -88,6 +107,17 @@ def test_a_shared_setting_of_a_method_applies_to_the_methods_that_have_it(tmp_pa
     assert own == [{}, {"k": 0.5}, {"k": 0.75}, {"soft": False}]
     with pytest.raises(SettingError, match="setting 'k' belongs to method"):
         planned(tmp_path, methods=["ft", "dp"], shared={"k": 0.5})
+
+
+def test_a_shared_setting_of_training_reaches_methods_beside_one_that_has_its_own_of_that_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class WithOwnTemperature(Settings):
+        temperature: float = setting(1.0, "of the sampling", "our own", gt=0)
+
+    monkeypatch.setattr(METHODS["rp"], "settings_class", WithOwnTemperature)
+    cells = planned(tmp_path, methods=["ft", "rp"], seeds=[0], shared={"temperature": 0.5})
+    assert [cell.values["temperature"] for cell in cells] == [0.5, 0.5]
 
 
 @pytest.mark.parametrize("name", ["method", "max_steps", "steps", "seed"])

@@ -12,8 +12,9 @@ import pytest
 from rich.console import Console
 
 from grids import finish_cell, planned
-from opera.experiments.grid.preview import plan_records, plan_table
-from opera.experiments.grid.status import Status
+from opera.experiments.grid import worker_process
+from opera.experiments.grid.preview import plan_records, plan_table, time_grid
+from opera.experiments.grid.status import Rate, Status
 from opera.experiments.grid.worker_process import WorkerProcess
 
 Call = Callable[..., tuple[int, str, str]]
@@ -61,6 +62,24 @@ def test_ctrl_c_while_it_is_timed(
     code, out, error = call(beir, "--model", static_model, "--out", tmp_path / "grid", "--plan")
     assert (code, out) == (130, "")
     assert "opera: interrupted; nothing was written" in error
+
+
+@pytest.mark.parametrize(("jobs", "threads"), [(1, None), (2, 4), (4, 2), (50, 2)])
+def test_a_cell_is_timed_with_the_cores_it_will_have(
+    jobs: int, threads: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[int | None] = []
+
+    def timing(self: WorkerProcess, job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        used.append(self._threads)
+        yield {"timing": {"per_step": 0.5, "overhead": 3.0, "encoding": 0.0, "model_bytes": 1}}
+
+    monkeypatch.setattr(worker_process.os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(WorkerProcess, "run_job", timing)
+    status = Status.scan(planned(tmp_path), jobs)
+    time_grid(status, "model")
+    assert used == [threads]
+    assert status.timed == {"data/x": Rate(0.5, 3.0)}
 
 
 def test_a_plan_times_real_steps_and_writes_nothing(call: Call, beir: Path, static_model: Path, tmp_path: Path) -> None:

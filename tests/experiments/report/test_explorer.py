@@ -12,7 +12,7 @@ from opera.experiments.report.explorer import explorer_data
 
 
 def test_of_many_queries_those_that_changed_most_are_shown(grid: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opera.experiments.report.explorer.MOST_QUERIES", 4)
+    monkeypatch.setattr("opera.experiments.report.explorer.MAX_QUERIES", 4)
     (group,) = [group for group in find_groups(grid / "dp") if group.steps == 16]
     shown = [query["id"] for query in explorer_data([group], None)["queries"]]
     names, moved = [], []

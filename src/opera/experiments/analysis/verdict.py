@@ -10,7 +10,7 @@ from opera.experiments.analysis.labels import format_settings
 from opera.experiments.analysis.results import UNTRAINED, Comparison, MeanStd, ResultsTable
 from opera.experiments.analysis.significance import PairedTest
 
-MOST_LISTED = 4
+MAX_LISTED = 4
 """Above this number methods are counted, not named."""
 
 
@@ -130,7 +130,7 @@ def _reason(table: ResultsTable, baseline: str) -> str:
 
 
 def _listed(labels: Sequence[str], methods: int) -> str:
-    if len(labels) > MOST_LISTED:
+    if len(labels) > MAX_LISTED:
         return f"{len(labels)} of {methods} methods"
     return labels[0] if len(labels) == 1 else f"{', '.join(labels[:-1])} and {labels[-1]}"
 

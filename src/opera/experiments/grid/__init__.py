@@ -1,5 +1,1 @@
 """A grid of methods, seeds and steps on some data sets: planned, run cell by cell, and analysed."""
-
-from opera.experiments.grid.compare import compare
-
-__all__ = ["compare"]

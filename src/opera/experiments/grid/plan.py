@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from opera.config.recipe import ALIASES, make_recipe, with_full_names
+from opera.config.training import TrainSettings
 from opera.config.yaml import parse_assignments
 from opera.core.errors import SettingError
 from opera.experiments.analysis import short_name
@@ -104,17 +105,25 @@ def grid_axes(
         steps: numbers of optimizer steps; ``None`` takes the recipe's, else 1000.
 
     Returns:
-        The axes, with method names in lower case, and the shared settings.
+        The axes, with methods spelt as in the registry and numbers as integers, and the shared settings.
+
+    Raises:
+        SettingError: if a seed or a number of steps is out of range.
     """
     shared = with_full_names(values)
     given = {name: (shared.pop(name),) for name in AXIS_SETTINGS if name in shared}
     labels = given.get("method", DEFAULT_METHODS) if methods is None else methods
     axes = GridAxes(
         methods=tuple(canonical_label(str(label)) for label in labels),
-        seeds=tuple(given.get("seed", DEFAULT_SEEDS) if seeds is None else seeds),
-        steps=tuple(given.get("max_steps", DEFAULT_STEPS) if steps is None else steps),
+        seeds=_parsed("seed", given.get("seed", DEFAULT_SEEDS) if seeds is None else seeds),
+        steps=_parsed("max_steps", given.get("max_steps", DEFAULT_STEPS) if steps is None else steps),
     )
     return axes, shared
+
+
+def _parsed(name: str, values: Sequence[Any]) -> tuple[int, ...]:
+    """The values of an axis as a recipe reads them: ``1e3`` is 1000."""
+    return tuple(int(make_recipe({name: value}).train.flat()[name]) for value in values)
 
 
 def canonical_label(text: str) -> str:
@@ -145,9 +154,6 @@ def plan_grid(data: Sequence[str], axes: GridAxes, out: Path, shared: Mapping[st
     """
     _check_axes(data, axes, shared)
     settings = _settings_by_label(axes.methods, with_full_names(shared))
-    for name, values in (("seed", axes.seeds), ("max_steps", axes.steps)):
-        for value in values:
-            make_recipe({name: value})
     names = _folder_names(data)
     return [
         Cell(
@@ -201,9 +207,12 @@ def _settings_by_label(labels: Sequence[str], shared: Mapping[str, Any]) -> dict
 
 
 def _shared_by_method(shared: Mapping[str, Any], method: str, methods: set[str]) -> dict[str, Any]:
-    """The shared settings that apply to a method: all but those that only other methods of the grid have."""
+    """The shared settings that apply to a method: all but those that only other methods of the grid have.
+
+    A setting of training applies to every method, even if another method has one of the same name.
+    """
     fields = {name: METHODS[name].settings_class.model_fields.keys() for name in methods & METHODS.keys()}
-    others = set().union(*fields.values()) - fields.get(method, set())
+    others = set().union(*fields.values()) - fields.get(method, set()) - TrainSettings.flat_fields.keys()
     return {name: value for name, value in shared.items() if name not in others}
 
 

@@ -27,7 +27,8 @@ def time_grid(status: Status, model: str) -> None:
     for source in dict.fromkeys(cell.data for cell in status.waiting):
         if source in finished:
             continue
-        message = _time_cell(next(cell for cell in status.cells if cell.data == source), model)
+        cell = next(cell for cell in status.cells if cell.data == source)
+        message = _time_cell(cell, model, jobs=min(status.jobs, len(status.waiting)))
         if "timing" not in message:
             raise TrainingError(f"timing {source}: {message.get('failed', 'stopped')}")
         timing = message["timing"]
@@ -82,9 +83,9 @@ def disk_line(status: Status) -> str:
     return f"each run keeps its trained model, about {each:,.0f} MB: {each * count / 1000:,.1f} GB in all"
 
 
-def _time_cell(cell: Cell, model: str) -> Message:
-    """Time a cell in a worker; returns the worker's last message."""
-    (worker,) = make_workers(1)
+def _time_cell(cell: Cell, model: str, jobs: int) -> Message:
+    """Time a cell in a worker with the cores that it has when ``jobs`` run; returns the worker's last message."""
+    worker = make_workers(jobs)[0]
     job = {"kind": "time", "data": cell.data, "model": model, "values": dict(cell.values), "log": os.devnull}
     try:
         with signals_as_interrupt():

@@ -111,8 +111,8 @@ TABLES = (
         "training on noisy labels, on ANTIQUE",
         noise="grade",
         notes=(
-            "A grid's runs match if they were trained with noise=grade, which lets in documents with lower grades, as "
-            "the paper does; runs with random or hard noise are another experiment.",
+            "A grid's runs match if they were trained with noise=grade, which adds documents with lower grades as "
+            "false positives, as the paper does; runs with random or hard noise are another experiment.",
         ),
     ),
     PaperTable(

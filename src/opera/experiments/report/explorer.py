@@ -14,10 +14,10 @@ from opera.core.errors import InputError
 from opera.data import RetrievalData, TextTable, load_data
 from opera.experiments.analysis import BUCKETS, PRIMARY, Group, query_differences, tertiles
 
-MOST_QUERIES = 600
+MAX_QUERIES = 600
 """Above this number of test queries only those whose measure changed most, up or down, are shown."""
 
-MOST_CHARACTERS = 400
+MAX_CHARACTERS = 400
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ def _most_changed(
     before: NDArray[np.float64],
 ) -> list[int]:
     """Indices of the queries to show: all, or those that some method changed most against the baseline."""
-    if len(ids) <= MOST_QUERIES:
+    if len(ids) <= MAX_QUERIES:
         return list(range(len(ids)))
     reference = next((group for group in groups if group.method == baseline), None)
     largest = dict.fromkeys(ids, 0.0)
@@ -128,7 +128,7 @@ def _most_changed(
             changes = {query: own[query].value - before[index] for index, query in enumerate(ids) if query in own}
         for query_id in changes.keys() & largest.keys():
             largest[query_id] = max(largest[query_id], abs(float(changes[query_id])))
-    order = np.argsort([-largest[query_id] for query_id in ids], kind="stable")[:MOST_QUERIES]
+    order = np.argsort([-largest[query_id] for query_id in ids], kind="stable")[:MAX_QUERIES]
     return sorted(order.tolist())
 
 
@@ -178,4 +178,4 @@ def _texts(table: TextTable, ids: Sequence[str]) -> list[str]:
 
 
 def _truncate(text: str) -> str:
-    return text if len(text) <= MOST_CHARACTERS else f"{text[: MOST_CHARACTERS - 1]}…"
+    return text if len(text) <= MAX_CHARACTERS else f"{text[: MAX_CHARACTERS - 1]}…"

@@ -32,7 +32,7 @@ from opera.experiments.report.document import collect_document
 from opera.retrieval.measures import DEFAULT_MEASURES
 
 SCRIPTS = ("core.js", "tables.js", "charts.js", "sampling.js", "explorer.js", "start.js")
-MOST_TITLED = 8
+MAX_TITLED = 8
 """Above this number methods are counted in the title, not named."""
 
 
@@ -113,7 +113,7 @@ def render(comparison: Comparison, data: str | None = None) -> str:
 def _title(comparison: Comparison) -> str:
     names = dict.fromkeys(table.name for table in comparison.tables)
     labels = dict.fromkeys(group.method for group in comparison.groups)
-    methods = ", ".join(labels) if len(labels) <= MOST_TITLED else f"{len(labels)} methods"
+    methods = ", ".join(labels) if len(labels) <= MAX_TITLED else f"{len(labels)} methods"
     return f"{methods} on {', '.join(names)}"
 
 
