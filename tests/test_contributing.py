@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +16,13 @@ from typer.testing import CliRunner
 
 import opera
 from opera.cli import app
-from opera.config.training import LOSS_NAMES, NEGATIVE_KINDS
+from opera.config.training import LOSSES, NEGATIVES
 from opera.core.errors import DataError, SettingError
 from opera.data import Qrels
 from opera.data.sources import SOURCES
 from opera.methods import METHODS, Method, method_named
 from opera.methods.contract import check_method
 from opera.retrieval.measures import OWN_MEASURES, Ranking, per_query
-from opera.training.loss import LOSSES
-from opera.training_set.negatives import NEGATIVES
 
 PAGE = Path(__file__).parents[1] / "CONTRIBUTING.md"
 FAST: dict[str, Any] = {"max_steps": 4, "per_device_train_batch_size": 8}
@@ -45,15 +42,14 @@ def code_below(heading: str) -> str:
 def forgotten_afterwards() -> Iterator[None]:
     """Restore every registry at the end."""
     tables = [(table, dict(table)) for table in (METHODS, NEGATIVES, LOSSES, OWN_MEASURES)]
-    lists = [(names, list(names)) for names in (SOURCES, NEGATIVE_KINDS, LOSS_NAMES)]
+    sources = list(SOURCES)
     try:
         yield
     finally:
         for table, before in tables:
             table.clear()
             table.update(before)
-        for names, before in lists:
-            names[:] = before
+        SOURCES[:] = sources
 
 
 @pytest.fixture
@@ -70,7 +66,7 @@ def run_example(heading: str) -> dict[str, Any]:
 
 
 def registered() -> set[str]:
-    names = {*METHODS, *NEGATIVES, *NEGATIVE_KINDS, *LOSSES, *LOSS_NAMES, *OWN_MEASURES}
+    names = {name for registry in (METHODS, NEGATIVES, LOSSES, OWN_MEASURES) for name in registry.names}
     return names | {type(source).__name__ for source in SOURCES}
 
 
@@ -115,18 +111,6 @@ class TestMethod:
         assert "sharpness" in listing.output
         with pytest.raises(SettingError, match="did you mean 'softmax'"):
             method_named("sofmax")
-
-    def test_an_installed_package_registers_it_by_an_entry_point(
-        self, softmax: type[Method[Any]], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        del METHODS["softmax"]
-        entry = EntryPoint("softmax", "a_package:SoftmaxSampling", "opera.methods")
-        monkeypatch.setattr(EntryPoint, "load", lambda self: softmax)
-        monkeypatch.setattr(
-            "opera.methods.registry.entry_points", lambda group: [entry] if group == entry.group else []
-        )
-        assert method_named("Softmax") is softmax
-        assert METHODS["softmax"] is softmax
 
 
 class TestDataSource:

@@ -25,6 +25,9 @@ from opera.core.errors import SettingError
         ("", None),
         ("[1", "[1"),
         ("'5'", "5"),
+        ("2024-01-01", "2024-01-01"),
+        ("2024-13-45", "2024-13-45"),
+        ("9" * 5000, "9" * 5000),
     ],
 )
 def test_scalars(text: str, value: object) -> None:

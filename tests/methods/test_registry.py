@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from opera.core.errors import SettingError
-from opera.methods import METHODS, Method, method_named, register
+from opera.methods import METHODS, Method, method_named, register_method
 from opera.methods.finetuning import FineTuning
 
 
@@ -31,8 +31,8 @@ def test_a_name_that_is_taken_is_refused_in_any_case() -> None:
     class Other(FineTuning):
         name = "DP"
 
-    with pytest.raises(ValueError, match=r"'dp' is registered already: opera\.methods\.dynamic\.DynamicPruning"):
-        register(Other)
+    with pytest.raises(ValueError, match="a method named 'dp' is already registered"):
+        register_method(Other)
     assert "DP" not in METHODS
 
 
@@ -43,7 +43,6 @@ def test_registering_the_same_class_again_replaces_it(monkeypatch: pytest.Monkey
 
         return Mine
 
-    monkeypatch.setattr("opera.methods.registry.METHODS", dict(METHODS))
-    first, second = register(define()), register(define())
-    assert first is not second
+    monkeypatch.setitem(METHODS, "mine", register_method(define()))
+    second = register_method(define())
     assert method_named("mine") is second

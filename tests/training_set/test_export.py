@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -27,9 +28,10 @@ def test_score_returns_what_it_writes(beir: Path, static_model: Path, tmp_path: 
     assert json.loads(lines[1].read_text().splitlines()[0])["query_id"] == table["query_id"][0].as_py()
 
 
-def test_score_notes_a_small_pool(beir: Path, static_model: Path) -> None:
-    table = opera.score(beir, model=static_model, cbs_pool=10_000)
-    assert b"cbs_pool=10000: there are fewer positives of other queries" in table.schema.metadata[b"note"]
+def test_score_notes_a_small_pool(beir: Path, static_model: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", logger="opera"):
+        opera.score(beir, model=static_model, cbs_pool=10_000)
+    assert "note: cbs_pool=10000: there are fewer positives of other queries" in caplog.text
     with pytest.raises(SettingError, match="cbs_pool: must be 0 or more, got -1"):
         opera.score(beir, model=static_model, cbs_pool=-1)
 
@@ -48,6 +50,21 @@ def test_mine_returns_what_it_writes(beir: Path, static_model: Path, tmp_path: P
     records = [json.loads(line) for line in (tmp_path / "mined.jsonl").read_text().splitlines()]
     assert sum(len(record["neg"]) for record in records) == table.num_rows
     assert opera.load_data(tmp_path / "mined.jsonl").given_negatives is not None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"range": (0, 5)}, "range: must be LO:HI with 1 <= LO <= HI"),
+        ({"range": (10, 2)}, "range: must be LO:HI with 1 <= LO <= HI"),
+        ({"keep": 0}, "keep: must be 1 or more, got 0"),
+        ({"seed": -1}, "seed: must be greater than or equal to 0"),
+        ({"relevant_grade": 0}, "relevant_grade: must be greater than or equal to 1"),
+    ],
+)
+def test_mine_refuses_what_it_cannot_use(beir: Path, static_model: Path, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingError, match=message):
+        opera.mine(beir, model=static_model, **options)
 
 
 def test_bad_ranges_and_formats_are_refused(beir: Path, static_model: Path, tmp_path: Path) -> None:

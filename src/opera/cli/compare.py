@@ -18,6 +18,7 @@ from opera.cli.options import (
     NegativesOption,
     RangeOption,
     SetOption,
+    batch_options,
     collect_values,
     interruptible,
 )
@@ -72,17 +73,9 @@ def compare(
     from opera.experiments.grid.progress import live_progress
     from opera.experiments.grid.run import run_grid
 
-    options = {
-        "method": methods,
-        "seed": seeds,
-        "max_steps": steps,
-        "per_device_train_batch_size": batch_size,
-        "learning_rate": lr,
-        "negatives": negatives,
-        "range": range_,
-    }
+    options = {"method": methods, "seed": seeds, "max_steps": steps}
     axes, shared = grid_axes(
-        collect_values(config, set_, options),
+        collect_values(config, set_, options | batch_options(batch_size, lr, negatives, range_)),
         None if methods is None else _listed(methods),
         None if seeds is None else _numbers("seeds", seeds),
         None if steps is None else _numbers("steps", steps),

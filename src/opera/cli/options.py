@@ -30,10 +30,24 @@ BatchSizeOption = Annotated[
     int | None, typer.Option("--batch-size", help="queries per batch and device (per_device_train_batch_size)")
 ]
 LearningRateOption = Annotated[float | None, typer.Option("--lr", help="peak learning rate (learning_rate)")]
-NegativesOption = Annotated[str | None, typer.Option("--negatives", help="random, hard or given")]
+NegativesOption = Annotated[
+    str | None, typer.Option("--negatives", help="random, hard, given, or a kind that you registered")
+]
 RangeOption = Annotated[str | None, typer.Option("--range", help="ranks LO:HI of hard negatives")]
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="any setting, as key=value; repeatable")]
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="YAML recipe of settings")]
+
+
+def batch_options(
+    batch_size: int | None, lr: float | None, negatives: str | None, range_: str | None
+) -> dict[str, Any]:
+    """Name the settings behind the options that opera train and opera compare share."""
+    return {
+        "per_device_train_batch_size": batch_size,
+        "learning_rate": lr,
+        "negatives": negatives,
+        "range": range_,
+    }
 
 
 def collect_values(config: Path | None, assignments: list[str] | None, options: Mapping[str, Any]) -> dict[str, Any]:

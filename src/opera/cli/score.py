@@ -43,5 +43,3 @@ def score(
     quantiles = np.quantile(table["similarity"].to_numpy(), [0, 0.25, 0.5, 0.75, 1]).tolist()
     summary = dict(zip(("lowest", "25%", "median", "75%", "highest"), quantiles, strict=True))
     print_measures(console(), summary, f"similarity of the training pairs of {data}; all of them are in {out}")
-    if note := (table.schema.metadata or {}).get(b"note"):
-        print(note.decode())

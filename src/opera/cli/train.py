@@ -19,6 +19,7 @@ from opera.cli.options import (
     NegativesOption,
     RangeOption,
     SetOption,
+    batch_options,
     collect_values,
     interruptible,
     is_main_process,
@@ -51,7 +52,10 @@ def train(
     model: ModelOption,
     out: Annotated[Path, typer.Option("--out", help="run folder to write")],
     method: Annotated[
-        str | None, typer.Option("--method", help="ft, rp, sp, sp+cbs, infobatch, dp (the default) or sp+dp")
+        str | None,
+        typer.Option(
+            "--method", help="ft, rp, sp, sp+cbs, infobatch, dp (the default), sp+dp, or one that you registered"
+        ),
     ] = None,
     steps: Annotated[int | None, typer.Option("--steps", help="optimizer steps (max_steps)")] = None,
     batch_size: BatchSizeOption = None,
@@ -74,16 +78,8 @@ def train(
     from opera.data import load_data
     from opera.runs.folder import check_out_folder
 
-    options = {
-        "method": method,
-        "max_steps": steps,
-        "per_device_train_batch_size": batch_size,
-        "learning_rate": lr,
-        "seed": seed,
-        "negatives": negatives,
-        "range": range_,
-    }
-    values = collect_values(config, set_, options)
+    options = {"method": method, "max_steps": steps, "seed": seed}
+    values = collect_values(config, set_, options | batch_options(batch_size, lr, negatives, range_))
     make_recipe(values)
     check_out_folder(out, resume, overwrite)
     loaded = load_data(data)  # errors are reported before torch is loaded, which takes seconds

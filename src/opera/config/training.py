@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, ValidationError, model_validator
+from pydantic import BeforeValidator, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
 from opera.core.errors import SettingError
-from opera.core.settings import SettingDoc, Settings, explain, setting, unknown_setting
+from opera.core.registry import Registry
+from opera.core.settings import OneOf, SettingDoc, Settings, explain, setting, unknown_setting
 
 PREFETCHED = 2
 """Batches that each worker of the data loader reads ahead."""
@@ -18,11 +19,11 @@ PREFETCHED = 2
 DEFAULT_RANGE = (10, 100)
 """Ranks that hard negatives and hard false positives come from by default."""
 
-NEGATIVE_KINDS = ["random", "hard", "given"]
-"""Values of ``negatives``; :func:`opera.training_set.negatives.register_negatives` adds to them."""
+NEGATIVES: Registry[Any] = Registry("kind of negatives", shipped=("random", "hard", "given"))
+"""Values of ``negatives``; :mod:`opera.training_set.negatives` defines them."""
 
-LOSS_NAMES = ["infonce"]
-"""Values of ``loss``; :func:`opera.training.loss.register_loss` adds to them."""
+LOSSES: Registry[Any] = Registry("loss", shipped=("infonce",))
+"""Values of ``loss``; :mod:`opera.training.loss` defines them."""
 
 
 def _parse_range(value: Any) -> Any:
@@ -39,21 +40,9 @@ def _parse_range(value: Any) -> Any:
     raise ValueError("must be LO:HI, two ranks such as 10:100")
 
 
-def _one_of(names: list[str]) -> Callable[[str], str]:
-    """Return a check against a list that extensions may lengthen."""
-
-    def check(value: str) -> str:
-        if value not in names:
-            listed = [repr(name) for name in names]
-            raise ValueError("must be " + " or ".join([*([", ".join(listed[:-1])] if listed[1:] else []), listed[-1]]))
-        return value
-
-    return check
-
-
 RankRange = Annotated[tuple[int, int], BeforeValidator(_parse_range)]
-NegativeKind = Annotated[str, AfterValidator(_one_of(NEGATIVE_KINDS))]
-LossName = Annotated[str, AfterValidator(_one_of(LOSS_NAMES))]
+NegativeKind = Annotated[str, OneOf(NEGATIVES)]
+LossName = Annotated[str, OneOf(LOSSES)]
 
 
 class OptimisationSettings(Settings):

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
+from ruamel.yaml.constructor import SafeConstructor
 from ruamel.yaml.error import YAMLError
 
 from opera.core.errors import SettingError
@@ -16,7 +17,7 @@ def parse_scalar(text: str) -> Any:
     """Read one YAML 1.2 value; text that is no YAML stays a string."""
     try:
         return _loader().load(text)
-    except YAMLError:
+    except (YAMLError, ValueError):  # ValueError: a whole number of thousands of digits
         return text
 
 
@@ -30,7 +31,7 @@ def read_recipe(path: Path) -> dict[str, Any]:
         values = _loader().load(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingError(f"--config {path}: cannot be read ({error.strerror})") from None
-    except (YAMLError, UnicodeDecodeError) as error:
+    except (YAMLError, ValueError) as error:
         raise SettingError(f"--config {path}: not YAML ({str(error).splitlines()[0]})") from None
     if not isinstance(values, dict):
         raise SettingError(f"--config {path}: must map setting names to values, got {type(values).__name__}")
@@ -52,5 +53,14 @@ def parse_assignments(assignments: Sequence[str]) -> dict[str, Any]:
     return values
 
 
+class _Constructor(SafeConstructor):
+    """Leaves dates as text: YAML 1.2's core schema has none."""
+
+
+_Constructor.add_constructor("tag:yaml.org,2002:timestamp", SafeConstructor.construct_yaml_str)
+
+
 def _loader() -> YAML:
-    return YAML(typ="safe", pure=True)
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Constructor = _Constructor
+    return yaml

@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, ValidationError
+from pydantic_core import CoreSchema
+from pydantic_core.core_schema import no_info_after_validator_function
 
 from opera.core.errors import SettingError, nearest
+from opera.core.registry import Registry
 
 LISTING = "opera train --help-settings lists all"
 
@@ -31,6 +34,23 @@ class SettingDoc:
     default: str
     help: str
     source: str
+
+
+@dataclass(frozen=True, eq=False)
+class OneOf:
+    """Accepts the names of a registry, which users may extend; for ``Annotated[str, OneOf(...)]``."""
+
+    registry: Registry[Any]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return no_info_after_validator_function(self._check, handler(source))
+
+    def _check(self, value: str) -> str:
+        name = self.registry.spelling(value)
+        if name is None:
+            *others, last = [repr(known) for known in self.registry.names]
+            raise ValueError(f"must be {', '.join(others)} or {last}" if others else f"must be {last}")
+        return name
 
 
 class Settings(BaseModel):
@@ -57,7 +77,7 @@ class Settings(BaseModel):
         return [
             SettingDoc(
                 name=name,
-                kind=kind_of(field.annotation),
+                kind=kind_of(Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation),
                 default="auto" if field.default is None else str(field.default),
                 help=field.description or "",
                 source=str((field.json_schema_extra or {}).get("source", "")),  # type: ignore[union-attr]
@@ -90,6 +110,8 @@ def unknown_setting(name: str, known: Mapping[str, Any], listing: str = LISTING)
 def kind_of(annotation: Any) -> str:
     """Name a setting's type in a word or two: ``int``, ``float``, ``random | hard | given``."""
     origin = get_origin(annotation)
+    if choices := next((part for part in get_args(annotation)[1:] if isinstance(part, OneOf)), None):
+        return " | ".join(choices.registry.names)
     if origin is Literal:
         return " | ".join(str(choice) for choice in get_args(annotation))
     if origin in (Union, types.UnionType):

@@ -87,13 +87,18 @@ S = TypeVar("S", bound=DataSource)
 
 
 def register_source(source_class: type[S]) -> type[S]:
-    """Add a data source, ahead of those already known. Use it as a class decorator."""
+    """Add a data source, ahead of those already known. Use it as a class decorator.
+
+    A class of the same name and module, as when the module is reloaded, takes the old one's place.
+    """
+    name = (source_class.__module__, source_class.__qualname__)
+    SOURCES[:] = [known for known in SOURCES if (type(known).__module__, type(known).__qualname__) != name]
     SOURCES.insert(0, source_class())
     return source_class
 
 
-def load_data(source: str | Path) -> RetrievalData:
-    """Read a data set.
+def load_data(source: str | Path | RetrievalData) -> RetrievalData:
+    """Read a data set; data that is already loaded is returned as it is.
 
     Args:
         source: a BEIR folder, a ``.jsonl`` file in FlagEmbedding's format, ``python:PACKAGE`` for the source code of an
@@ -102,6 +107,8 @@ def load_data(source: str | Path) -> RetrievalData:
     Raises:
         DataError: if no source reads it, or for an error in the data, naming file, line, rule and value.
     """
+    if isinstance(source, RetrievalData):
+        return source
     text = str(source)
     for known in SOURCES:
         if known.matches(text):

@@ -6,7 +6,7 @@ A new method is one class and one line: a subclass of :class:`Method`, and ``reg
 from __future__ import annotations
 
 from opera.methods.base import Draw, Method, NoSettings, Plan, Probabilities
-from opera.methods.registry import METHODS, method_named, register
+from opera.methods.registry import METHODS, method_named, register_method
 from opera.methods.scores import PairScores
 
 __all__ = [
@@ -18,5 +18,5 @@ __all__ = [
     "Plan",
     "Probabilities",
     "method_named",
-    "register",
+    "register_method",
 ]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import AbstractContextManager, nullcontext
+from datetime import timedelta
 from typing import Literal
 
 import torch
@@ -13,9 +15,33 @@ from opera.core.errors import SettingError
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 
 
+WAIT = timedelta(days=1)
+"""How long processes wait for the main one while it encodes and measures."""
+
+
+def join_processes() -> PartialState:
+    """Join the other processes that torchrun started, if any, and return which one this is.
+
+    Whoever needs them first calls this, because the first call decides backend and timeout for good. accelerate keeps
+    one state per process: the trainer's arguments make it anew with the same values, and every ``PartialState()``
+    reads it.
+    """
+    has_gpu = torch.cuda.is_available()
+    backend = {"backend": "gloo"} if _started_by_torchrun() and not has_gpu else {}
+    return PartialState(cpu=not has_gpu and not torch.backends.mps.is_available(), timeout=WAIT, **backend)
+
+
 def pick_device() -> str:
     """Return the first available of ``cuda``, ``mps`` and ``cpu``; with several GPUs, each process uses its own."""
-    return str(PartialState().device.type)
+    if _started_by_torchrun():
+        return str(join_processes().device.type)
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def _started_by_torchrun() -> bool:
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
 def describe_device(device: str) -> str:

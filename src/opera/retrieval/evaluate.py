@@ -45,7 +45,7 @@ def evaluate(
         InputError: for anything that cannot be used.
     """
     check_measures(measures)
-    original = load_data(data) if isinstance(data, str | Path) else data
+    original = load_data(data)
     prepared = with_run_splits(original, model)
     if relevant_grade is not None:  # keep the run's splits, but count relevance from the original grades
         prepared = copy_splits(original, source=prepared).with_relevant_grade(relevant_grade)

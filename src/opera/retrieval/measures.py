@@ -2,7 +2,8 @@
 
 Register your own measure with one line::
 
-    OWN_MEASURES["my_measure"] = my_measure  # then request my_measure@10
+    @register_measure("my_measure")  # then request my_measure@10
+    def my_measure(gains, cutoff): ...
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.core.errors import SettingError
+from opera.core.registry import Registry
 from opera.data.qrels import Qrels
 
 RETRIEVED_IDEAL = "retrieved_ideal_nDCG"
@@ -126,8 +128,19 @@ OwnMeasure = Callable[[NDArray[np.float64], int], NDArray[np.float64]]
 """Takes gains of 0 and 1, float64 ``[n, depth]``, and a cutoff; returns float64 ``[n]``. Depth is at least the cutoff,
 unless the corpus is smaller."""
 
-OWN_MEASURES: dict[str, OwnMeasure] = {RETRIEVED_IDEAL: retrieved_ideal_ndcg}
+OWN_MEASURES: Registry[OwnMeasure] = Registry("measure")
 """Measures that ir_measures lacks, by name; requested as NAME@CUTOFF."""
+
+OWN_MEASURES[RETRIEVED_IDEAL] = retrieved_ideal_ndcg
+
+
+def register_measure(name: str) -> Callable[[OwnMeasure], OwnMeasure]:
+    """Return a function decorator that makes ``name@CUTOFF`` a measure.
+
+    Raises:
+        ValueError: if another measure of OPERA or a user has the name, in any case.
+    """
+    return OWN_MEASURES.registers(name)
 
 
 def means(values: dict[str, NDArray[np.float64]]) -> dict[str, float]:

@@ -59,7 +59,7 @@ def search(data: str | Path | RetrievalData, query: str, *, model: str | Path, t
         raise DataError("query: must not be empty")
     if top < 1:
         raise SettingError(f"top: must be 1 or more, got {top}")
-    loaded = load_data(data) if isinstance(data, str | Path) else data
+    loaded = load_data(data)
     encoder = open_encoder(model)
     query_embeddings = encoder.encode([query], "query")
     document_embeddings = encoder.encode_corpus(loaded, run_corpus_text(model))

@@ -18,17 +18,17 @@ from transformers import TrainerCallback
 
 from opera.config.recipe import make_recipe
 from opera.data import RetrievalData, load_data
-from opera.methods import Method, Plan
-from opera.retrieval.device import describe_device
+from opera.methods import Method
+from opera.retrieval.device import describe_device, join_processes
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import Evaluation, evaluate_encoder, query_difficulty, relevant_ids
 from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import load_model
 from opera.runs.folder import Run, RunWriter, check_out_folder, clear_leftovers, clear_run, refuse_other_settings
 from opera.runs.record import DataRecord, ModelRecord, NoiseRecord, RunRecord
-from opera.training.distributed import join_processes, refuse_differences
+from opera.training.distributed import refuse_differences
 from opera.training.model_card import write_model_card
-from opera.training.train import TrainingResult, train
+from opera.training.train import TrainingResult, make_method, train
 from opera.training.trainer import resolve_learning_rate, training_arguments
 from opera.training_set.build import TrainingSet, build_training_set
 from opera.training_set.prepare import Prepared, prepare
@@ -83,9 +83,9 @@ def adapt(
     clock = Clock()
     processes = join_processes()
     with clock.phase("load"):
-        loaded = load_data(data) if isinstance(data, str | Path) else data
+        loaded = load_data(data)
         prepared = prepare(loaded, str(model), recipe, processes.num_processes)
-        training_arguments(recipe.train, prepared.model, RunWriter(folder).checkpoints)  # refuses what it cannot use
+        training_arguments(recipe.train, prepared.model, RunWriter(folder).checkpoints)  # to refuse early
     if resume:
         refuse_other_settings(folder, prepared.identity)
         if Run.open(folder).finished:
@@ -123,7 +123,8 @@ def _run(prepared: Prepared, run: RunWriter, clock: Clock, resume: bool, callbac
         with processes.main_process_first():
             training_set = build_training_set(prepared)
         refuse_differences("training pairs, scores or negatives", training_set.fingerprint)
-        method = _make_method(prepared, training_set)
+        method = make_method(prepared.recipe, training_set, prepared.processes)
+    log.info("%s: %s", method.title.lower(), _listed_counts(method.summary()))
     record = record.model_copy(
         update={
             "method": method.summary(),
@@ -149,15 +150,6 @@ def _run(prepared: Prepared, run: RunWriter, clock: Clock, resume: bool, callbac
         run.write_record(record.model_copy(update={**finished, "noise": _noise_record(training_set, result)}))
     processes.wait_for_everyone()
     return Run.open(run.path)
-
-
-def _make_method(prepared: Prepared, training_set: TrainingSet) -> Method[Any]:
-    recipe, optimisation = prepared.recipe, prepared.settings.optimisation
-    batch_size = prepared.settings.batching.queries_per_step(prepared.processes)
-    plan = Plan(optimisation.seed, optimisation.max_steps, batch_size)
-    method = recipe.method_class(training_set.pairs, plan, recipe.method_settings, training_set.scores)
-    log.info("%s: %s", method.title.lower(), _listed_counts(method.summary()))
-    return method
 
 
 def _new_record(prepared: Prepared, clock: Clock) -> RunRecord:

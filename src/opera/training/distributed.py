@@ -1,11 +1,11 @@
-"""Several processes that train together, as torchrun starts them; accelerate knows which one this is.
+"""What several processes that train together tell each other; accelerate knows which one this is.
 
-With one process everything here does nothing.
+With one process, each function returns what it is given.
 """
 
 from __future__ import annotations
 
-from datetime import timedelta
+import warnings
 from typing import TypeVar
 
 import torch
@@ -17,16 +17,6 @@ from torch import Tensor
 from opera.core.errors import TrainingError
 
 T = TypeVar("T")
-
-WAIT = timedelta(days=1)
-"""How long processes wait for the main one while it encodes and measures."""
-
-
-def join_processes() -> PartialState:
-    """Join the other processes that torchrun started, if any, and return which one this is."""
-    if torch.cuda.is_available():
-        return PartialState(timeout=WAIT)
-    return PartialState(cpu=not torch.backends.mps.is_available(), timeout=WAIT)
 
 
 def from_main(value: T) -> T:
@@ -63,7 +53,12 @@ def gather_embeddings(embeddings: Tensor) -> Tensor:
     The gradient flows back to the process that an embedding came from, so W processes with a batch of B/W each have the
     gradient of one process with B (docs/paper.md, row 10).
     """
-    return all_gather_with_grad(embeddings) if _several() else embeddings
+    if not _several():
+        return embeddings
+    with warnings.catch_warnings():  # sentence-transformers calls a function that torch has renamed
+        warnings.filterwarnings("ignore", message="torch.distributed.nn.functional.all_gather", category=FutureWarning)
+        gathered: Tensor = all_gather_with_grad(embeddings)
+    return gathered
 
 
 def gather_values(values: Tensor) -> Tensor:

@@ -1,13 +1,14 @@
 """The contrastive loss of the paper, per pair, with in-batch negatives; what it observes goes to the sampler.
 
 A new loss is a class and a line: a subclass of :class:`InBatchLoss` with ``pair_losses``, and
-``register_loss("name", Class)``, which makes it a value of the setting ``loss``.
+``@register_loss("name")`` above it, which makes it a value of the setting ``loss``.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from opera.config.training import LOSS_NAMES
+from opera.config.training import LOSSES
 from opera.core.errors import TrainingError
 from opera.training.distributed import gather_embeddings, gather_values
 from opera.training.sampler import Batch, PairSampler
@@ -44,7 +45,7 @@ def info_nce_losses(similarity: Tensor, temperature: float, excluded: Tensor | N
     return F.cross_entropy(logits, first + torch.arange(len(logits), device=logits.device), reduction="none")
 
 
-class InBatchLoss(nn.Module):
+class InBatchLoss(nn.Module, ABC):
     """A loss of each pair over the cosine similarities of its batch.
 
     With several processes a batch is theirs together: documents are gathered with their gradients, and the observer of
@@ -128,11 +129,15 @@ def _at_least_float32(embeddings: Tensor) -> Tensor:
     return embeddings.to(torch.promote_types(embeddings.dtype, torch.float32))
 
 
-LOSSES: dict[str, type[InBatchLoss]] = {"infonce": InfoNCELoss}
+LOSSES.ship(infonce=InfoNCELoss)
+
+Loss = TypeVar("Loss", bound=type[InBatchLoss])
 
 
-def register_loss(name: str, loss: type[InBatchLoss]) -> None:
-    """Make ``name`` a value of the setting ``loss``."""
-    LOSSES[name] = loss
-    if name not in LOSS_NAMES:
-        LOSS_NAMES.append(name)
+def register_loss(name: str) -> Callable[[Loss], Loss]:
+    """Return a class decorator that makes ``name`` a value of the setting ``loss``.
+
+    Raises:
+        ValueError: if another loss has the name, in any case.
+    """
+    return LOSSES.registers(name)

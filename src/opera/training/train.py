@@ -9,22 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow.parquet as pq
 from accelerate import PartialState
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallback, TrainerCallback
 
-from opera.config.training import TrainSettings
-from opera.methods import Method
+from opera.config.recipe import Recipe
+from opera.config.training import LOSSES, TrainSettings
+from opera.methods import Method, Plan
 from opera.retrieval.models import freeze_unused_parameters
-from opera.runs.folder import TRACE_FILE, Run, RunWriter
+from opera.runs.folder import Run, RunWriter
 from opera.runs.record import TrainingRecord
 from opera.training.callbacks import Progress, Stopper, Trace
 from opera.training.checkpoint import load_sampler, newest_checkpoint, stopped_early
 from opera.training.dataset import PairDataset
 from opera.training.distributed import from_main
-from opera.training.loss import LOSSES, InBatchLoss
+from opera.training.loss import InBatchLoss
 from opera.training.sampler import PairSampler
 from opera.training.sampling_recorder import SamplingRecorder
 from opera.training.trainer import DevEvaluator, OperaTrainer, training_arguments
@@ -44,6 +44,14 @@ class TrainingResult:
 
     record: TrainingRecord
     times_drawn: NDArray[np.int64]
+
+
+def make_method(recipe: Recipe, training_set: TrainingSet, processes: int) -> Method[Any]:
+    """Make a recipe's method for a training set."""
+    optimisation = recipe.train.optimisation
+    batch_size = recipe.train.batching.queries_per_step(processes)
+    plan = Plan(optimisation.seed, optimisation.max_steps, batch_size)
+    return recipe.method_class(training_set.pairs, plan, recipe.method_settings, training_set.scores)
 
 
 def train(
@@ -72,11 +80,11 @@ def train(
         KeyboardInterrupt: after Ctrl-C or SIGTERM, when the checkpoint is saved.
     """
     sampler = _make_sampler(training_set, method, settings)
-    trace, stopper = Trace(sampler, run), Stopper()
+    trace, stopper, progress = Trace(sampler, run), Stopper(), Progress(settings.evaluation.metric_for_best_model)
     if PartialState().num_processes > 1 and (unused := freeze_unused_parameters(model)):
         log.info("note: froze %d parameters that no embedding depends on", len(unused))
     loss = _make_loss(model, training_set, sampler, trace, settings)
-    trainer = _make_trainer(model, training_set, sampler, loss, settings, run, [trace, stopper, *callbacks])
+    trainer = _make_trainer(model, training_set, sampler, loss, settings, run, [trace, stopper, progress, *callbacks])
     checkpoint = _resume(sampler, trace, run) if resume else None
     resumed_from = sampler.trained_steps
     if checkpoint and stopped_early(checkpoint, settings.evaluation.early_stopping_patience):
@@ -126,7 +134,8 @@ def _make_loss(
         sampler.observe(step, pair_ids, similarity, loss)
         trace.add_losses(loss)
 
-    return LOSSES[settings.optimisation.loss](
+    loss: type[InBatchLoss] = LOSSES.find(settings.optimisation.loss)
+    return loss(
         model,
         sampler,
         settings.optimisation.temperature,
@@ -154,7 +163,7 @@ def _make_trainer(
         loss=loss,
         evaluator=DevEvaluator(training_set.data, settings) if evaluation.needs_dev else None,
         sampler=sampler,
-        callbacks=[*callbacks, Progress(evaluation.metric_for_best_model)],
+        callbacks=list(callbacks),
     )
     for unwanted in (ProgressCallback, PrinterCallback):
         trainer.remove_callback(unwanted)
@@ -168,9 +177,9 @@ def _resume(sampler: PairSampler, trace: Trace, run: RunWriter) -> Path | None:
     checkpoint = from_main(newest_checkpoint(run.checkpoints) if PartialState().is_main_process else None)
     if checkpoint:
         load_sampler(checkpoint, sampler)
-        rows = pq.read_table(run.path / TRACE_FILE).to_pylist()
-        trace.rows = [row for row in rows if row["step"] <= sampler.trained_steps]
-        earlier = Run(run.path).sampling()
+        earlier_run = Run(run.path)
+        trace.rows = [row for row in earlier_run.trace().to_pylist() if row["step"] <= sampler.trained_steps]
+        earlier = earlier_run.sampling()
         if sampler.recorder is not None and earlier is not None:
             sampler.recorder.resume_from(earlier.until(sampler.next_step))
     log.info("resuming from step %d", sampler.trained_steps)

@@ -19,13 +19,13 @@ from transformers.integrations import get_reporting_integration_callbacks
 from opera.config.training import PREFETCHED, TrainSettings
 from opera.core.errors import SettingError
 from opera.data import RetrievalData
-from opera.retrieval.device import resolve_precision
+from opera.retrieval.device import WAIT, resolve_precision
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.models import is_static, parameter_count, prompt_for
 from opera.training.callbacks import ignore_signals
 from opera.training.dataset import column_names
-from opera.training.distributed import WAIT, from_main
+from opera.training.distributed import from_main
 from opera.training.sampler import PairSampler
 
 

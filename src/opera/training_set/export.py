@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import logging
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -23,6 +24,8 @@ from opera.training_set.formats import NEGATIVES_FORMATS, SCORE_FORMATS
 from opera.training_set.known_positives import KnownPositives
 from opera.training_set.negatives import ListedNegatives, check_range, mine_hard_negatives
 from opera.training_set.pretrained_scores import pretrained_scores
+
+log = logging.getLogger("opera")
 
 
 def score(
@@ -46,7 +49,7 @@ def score(
 
     Returns:
         A row per pair: ``query_id``, ``doc_id``, ``grade``, ``similarity``, the stand-in ``loss``, and ``cbs`` where
-        requested. Its schema metadata has a ``note`` where a pool was smaller than ``cbs_pool``.
+        requested. A pool smaller than ``cbs_pool`` is logged.
 
     Raises:
         InputError: for anything that cannot be used.
@@ -55,6 +58,7 @@ def score(
         check_suffix(Path(out), SCORE_FORMATS)
     if cbs_pool < 0:
         raise SettingError(f"cbs_pool: must be 0 or more, got {cbs_pool}")
+    TrainSettings.parse({"relevant_grade": relevant_grade, "seed": seed})
     loaded, qrels = _training_qrels(data, relevant_grade)
     encoder, pairs, defaults = open_encoder(model), qrels.pairs(), TrainSettings()
     query_embeddings = encoder.encode_queries(loaded, qrels.query_rows)
@@ -75,14 +79,15 @@ def score(
         "similarity": scores.similarity,
         "loss": scores.loss,
     }
-    note = ""
     if cbs_pool:
         ranks = rank_among_random(pairs, query_embeddings, document_embeddings, cbs_pool, seed)
-        columns["cbs"], note = ranks.cbs, ranks.small_pool_note(cbs_pool)
+        columns["cbs"] = ranks.cbs
+        if note := ranks.small_pool_note(cbs_pool):
+            log.info("note: %s", note)
     table = pa.table(columns)
     if out is not None:
         _write_scores(Path(out), table)
-    return table.replace_schema_metadata({"note": note}) if note else table
+    return table
 
 
 def mine(
@@ -114,11 +119,15 @@ def mine(
     """
     if out is not None:
         check_suffix(Path(out), NEGATIVES_FORMATS)
+    if keep < 1:
+        raise SettingError(f"keep: must be 1 or more, got {keep}")
+    given = {"negatives": "hard", "range": range, "relevant_grade": relevant_grade, "seed": seed}
+    ranks = TrainSettings.parse(given).negative_sampling.mining_range
     loaded, qrels = _training_qrels(data, relevant_grade)
-    check_range(range, len(loaded.corpus))
+    check_range(ranks, len(loaded.corpus))
     encoder = open_encoder(model)
-    ranking = search_corpus(encoder, loaded, qrels.query_rows, range[1], run_corpus_text(model))
-    mined = mine_hard_negatives(ranking, KnownPositives(qrels.pairs(), len(loaded.corpus)), range, keep, seed)
+    ranking = search_corpus(encoder, loaded, qrels.query_rows, ranks[1], run_corpus_text(model))
+    mined = mine_hard_negatives(ranking, KnownPositives(qrels.pairs(), len(loaded.corpus)), ranks, keep, seed)
     table = pa.table(
         {
             "query_id": loaded.queries.ids(np.repeat(qrels.query_rows, np.diff(mined.offsets))),
@@ -133,7 +142,7 @@ def mine(
 
 
 def _training_qrels(data: str | Path | RetrievalData, relevant_grade: int) -> tuple[RetrievalData, Qrels]:
-    loaded = load_data(data) if isinstance(data, str | Path) else data
+    loaded = load_data(data)
     loaded = loaded.with_relevant_grade(relevant_grade)
     return loaded, loaded.training_split()
 

@@ -1,7 +1,7 @@
 """Explicit negatives of the training queries: random, mined from the pretrained ranking, or given with the data.
 
 A new kind is a class and a line: the class takes a :class:`NegativeInputs` and has ``draw``, and
-``register_negatives("name", Class)`` makes it a value of the setting ``negatives``.
+``@register_negatives("name")`` above it makes it a value of the setting ``negatives``.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.config.training import NEGATIVE_KINDS, TrainSettings
+from opera.config.training import NEGATIVES, TrainSettings
 from opera.core.arrays import IntArray
 from opera.core.errors import SettingError
 from opera.core.rng import generator
@@ -23,6 +23,8 @@ from opera.retrieval.measures import Ranking
 from opera.training_set.known_positives import KnownPositives
 
 log = logging.getLogger("opera")
+
+Kind = TypeVar("Kind", bound=Callable[..., Any])
 
 
 class Negatives(Protocol):
@@ -166,14 +168,18 @@ def _given(inputs: NegativeInputs) -> Negatives:
     return ListedNegatives.from_lists(kept, len(inputs.data.corpus))
 
 
-NEGATIVES: dict[str, Callable[[NegativeInputs], Negatives]] = {"random": _random, "hard": _hard, "given": _given}
+NEGATIVES.ship(random=_random, hard=_hard, given=_given)
 
 
-def register_negatives(name: str, build: Callable[[NegativeInputs], Negatives]) -> None:
-    """Make ``name`` a value of the setting ``negatives``: a class, or a function, that makes :class:`Negatives`."""
-    NEGATIVES[name] = build
-    if name not in NEGATIVE_KINDS:
-        NEGATIVE_KINDS.append(name)
+def register_negatives(name: str) -> Callable[[Kind], Kind]:
+    """Return a decorator that makes ``name`` a value of the setting ``negatives``.
+
+    It decorates a class, or a function, that takes a :class:`NegativeInputs` and gives :class:`Negatives`.
+
+    Raises:
+        ValueError: if another kind has the name, in any case.
+    """
+    return NEGATIVES.registers(name)
 
 
 def check_negatives(kind: str, data: RetrievalData, settings: TrainSettings) -> None:
@@ -192,7 +198,7 @@ def build_negatives(kind: str, inputs: NegativeInputs) -> Negatives:
     """Build the negatives of a kind; warn of queries that have none of it."""
     if inputs.settings.batching.n_negatives == 0:
         return _random(inputs)
-    negatives = NEGATIVES[kind](inputs)
+    negatives: Negatives = NEGATIVES.find(kind)(inputs)
     if isinstance(negatives, ListedNegatives) and negatives.queries_without:
         log.info("note: %d queries have no %s negative: theirs are random", negatives.queries_without, kind)
     return negatives

@@ -117,7 +117,7 @@ def inspect(
     """
     if show < 0:
         raise SettingError(f"show must be 0 or more, got {show}")
-    original = load_data(data) if isinstance(data, str | Path) else data
+    original = load_data(data)
     loaded = original.with_relevant_grade(relevant_grade)
     training = loaded.training_split()
     encoder = open_encoder(model)

@@ -14,9 +14,8 @@ from transformers import TrainerCallback
 
 from opera.config.recipe import Recipe, make_recipe
 from opera.data import RetrievalData
-from opera.methods import Plan
 from opera.runs.folder import Run, RunWriter
-from opera.training.train import train
+from opera.training.train import make_method, train
 from opera.training_set.build import build_training_set
 from opera.training_set.prepare import Prepared, prepare
 
@@ -117,6 +116,5 @@ def _time_encoding(prepared: Prepared, data: RetrievalData, recipe: Recipe) -> f
 
 def _train_briefly(prepared: Prepared, recipe: Recipe, writer: RunWriter) -> None:
     training_set = build_training_set(prepared)
-    plan = Plan(0, STEPS, recipe.train.batching.queries_per_step(processes=1))
-    method = recipe.method_class(training_set.pairs, plan, recipe.method_settings, None)
+    method = make_method(recipe, training_set, processes=1)
     train(prepared.model, training_set, method, recipe.train, writer, callbacks=[StopWhenSlow()])
