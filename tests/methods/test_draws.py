@@ -70,7 +70,7 @@ class TestDraws:
         assert chisquare(counts, expected).pvalue > 1e-3
 
     def test_pool_draws_have_the_hypergeometric_numbers_of_tops(self) -> None:
-        """The joint distribution, not the single chances alone: how many of 5 draws fall on the 8 tops."""
+        """The joint distribution, not the single probabilities alone: how many of 5 draws fall on the 8 tops."""
         ranking, rng = ranking_of([1.0] * 8 + [0.0] * 22), generator(3, "test")
         tops = [int((draw_pool(rng, ranking, ranking.top_k(8), 14, 5) < 8).sum()) for _ in range(4000)]
         expected = hypergeom(14, 8, 5).pmf(np.arange(6)) * 4000
@@ -79,11 +79,11 @@ class TestDraws:
     def test_ties_share_the_places_that_are_left(self) -> None:
         ranking, rng = ranking_of([3.0] * 2 + [1.0] * 6 + [0.0] * 12), generator(0, "test")
         top = ranking.top_k(5)
-        assert (top.above, top.tied, top.tied_chance) == (2, 6, 0.5)
+        assert (top.above, top.tied, top.tied_probability) == (2, 6, 0.5)
         counts = np.zeros(20)
         for _ in range(4000):
             counts[draw_pool(rng, ranking, top, 10, 4)] += 1
-        expected = query_probabilities(top.chances(ranking.scores()), 5, 10) * 4000 * 4
+        expected = query_probabilities(top.probabilities(ranking.scores()), 5, 10) * 4000 * 4
         assert chisquare(counts, expected).pvalue > 1e-3
 
     def test_pool_of_the_size_asked_holds_all_tops(self) -> None:
@@ -102,10 +102,10 @@ class TestDraws:
             assert len(set(drawn.tolist())) == 10
             counts[drawn] += 1
             first[drawn[0]] += 1
-        chances = query_probabilities(top.chances(ranking.scores()), 5, 10)
+        expected = query_probabilities(top.probabilities(ranking.scores()), 5, 10)
         assert counts[:2].tolist() == [3000, 3000]
-        assert chisquare(counts[2:], chances[2:] * 30_000).pvalue > 1e-3
-        assert chisquare(first, chances * 3000).pvalue > 1e-3
+        assert chisquare(counts[2:], expected[2:] * 30_000).pvalue > 1e-3
+        assert chisquare(first, expected * 3000).pvalue > 1e-3
 
     @pytest.mark.parametrize("own", [False, True])
     def test_document_draws_follow_the_weights(self, pairs: TrainingPairs, own: bool) -> None:

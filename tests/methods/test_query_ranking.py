@@ -29,8 +29,8 @@ def test_an_updated_ranking_equals_one_built_from_scratch(counts: list[int], see
 def test_top_queries_are_exactly_so_many_of_the_highest(values: list[int], data: st.DataObject) -> None:
     count = data.draw(st.integers(0, len(values)))
     score = np.array(values, dtype=np.float32)
-    chances = top_k_of(score, count).chances(score)
-    assert chances.sum() == pytest.approx(count)
+    probabilities = top_k_of(score, count).probabilities(score)
+    assert probabilities.sum() == pytest.approx(count)
     if 0 < count < len(values):
-        assert score[chances > 0].min() >= score[chances < 1].max()
-        assert len(np.unique(score[(chances > 0) & (chances < 1)])) <= 1
+        assert score[probabilities > 0].min() >= score[probabilities < 1].max()
+        assert len(np.unique(score[(probabilities > 0) & (probabilities < 1)])) <= 1

@@ -78,8 +78,8 @@ def test_records_are_the_methods_probabilities_at_evenly_spaced_steps(name: str,
     for step in range(40):
         drawn = method.draw(step)
         recorder.record(step)
-        chances = method.probabilities(step)
-        truth[step] = chances.query * method.pairs.n_queries, chances.document * np.repeat(COUNTS, COUNTS)
+        probabilities = method.probabilities(step)
+        truth[step] = probabilities.query * method.pairs.n_queries, probabilities.document * np.repeat(COUNTS, COUNTS)
         if method.similarity is not None:
             histograms[step] = np.histogram(method.similarity, BIN_EDGES)[0]
         assert np.array_equal(plain.draw(step).pair_ids, drawn.pair_ids), "recording must not change what is drawn"
@@ -143,9 +143,11 @@ def test_of_large_sets_some_queries_are_recorded_whole(monkeypatch: pytest.Monke
     assert (np.diff(record.query_ids) > 0).all()
     assert record.pair_ids.tolist() == [p for q in record.query_ids for p in range(offsets[q], offsets[q + 1])]
     assert len(record.pair_ids) <= 12
-    chances = method.probabilities(0)
-    assert near(record.query()[0], chances.query[record.query_ids] * len(COUNTS))
-    assert near(record.document()[0], chances.document[record.pair_ids] * np.repeat(COUNTS, COUNTS)[record.pair_ids])
+    probabilities = method.probabilities(0)
+    assert near(record.query()[0], probabilities.query[record.query_ids] * len(COUNTS))
+    assert near(
+        record.document()[0], probabilities.document[record.pair_ids] * np.repeat(COUNTS, COUNTS)[record.pair_ids]
+    )
     assert record.similarity.sum() == sum(COUNTS), "the histogram is of all pairs"
     assert SamplingRecorder(make("ft", {}), 2).finished().query_ids.tolist() == record.query_ids.tolist()
     monkeypatch.setattr(sampling_recorder, "MAX_PAIRS", 0)

@@ -94,11 +94,11 @@ def train(
 
 
 def _how_to_continue(out: Path, started: float) -> str:
-    from opera.runs.folder import last_whole_checkpoint, run_began_after
+    from opera.runs.folder import last_complete_checkpoint, run_started_after
 
-    if not run_began_after(out, started):
+    if not run_started_after(out, started):
         return "nothing was written yet: the same command starts again"
-    step = last_whole_checkpoint(out)
+    step = last_complete_checkpoint(out)
     if step is None:
         return "no checkpoint was saved yet: the same command with --resume, without --overwrite, starts from step 0"
     return f"the same command with --resume, without --overwrite, continues from step {step}"

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from opera.core.errors import DataError, nearest
+from opera.data.checks import check_id
 from opera.data.lines import json_records, numbered_lines, text_field
 from opera.data.qrels import Qrels
 from opera.data.retrieval_data import RetrievalData
@@ -18,7 +19,7 @@ from opera.data.store import DataBuilder, TextRow, digest_files, load_or_parse
 from opera.data.texts import TextTable, join_title
 
 QRELS_HEADER = ["query-id", "corpus-id", "score"]
-HIGHEST_GRADE = 1000
+MAX_GRADE = 1000
 
 
 def load_beir(folder: Path) -> RetrievalData:
@@ -69,10 +70,7 @@ def _texts(path: Path, required: list[str], optional: list[str]) -> Iterator[Tex
     for number, record in json_records(path, required, optional):
         identifier = text_field(path, number, record, "_id")
         title, text = (text_field(path, number, record, key) for key in ("title", "text"))
-        if not identifier:
-            raise DataError(f"{path}:{number}: column '_id' must not be empty")
-        if "\t" in identifier or len(identifier.splitlines()) > 1:
-            raise DataError(f"{path}:{number}: _id {identifier!r} must not hold a tab or a line break")
+        check_id(f"{path}:{number}: column '_id'", identifier)
         if not join_title(title, text).strip():
             raise DataError(f"{path}:{number}: _id '{identifier}' has an empty text; add a text or remove the line")
         yield identifier, title, text
@@ -97,10 +95,8 @@ def _read_qrels(path: Path, corpus: TextTable, queries: TextTable, notes: list[s
             grades.append(int(fields[2]))
         except ValueError:
             raise DataError(f"{path}:{number}: score must be a whole number, got '{fields[2]}'") from None
-        if abs(grades[-1]) > HIGHEST_GRADE:
-            raise DataError(
-                f"{path}:{number}: score must lie between -{HIGHEST_GRADE} and {HIGHEST_GRADE}, got {grades[-1]}"
-            )
+        if abs(grades[-1]) > MAX_GRADE:
+            raise DataError(f"{path}:{number}: score must lie between -{MAX_GRADE} and {MAX_GRADE}, got {grades[-1]}")
         numbers.append(number)
         query_ids.append(fields[0])
         doc_ids.append(fields[1])

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from opera.core.errors import DataError
-from opera.data.lines import check_encodable, json_records, text_field
+from opera.data.checks import check_encodable
+from opera.data.lines import json_records, text_field
 from opera.data.qrels import GivenNegatives, Qrels
 from opera.data.retrieval_data import RetrievalData
 from opera.data.store import DataBuilder, digest_files, load_or_parse
@@ -98,5 +99,5 @@ def _text_list(path: Path, number: int, record: dict[str, Any], key: str) -> lis
     for value in values:
         if not value.strip():
             raise DataError(f"{path}:{number}: column '{key}' holds an empty text")
-        check_encodable(path, number, key, value)
+        check_encodable(f"{path}:{number}: column '{key}'", value)
     return values

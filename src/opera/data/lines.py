@@ -10,6 +10,7 @@ from typing import Any
 from tqdm.auto import tqdm
 
 from opera.core.errors import DataError, nearest
+from opera.data.checks import check_encodable
 
 PROGRESS_BYTES = 50_000_000
 """Files larger than this show a progress bar."""
@@ -79,22 +80,8 @@ def text_field(path: Path, number: int, record: dict[str, Any], key: str) -> str
         return ""
     if not isinstance(value, str):
         raise DataError(f"{path}:{number}: column '{key}' must be a string, got {_short(json.dumps(value))}")
-    check_encodable(path, number, key, value)
+    check_encodable(f"{path}:{number}: column '{key}'", value)
     return value
-
-
-def check_encodable(path: Path, number: int, key: str, value: str) -> None:
-    """Check that a text has no lone half of a surrogate pair, as texts cut in the middle of an emoji have.
-
-    Raises:
-        DataError: naming the line.
-    """
-    try:
-        value.encode("utf-8")
-    except UnicodeEncodeError as error:
-        raise DataError(
-            f"{path}:{number}: column '{key}' holds half a character ({value[error.start]!r}); remove it"
-        ) from None
 
 
 def _undecodable_line(path: Path) -> int:

@@ -29,7 +29,7 @@ from opera.data.store import LAYOUT, DataBuilder, load_or_parse
 
 CHUNK_CHARACTERS = 600
 SHORTEST_CHUNK = 40
-FEWEST_WORDS = 3
+MIN_WORDS = 3
 TEST_SHARE = 0.2
 NOT_STDLIB = {
     "site-packages",
@@ -208,7 +208,7 @@ def _document(node: Documentable, lines: list[str], name: str, module: str) -> D
         return None
     summary, _, rest = inspect.cleandoc(docstring).partition("\n\n")
     summary = " ".join(summary.split())
-    if len(summary.split()) < FEWEST_WORDS:
+    if len(summary.split()) < MIN_WORDS:
         return None
     chunks = [chunk for chunk in _chunks(_code_lines(node, lines, rest)) if summary not in " ".join(chunk.split())]
     return DocumentedObject(name, module, summary, tuple(chunks)) if chunks else None

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from opera.core.errors import DataError
+from opera.data.checks import check_id, check_text
 from opera.data.qrels import GivenNegatives, Qrels
 from opera.data.texts import TextTable
 
@@ -57,24 +58,26 @@ class RetrievalData:
             qrels: for each split, grade by document id by query id.
 
         Raises:
-            DataError: for an empty text, or a judged id without a text.
+            DataError: for an id or text that is not a string, an empty one, an id with a tab or a line break, or a
+                judged id without a text.
         """
-        tables = {"document": TextTable.from_texts(corpus), "query": TextTable.from_texts(queries)}
         for kind, texts in (("document", corpus), ("query", queries)):
-            if empty := [identifier for identifier, text in texts.items() if not text.strip()]:
-                raise DataError(f"{source}: {kind} '{empty[0]}' has an empty text")
+            for identifier, text in texts.items():
+                check_id(f"{source}: {kind} id", identifier)
+                check_text(f"{source}: {kind} '{identifier}'", text)
+        corpus_table, query_table = TextTable.from_texts(corpus), TextTable.from_texts(queries)
         splits = {}
         for split, judged in qrels.items():
             rows = [(query, doc, grade) for query, docs in judged.items() for doc, grade in docs.items()]
             query_ids, doc_ids, grades = zip(*rows, strict=True) if rows else ((), (), ())
-            query_rows, doc_rows = tables["query"].find_rows(query_ids), tables["document"].find_rows(doc_ids)
-            for kind, ids, found in (("query", query_ids, query_rows), ("document", doc_ids, doc_rows)):
-                if (found < 0).any():
-                    raise DataError(f"{source}: split '{split}' judges {kind} '{ids[np.argmin(found)]}' without a text")
+            for kind, ids, texts in (("query", query_ids, queries), ("document", doc_ids, corpus)):
+                if unknown := [identifier for identifier in ids if identifier not in texts]:
+                    raise DataError(f"{source}: split '{split}' judges {kind} {unknown[0]!r} without a text")
+            query_rows, doc_rows = query_table.find_rows(query_ids), corpus_table.find_rows(doc_ids)
             splits[split] = Qrels.from_arrays(query_rows, doc_rows, np.array(grades, dtype=np.int32))
         contents = json.dumps([dict(corpus), dict(queries), qrels], default=dict)
         fingerprint = hashlib.sha256(f"dicts\0{contents}".encode()).hexdigest()
-        return cls(Path(source).stem, source, fingerprint, tables["document"], tables["query"], splits)
+        return cls(Path(source).stem, source, fingerprint, corpus_table, query_table, splits)
 
     def split(self, name: str) -> Qrels:
         """Return the qrels of a split.

@@ -53,13 +53,13 @@ def draw_pool(rng, drawn, sums, offsets, sign, threshold, top, above, tied, pool
         # A query above the threshold is a top query, and all of these are in the pool.
         score = np.float32(sign * sums[query] / (offsets[query + 1] - offsets[query]))
         taken = score > threshold
-        # One at the threshold is a top query with the chance that is left: tied places over tied queries.
+        # One at the threshold is a top query with the probability that is left: tied places over tied queries.
         if score == threshold:
             taken = rng.random() * tied < tied_places
             tied -= 1
             if taken:
                 tied_places -= 1
-        # Any other is in the pool with the chance that is left: places over others.
+        # Any other is in the pool with the probability that is left: places over others.
         if not taken:
             taken = rng.random() * others < places
             others -= 1

@@ -31,7 +31,7 @@ from opera.methods.scores import PairScores
 MIXED = (1, 2, 3, 4, 5, 6, 7, 8, 1, 1, 2, 9, 3, 3, 3, 12)  # documents per query
 BATCH, STEPS = 8, 50
 ENDLESS = 10**9  # steps of a run so long that its schedule does not move
-LEAST_P_VALUE = 1e-4
+MIN_P_VALUE = 1e-4
 
 AnyMethod = type[Method[Any]]
 
@@ -145,7 +145,7 @@ def check_frequencies(method: AnyMethod, settings: Settings) -> None:
     possible = expected > 0
     _require(counts[~possible].sum() == 0, "pairs with probability 0 are drawn")
     p_value = chisquare(counts[possible], expected[possible] * (counts.sum() / expected.sum())).pvalue
-    _require(p_value > LEAST_P_VALUE, f"draws do not follow the probabilities: p = {p_value:.2g} in a χ² test")
+    _require(p_value > MIN_P_VALUE, f"draws do not follow the probabilities: p = {p_value:.2g} in a χ² test")
 
 
 def check_seed(method: AnyMethod, settings: Settings) -> None:

@@ -81,9 +81,9 @@ def draw_pool(
 def _draw_whole_pool(rng: np.random.Generator, ranking: QueryRanking, top: TopK, pool_size: int) -> NDArray[np.int64]:
     """Build a pool and return it in random order: faster where much of it is drawn."""
     # The top queries: all above the threshold, and a random part of those tied at it.
-    chances = top.chances(ranking.scores())
-    tied = np.flatnonzero((chances > 0) & (chances < 1))
-    is_top = chances == 1
+    probability = top.probabilities(ranking.scores())
+    tied = np.flatnonzero((probability > 0) & (probability < 1))
+    is_top = probability == 1
     is_top[rng.choice(tied, top.count - int(is_top.sum()), replace=False)] = True
     # A random part of the others fills the pool.
     others = rng.choice(np.flatnonzero(~is_top), pool_size - top.count, replace=False)
@@ -93,9 +93,9 @@ def _draw_whole_pool(rng: np.random.Generator, ranking: QueryRanking, top: TopK,
 def draw_by_pairs(
     rng: np.random.Generator, ranking: QueryRanking, top: TopK, pool_size: int, count: int
 ) -> NDArray[np.int64]:
-    """Draw ``count`` queries independently, each with probability proportional to m_q times :func:`pool_chances`.
+    """Draw ``count`` queries independently, each with probability proportional to m_q times :func:`pool_probabilities`.
 
-    By rejection: propose the query of a uniform pair, and accept it with its chance of being in the pool.
+    By rejection: propose the query of a uniform pair, and accept it with its probability to be in the pool.
 
     Returns:
         int64 ``[count]``.
@@ -103,17 +103,18 @@ def draw_by_pairs(
     pairs, drawn, missing = ranking.pairs, [np.empty(0, dtype=np.int64)], count
     while missing:
         queries = pairs.pair_query[rng.integers(pairs.n_pairs, size=2 * missing)].astype(np.int64)
-        chances = pool_chances(top.chances(ranking.scores(queries)), top.count, pairs.n_queries, pool_size)
-        drawn.append(queries[rng.random(len(queries)) < chances][:missing])
+        is_top = top.probabilities(ranking.scores(queries))
+        in_pool = pool_probabilities(is_top, top.count, pairs.n_queries, pool_size)
+        drawn.append(queries[rng.random(len(queries)) < in_pool][:missing])
         missing -= len(drawn[-1])
     return np.concatenate(drawn)
 
 
-def pool_chances(top: FloatArray, count: int, n: int, pool_size: int) -> NDArray[np.float64]:
-    """Section 2.3: the chance of each query to be in the pool, 1 for a top query and (n₀ - K)/(n - K) for another.
+def pool_probabilities(top: FloatArray, count: int, n: int, pool_size: int) -> NDArray[np.float64]:
+    """Section 2.3: the probability of each query to be in the pool, 1 for a top query and (n₀ - K)/(n - K) for another.
 
     Args:
-        top: float ``[m]``, each query's chance of being a top query.
+        top: float ``[m]``, each query's probability to be a top query.
         count: K, the number of top queries.
         n: the number of queries.
         pool_size: n₀.

@@ -22,7 +22,7 @@ from opera.methods.draws import (
     draw_documents,
     draw_pool,
     draw_weighted_documents,
-    pool_chances,
+    pool_probabilities,
 )
 from opera.methods.finetuning import uniform_documents, uniform_queries
 from opera.methods.schedules import cosine_schedule, top_ratio, virtual_dataset_size
@@ -96,11 +96,11 @@ def query_probabilities(top: FloatArray, count: int, pool_size: int) -> NDArray[
     P = (n₀ - K) / (n₀·(n - K)), which is 1/(α·n₀) except that K = r·n is rounded down.
 
     Args:
-        top: float ``[n]``, each query's chance of being a top query: 1, 0, or in between for tied scores.
+        top: float ``[n]``, each query's probability to be a top query: 1, 0, or in between for tied scores.
         count: K, the number of top queries.
         pool_size: n₀.
     """
-    return pool_chances(top, count, len(top), pool_size) / pool_size
+    return pool_probabilities(top, count, len(top), pool_size) / pool_size
 
 
 def pair_weighted_probabilities(pairs: TrainingPairs, uniform: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -362,7 +362,7 @@ class DynamicPruning(Method[DynamicSettings]):
         scores = self._ranking.scores() if self._scores_at_refresh is None else self._scores_at_refresh
         for queries, before in reversed(self._changed_since):  # undo the changes since the refresh
             scores[queries] = before
-        query = query_probabilities(self._top.chances(scores), self._top.count, self.pool_size)
+        query = query_probabilities(self._top.probabilities(scores), self._top.count, self.pool_size)
         return pair_weighted_probabilities(self.pairs, query) if self.settings.pool_weighting == "pairs" else query
 
     def _document_probabilities(self, step: int) -> NDArray[np.float64]:

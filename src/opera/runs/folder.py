@@ -237,13 +237,13 @@ def planned_cells(folder: Path) -> list[Path]:
         return []
 
 
-def run_began_after(path: Path, moment: float) -> bool:
-    """Whether a folder's ``run.json`` was written after a moment, in seconds since 1970."""
+def run_started_after(path: Path, moment: float) -> bool:
+    """Whether a folder's ``run.json`` was written at or after ``moment``, in seconds since 1970."""
     return holds_run(path) and (path / RUN_FILE).stat().st_mtime >= moment
 
 
-def last_whole_checkpoint(path: Path) -> int | None:
-    """Return the step of the newest checkpoint that is complete, or ``None``."""
+def last_complete_checkpoint(path: Path) -> int | None:
+    """Return the step of the newest complete checkpoint, or ``None``."""
     seals = (path / CHECKPOINTS_FOLDER).glob(f"checkpoint-*/{WHOLE_FILE}")
     steps = [seal.parent.name.rsplit("-", 1)[-1] for seal in seals]
     return max((int(step) for step in steps if step.isdigit()), default=None)

@@ -58,9 +58,9 @@ class TestTheorem:
     def test_dynamic_share_is_what_the_shipped_weights_give(self) -> None:
         pairs = TrainingPairs.from_arrays(np.zeros(50, dtype=int), np.arange(50))
         selected, is_true = np.arange(50) < 20, np.arange(50) % 3 > 0
-        chances = document_probabilities(pairs, document_weights(selected, 5.0))
+        probabilities = document_probabilities(pairs, document_weights(selected, 5.0))
         rho = is_true[selected].mean()
-        assert chances[is_true].sum() == pytest.approx(dynamic_share(rho, 20, 5.0, is_true.sum(), 50))
+        assert probabilities[is_true].sum() == pytest.approx(dynamic_share(rho, 20, 5.0, is_true.sum(), 50))
 
     def test_selection_precision_has_its_limits(self) -> None:
         assert selection_precision(0.7, 0.5, 0.3) == pytest.approx(0.7)

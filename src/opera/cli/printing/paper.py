@@ -15,7 +15,7 @@ from opera.experiments.paper.tables import TABLES, PaperTable
 
 UNKNOWN = "–"
 ROW_HEADS = ("data", "queries", "method", "steps", "grid's\nsteps")
-MOST_WIDTH = 21
+MAX_WIDTH = 21
 MEASURES_ALONE, MEASURES_WITH_GRID, MEASURES_UNGROUPED = 9, 2, 4
 """How many measures fit side by side: the paper's alone, with a grid's, and at most without grouping by family."""
 
@@ -60,7 +60,7 @@ def _table(rows: Sequence[ComparedRow], measures: Sequence[str], with_grid: bool
     used = [column for column in range(len(ROW_HEADS)) if any(row[column] for row in labels)]
     table = Table()
     for column in used:
-        width = min(MOST_WIDTH, max(len(row[column]) for row in labels))
+        width = min(MAX_WIDTH, max(len(row[column]) for row in labels))
         table.add_column(ROW_HEADS[column], justify="right" if column > 2 else "left", min_width=width)
     for name in measures:
         _add_measure_columns(table, name, with_grid)

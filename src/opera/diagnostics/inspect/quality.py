@@ -15,7 +15,7 @@ from opera.training_set.cbs import CBSRanks
 
 RANDOM_PAIRS = 100_000
 CHUNK = 10_000
-SMALLEST_POOL = 20
+MIN_POOL = 20
 """With fewer random documents to rank among, noise is not estimated."""
 BINS = 32
 
@@ -158,7 +158,7 @@ def estimate_quality(
         document_embeddings: float32 ``[documents, dimension]``, rows of length 1.
     """
     noise, error = estimate_noise(cbs_ranks)
-    known = cbs_ranks.smallest_pool >= SMALLEST_POOL
+    known = cbs_ranks.smallest_pool >= MIN_POOL
     return Quality(
         auc=float(1 - ((cbs_ranks.rank - 1) / np.maximum(cbs_ranks.pool, 1)).mean()),
         noise=noise if known else None,

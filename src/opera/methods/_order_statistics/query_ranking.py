@@ -36,13 +36,13 @@ class TopK:
         return cls(0, np.float32(np.inf), 0, 0)
 
     @property
-    def tied_chance(self) -> float:
-        """The chance that a score equal to the threshold is among the K: the places left over the scores tied."""
+    def tied_probability(self) -> float:
+        """The probability that a score equal to the threshold is among the K: the places left over the scores tied."""
         return (self.count - self.above) / self.tied if self.tied else 0.0
 
-    def chances(self, scores: FloatArray) -> NDArray[np.float64]:
-        """The chance that each score ``[m]`` is among the K: 1 above the threshold, 0 below. Float64 ``[m]``."""
-        return np.where(scores > self.threshold, 1.0, np.where(scores == self.threshold, self.tied_chance, 0.0))
+    def probabilities(self, scores: FloatArray) -> NDArray[np.float64]:
+        """The probability that each score ``[m]`` is among the K: 1 above the threshold, 0 below. Float64 ``[m]``."""
+        return np.where(scores > self.threshold, 1.0, np.where(scores == self.threshold, self.tied_probability, 0.0))
 
 
 class QueryRanking:
