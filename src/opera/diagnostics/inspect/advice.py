@@ -22,7 +22,7 @@ RETENTIONS = (0.95, 0.9, 0.75, 0.5, 0.25, 0.1, 0.05)
 LITTLE_NOISE = 0.05
 MUCH_NOISE = 0.6
 WEAK_SCORES = 0.6
-MOST_LOST = 0.1
+MAX_LOST = 0.1
 
 
 @dataclass(frozen=True)
@@ -124,52 +124,75 @@ def advise(quality: Quality, retentions: Sequence[Retention]) -> Advice:
       keeps the share of pairs that look true and loses at most a tenth of the queries; if there is none, dp.
     """
     if quality.noise is None:
-        return Advice("ft", None, (f"Only {quality.pool} documents to rank a pair among: too few to estimate noise.",))
-    noise, auc = f"{quality.noise:.0%}", f"{quality.pooled_auc:.2f}"
-    look_random = f"About {noise} of the pairs look no better than random."
+        return _too_few_documents(quality)
     if quality.noise - 2 * quality.noise_error < LITTLE_NOISE:
-        return Advice(
-            "ft",
-            None,
-            (
-                f"{look_random} That is little noise.",
-                "Pruning would cost coverage, and Theorem 1 predicts no gain.",
-                "The paper's choice is dp: it keeps every pair and prefers the better ones (docs/results.md has both).",
-            ),
-        )
+        return _little_noise(quality)
     if quality.pooled_auc < WEAK_SCORES:
-        return Advice(
-            "ft",
-            None,
-            (
-                f"The similarity of this model hardly separates labelled pairs from random ones (AUC {auc}).",
-                "Pruning by it would be almost arbitrary, and Theorem 1 predicts almost no gain.",
-                "Train with ft, or inspect with a better model.",
-            ),
-        )
+        return _weak_scores(quality)
     if quality.noise > MUCH_NOISE:
-        return Advice(
-            "dp",
-            None,
-            (
-                look_random,
-                "So many labels are rarely false. More likely, this model does not see what makes the pairs relevant.",
-                "Pruning by this model would cost coverage; dp keeps every pair.",
-                "Check the suspicious pairs, or inspect with a better model.",
-            ),
-        )
-    candidates = [r for r in retentions if r.k >= quality.true_share - 1e-9 and r.lost_queries <= MOST_LOST]
+        return _much_noise(quality)
+    candidates = [r for r in retentions if r.k >= quality.true_share - 1e-9 and r.lost_queries <= MAX_LOST]
     if not candidates:
-        return Advice(
-            "dp",
-            None,
-            (
-                look_random,
-                f"Every k that prunes only such pairs loses more than {MOST_LOST:.0%} of the queries.",
-                "dp draws such pairs less often and loses no query.",
-            ),
-        )
+        return _pruning_loses_queries(quality)
     return _prune(quality, min(candidates, key=lambda r: r.k))
+
+
+def _look_random(quality: Quality) -> str:
+    return f"About {quality.noise:.0%} of the pairs look no better than random."
+
+
+def _too_few_documents(quality: Quality) -> Advice:
+    return Advice("ft", None, (f"Only {quality.pool} documents to rank a pair among: too few to estimate noise.",))
+
+
+def _little_noise(quality: Quality) -> Advice:
+    return Advice(
+        "ft",
+        None,
+        (
+            f"{_look_random(quality)} That is little noise.",
+            "Pruning would cost coverage, and Theorem 1 predicts no gain.",
+            "The paper's choice is dp: it keeps every pair and prefers the better ones (docs/results.md has both).",
+        ),
+    )
+
+
+def _weak_scores(quality: Quality) -> Advice:
+    return Advice(
+        "ft",
+        None,
+        (
+            "The similarity of this model hardly separates labelled pairs from random ones "
+            f"(AUC {quality.pooled_auc:.2f}).",
+            "Pruning by it would be almost arbitrary, and Theorem 1 predicts almost no gain.",
+            "Train with ft, or inspect with a better model.",
+        ),
+    )
+
+
+def _much_noise(quality: Quality) -> Advice:
+    return Advice(
+        "dp",
+        None,
+        (
+            _look_random(quality),
+            "So many labels are rarely false. More likely, this model does not see what makes the pairs relevant.",
+            "Pruning by this model would cost coverage; dp keeps every pair.",
+            "Check the suspicious pairs, or inspect with a better model.",
+        ),
+    )
+
+
+def _pruning_loses_queries(quality: Quality) -> Advice:
+    return Advice(
+        "dp",
+        None,
+        (
+            _look_random(quality),
+            f"Every k that prunes only such pairs loses more than {MAX_LOST:.0%} of the queries.",
+            "dp draws such pairs less often and loses no query.",
+        ),
+    )
 
 
 def _prune(quality: Quality, best: Retention) -> Advice:
@@ -178,8 +201,7 @@ def _prune(quality: Quality, best: Retention) -> Advice:
         "sp",
         best.k,
         (
-            f"About {quality.noise:.0%} of the pairs look no better than random. The model separates the others well "
-            f"(AUC {quality.pooled_auc:.2f}).",
+            f"{_look_random(quality)} The model separates the others well (AUC {quality.pooled_auc:.2f}).",
             f"Keeping k = {best.k:g} of the pairs would lose {best.lost_queries:.1%} of the queries.",
             f"Of the kept pairs, γ = {best.precision:.3f} would be true. This {verb} the {quality.true_share:.3f} of "
             "all pairs (Theorem 1).",

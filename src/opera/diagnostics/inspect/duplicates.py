@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.core.rng import generator
-from opera.data import RetrievalData, TextTable
+from opera.data import Qrels, RetrievalData, TextTable
 from opera.retrieval.search import exact_search
 
 MAX_CHECKED = 10_000
@@ -19,6 +19,9 @@ NEIGHBOURS = 6
 CHUNK_ROWS = 50_000
 NEAR_DUPLICATE_OVERLAP = 0.8
 WORD = re.compile(r"\w+")
+
+Candidates = list[tuple[int, float]]
+"""Near-duplicates of one text: (row of the searched table, overlap)."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ def find_near_duplicates(
     other_embeddings: NDArray[np.float32],
     includes_self: bool,
     device: str,
-) -> list[list[tuple[int, float]]]:
+) -> list[Candidates]:
     """Find near-duplicates: texts among the nearest neighbours that share at least 80% of their words.
 
     Args:
@@ -115,7 +118,7 @@ def find_near_duplicates(
     """
     depth = NEIGHBOURS if includes_self else NEIGHBOURS - 1
     ranking = exact_search(embeddings, other_embeddings, others, depth, device)
-    duplicates: list[list[tuple[int, float]]] = []
+    duplicates: list[Candidates] = []
     for text, rows in zip(texts, ranking.doc_rows, strict=True):
         words = words_of(text)
         overlaps = (
@@ -189,29 +192,36 @@ def find_leak(
     duplicates = find_near_duplicates(
         texts, np.array(split_embeddings[rows]), train_queries, train_embeddings, includes_self=False, device=device
     )
-    leaked_pairs = 0
-    examples: list[NearDuplicate] = []
-    for query, candidates in enumerate(duplicates):
-        labelled = {
-            int(d) for row, _ in candidates for d in train.doc_rows[train.offsets[row] : train.offsets[row + 1]]
-        }
-        own_docs = held_out.doc_rows[held_out.offsets[query] : held_out.offsets[query + 1]]
-        leaked_pairs += sum(int(doc) in labelled for doc in own_docs)
-        if candidates and len(examples) < max_examples:
-            row, overlap = max(candidates, key=lambda duplicate: duplicate[1])
-            twin = slice(row, row + 1)
-            twin_id, twin_text = train_queries.ids(twin)[0], train_queries.texts(twin)[0]
-            examples.append(NearDuplicate(ids[query], twin_id, texts[query], twin_text, overlap))
+    leaked_queries = [query for query, candidates in enumerate(duplicates) if candidates]
     documents = np.unique(held_out.doc_rows)
     return Leak(
         queries=held_out.n_queries,
-        leaked_queries=sum(bool(candidates) for candidates in duplicates),
+        leaked_queries=len(leaked_queries),
         pairs=len(held_out.doc_rows),
-        leaked_pairs=leaked_pairs,
+        leaked_pairs=sum(_leaked_pairs(query, duplicates[query], held_out, train) for query in leaked_queries),
         documents=len(documents),
         shared_documents=int(np.isin(documents, train.doc_rows).sum()),
-        examples=examples,
+        examples=[
+            _example(ids[query], texts[query], duplicates[query], train_queries)
+            for query in leaked_queries[:max_examples]
+        ],
     )
+
+
+def _leaked_pairs(query: int, duplicates: Candidates, held_out: Qrels, train: Qrels) -> int:
+    """Count the pairs of a held-out query whose document is labelled for one of its duplicates in train."""
+    labelled = {
+        int(doc) for row, _ in duplicates for doc in train.doc_rows[train.offsets[row] : train.offsets[row + 1]]
+    }
+    own_docs = held_out.doc_rows[held_out.offsets[query] : held_out.offsets[query + 1]]
+    return sum(int(doc) in labelled for doc in own_docs)
+
+
+def _example(text_id: str, text: str, duplicates: Candidates, others: TextTable) -> NearDuplicate:
+    """Describe a text and its closest duplicate among ``others``."""
+    row, overlap = max(duplicates, key=lambda duplicate: duplicate[1])
+    one = slice(row, row + 1)
+    return NearDuplicate(text_id, others.ids(one)[0], text, others.texts(one)[0], overlap)
 
 
 def _rows_to_check(total: int, seed: int) -> NDArray[np.int64]:

@@ -117,31 +117,11 @@ def inspect(
     """
     if show < 0:
         raise SettingError(f"show must be 0 or more, got {show}")
-    original = load_data(data)
+    original = load_data(data) if isinstance(data, str | Path) else data
     loaded = original.with_relevant_grade(relevant_grade)
-    training = loaded.training_split()
-    encoder = open_encoder(model)
-    pairs = training.pairs()
-    # Encode the judged queries of all splits once.
-    judged = np.unique(np.concatenate([qrels.query_rows for qrels in loaded.splits.values()]))
-    judged_embeddings = encoder.encode_queries(loaded, judged)
-
-    def embeddings_of(qrels: Qrels) -> NDArray[np.float32]:
-        return np.asarray(judged_embeddings[np.searchsorted(judged, qrels.query_rows)])
-
-    query_embeddings = embeddings_of(training)
-    document_embeddings = encoder.encode_corpus(loaded, run_corpus_text(model))
-    similarity = pair_similarities(pairs, query_embeddings, document_embeddings)
-    random = random_similarities(pairs, query_embeddings, document_embeddings, seed)
-    cbs_ranks = rank_among_random(pairs, query_embeddings, document_embeddings, CBS_POOL, seed)
-    quality = estimate_quality(pairs, cbs_ranks, similarity, random, document_embeddings)
-    retentions = retention_table(pairs, similarity, random, quality)
-    leaks = {
-        name: find_leak(loaded, name, query_embeddings, embeddings_of(relevant), seed, show, encoder.device)
-        for name, qrels in loaded.splits.items()
-        if name != "train" and (relevant := qrels.relevant()).n_queries
-    }
-    judged_queries = TextTable(loaded.queries.table.take(judged))
+    loaded.training_split()  # data without a training pair are refused before the model is loaded
+    embedded = _embed(loaded, model)
+    estimates = _estimate(embedded, seed)
     return Inspection(
         source=loaded.source,
         model=str(model),
@@ -149,34 +129,108 @@ def inspect(
         grades=count_grades(original),
         notes=loaded.notes,
         positives_per_query=positives_per_query(loaded),
-        similarities=summarize_similarities(similarity, random),
-        quality=quality,
-        retentions=retentions,
-        dynamic_gain=dynamic_gain(similarity, random, quality),
-        documents=count_duplicates(loaded.corpus, document_embeddings, seed, show, encoder.device),
-        queries=count_duplicates(judged_queries, judged_embeddings, seed, show, encoder.device),
-        leaks=leaks,
-        suspicious=_suspicious_pairs(loaded, training, pairs, similarity, cbs_ranks, show),
-        advice=advise(quality, retentions),
+        similarities=summarize_similarities(estimates.similarity, estimates.random),
+        quality=estimates.quality,
+        retentions=estimates.retentions,
+        dynamic_gain=dynamic_gain(estimates.similarity, estimates.random, estimates.quality),
+        documents=count_duplicates(loaded.corpus, embedded.documents, seed, show, embedded.device),
+        queries=count_duplicates(embedded.judged_queries(), embedded.judged, seed, show, embedded.device),
+        leaks=_find_leaks(embedded, seed, show),
+        suspicious=_suspicious_pairs(loaded, estimates, show),
+        advice=advise(estimates.quality, estimates.retentions),
     )
 
 
-def _suspicious_pairs(
-    data: RetrievalData,
-    training: Qrels,
-    pairs: TrainingPairs,
-    similarity: NDArray[np.float32],
-    cbs_ranks: CBSRanks,
-    count: int,
-) -> list[SuspiciousPair]:
-    worst = most_suspicious(relative_rank(cbs_ranks), similarity, count)
-    query_rows, doc_rows = training.query_rows[pairs.pair_query[worst]], pairs.pair_doc[worst]
+@dataclass(frozen=True)
+class _EmbeddedData:
+    """A data set with the embeddings of its documents and of the judged queries of all splits.
+
+    Attributes:
+        data: the data set.
+        judged_rows: int ``[J]``, ascending, rows of the judged queries.
+        judged: float32 ``[J, dimension]``, their embeddings, rows of length 1.
+        documents: float32 ``[documents, dimension]``, rows of length 1.
+        device: where the model computed them.
+    """
+
+    data: RetrievalData
+    judged_rows: NDArray[np.integer]
+    judged: NDArray[np.float32]
+    documents: NDArray[np.float32]
+    device: str
+
+    def queries(self, qrels: Qrels) -> NDArray[np.float32]:
+        """Return the embeddings of the queries of ``qrels``: float32 ``[queries, dimension]``."""
+        return np.asarray(self.judged[np.searchsorted(self.judged_rows, qrels.query_rows)])
+
+    def judged_queries(self) -> TextTable:
+        """Return the judged queries."""
+        return TextTable(self.data.queries.table.take(self.judged_rows))
+
+
+@dataclass(frozen=True)
+class _Estimates:
+    """What the similarities of the training pairs and of random pairs say about the labels.
+
+    Attributes:
+        pairs: the training pairs.
+        similarity: float32 ``[N]``, of the training pairs.
+        random: float32, similarities of random pairs.
+        cbs_ranks: rank of each pair's document among random ones.
+        quality: estimated scoring quality and noise.
+        retentions: what SP would keep and lose at each k.
+    """
+
+    pairs: TrainingPairs
+    similarity: NDArray[np.float32]
+    random: NDArray[np.float32]
+    cbs_ranks: CBSRanks
+    quality: Quality
+    retentions: list[Retention]
+
+
+def _embed(data: RetrievalData, model: str | Path) -> _EmbeddedData:
+    """Encode the corpus, and the judged queries of all splits once."""
+    encoder = open_encoder(model)
+    judged_rows = np.unique(np.concatenate([qrels.query_rows for qrels in data.splits.values()]))
+    judged = encoder.encode_queries(data, judged_rows)
+    documents = encoder.encode_corpus(data, run_corpus_text(model))
+    return _EmbeddedData(data, judged_rows, judged, documents, encoder.device)
+
+
+def _estimate(embedded: _EmbeddedData, seed: int) -> _Estimates:
+    training = embedded.data.training_split()
+    pairs, query_embeddings, document_embeddings = training.pairs(), embedded.queries(training), embedded.documents
+    similarity = pair_similarities(pairs, query_embeddings, document_embeddings)
+    random = random_similarities(pairs, query_embeddings, document_embeddings, seed)
+    cbs_ranks = rank_among_random(pairs, query_embeddings, document_embeddings, CBS_POOL, seed)
+    quality = estimate_quality(pairs, cbs_ranks, similarity, random, document_embeddings)
+    return _Estimates(
+        pairs, similarity, random, cbs_ranks, quality, retention_table(pairs, similarity, random, quality)
+    )
+
+
+def _find_leaks(embedded: _EmbeddedData, seed: int, max_examples: int) -> dict[str, Leak]:
+    """Compare each split but train, if it has a relevant document, with train."""
+    data = embedded.data
+    train = embedded.queries(data.training_split())
+    return {
+        name: find_leak(data, name, train, embedded.queries(relevant), seed, max_examples, embedded.device)
+        for name, qrels in data.splits.items()
+        if name != "train" and (relevant := qrels.relevant()).n_queries
+    }
+
+
+def _suspicious_pairs(data: RetrievalData, estimates: _Estimates, count: int) -> list[SuspiciousPair]:
+    pairs, cbs_ranks = estimates.pairs, estimates.cbs_ranks
+    worst = most_suspicious(relative_rank(cbs_ranks), estimates.similarity, count)
+    query_rows, doc_rows = data.training_split().query_rows[pairs.pair_query[worst]], pairs.pair_doc[worst]
     columns: list[list[Any]] = [
         data.queries.ids(query_rows),
         data.corpus.ids(doc_rows),
         data.queries.texts(query_rows, "text"),
         data.corpus.texts(doc_rows),
-        similarity[worst].tolist(),
+        estimates.similarity[worst].tolist(),
         ((cbs_ranks.rank - 1) / np.maximum(cbs_ranks.pool, 1))[worst].tolist(),
     ]
     return [SuspiciousPair(*values) for values in zip(*columns, strict=True)]
