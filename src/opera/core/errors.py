@@ -6,6 +6,7 @@
     │   ├── DataError         a file, line or value of the data breaks a rule
     │   ├── ModelError        the model cannot be loaded or used
     │   ├── RunFolderError    the output folder is not free, or not a run
+    │   │   └── OtherFormatError  another version of OPERA wrote the run
     │   └── MissingExtraError an optional package is not installed
     └── TrainingError         training cannot continue (for example, the loss is not a number)
 
@@ -44,6 +45,10 @@ class ModelError(InputError):
 
 class RunFolderError(InputError):
     """The output folder is not free, or is not a run folder."""
+
+
+class OtherFormatError(RunFolderError):
+    """Another version of OPERA wrote the run."""
 
 
 class MissingExtraError(InputError):

@@ -41,7 +41,6 @@ TRACE_FILE = "trace.parquet"
 SAMPLING_FILE = "sampling.npz"
 MODEL_FOLDER = "model"
 CHECKPOINTS_FOLDER = "checkpoints"
-GRID_FILE = "grid.json"
 SAMPLER_FILE = "sampler.npz"
 WHOLE_FILE = "whole.json"
 OURS = (
@@ -83,7 +82,7 @@ class Run:
         """The contents of ``run.json``.
 
         Raises:
-            RunFolderError: if another version of OPERA wrote it.
+            OtherFormatError: if another version of OPERA wrote it.
         """
         return RunRecord.read(self.path / RUN_FILE)
 
@@ -226,15 +225,6 @@ def holds_run(path: Path) -> bool:
     except (OSError, ValueError):
         return False
     return isinstance(values, dict) and {"status", "identity", "settings"} <= values.keys()
-
-
-def planned_cells(folder: Path) -> list[Path]:
-    """Return the run folders that a grid plans, finished or not; empty for a folder that is not a grid."""
-    try:
-        known = json.loads((folder / GRID_FILE).read_text(encoding="utf-8"))
-        return [folder / place for place in known.get("cells", [])]
-    except (OSError, ValueError, AttributeError):
-        return []
 
 
 def run_started_after(path: Path, moment: float) -> bool:

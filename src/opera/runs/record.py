@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from opera.core.errors import RunFolderError
+from opera.core.errors import OtherFormatError, RunFolderError
 
 FORMAT: Literal[2] = 2
 """Raised whenever a field changes its name or meaning; runs of other formats are refused."""
@@ -142,11 +142,12 @@ class RunRecord(_Part):
         """Read ``run.json``.
 
         Raises:
-            RunFolderError: if another version of OPERA wrote it, or it was edited into something else.
+            OtherFormatError: if another version of OPERA wrote it.
+            RunFolderError: if it was edited into something else.
         """
         values = json.loads(path.read_text(encoding="utf-8"))
         if values.get("format") != FORMAT:
-            raise RunFolderError(
+            raise OtherFormatError(
                 f"{path}: was written by another version of OPERA (format {values.get('format', 1)}; this one reads "
                 f"{FORMAT}); use that version, or train again with --overwrite"
             )

@@ -12,6 +12,7 @@ from grids import N_QUERIES, RunsFolder, around
 from opera.cli.printing.grid_results import print_grid_results
 from opera.experiments.analysis import PAPERS, PRIMARY, Comparison, analyse_runs
 from opera.experiments.analysis.verdict import verdict
+from opera.runs.grid_record import GridRecord
 
 
 @pytest.fixture
@@ -43,10 +44,13 @@ def test_shared_settings_unfinished_runs_and_missing_cells(folder: RunsFolder) -
     for method in ("ft", "dp"):
         folder.add(method=method, temperature=0.05, noise="random", noise_share=0.3)
     unfinished = folder.add(method="sp", status="running")
-    (folder.home / "grid.json").write_text('{"cells": ["run0", "run1", "run2"]}')
+    other = folder.add(method="rp")
+    (other / "run.json").write_text((other / "run.json").read_text().replace('"format": 2', '"format": 1'))
+    GridRecord(model="models/small", settings={}, cells=["run0", "run1", "run2"]).write(folder.home)
     text = printed(analyse_runs(folder.home), 400)
     assert "all runs: temperature=0.05, noise=random, noise_share=0.3" in text
     assert f"left out, unfinished: {unfinished}" in text
+    assert f"left out, written by another version of OPERA: {other}" in text
     assert "1 of the grid's 3 cells are not finished" in text
 
 

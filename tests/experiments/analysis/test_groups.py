@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 from itertools import product
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -39,6 +42,45 @@ def test_the_same_run_twice_is_refused(folder: RunsFolder) -> None:
         folder.groups()
     assert str(first) in str(caught.value)
     assert str(second) in str(caught.value)
+
+
+def test_runs_of_another_format_are_left_out_and_named(folder: RunsFolder) -> None:
+    old = [folder.add(method="sp"), folder.add(method="rp", status="running")]
+    for path in old:
+        change_record(path, format=1)
+    unfinished = folder.add(method="infobatch", status="running")
+    with pytest.raises(RunFolderError, match="only 1 unfinished and 2 written by another version"):
+        analyse_runs(folder.home)
+    folder.add(method="ft")
+    comparison = analyse_runs(folder.home)
+    assert [row.method for row in comparison.tables[0].rows] == ["ft"]
+    assert (comparison.unfinished, comparison.other_format) == ((unfinished,), tuple(old))
+    assert comparison.as_dict()["other_format"] == [str(path) for path in old]
+    with pytest.raises(RunFolderError, match="use that version, or train again with --overwrite"):
+        analyse_runs(old[0])
+
+
+def test_runs_of_a_method_that_is_not_registered_here_come_last(folder: RunsFolder) -> None:
+    for sharpness, bias in ((5.0, 1), (2.0, 1)):
+        path = folder.add(method="ft", seed=3)
+        record = json.loads((path / "run.json").read_text())
+        own = {"method": "softmax", "sharpness": sharpness, "bias": bias}
+        change_record(path, **{name: {**record[name], **own} for name in ("identity", "settings")})
+    assert [group.method for group in folder.groups()] == ["softmax:sharpness=2", "softmax:sharpness=5"]
+    folder.add(method="sp+dp")
+    folder.add(method="dp", temperature=0.05)
+    assert [group.method for group in folder.groups()] == [
+        "dp:temperature=0.05", "sp+dp", "softmax:sharpness=2", "softmax:sharpness=5",
+    ]  # fmt: skip
+    shutil.rmtree(path)
+    assert "softmax" in [group.method for group in folder.groups()]
+    assert analyse_runs(folder.home).tables[0].rows[-1].method == "softmax"
+
+
+def change_record(path: Path, **changes: Any) -> None:
+    """Change fields of a run's ``run.json``."""
+    record = json.loads((path / "run.json").read_text())
+    (path / "run.json").write_text(json.dumps({**record, **changes}))
 
 
 def test_unfinished_runs_are_left_out_and_named(folder: RunsFolder) -> None:

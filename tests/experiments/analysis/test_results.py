@@ -13,6 +13,7 @@ from grids import RunsFolder, around
 from opera.core.errors import SettingError
 from opera.experiments.analysis import PAPERS, PRIMARY, RECALL, analyse_runs
 from opera.runs.folder import Run
+from opera.runs.grid_record import GridRecord
 
 
 def test_which_baseline(folder: RunsFolder) -> None:
@@ -74,6 +75,6 @@ def test_the_untrained_model_takes_part(folder: RunsFolder) -> None:
 
 def test_cells_that_a_grid_lacks_are_counted(folder: RunsFolder) -> None:
     folder.add()
-    (folder.home / "grid.json").write_text(json.dumps({"cells": ["run0", "run1", "run2"]}))
+    GridRecord(model="models/small", settings={}, cells=["run0", "run1", "run2"]).write(folder.home)
     comparison = analyse_runs(folder.home)
     assert (comparison.planned, comparison.missing) == (3, 2)

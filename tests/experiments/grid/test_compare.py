@@ -85,6 +85,24 @@ def test_finished_cells_of_other_data_are_refused(tmp_path: Path, beir: Path, st
         prepare_grid(*arguments)
 
 
+def test_a_cell_by_another_version_of_opera_is_refused(
+    call: Call, tmp_path: Path, beir: Path, static_model: Path
+) -> None:
+    out = tmp_path / "grid"
+    write_grid_file(out, str(static_model), {})
+    (cell,) = planned(out, data=[str(beir)], methods=["ft"], seeds=[0])
+    finish_cell(cell)
+    path = cell.folder / "run.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 1}))
+    before = sorted(out.rglob("*"))
+    code, text, error = call(
+        beir, "--model", static_model, "--out", out, "--methods", "ft", "--seeds", "0", "--steps", "10"
+    )
+    assert (code, text) == (2, "")
+    assert f"{cell.folder}: is a run by another version of OPERA; give another --out" in error
+    assert sorted(out.rglob("*")) == before
+
+
 def test_a_recipe_gives_defaults_that_options_override(
     call: Call, beir: Path, static_model: Path, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ import pytest
 from grids import finish_cell, planned
 from opera.core.errors import RunFolderError
 from opera.experiments.grid.folder import check_grid_folder, grid_lock, write_grid_file
-from opera.runs.folder import planned_cells
+from opera.runs.grid_record import planned_cells
 
 
 def test_a_grid_of_another_model_or_settings_is_refused_once_something_ran(tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_a_grid_of_another_model_or_settings_is_refused_once_something_ran(tmp_p
     with pytest.raises(RunFolderError, match="holds a grid with settings"):
         check_grid_folder(out, "one", {})
     (out / "grid.json").write_text("[1]")
-    with pytest.raises(RunFolderError, match="is not as opera wrote it"):
+    with pytest.raises(RunFolderError, match="is not as OPERA wrote it"):
         check_grid_folder(out, "one", {})
 
 

@@ -17,6 +17,7 @@ from opera.core.errors import RunFolderError, SettingError
 from opera.experiments.analysis import analyse_runs
 from opera.experiments.analysis.verdict import verdict
 from opera.experiments.report.write import render
+from opera.runs.grid_record import GridRecord
 
 HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'><b>bold</b> & \u2028 ${x}"
 
@@ -102,6 +103,9 @@ def test_missing_cells_are_reported_first(grid: Path, tmp_path: Path) -> None:
     part = shutil.copytree(grid, tmp_path / "part")
     cells = [str(path.parent.relative_to(part)) for path in part.rglob("run.json")]
     shutil.rmtree(part / cells[0])
-    (part / "grid.json").write_text(json.dumps({"cells": cells}))
+    GridRecord(model="model", settings={}, cells=cells).write(part)
+    other = part / cells[1]
+    (other / "run.json").write_text((other / "run.json").read_text().replace('"format": 2', '"format": 1'))
     text = opera.report(part).read_text()
-    assert f"1 of this grid's {len(cells)} cells are not finished" in text.split("<nav>")[0].split("<body>")[1]
+    assert f"Left out, written by another version of OPERA: {other}." in text
+    assert f"2 of this grid's {len(cells)} cells are not finished" in text.split("<nav>")[0].split("<body>")[1]

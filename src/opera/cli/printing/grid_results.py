@@ -41,6 +41,9 @@ def print_grid_results(screen: Console, comparison: Comparison) -> None:
         )
     if comparison.unfinished:
         screen.print(Text(f"left out, unfinished: {', '.join(map(str, comparison.unfinished))}"))
+    if comparison.other_format:
+        paths = ", ".join(map(str, comparison.other_format))
+        screen.print(Text(f"left out, written by another version of OPERA: {paths}"))
 
 
 def _print_table(screen: Console, comparison: Comparison, table: ResultsTable) -> None:

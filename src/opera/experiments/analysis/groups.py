@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from opera.core.errors import RunFolderError
+from opera.core.errors import OtherFormatError, RunFolderError
 from opera.experiments.analysis.labels import differing_settings, method_label, short_name
 from opera.methods import METHODS
 from opera.runs.folder import RUN_FILE, Run, holds_run
@@ -80,23 +80,50 @@ class Group:
         return float(np.median([_warm_seconds(run).mean() for run in self.runs])) * self.steps
 
 
-def find_runs(folder: Path) -> tuple[list[Run], list[Path]]:
+@dataclass(frozen=True)
+class FolderRuns:
+    """The runs in a folder.
+
+    Attributes:
+        finished: the finished runs.
+        unfinished: folders of the unfinished ones.
+        other_format: folders of those that another version of OPERA wrote.
+    """
+
+    finished: tuple[Run, ...]
+    unfinished: tuple[Path, ...]
+    other_format: tuple[Path, ...]
+
+
+def find_runs(folder: Path) -> FolderRuns:
     """Find the runs in a folder, at any depth. A run folder holds one run: itself.
 
-    Returns:
-        The finished runs, and the folders of unfinished ones.
-
     Raises:
+        OtherFormatError: if the folder is a run that another version of OPERA wrote.
         RunFolderError: if no run is finished.
     """
     if not folder.is_dir():
         raise RunFolderError(f"{folder}: no such folder")
-    candidates = [folder] if holds_run(folder) else sorted(path.parent for path in folder.rglob(RUN_FILE))
-    runs = [Run.open(path) for path in candidates if holds_run(path)]
-    finished = [run for run in runs if run.finished]
+    is_run = holds_run(folder)
+    candidates = [folder] if is_run else sorted(path.parent for path in folder.rglob(RUN_FILE))
+    finished: list[Run] = []
+    unfinished: list[Path] = []
+    other_format: list[Path] = []
+    for run in (Run.open(path) for path in candidates if holds_run(path)):
+        try:
+            if run.finished:
+                finished.append(run)
+            else:
+                unfinished.append(run.path)
+        except OtherFormatError:
+            if is_run:
+                raise
+            other_format.append(run.path)
     if not finished:
-        raise RunFolderError(f"{folder}: holds no finished run{f', only {len(runs)} unfinished' if runs else ''}")
-    return finished, [run.path for run in runs if not run.finished]
+        kinds = {"unfinished": unfinished, "written by another version of OPERA": other_format}
+        others = " and ".join(f"{len(paths)} {kind}" for kind, paths in kinds.items() if paths)
+        raise RunFolderError(f"{folder}: holds no finished run{f', only {others}' if others else ''}")
+    return FolderRuns(tuple(finished), tuple(unfinished), tuple(other_format))
 
 
 def find_groups(folder: Path) -> list[Group]:
@@ -105,7 +132,7 @@ def find_groups(folder: Path) -> list[Group]:
     Raises:
         RunFolderError: if there is none, or if a group has two runs with the same seed.
     """
-    return group_runs(find_runs(folder)[0])
+    return group_runs(find_runs(folder).finished)
 
 
 def group_runs(runs: Sequence[Run]) -> list[Group]:
@@ -133,5 +160,6 @@ def _warm_seconds(run: Run) -> NDArray[np.float64]:
 
 
 def _registry_order(label: str) -> int:
-    """Where the label's method comes in the registry."""
-    return list(METHODS).index(label.split(":")[0])
+    """Where the label's method comes in the registry; one that is not registered here comes last."""
+    names, name = list(METHODS), label.split(":")[0]
+    return names.index(name) if name in names else len(names)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic.fields import FieldInfo
+
 from opera.config.training import TrainSettings
+from opera.core.errors import SettingError
 from opera.methods import method_named
 from opera.runs.folder import Run
 
@@ -18,7 +21,7 @@ def method_label(run: Run, differing: frozenset[str] = frozenset()) -> str:
     """Name a run's method with the settings that set it apart: ``sp:k=0.5``.
 
     The label holds the method's own settings that are not at their default, and training settings that differ
-    between runs.
+    between runs. Of a method that is not registered here it holds the own settings that differ.
 
     Args:
         run: the run.
@@ -26,7 +29,7 @@ def method_label(run: Run, differing: frozenset[str] = frozenset()) -> str:
             are left out.
     """
     settings = _recorded_settings(run)
-    own = method_named(settings["method"]).settings_class.model_fields
+    own = _own_fields(settings["method"]) or {}
     named = [name for name, field in own.items() if name in settings and settings[name] != field.default]
     named += [
         name for name in sorted(differing) if name not in own and name in settings and not _is_default(name, settings)
@@ -35,10 +38,18 @@ def method_label(run: Run, differing: frozenset[str] = frozenset()) -> str:
 
 
 def differing_settings(runs: Sequence[Run]) -> frozenset[str]:
-    """Find the settings of training, ``model`` among them, that differ between runs."""
+    """Find the settings of training, ``model`` among them, that differ between runs.
+
+    Own settings that differ between the runs of one method are among them if the method is not registered here.
+    """
     names = [name for name in ("model", *TrainSettings.flat_fields) if name not in GROUPING]
     recorded = [_recorded_settings(run) for run in runs]
-    return frozenset(name for name in names if len({repr(values.get(name)) for values in recorded}) > 1)
+    differing = _differing(names, recorded)
+    for method in {values["method"] for values in recorded if _own_fields(values["method"]) is None}:
+        own = {name for run in runs if run.settings["method"] == method for name in run.settings}
+        own -= {*TrainSettings.flat_fields, "method"}
+        differing |= _differing(own, [values for values in recorded if values["method"] == method])
+    return differing
 
 
 def shared_settings(runs: Sequence[Run]) -> dict[str, Any]:
@@ -70,6 +81,18 @@ def display_names(sources: Sequence[str]) -> dict[str, str]:
 def short_name(source: str) -> str:
     """Return the last part of a data set's path."""
     return Path(source).name.removesuffix(".jsonl") or source
+
+
+def _differing(names: Iterable[str], recorded: Sequence[Mapping[str, Any]]) -> frozenset[str]:
+    return frozenset(name for name in names if len({repr(values.get(name)) for values in recorded}) > 1)
+
+
+def _own_fields(method: str) -> Mapping[str, FieldInfo] | None:
+    """The declarations of a method's own settings; ``None`` if the method is not registered here."""
+    try:
+        return method_named(method).settings_class.model_fields
+    except SettingError:
+        return None
 
 
 def _recorded_settings(run: Run) -> dict[str, Any]:

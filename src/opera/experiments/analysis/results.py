@@ -18,7 +18,8 @@ from opera.experiments.analysis.labels import display_names, shared_settings
 from opera.experiments.analysis.ranks import average_ranks, winners
 from opera.experiments.analysis.significance import PairedTest, paired_tests, paired_tests_before_after
 from opera.retrieval.measures import DEFAULT_MEASURES
-from opera.runs.folder import Run, planned_cells
+from opera.runs.folder import Run
+from opera.runs.grid_record import planned_cells
 
 TESTED = (PRIMARY, PAPERS, RECALL)
 UNTRAINED = "untrained"
@@ -121,6 +122,7 @@ class Comparison:
         convergence: when each method first matches the baseline's best.
         ranks: average ranks by measure, each data set with its largest number of steps; empty for one data set.
         unfinished: folders of runs left out because they are unfinished.
+        other_format: folders of runs left out because another version of OPERA wrote them.
         planned: number of cells in the grid's plan; 0 for a folder that is no grid.
         missing: how many of them are not finished.
     """
@@ -134,6 +136,7 @@ class Comparison:
     convergence: tuple[Convergence, ...]
     ranks: dict[str, dict[str, float]]
     unfinished: tuple[Path, ...]
+    other_format: tuple[Path, ...]
     planned: int
     missing: int
 
@@ -149,6 +152,7 @@ class Comparison:
             "convergence": [asdict(convergence) for convergence in self.convergence],
             "average_ranks": self.ranks,
             "unfinished": [str(path) for path in self.unfinished],
+            "other_format": [str(path) for path in self.other_format],
             "planned_cells": self.planned,
             "missing_cells": self.missing,
         }
@@ -178,7 +182,8 @@ def analyse_runs(folder: Path, baseline: str | None = None) -> Comparison:
         RunFolderError: if there is no finished run.
         SettingError: if no run has the baseline's label.
     """
-    runs, unfinished = find_runs(folder)
+    folder_runs = find_runs(folder)
+    runs = folder_runs.finished
     planned = planned_cells(folder)
     groups = group_runs(runs)
     baseline = _pick_baseline(groups, baseline)
@@ -194,7 +199,8 @@ def analyse_runs(folder: Path, baseline: str | None = None) -> Comparison:
         tables=_tables(groups, baseline),
         convergence=tuple(compute_convergence(groups, baseline)) if baseline else (),
         ranks={measure: by_label for measure, by_label in ranks.items() if by_label},
-        unfinished=tuple(unfinished),
+        unfinished=folder_runs.unfinished,
+        other_format=folder_runs.other_format,
         planned=len(planned),
         missing=len({path.resolve() for path in planned} - {run.path.resolve() for run in runs}),
     )

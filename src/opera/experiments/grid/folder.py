@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,9 +11,9 @@ from typing import Any
 
 from opera.config.recipe import parse_value, with_full_names
 from opera.core.errors import RunFolderError
-from opera.core.files import replace_file
 from opera.experiments.grid.plan import Cell
-from opera.runs.folder import GRID_FILE, RUN_FILE, check_writable, planned_cells
+from opera.runs.folder import RUN_FILE, check_writable
+from opera.runs.grid_record import GRID_FILE, GridRecord, planned_cells
 
 LOCK_FILE = ".running"
 
@@ -34,15 +33,12 @@ def check_grid_folder(out: Path, model: str, shared: Mapping[str, Any]) -> None:
         return
     if not any(out.rglob(RUN_FILE)):  # nothing has run yet, so the grid may still change
         return
-    try:
-        known = dict(json.loads((out / GRID_FILE).read_text(encoding="utf-8")))
-    except (ValueError, TypeError):
-        raise RunFolderError(f"{out / GRID_FILE}: is not as opera wrote it; give another folder") from None
-    for name, value in _shared_record(model, shared).items():
-        if known.get(name) != value:
+    recorded, requested = GridRecord.read(out), _grid_record(model, shared)
+    for name in ("model", "settings"):
+        before, now = getattr(recorded, name), getattr(requested, name)
+        if before != now:
             raise RunFolderError(
-                f"--out {out}: holds a grid with {name} {known.get(name)!r}, this call has {value!r}; "
-                "give another folder"
+                f"--out {out}: holds a grid with {name} {before!r}, this call has {now!r}; give another folder"
             )
 
 
@@ -50,9 +46,7 @@ def write_grid_file(out: Path, model: str, shared: Mapping[str, Any], cells: Seq
     """Write ``grid.json``: what all cells share, and these cells besides those of earlier calls."""
     out.mkdir(parents=True, exist_ok=True)
     folders = dict.fromkeys([*planned_cells(out), *(cell.folder for cell in cells)])
-    record = {**_shared_record(model, shared), "cells": [str(folder.relative_to(out)) for folder in folders]}
-    text = json.dumps(record, indent=2) + "\n"
-    replace_file(out / GRID_FILE, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    _grid_record(model, shared, [str(folder.relative_to(out)) for folder in folders]).write(out)
 
 
 @contextmanager
@@ -76,6 +70,6 @@ def grid_lock(out: Path) -> Iterator[None]:
         yield
 
 
-def _shared_record(model: str, shared: Mapping[str, Any]) -> dict[str, Any]:
+def _grid_record(model: str, shared: Mapping[str, Any], cells: Sequence[str] = ()) -> GridRecord:
     settings = {name: parse_value(name, value) for name, value in with_full_names(shared).items()}
-    return dict(json.loads(json.dumps({"model": model, "settings": settings}, sort_keys=True, default=str)))
+    return GridRecord.of_cells(model, settings, cells)

@@ -22,7 +22,7 @@ from typing import Any
 from opera.config.recipe import ALIASES, make_recipe, with_full_names
 from opera.config.training import TrainSettings
 from opera.config.yaml import parse_assignments
-from opera.core.errors import SettingError
+from opera.core.errors import OtherFormatError, SettingError
 from opera.experiments.analysis import short_name
 from opera.methods import METHODS, method_named
 from opera.runs.folder import Run, holds_run
@@ -69,8 +69,16 @@ class Cell:
 
     @property
     def finished(self) -> bool:
-        """Whether its run exists and is finished."""
-        return holds_run(self.folder) and Run.open(self.folder).finished
+        """Whether its run exists and is finished.
+
+        Raises:
+            OtherFormatError: if another version of OPERA wrote it.
+        """
+        try:
+            return holds_run(self.folder) and Run.open(self.folder).finished
+        except OtherFormatError:
+            message = f"{self.folder}: is a run by another version of OPERA; give another --out"
+            raise OtherFormatError(message) from None
 
     @property
     def log(self) -> Path:

@@ -98,7 +98,11 @@ class Status:
 
     @classmethod
     def scan(cls, cells: Sequence[Cell], jobs: int = 1) -> Status:
-        """Look which cells are finished."""
+        """Look which cells are finished.
+
+        Raises:
+            OtherFormatError: if another version of OPERA wrote the run of a cell.
+        """
         return cls(cells, jobs, {cell.folder for cell in cells if cell.finished})
 
     @property

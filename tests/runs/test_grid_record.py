@@ -1,0 +1,42 @@
+"""``grid.json`` is written and read by one typed record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from opera.core.errors import RunFolderError
+from opera.runs.grid_record import GridRecord, planned_cells
+
+TEXT = """{
+  "model": "mod\\u00e8le",
+  "settings": {
+    "learning_rate": 0.1,
+    "range": [
+      1,
+      50
+    ]
+  },
+  "cells": [
+    "x/ft/steps10/seed0"
+  ]
+}
+"""
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    record = GridRecord.of_cells("modèle", {"range": (1, 50), "learning_rate": 0.1}, ["x/ft/steps10/seed0"])
+    record.write(tmp_path)
+    assert (tmp_path / "grid.json").read_text() == TEXT
+    assert GridRecord.read(tmp_path) == record
+    assert planned_cells(tmp_path) == [tmp_path / "x/ft/steps10/seed0"]
+
+
+@pytest.mark.parametrize("text", ["", "[1]", '{"cells": []}', '{"model": "m", "settings": {}, "cells": [1]}'])
+def test_anything_else_is_no_grid(tmp_path: Path, text: str) -> None:
+    assert planned_cells(tmp_path) == []
+    (tmp_path / "grid.json").write_text(text)
+    assert planned_cells(tmp_path) == []
+    with pytest.raises(RunFolderError, match=r"grid.json: is not as OPERA wrote it; give another folder"):
+        GridRecord.read(tmp_path)
