@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from opera.data.sources import SOURCES
 from opera.methods import METHODS, Method, method_named
 from opera.methods.contract import check_method
 from opera.retrieval.measures import OWN_MEASURES, Ranking, per_query
+from processes import start
 
 PAGE = Path(__file__).parents[1] / "CONTRIBUTING.md"
 FAST: dict[str, Any] = {"max_steps": 4, "per_device_train_batch_size": 8}
@@ -201,6 +203,23 @@ class TestLoss:
         assert len(losses["hinge"]) == 4
         assert all(0 < value < 2.2 for value in losses["hinge"])  # 0.2 and at most the distance of two cosines
         assert losses["hinge"] != losses["infonce"]
+
+    def test_the_cells_of_a_grid_take_it(
+        self, beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "extensions").mkdir()
+        (tmp_path / "extensions" / "my_hinge.py").write_text(code_below("A loss"))
+        monkeypatch.syspath_prepend(tmp_path / "extensions")  # of the command, which is forked off this process
+        environment = {
+            "OPERA_EXTENSIONS": "my_hinge",
+            "PYTHONPATH": os.pathsep.join([str(tmp_path / "extensions"), os.environ.get("PYTHONPATH", "")]),
+        }
+        options = ["--methods", "ft", "--seeds", "0", "--steps", "4", "--batch-size", "8", "--set", "loss=hinge"]
+        command = ["-m", "opera", "compare", str(beir), "--model", str(static_model), *options]
+        out, log = tmp_path / "grid", tmp_path / "log"
+        assert start([*command, "--out", str(out)], log, **environment).wait() == 0, log.read_text()
+        assert opera.Run.open(out / beir.name / "ft" / "steps4" / "seed0").settings["loss"] == "hinge"
+        assert "hinge" not in LOSSES.names
 
 
 class TestMeasure:

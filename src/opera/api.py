@@ -1,12 +1,15 @@
 """The public Python API: every name that ``opera`` exports, and where it is defined.
 
-Names are loaded when they are first used, so ``import opera`` is quick and reading runs needs no torch.
+Names are loaded when they are used, so ``import opera`` is quick and reading runs needs no torch. The modules that
+``OPERA_EXTENSIONS`` names are imported before them.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from opera.core.extensions import load_extensions
 
 if TYPE_CHECKING:
     from opera.core.errors import InputError as InputError
@@ -63,4 +66,6 @@ def __dir__() -> list[str]:
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'opera' has no attribute '{name}'")
+    if _HOMES[name] != "opera.core.errors":  # an except clause must not fail
+        load_extensions()
     return getattr(import_module(_HOMES[name]), name)

@@ -24,6 +24,7 @@ from opera.cli.search import search
 from opera.cli.theory import theory
 from opera.cli.train import train
 from opera.core.errors import OperaError
+from opera.core.extensions import load_extensions
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -70,6 +71,7 @@ def main() -> None:
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[_TqdmHandler()])
     logging.getLogger("opera").setLevel(logging.INFO if is_main_process() else logging.WARNING)
     try:
+        load_extensions()
         app()
     except OperaError as error:
         who = "opera" if is_main_process() else f"opera, process {os.environ['RANK']}"

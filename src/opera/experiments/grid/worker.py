@@ -22,6 +22,7 @@ from typing import Any, TextIO
 from transformers import TrainerCallback
 
 from opera.core.errors import OperaError
+from opera.core.extensions import load_extensions
 from opera.data import RetrievalData, load_data
 from opera.experiments.grid.timing import time_cell
 from opera.runs.folder import drop_checkpoints, holds_run
@@ -70,6 +71,7 @@ def main() -> None:
 def run_job(job: Mapping[str, Any], out: TextIO) -> dict[str, Any]:
     """Run a job, and return the message that says how it ended."""
     try:
+        load_extensions()  # here, so that an error is in the message
         if job["kind"] == "time":
             return {"timing": asdict(time_cell(load_once(job["data"]), job["model"], job["values"]))}
         train_cell(job, out)
