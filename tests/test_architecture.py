@@ -3,38 +3,104 @@
 from __future__ import annotations
 
 import ast
+import graphlib
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
 
 import opera
 
 LAYERS = [
     "core", "data", "methods", "config", "runs", "retrieval", "training_set", "training", "experiments", "diagnostics",
-    "api", "cli", "__main__",
+    "api", "cli",
 ]  # fmt: skip
 HOME = Path(opera.__file__).parent
+PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
 
 
-def layer_of(path: Path) -> str:
-    return path.relative_to(HOME).parts[0].removesuffix(".py")
+def name_of(path: Path) -> str:
+    return ".".join(["opera", *path.relative_to(HOME).with_suffix("").parts]).removesuffix(".__init__")
 
 
-def imported_layers(path: Path) -> set[str]:
-    names = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("opera."):
-            names.add(node.module.split(".")[1])
-    return names
+MODULES = {name_of(path): path for path in HOME.rglob("*.py")}
 
 
-def test_each_layer_imports_only_from_layers_below_it() -> None:
-    for path in HOME.rglob("*.py"):
-        if path.name == "__init__.py" and path.parent == HOME:
+def layer_of(module: str) -> str:
+    layer = module.split(".")[1]
+    return "cli" if layer == "__main__" else layer
+
+
+def imported_modules(nodes: Iterator[ast.AST]) -> set[str]:
+    """Return the package's modules that import statements name; ``opera`` itself only where it is all they name."""
+    names: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                names.add(inner if inner in MODULES else node.module)
+    return names & MODULES.keys()
+
+
+def run_at_import(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield what runs when a module is imported: neither functions nor ``if TYPE_CHECKING``."""
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             continue
-        layer = layer_of(path)
-        above = {name for name in imported_layers(path) if LAYERS.index(name) > LAYERS.index(layer)}
-        assert not above, f"{path.relative_to(HOME)} imports from {above}, which lie above {layer}"
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            for other in node.orelse:
+                yield other
+                yield from run_at_import(other)
+            continue
+        yield node
+        yield from run_at_import(node)
+
+
+def parse(module: str) -> ast.Module:
+    return ast.parse(MODULES[module].read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize(
+    ("code", "modules"),
+    [
+        ("from opera.core.rng import generator", {"opera.core.rng"}),
+        ("from opera.core import rng, files", {"opera.core.rng", "opera.core.files"}),
+        ("from opera.data import load_data", {"opera.data"}),
+        ("import opera.core.rng as r, numpy", {"opera.core.rng"}),
+        ("import opera", {"opera"}),
+        ("try:\n    import opera.api\nexcept ImportError:\n    import opera.cli", {"opera.api", "opera.cli"}),
+        ("if TYPE_CHECKING:\n    import opera.api\nelse:\n    import opera.cli", {"opera.cli"}),
+        ("def later():\n    import opera.api", set()),
+        ("class C:\n    import opera.api\n    def later(self):\n        import opera.cli", {"opera.api"}),
+    ],
+)
+def test_imports_are_seen_in_every_form(code: str, modules: set[str]) -> None:
+    assert imported_modules(run_at_import(ast.parse(code))) == modules
+
+
+@pytest.mark.parametrize("module", sorted(MODULES.keys() - {"opera"}))
+def test_each_layer_imports_only_from_layers_below_it(module: str) -> None:
+    imported = imported_modules(ast.walk(parse(module)))
+    assert "opera" not in imported, "inside the package, import from the module that defines a name"
+    above = {name for name in imported if LAYERS.index(layer_of(name)) > LAYERS.index(layer_of(module))}
+    assert not above, f"{module} imports {above}, which lie above it"
+
+
+def test_no_module_imports_itself_in_a_circle() -> None:
+    graph = {module: imported_modules(run_at_import(parse(module))) for module in MODULES}
+    graphlib.TopologicalSorter(graph).prepare()  # raises CycleError with the modules of a circle
+
+
+def test_the_page_lists_the_layers_in_this_order() -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    headings = re.findall(r"^### (.*)$", text[text.index("## Layers") : text.index("## Decisions")], re.MULTILINE)
+    assert [name for heading in headings for name in heading.split(":")[0].split(", ")] == LAYERS
+    assert f"\n{['Eleven', 'Twelve', 'Thirteen'][len(LAYERS) - 11]} layers, each importing only from" in text
 
 
 def test_files_are_short_enough_to_read_in_one_sitting() -> None:
@@ -49,6 +115,11 @@ def test_methods_data_and_runs_need_no_torch() -> None:
         "import opera.retrieval.locate, opera.retrieval.run_model, opera.diagnostics.theory\n"
         "assert 'torch' not in sys.modules and 'sentence_transformers' not in sys.modules"
     )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_reading_a_run_needs_no_methods() -> None:
+    code = "import sys, opera.runs.folder\nassert 'numba' not in sys.modules and 'opera.methods' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
