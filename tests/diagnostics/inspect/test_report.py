@@ -17,12 +17,12 @@ def overlap(one: str, other: str) -> bool:
     return word_overlap(words_of(one), words_of(other)) >= 0.8
 
 
-def twins_by_hand(data: opera.RetrievalData) -> tuple[int, int]:
+def leaks_by_hand(data: opera.RetrievalData) -> tuple[int, int]:
     """Count test queries with a near-duplicate in train, and their pairs whose document is labelled for it."""
     train, test = data.training_split(), data.split("test").relevant()
-    asked, near, leaked = data.queries.texts(train.query_rows), 0, 0
+    train_texts, near, leaked = data.queries.texts(train.query_rows), 0, 0
     for at, text in enumerate(data.queries.texts(test.query_rows)):
-        rows = [row for row, other in enumerate(asked) if overlap(text, other)]
+        rows = [row for row, other in enumerate(train_texts) if overlap(text, other)]
         known = {int(d) for row in rows for d in train.doc_rows[train.offsets[row] : train.offsets[row + 1]]}
         near += bool(rows)
         leaked += sum(int(d) in known for d in test.doc_rows[test.offsets[at] : test.offsets[at + 1]])
@@ -38,11 +38,11 @@ def spoilt(make_beir: Callable[..., Path]) -> Path:
     (folder / "corpus.jsonl").write_text("\n".join([*corpus, json.dumps({**first, "_id": "copy"})]) + "\n")
     queries = (folder / "queries.jsonl").read_text().splitlines()
     asked = next(json.loads(line) for line in queries if json.loads(line)["_id"] == "train0")
-    (folder / "queries.jsonl").write_text("\n".join([*queries, json.dumps({**asked, "_id": "twin"})]) + "\n")
+    (folder / "queries.jsonl").write_text("\n".join([*queries, json.dumps({**asked, "_id": "repeated"})]) + "\n")
     train = [line.split("\t") for line in (folder / "qrels" / "train.tsv").read_text().splitlines()]
     labelled = next(doc for query, doc, _ in train if query == "train0")
     with (folder / "qrels" / "test.tsv").open("a") as file:
-        file.write(f"twin\t{labelled}\t1\n")
+        file.write(f"repeated\t{labelled}\t1\n")
     return folder
 
 
@@ -53,14 +53,14 @@ def test_everything_is_said(spoilt: Path, static_model: Path) -> None:
     assert opera.inspect(spoilt, model=static_model, relevant_grade=2).grades == seen.grades
     assert sum(seen.grades["train"].values()) == len(data.split("train").doc_rows)
     assert seen.positives_per_query.mean == pytest.approx(seen.counts["train_pairs"] / 40)
-    twins = twins_by_hand(data)
+    by_hand = leaks_by_hand(data)
     assert seen.documents.copies == len(data.corpus) - len(set(data.corpus.texts()))
     assert seen.documents.near_duplicates == sum(
         any(overlap(a, b) for b in data.corpus.texts()[:i] + data.corpus.texts()[i + 1 :])
         for i, a in enumerate(data.corpus.texts())
     )
     found = seen.leaks["test"]
-    assert (found.leaked_queries, found.leaked_pairs) == twins
+    assert (found.leaked_queries, found.leaked_pairs) == by_hand
     train, test = data.training_split(), data.split("test").relevant()
     assert (found.queries, found.pairs) == (test.n_queries, len(test.doc_rows))
     assert found.shared_documents == len(set(test.doc_rows.tolist()) & set(train.doc_rows.tolist()))

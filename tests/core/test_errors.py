@@ -1,0 +1,29 @@
+"""Exit statuses, and the name that a typing mistake stands for."""
+
+from __future__ import annotations
+
+import pytest
+
+from opera.core import errors
+from opera.core.errors import InputError, OperaError, TrainingError, nearest
+
+KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, OperaError)]
+
+
+def test_wrong_input_exits_with_2_and_failed_training_with_1() -> None:
+    status = {kind: kind.exit_status for kind in KINDS}
+    assert {kind for kind, number in status.items() if number == 1} == {OperaError, TrainingError}
+    assert all(issubclass(kind, InputError) for kind, number in status.items() if number == 2)
+
+
+def test_the_drawing_in_the_docstring_names_them_all() -> None:
+    assert all(kind.__name__ in str(errors.__doc__) for kind in KINDS)
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("temprature", "; did you mean 'temperature'?"), ("xyz", ""), ("", ""), ("range", "; did you mean 'range'?")],
+)
+def test_the_nearest_name_is_suggested_if_it_is_near(name: str, hint: str) -> None:
+    assert nearest(name, ["temperature", "range", "seed"]) == hint
+    assert nearest(name, []) == ""

@@ -1,0 +1,178 @@
+"""A run folder: when it is free, what is cleared, and files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from grids import write_unfinished_run
+from opera.core.errors import RunFolderError
+from opera.runs.folder import (
+    OURS,
+    Run,
+    RunWriter,
+    check_out_folder,
+    clear_leftovers,
+    clear_run,
+    drop_checkpoints,
+    holds_run,
+    last_complete_checkpoint,
+    refuse_other_settings,
+    run_started_after,
+)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    write_unfinished_run(tmp_path / "run", {"method": "ft"}, "my-data")
+    return tmp_path / "run"
+
+
+def files(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*")}
+
+
+class TestCheckOutFolder:
+    def test_a_new_or_an_empty_folder_is_free(self, tmp_path: Path) -> None:
+        for path in (tmp_path, tmp_path / "a" / "b"):
+            check_out_folder(path, resume=False, overwrite=False)
+            check_out_folder(path, resume=False, overwrite=True)
+        assert files(tmp_path) == set()
+
+    def test_a_run_is_resumed_or_overwritten_and_nothing_else(self, run: Path) -> None:
+        check_out_folder(run, resume=True, overwrite=False)
+        check_out_folder(run, resume=False, overwrite=True)
+        with pytest.raises(RunFolderError, match="holds another run; pass --resume to continue it, --overwrite"):
+            check_out_folder(run, resume=False, overwrite=False)
+        with pytest.raises(RunFolderError, match="pass one of the two"):
+            check_out_folder(run, resume=True, overwrite=True)
+
+    def test_files_of_others_are_spared(self, tmp_path: Path) -> None:
+        (tmp_path / "thesis.tex").write_text("years of work")
+        for overwrite in (False, True):
+            with pytest.raises(RunFolderError, match="is not empty and holds no run"):
+                check_out_folder(tmp_path, resume=False, overwrite=overwrite)
+        with pytest.raises(RunFolderError, match="holds no run to resume"):
+            check_out_folder(tmp_path, resume=True, overwrite=False)
+        with pytest.raises(RunFolderError, match="is a file; pass a folder"):
+            check_out_folder(tmp_path / "thesis.tex", resume=False, overwrite=False)
+        with pytest.raises(RunFolderError, match=r"thesis\.tex is not a folder that can be written to"):
+            check_out_folder(tmp_path / "thesis.tex" / "run", resume=False, overwrite=False)
+
+    def test_what_a_killed_start_left_is_no_obstacle(self, tmp_path: Path) -> None:
+        (tmp_path / ".run.json-a1b2").write_text("{")
+        check_out_folder(tmp_path, resume=False, overwrite=False)
+
+
+def test_clearing_a_run_keeps_files_of_others(run: Path) -> None:
+    for name in (
+        "model/model.safetensors",
+        "checkpoints/checkpoint-4/x",
+        ".model-a/x",
+        ".old-b/model/x",
+        "mine/model/x",
+    ):
+        (run / name).parent.mkdir(parents=True, exist_ok=True)
+        (run / name).write_text("x")
+    for name in ("measures.json", "notes.txt", ".hidden"):
+        (run / name).write_text("x")
+    clear_run(run)
+    assert files(run) == {"mine", "mine/model", "mine/model/x", "notes.txt", ".hidden"}
+    clear_run(run)  # nothing left to remove
+
+
+def test_run_json_is_removed_last(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    removed: list[str] = []
+    monkeypatch.setattr("opera.runs.folder._remove", lambda place: removed.append(place.name))
+    clear_run(run)
+    assert sorted(removed) == sorted(OURS)
+    assert removed[-1] == "run.json"
+
+
+def test_only_what_a_killed_process_left_is_a_leftover(run: Path) -> None:
+    before = files(run)
+    (run / ".model-x").mkdir()
+    (run / ".trace.parquet-y").write_text("half")
+    (run / ".mine-z").write_text("x")
+    clear_leftovers(run)
+    assert files(run) == before | {".mine-z"}
+
+
+def test_checkpoints_are_dropped_and_nothing_else(run: Path) -> None:
+    before = files(run)
+    for _ in range(2):
+        drop_checkpoints(run)
+        assert files(run) == before
+        (run / "checkpoints" / "checkpoint-4").mkdir(parents=True)
+    drop_checkpoints(run)
+    assert files(run) == before
+
+
+def test_the_model_is_replaced_whole(tmp_path: Path) -> None:
+    writer = RunWriter(tmp_path)
+    writer.write_model(lambda folder: (folder / "old.txt").write_text("1"))  # type: ignore[arg-type, return-value]
+    writer.write_model(lambda folder: (folder / "new.txt").write_text("2"))  # type: ignore[arg-type, return-value]
+    assert files(tmp_path) == {"model", "model/new.txt"}
+    assert writer.model_path.stat().st_mode & 0o777 == 0o755
+
+    def fail(folder: Path) -> None:
+        (folder / "half.txt").write_text("3")
+        raise OSError("the disk is full")
+
+    with pytest.raises(OSError, match="full"):
+        writer.write_model(fail)
+    assert [path.name for path in (tmp_path / "model").iterdir()] == ["new.txt"]
+    clear_leftovers(tmp_path)
+    assert files(tmp_path) == {"model", "model/new.txt"}
+
+
+def test_a_trace_without_steps_can_be_read(tmp_path: Path) -> None:
+    RunWriter(tmp_path).write_trace([])
+    assert Run(tmp_path).trace().column_names == ["step"]
+    RunWriter(tmp_path).write_trace([{"step": 1, "loss": 2, "alpha": None}])
+    table = Run(tmp_path).trace()
+    assert table.to_pylist() == [{"step": 1, "loss": 2.0, "alpha": None}]
+    assert [str(kind) for kind in table.schema.types] == ["int64", "double", "double"]
+
+
+def test_other_settings_are_named(run: Path) -> None:
+    identity = Run.open(run).record.identity
+    refuse_other_settings(run, identity)
+    with pytest.raises(RunFolderError) as caught:
+        refuse_other_settings(run, {**identity, "zeta": 1, "alpha": "x"})
+    first, *differences = str(caught.value).splitlines()
+    assert first == f"--resume {run}: was started differently:"
+    assert differences == ["alpha: the run has None, this call 'x'", "zeta: the run has None, this call 1"]
+
+
+def test_the_newest_complete_checkpoint_is_the_highest_step(run: Path) -> None:
+    assert last_complete_checkpoint(run) is None
+    for name, complete in (
+        ("checkpoint-8", True),
+        ("checkpoint-10", True),
+        ("checkpoint-12", False),
+        ("checkpoint-x", True),
+    ):
+        (run / "checkpoints" / name).mkdir(parents=True)
+        if complete:
+            (run / "checkpoints" / name / "whole.json").write_text("{}")
+    assert last_complete_checkpoint(run) == 10
+
+
+def test_whether_a_run_started_after_a_moment(run: Path, tmp_path: Path) -> None:
+    os.utime(run / "run.json", (1000, 1000))
+    assert run_started_after(run, 999)
+    assert run_started_after(run, 1000)
+    assert not run_started_after(run, 1001)
+    assert not run_started_after(tmp_path / "absent", 0)
+
+
+@pytest.mark.parametrize("text", [None, "", "[]", '{"name": "my experiment"}', '"status identity settings"'])
+def test_only_a_run_json_of_ours_makes_a_run(tmp_path: Path, text: str | None) -> None:
+    if text is not None:
+        (tmp_path / "run.json").write_text(text)
+    assert not holds_run(tmp_path)
+    with pytest.raises(RunFolderError, match="not a run folder"):
+        Run.open(tmp_path)
