@@ -1,4 +1,4 @@
-"""Evaluating an encoder on a split, and ``opera.evaluate``."""
+"""Evaluating an encoder on a split."""
 
 from __future__ import annotations
 
@@ -8,19 +8,8 @@ import numpy as np
 import pytest
 
 import opera
-from opera.core.errors import DataError, SettingError
 from opera.retrieval.encoder import open_encoder
 from opera.retrieval.evaluation import query_difficulty, relevant_ids
-
-
-def test_evaluate_takes_data_first_and_the_model_by_keyword(beir: Path, static_model: Path) -> None:
-    found = opera.evaluate(beir, model=static_model, measures=["R@20", "AP"])
-    data = opera.load_data(beir)
-    assert opera.evaluate(data, model=static_model, measures=["R@20", "AP"]).measures == found.measures
-    assert found.query_ids == data.queries.ids(data.split("test").query_rows)
-    assert list(found.columns("before")) == ["before R@20", "before AP", "before documents"]
-    with pytest.raises(TypeError, match="takes 1 positional argument"):
-        opera.evaluate(beir, static_model)  # type: ignore[misc]
 
 
 def test_recall_follows_from_the_lists_of_documents(beir: Path, static_model: Path) -> None:
@@ -45,10 +34,3 @@ def test_difficulty_is_the_mean_similarity_to_the_relevant_documents(beir: Path,
     difficulty = query_difficulty(encoder, data, "test")
     assert difficulty.dtype == np.float32
     assert difficulty == pytest.approx(np.array(by_hand), abs=1e-5)  # 24 float32 terms: 24·2⁻²⁴ on either side
-
-
-def test_bad_input_is_refused_before_the_model_is_loaded(beir: Path, tmp_path: Path) -> None:
-    with pytest.raises(SettingError, match="unknown measure 'nDGC@10'"):
-        opera.evaluate(beir, model=tmp_path / "absent", measures=["nDGC@10"])
-    with pytest.raises(DataError, match="has no split 'dev'"):
-        opera.evaluate(beir, model=tmp_path / "absent", split="dev")

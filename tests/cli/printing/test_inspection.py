@@ -7,10 +7,8 @@ import json
 from pathlib import Path
 
 from rich.console import Console
-from typer.testing import CliRunner
 
 import opera
-from opera.cli import app
 from opera.cli.printing.inspection import histogram, print_inspection
 
 
@@ -18,7 +16,7 @@ def test_histograms_show_everything_that_is_there() -> None:
     assert histogram([0, 0.001, 0.5, 1], 1) == " ▁▄█"
 
 
-def test_text_and_json_say_the_same(beir: Path, static_model: Path) -> None:
+def test_every_part_is_printed(beir: Path, static_model: Path) -> None:
     seen = opera.inspect(beir, model=static_model, show=2)
     screen = Console(width=140, record=True, file=io.StringIO())
     print_inspection(screen, seen)
@@ -33,12 +31,6 @@ def test_text_and_json_say_the_same(beir: Path, static_model: Path) -> None:
         "--method",
     ):
         assert words in text
-    done = CliRunner().invoke(app, ["inspect", str(beir), "--model", str(static_model), "--show", "2", "--json"])
-    assert done.exit_code == 0, done.output
-    assert json.loads(done.output)["advice"]["method"] == seen.advice.method
-    done = CliRunner().invoke(app, ["inspect", str(beir), "--model", str(static_model), "--show", "0"])
-    assert done.exit_code == 0, done.output
-    assert "The most suspicious training pairs" not in done.output
 
 
 def test_data_of_one_pair_without_other_splits(tmp_path: Path, static_model: Path) -> None:
