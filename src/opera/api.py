@@ -12,8 +12,13 @@ from typing import TYPE_CHECKING, Any
 from opera.core.extensions import load_extensions
 
 if TYPE_CHECKING:
+    from opera.core.errors import DataError as DataError
     from opera.core.errors import InputError as InputError
+    from opera.core.errors import ModelError as ModelError
     from opera.core.errors import OperaError as OperaError
+    from opera.core.errors import RunFolderError as RunFolderError
+    from opera.core.errors import SettingError as SettingError
+    from opera.core.errors import TrainingError as TrainingError
     from opera.data import RetrievalData as RetrievalData
     from opera.data import load_data as load_data
     from opera.diagnostics.inspect import inspect as inspect
@@ -40,13 +45,23 @@ _HOMES = {
     "Run": "opera.runs.folder",
     "OperaError": "opera.core.errors",
     "InputError": "opera.core.errors",
+    "SettingError": "opera.core.errors",
+    "DataError": "opera.core.errors",
+    "ModelError": "opera.core.errors",
+    "RunFolderError": "opera.core.errors",
+    "TrainingError": "opera.core.errors",
 }
 
 __all__ = [
+    "DataError",
     "InputError",
+    "ModelError",
     "OperaError",
     "RetrievalData",
     "Run",
+    "RunFolderError",
+    "SettingError",
+    "TrainingError",
     "adapt",
     "compare",
     "evaluate",

@@ -43,6 +43,8 @@ def test_registering_the_same_class_again_replaces_it(monkeypatch: pytest.Monkey
 
         return Mine
 
-    monkeypatch.setitem(METHODS, "mine", register_method(define()))
+    first = define()
+    monkeypatch.setitem(METHODS, "mine", first)
     second = register_method(define())
+    assert first is not second
     assert method_named("mine") is second

@@ -23,6 +23,17 @@ def test_evaluate_takes_data_first_and_the_model_by_keyword(beir: Path, static_m
         opera.evaluate(beir, static_model)  # type: ignore[misc]
 
 
+def test_measures_may_be_one_text_and_must_be_some(beir: Path, static_model: Path) -> None:
+    found = opera.evaluate(beir, model=static_model, measures="R@20, AP")
+    assert list(found.measures) == ["R@20", "AP"]
+    assert repr(found) == "Evaluation of 16 test queries: " + ", ".join(
+        f"{n} {v:.4f}" for n, v in found.measures.items()
+    )
+    for nothing in ("", [], ["R@20", ""]):
+        with pytest.raises(SettingError, match="measures: name at least one"):
+            opera.evaluate(beir, model=static_model, measures=nothing)
+
+
 def test_evaluating_a_run_at_another_grade_never_asks_a_training_query(
     make_beir: Callable[..., Path], static_model: Path, tmp_path: Path
 ) -> None:

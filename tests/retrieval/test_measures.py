@@ -77,7 +77,7 @@ def test_recall_is_not_capped_at_the_cutoff() -> None:
             "cwl_eval takes RBP(rel=REQUIRED,p=ANY)@NOT_PROVIDED",
         ),
         ("nDCG(dcg='exp-log2')", "gdeval takes nDCG(dcg='exp-log2',gains=NOT_PROVIDED,judged_only=False)@REQUIRED"),
-        ("", "unknown measure ''"),
+        ("", "measures: name at least one, such as nDCG@10"),
     ],
 )
 def test_unknown_measures_are_refused(name: str, message: str) -> None:

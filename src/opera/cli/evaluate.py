@@ -31,7 +31,7 @@ def evaluate(
     from opera.data import load_data
     from opera.retrieval.measures import DEFAULT_MEASURES, FULL_MEASURES, check_measures, split_names
 
-    names = split_names(measures) if measures else FULL_MEASURES if full else DEFAULT_MEASURES
+    names = split_names(measures) if measures is not None else FULL_MEASURES if full else DEFAULT_MEASURES
     check_measures(names)
     if run_file:
         check_suffix(run_file, (".trec", ".run", ".txt"))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from opera.core.errors import DataError
+from opera.core.errors import DataError, SettingError
 from opera.data.checks import check_id, check_text
 from opera.data.qrels import GivenNegatives, Qrels
 from opera.data.texts import TextTable
@@ -115,7 +115,12 @@ class RetrievalData:
         """Set grades below ``lowest`` to 0 (not relevant) in every split, and add a note with the count.
 
         Higher grades stay as they are; they are the gains of nDCG.
+
+        Raises:
+            SettingError: if ``lowest`` is below 1.
         """
+        if lowest < 1:
+            raise SettingError(f"relevant_grade: must be 1 or more, got {lowest}")
         below = sum(int(((qrels.grades > 0) & (qrels.grades < lowest)).sum()) for qrels in self.splits.values())
         if below == 0:
             return self

@@ -10,7 +10,7 @@ from opera.data.splits import copy_splits
 from opera.retrieval.device import Precision
 from opera.retrieval.encoder import open_encoder
 from opera.retrieval.evaluation import Evaluation, evaluate_encoder
-from opera.retrieval.measures import DEFAULT_MEASURES, check_measures
+from opera.retrieval.measures import DEFAULT_MEASURES, check_measures, split_names
 from opera.retrieval.run_model import run_corpus_text, with_run_splits
 
 
@@ -19,7 +19,7 @@ def evaluate(
     *,
     model: str | Path,
     split: str = "test",
-    measures: Sequence[str] = DEFAULT_MEASURES,
+    measures: str | Sequence[str] = DEFAULT_MEASURES,
     precision: Precision = "auto",
     max_query_length: int | None = None,
     max_passage_length: int | None = None,
@@ -31,7 +31,8 @@ def evaluate(
         data: anything :func:`opera.load_data` reads, or loaded data.
         model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``.
         split: the split to evaluate on.
-        measures: names such as ``nDCG@10``; every measure of ir_measures, and OPERA's own.
+        measures: names such as ``nDCG@10``, as a list or separated by commas; every measure of ir_measures and
+            OPERA's own.
         precision: what to compute in.
         max_query_length: tokens per query; the default is the model's own limit.
         max_passage_length: tokens per document; the default is the model's own limit.
@@ -44,11 +45,12 @@ def evaluate(
     Raises:
         InputError: for anything that cannot be used.
     """
-    check_measures(measures)
+    names = split_names(measures) if isinstance(measures, str) else measures
+    check_measures(names)
     original = load_data(data)
     prepared = with_run_splits(original, model)
     if relevant_grade is not None:  # keep the run's splits, but count relevance from the original grades
         prepared = copy_splits(original, source=prepared).with_relevant_grade(relevant_grade)
     prepared.judged_qrels(split)
     encoder = open_encoder(model, precision, max_query_length, max_passage_length)
-    return evaluate_encoder(encoder, prepared, split, measures, run_corpus_text(model))
+    return evaluate_encoder(encoder, prepared, split, names, run_corpus_text(model))

@@ -38,6 +38,10 @@ class Evaluation:
     ranking: Ranking
     top_documents: list[list[str]]
 
+    def __repr__(self) -> str:
+        values = ", ".join(f"{name} {value:.4f}" for name, value in self.measures.items())
+        return f"Evaluation of {len(self.query_ids)} {self.split} queries: {values}"
+
     @property
     def measures(self) -> dict[str, float]:
         """Mean of each measure over the queries."""

@@ -57,6 +57,8 @@ def check_measures(names: Sequence[str]) -> int:
     Raises:
         SettingError: for an unknown name, with the nearest known one, or a measure whose provider is not installed.
     """
+    if not names or not all(names):
+        raise SettingError("measures: name at least one, such as nDCG@10")
     depth = RETRIEVED_DEPTH
     for name in names:
         if own := _own_measure(name):

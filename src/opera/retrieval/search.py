@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -37,7 +37,7 @@ class FoundDocument:
     rank: int
     id: str
     score: float
-    text: str
+    text: str = field(repr=False)
 
 
 def search(data: str | Path | RetrievalData, query: str, *, model: str | Path, top: int = 5) -> list[FoundDocument]:

@@ -123,7 +123,7 @@ def test_a_recipe_gives_defaults_that_options_override(
         (method, 30, seed) for seed in (4, 5) for method in ("ft", "dp")
     ]
     values = {"method": "dp", "soft": False, "max_steps": 30, "seed": 4, "lr": 0.1}
-    comparison = opera.compare(beir, model=static_model, out=out, methods=["FT", "DP"], baseline="DP", **values)
+    comparison = opera.compare(beir, model=static_model, out=out, methods="FT, DP", baseline="DP", **values)
     (table,) = comparison.tables
     assert (comparison.baseline, table.steps, [row.method for row in table.rows]) == ("dp", 30, ["ft", "dp"])
 

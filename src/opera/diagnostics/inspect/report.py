@@ -90,6 +90,10 @@ class Inspection:
     suspicious: list[SuspiciousPair]
     advice: Advice
 
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in self.counts.items())
+        return f"Inspection of {self.source} with {self.model}: {counts}; advice: {self.advice.method}"
+
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain dictionaries, lists and numbers, for JSON."""
         return asdict(self)
@@ -112,12 +116,16 @@ def inspect(
         seed: of the random documents to compare with.
         relevant_grade: lowest grade that counts as relevant.
 
+    Returns:
+        Counts, grades, positives per query, similarities, estimated noise, what static pruning would keep, duplicates,
+        leaks, suspicious pairs and advice; ``as_dict()`` gives all of it for JSON.
+
     Raises:
         InputError: for anything that cannot be used, such as data without a training pair.
     """
     if show < 0:
         raise SettingError(f"show must be 0 or more, got {show}")
-    original = load_data(data) if isinstance(data, str | Path) else data
+    original = load_data(data)
     loaded = original.with_relevant_grade(relevant_grade)
     loaded.training_split()  # data without a training pair are refused before the model is loaded
     embedded = _embed(loaded, model)

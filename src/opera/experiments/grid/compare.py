@@ -23,7 +23,7 @@ def compare(
     *,
     model: str | Path,
     out: str | Path,
-    methods: Sequence[str] | None = None,
+    methods: str | Sequence[str] | None = None,
     seeds: Sequence[int] | None = None,
     steps: Sequence[int] | None = None,
     baseline: str | None = None,
@@ -39,13 +39,17 @@ def compare(
         data: one or more data sets, by path or name as :func:`opera.adapt` takes them.
         model: the model that all cells start from.
         out: the grid's folder.
-        methods: methods, with settings of their own behind colons: ``"sp:k=0.5"``. Default: ``method`` if that is
-            among the settings, else ``ft`` and ``dp``.
+        methods: methods, as a list or separated by commas, with settings of their own after colons: ``"sp:k=0.5"``.
+            Default: ``method`` if that is among the settings, else ``ft`` and ``dp``.
         seeds: seeds. Default: ``seed`` if that is among the settings, else 0, 1 and 2.
         steps: numbers of optimizer steps. Default: ``max_steps`` if that is among the settings, else 1000.
         baseline: the method that the others are tested against; ``None`` takes ``ft`` if there is one, else the first.
         jobs: number of cells to run at once; they share the CPU's cores.
         settings: settings of all cells, by name, as :func:`opera.adapt` takes them.
+
+    Returns:
+        The comparison of all finished runs in ``out``: ``tables`` with each method's measures and tests,
+        ``convergence`` and ``ranks``. ``as_dict()`` gives all of it for JSON.
 
     Raises:
         InputError: for anything that cannot be used, before anything is written.
@@ -54,7 +58,8 @@ def compare(
     """
     sources = [str(data)] if isinstance(data, str | Path) else [str(source) for source in data]
     folder = Path(out)
-    axes, shared = grid_axes(settings, methods, seeds, steps)
+    listed = [label for label in methods.split(",") if label.strip()] if isinstance(methods, str) else methods
+    axes, shared = grid_axes(settings, listed, seeds, steps)
     status = prepare_grid(sources, axes, folder, str(model), shared, jobs)
     baseline = check_baseline(baseline, axes)
     write_grid_file(folder, str(model), shared, status.cells)
