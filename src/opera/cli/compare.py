@@ -37,7 +37,7 @@ def compare(
         str | None,
         typer.Option(
             "--methods",
-            help="comma-separated, settings behind colons: ft,sp:k=0.5,dp; default the recipe's, else ft,dp",
+            help="comma-separated, settings after colons: ft,sp:k=0.5,dp; default the recipe's, else ft,dp",
         ),
     ] = None,
     seeds: Annotated[
@@ -57,9 +57,7 @@ def compare(
     range_: RangeOption = None,
     set_: SetOption = None,
     config: ConfigOption = None,
-    plan: Annotated[
-        bool, typer.Option("--plan", help="print the cells and about how long they take, and stop")
-    ] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="print the cells and estimated times, then exit")] = False,
     json_: JsonOption = False,
 ) -> None:
     """Train methods x seeds x steps on one or more data sets and compare them. Finished cells are not repeated.
@@ -120,7 +118,7 @@ def _print_results(comparison: Comparison, out: Path, as_json: bool) -> None:
         print(json.dumps(comparison.as_dict(), indent=2))
     else:
         print_grid_results(console(), comparison)
-        print(f"\nopera report {out} makes a page of it")
+        print(f"\nWrite an HTML report: opera report {out}")
 
 
 def _how_to_continue(status: Status) -> str:

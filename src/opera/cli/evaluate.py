@@ -21,7 +21,7 @@ def evaluate(
     full: Annotated[bool, typer.Option("--full", help="all measures at 1, 5, 10, 20, 50 and 100")] = False,
     relevant_grade: Annotated[
         int | None,
-        typer.Option("--relevant-grade", help="lowest score that counts as relevant; auto: a run's own, or 1", min=1),
+        typer.Option("--relevant-grade", help="lowest grade that counts as relevant; auto: a run's own, or 1", min=1),
     ] = None,
     run_file: Annotated[Path | None, typer.Option("--run-file", help="also write the ranking as a TREC run")] = None,
     json_: JsonOption = False,

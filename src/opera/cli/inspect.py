@@ -18,7 +18,7 @@ def inspect(
     seed: SeedOption = 0,
     json_: JsonOption = False,
 ) -> None:
-    """Inspect a data set before training: sizes, noise, duplicates, leaks, suspicious pairs. Suggests a method."""
+    """Analyse a data set before training: sizes, noise, duplicates, leaks, suspicious pairs. Suggests a method."""
     from opera.data import load_data
     from opera.retrieval.locate import locate_model
 

@@ -15,7 +15,7 @@ def mine(
     model: ModelOption,
     out: Annotated[Path, typer.Option("--out", help="file to write: .jsonl (FlagEmbedding) or .tsv (ids)")],
     range_: Annotated[str, typer.Option("--range", help="ranks LO:HI to take negatives from")] = "10:100",
-    keep: Annotated[int, typer.Option("--keep", help="most negatives per query", min=1)] = 15,
+    keep: Annotated[int, typer.Option("--keep", help="maximum negatives per query", min=1)] = 15,
     relevant_grade: RelevantOption = 1,
     seed: SeedOption = 0,
 ) -> None:

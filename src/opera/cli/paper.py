@@ -14,21 +14,21 @@ from opera.core.errors import SettingError
 
 def paper(
     table: Annotated[
-        str | None, typer.Option("--table", help="which table; left out: list them", show_default=False)
+        str | None, typer.Option("--table", help="which table; omit to list them", show_default=False)
     ] = None,
     grid: Annotated[
         Path | None, typer.Option("--grid", help="folder of finished runs to set beside it", show_default=False)
     ] = None,
     data: Annotated[
-        str | None, typer.Option("--data", help="this data set of the table alone, such as fiqa", show_default=False)
+        str | None, typer.Option("--data", help="only this data set, such as fiqa", show_default=False)
     ] = None,
     steps: Annotated[
         int | None,
-        typer.Option("--steps", help="runs of so many steps; default: the most on each data set", min=1),
+        typer.Option("--steps", help="runs with this many steps; default: the most on each data set", min=1),
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", help="runs with this setting alone, as key=value; repeatable", show_default=False),
+        typer.Option("--set", help="only runs with this setting, as key=value; repeatable", show_default=False),
     ] = None,
     json_: JsonOption = False,
 ) -> None:

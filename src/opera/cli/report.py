@@ -28,4 +28,4 @@ def report(
         print(json.dumps(analyse_runs(folder, baseline).as_dict(), indent=2))
         return
     path = write_report(folder, out, baseline=baseline, data=data)
-    print(f"{path}: open it in a browser; it needs nothing else")
+    print(f"{path}: open it in a browser (self-contained)")

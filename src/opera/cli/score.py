@@ -22,7 +22,9 @@ def score(
     relevant_grade: RelevantOption = 1,
     seed: SeedOption = 0,
 ) -> None:
-    """Write the pretrained similarity and stand-in loss of every training pair: what SP ranks by and DP starts from."""
+    """Write the pretrained similarity and estimated loss of every training pair: what SP ranks by and DP starts from.
+
+    The loss is estimated by InfoNCE against random documents in place of a batch."""
     from opera.core.files import check_suffix
     from opera.training_set.formats import SCORE_FORMATS
 

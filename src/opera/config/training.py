@@ -175,7 +175,7 @@ class NegativeSettings(Settings):
 class LabelSettings(Settings):
     """Which qrels count as relevant, and the label noise to inject for experiments."""
 
-    relevant_grade: int = setting(1, "lowest score in the qrels that counts as relevant, in every split", "BEIR", ge=1)
+    relevant_grade: int = setting(1, "lowest grade in the qrels that counts as relevant, in every split", "BEIR", ge=1)
     noise: Literal["none", "grade", "random", "hard"] = setting(
         "none",
         "false positives injected into the training pairs, for experiments: judged below relevant_grade, random "
@@ -183,7 +183,7 @@ class LabelSettings(Settings):
         "Section 3.5",
     )
     noise_grade: int | None = setting(
-        None, "lowest score injected by noise=grade (ANTIQUE: relevant_grade=3, noise_grade=2)", "Appendix C.4"
+        None, "lowest grade injected by noise=grade (ANTIQUE: relevant_grade=3, noise_grade=2)", "Appendix C.4"
     )
     noise_share: float | None = setting(
         None, "share of the training pairs that are false after noise=random or hard", "OPERA", gt=0, le=0.95

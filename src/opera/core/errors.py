@@ -26,7 +26,7 @@ class OperaError(Exception):
 
 
 class InputError(OperaError):
-    """The user passed something that cannot be used."""
+    """The input is invalid."""
 
     exit_status = 2
 

@@ -43,7 +43,7 @@ def evaluate(
         Per-query values and their means (``.measures``).
 
     Raises:
-        InputError: for anything that cannot be used.
+        InputError: for invalid input.
     """
     names = split_names(measures) if isinstance(measures, str) else measures
     check_measures(names)

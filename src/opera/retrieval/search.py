@@ -53,7 +53,7 @@ def search(data: str | Path | RetrievalData, query: str, *, model: str | Path, t
         The documents, best first; fewer than ``top`` if the corpus is smaller.
 
     Raises:
-        InputError: for an empty query, or anything else that cannot be used.
+        InputError: for an empty query, or other invalid input.
     """
     if not query.strip():
         raise DataError("query: must not be empty")

@@ -66,14 +66,14 @@ def adapt(
         method: ``ft``, ``rp``, ``sp``, ``sp+cbs``, ``infobatch``, ``dp`` or ``sp+dp``.
         resume: continue the run in ``out`` from its newest checkpoint.
         overwrite: replace the run in ``out``.
-        callbacks: more transformers callbacks for the trainer.
+        callbacks: additional transformers callbacks for the trainer.
         settings: any other setting by its name (``opera train --help-settings`` lists them).
 
     Returns:
         The finished run.
 
     Raises:
-        InputError: for anything that cannot be used, before anything is written.
+        InputError: for invalid input, before anything is written.
         TrainingError: if training fails.
         KeyboardInterrupt: after Ctrl-C or SIGTERM; a checkpoint is saved first, from which ``resume`` continues.
     """

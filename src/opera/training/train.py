@@ -73,7 +73,7 @@ def train(
         settings: the run's settings.
         run: the run folder, for checkpoints and the trace.
         resume: continue from the newest checkpoint, if there is one.
-        callbacks: more transformers callbacks for the trainer.
+        callbacks: additional transformers callbacks for the trainer.
 
     Raises:
         TrainingError: if the loss is not a finite number.

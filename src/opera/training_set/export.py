@@ -44,15 +44,15 @@ def score(
         model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``.
         out: file to write as well: ``.parquet``, ``.tsv`` or ``.jsonl``.
         cbs_pool: how many random documents to rank each pair among for its CBS (the paper: 10,000); 0 leaves CBS out.
-        relevant_grade: lowest score in the qrels that counts as relevant.
+        relevant_grade: lowest grade in the qrels that counts as relevant.
         seed: seed of the random documents.
 
     Returns:
-        A row per pair: ``query_id``, ``doc_id``, ``grade``, ``similarity``, the stand-in ``loss``, and ``cbs`` where
+        A row per pair: ``query_id``, ``doc_id``, ``grade``, ``similarity``, the estimated ``loss``, and ``cbs`` where
         requested. A pool smaller than ``cbs_pool`` is logged.
 
     Raises:
-        InputError: for anything that cannot be used.
+        InputError: for invalid input.
     """
     if out is not None:
         check_suffix(Path(out), SCORE_FORMATS)
@@ -107,15 +107,15 @@ def mine(
         model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``.
         out: file to write as well: ``.jsonl`` (FlagEmbedding: query, pos, neg) or ``.tsv`` (query and document ids).
         range: ranks LO and HI of the model's ranking to take negatives from, 1-based, both included.
-        keep: most negatives per query.
-        relevant_grade: lowest score in the qrels that counts as relevant.
+        keep: maximum negatives per query.
+        relevant_grade: lowest grade in the qrels that counts as relevant.
         seed: seed of the random choice among them.
 
     Returns:
         A row per negative: ``query_id``, ``doc_id``.
 
     Raises:
-        InputError: for anything that cannot be used.
+        InputError: for invalid input.
     """
     if out is not None:
         check_suffix(Path(out), NEGATIVES_FORMATS)

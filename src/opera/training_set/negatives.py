@@ -133,7 +133,7 @@ def mine_hard_negatives(
         ranking: the corpus ranked for each training query by the pretrained model, down to rank HI.
         known: the known positives.
         ranks: LO and HI, 1-based, both included.
-        keep: most negatives per query.
+        keep: maximum negatives per query.
         seed: seed of the sampling.
     """
     check_range(ranks, known.n_docs)

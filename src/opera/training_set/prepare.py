@@ -76,7 +76,7 @@ def prepare(data: RetrievalData, model_source: str, recipe: Recipe, processes: i
         processes: how many processes train together.
 
     Raises:
-        InputError: for anything that cannot be used.
+        InputError: for invalid input.
     """
     settings = recipe.train
     prepared_data = _prepare_data(data, settings)

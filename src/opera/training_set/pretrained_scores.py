@@ -68,7 +68,7 @@ def pretrained_scores(
     seed: int,
     known: KnownPositives | None,
 ) -> PairScores:
-    """Similarity and stand-in loss of every pair; arguments as for :func:`pretrained_losses`."""
+    """Similarity and estimated loss of every pair; arguments as for :func:`pretrained_losses`."""
     similarity = pair_similarities(pairs, query_embeddings, document_embeddings)
     losses = pretrained_losses(
         pairs, query_embeddings, document_embeddings, similarity, temperature, set_size, seed, known

@@ -31,6 +31,8 @@ def test_every_part_is_printed(beir: Path, static_model: Path) -> None:
         "--method",
     ):
         assert words in text
+    assert text.index("Advice") < text.index("Counts")
+    assert "test queries have a near-identical training query" in " ".join(text.split())
 
 
 def test_data_of_one_pair_without_other_splits(tmp_path: Path, static_model: Path) -> None:

@@ -84,7 +84,7 @@ def _quality_table(results: ResultsTable, baseline: str | None) -> Table:
     measures = (PRIMARY, PAPERS, RECALL)
     heads = [measure.replace("retrieved_ideal_", "retrieved-\nideal ") for measure in measures]
     tests = (f"points of\n{PRIMARY}", "95% interval", "p\nt-test", "p\nrandom.")
-    table = _method_table("seeds", *heads, "over un-\ntrained", *(tests if baseline else ()))
+    table = _method_table("seeds", *heads, "vs un-\ntrained", *(tests if baseline else ()))
     table.add_row("untrained", "", *(f"{results.untrained[m]:.3f}" for m in measures))
     for row in results.rows:
         table.add_row(

@@ -18,14 +18,14 @@ SHOWN_DUPLICATES = 3
 
 
 def print_inspection(screen: Console, inspection: Inspection) -> None:
-    """Print everything, the advice last."""
+    """Print everything, the advice first."""
     screen.print(Text(f"{inspection.source} with {inspection.model}\n", style="bold"))
+    _print_advice(screen, inspection)
     _print_counts(screen, inspection)
     _print_similarities(screen, inspection)
     _print_retentions(screen, inspection)
     _print_duplicates(screen, inspection)
     _print_suspicious(screen, inspection)
-    _print_advice(screen, inspection)
 
 
 def histogram(shares: Sequence[float], highest: float) -> str:
@@ -35,7 +35,7 @@ def histogram(shares: Sequence[float], highest: float) -> str:
 
 
 def _print_counts(screen: Console, inspection: Inspection) -> None:
-    screen.print(Text("Counts", style="bold"))
+    screen.print(Text("\nCounts", style="bold"))
     counts = inspection.counts.items()
     screen.print(Text(", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts)))
     for name, grades in inspection.grades.items():
@@ -71,8 +71,8 @@ def _print_similarities(screen: Console, inspection: Inspection) -> None:
     screen.print(table)
     screen.print(
         Text(
-            f"A labelled document is closer to its query than a random one with probability {quality.auc:.3f} (AUC). "
-            f"Each was ranked among at least {quality.pool:,} positives of other queries.\n"
+            f"Within a query: its labelled document is closer than a random one with probability {quality.auc:.3f} "
+            f"(AUC). Each was ranked among at least {quality.pool:,} positives of other queries.\n"
             f"{_noise_in_words(quality)}"
         )
     )
@@ -82,10 +82,11 @@ def _noise_in_words(quality: Quality) -> str:
     if quality.noise is None:
         return "These are too few to estimate noise."
     return (
-        f"Estimated noise: {quality.noise:.1%} ± {quality.noise_error:.1%} of the pairs have a document no better than "
-        "random. These are false labels, or relevance that this model does not see. False labels close to the query "
-        "are not counted.\n"
-        f"The other pairs beat random pairs with probability {quality.pooled_auc:.3f}."
+        f"Estimated noise: {quality.noise:.1%} ± {quality.noise_error:.1%} of the pairs have a document that scores no "
+        "better than a random one. These are false labels, or relevance that this model does not see. False labels "
+        "close to the query are not counted.\n"
+        "Across queries: a pair that is not noise is more similar than a random pair of any query and document with "
+        f"probability {quality.pooled_auc:.3f}. SP's single threshold depends on this."
     )
 
 
@@ -115,9 +116,9 @@ def _print_duplicates(screen: Console, inspection: Inspection) -> None:
     for split, leak in inspection.leaks.items():
         screen.print(
             Text(
-                f"{split} in train: {leak.leaked_queries:,} of {leak.queries:,} queries have a near-duplicate among "
-                f"the training queries, and {leak.leaked_pairs:,} of {leak.pairs:,} pairs have a document that is "
-                f"labelled for it. {leak.shared_documents:,} of {leak.documents:,} relevant documents are also "
+                f"{split} in train: {leak.leaked_queries:,} of {leak.queries:,} {split} queries have a near-identical "
+                f"training query; for {leak.leaked_pairs:,} of {leak.pairs:,} pairs it has the same relevant "
+                f"document. {leak.shared_documents:,} of {leak.documents:,} relevant documents are also "
                 "relevant in train."
             )
         )
@@ -130,7 +131,7 @@ def _duplicates_in_words(duplicates: Duplicates) -> str:
     sample = " randomly chosen ones" if duplicates.checked < duplicates.total else ""
     return (
         f"{duplicates.near_duplicates:,} of {duplicates.checked:,}{sample} have one; "
-        f"{duplicates.copies:,} of {duplicates.total:,} repeat another word for word"
+        f"{duplicates.copies:,} of {duplicates.total:,} are exact copies of another"
     )
 
 
@@ -160,7 +161,7 @@ def _print_suspicious(screen: Console, inspection: Inspection) -> None:
 def _print_advice(screen: Console, inspection: Inspection) -> None:
     advice = inspection.advice
     retention = "" if advice.k is None else f" --set k={advice.k:g}"
-    screen.print(Text("\nAdvice", style="bold"))
+    screen.print(Text("Advice", style="bold"))
     condition = ", if labels may be false" if advice.if_labels_trusted else ""
     screen.print(Text(f"--method {advice.method}{retention}{condition}"))
     if advice.if_labels_trusted:

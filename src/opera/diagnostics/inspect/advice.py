@@ -138,7 +138,7 @@ def advise(quality: Quality, retentions: Sequence[Retention]) -> Advice:
 
 
 def _look_random(quality: Quality) -> str:
-    return f"About {quality.noise:.0%} of the pairs look no better than random."
+    return f"About {quality.noise:.0%} of the pairs score no better than random ones."
 
 
 def _too_few_documents(quality: Quality) -> Advice:

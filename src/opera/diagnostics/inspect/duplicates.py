@@ -51,7 +51,7 @@ class Duplicates:
         total: number of texts.
         checked: number of texts checked for near-duplicates: all, or a random 10,000.
         near_duplicates: number of checked texts with a near-duplicate.
-        copies: number of texts, of all, that repeat an earlier one word for word.
+        copies: number of texts, of all, that are exact copies of an earlier one.
         examples: some near-duplicates.
     """
 

@@ -45,8 +45,8 @@ class Quality:
 
     Attributes:
         auc: probability that a labelled document is more similar to its query than a random one.
-        noise: estimated share of pairs whose document is no better than random (:func:`estimate_noise`); ``None`` if
-            there are too few documents to rank among.
+        noise: estimated share of pairs whose document scores no better than a random one (:func:`estimate_noise`);
+            ``None`` if there are too few documents to rank among.
         noise_error: standard error of ``noise``, with pairs taken as independent.
         pooled_auc: probability that a pair that is not noise is more similar than a random pair of query and document:
             the scoring quality of Theorem 1 for SP, which has one threshold for all queries.

@@ -113,7 +113,7 @@ def inspect(
         data: anything :func:`opera.load_data` reads, or loaded data.
         model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``.
         show: how many suspicious pairs, and how many examples of duplicates, to return.
-        seed: of the random documents to compare with.
+        seed: seed for drawing the random documents.
         relevant_grade: lowest grade that counts as relevant.
 
     Returns:
@@ -121,7 +121,7 @@ def inspect(
         leaks, suspicious pairs and advice; ``as_dict()`` gives all of it for JSON.
 
     Raises:
-        InputError: for anything that cannot be used, such as data without a training pair.
+        InputError: for invalid input, such as data without a training pair.
     """
     if show < 0:
         raise SettingError(f"show must be 0 or more, got {show}")

@@ -52,7 +52,7 @@ def compare(
         ``convergence`` and ``ranks``. ``as_dict()`` gives all of it for JSON.
 
     Raises:
-        InputError: for anything that cannot be used, before anything is written.
+        InputError: for invalid input, before anything is written.
         TrainingError: if a cell failed. The others are finished, and the same call tries the failed ones again.
         KeyboardInterrupt: after Ctrl-C or SIGTERM. The running cells have saved a checkpoint.
     """
@@ -84,7 +84,7 @@ def prepare_grid(
         jobs: number of cells to run at once.
 
     Raises:
-        InputError: for anything that cannot be used.
+        InputError: for invalid input.
     """
     if jobs < 1:
         raise SettingError(f"--jobs: must be 1 or more, got {jobs}")
