@@ -7,7 +7,7 @@ RUN := $(VENV)/bin/
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
-install: $(VENV)/.installed ## set up .venv with pinned versions and leave .venv/bin/opera
+install: $(VENV)/.installed ## set up .venv with pinned versions and create .venv/bin/opera
 
 $(VENV)/.installed: pyproject.toml requirements.lock
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "OPERA needs Python 3.11 or newer; set PYTHON=/path/to/python3.11")'
@@ -16,7 +16,7 @@ $(VENV)/.installed: pyproject.toml requirements.lock
 	$(RUN)python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	touch $@
 
-quickstart: install ## teach a real model to search the Python standard library (about 4 minutes on 2 cores)
+quickstart: install ## teach a real model to search the Python standard library (about 4 minutes on two idle cores)
 	$(RUN)opera quickstart --out quickstart --overwrite
 
 test: install ## run the tests (under 5 minutes on 2 cores)
