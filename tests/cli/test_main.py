@@ -55,6 +55,17 @@ def test_help_has_an_example_for_every_command(run_opera: Opera) -> None:
         (["mine", "BEIR", "--model", "MODEL", "--out", "x.jsonl", "--range", "9:1"], "1 <= LO <= HI"),
         (["search", "BEIR", " ", "--model", "MODEL"], "query: must not be empty"),
         (["nonsense"], "No such command"),
+        (["evaluate", "run", "BEIR"], "evaluate takes one data set: opera evaluate my-data --model run"),
+        (["search", "run", "BEIR", "garlic"], "search takes one data set and one query: opera search my-data QUERY"),
+        (["evaluate", "BEIR", "--model", "MODEL", "--measures", ""], "measures: name at least one"),
+        (
+            ["train", "BEIR", "--model", "MODEL", "--out", "x", "--method", "sp:k=0.5:range=1:50"],
+            "settings after colons are for opera compare; use --method sp --set k=0.5 --set range=1:50",
+        ),
+        (
+            ["compare", "BEIR", "--model", "MODEL", "--out", "x", "--seeds", "a"],
+            "--seeds: must be whole numbers separated by commas, such as 0,1,2, got 'a'",
+        ),
     ],
 )
 def test_wrong_input_exits_2_with_one_message_and_writes_nothing(

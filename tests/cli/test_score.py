@@ -10,7 +10,9 @@ from commands import Opera
 
 
 def test_it_writes_a_table_of_the_pairs(run_opera: Opera, beir: Path, static_model: Path, tmp_path: Path) -> None:
-    assert run_opera("score", beir, "--model", static_model, "--out", "pairs.parquet").returncode == 0
+    scored = run_opera("score", beir, "--model", static_model, "--out", "pairs.parquet")
+    assert scored.returncode == 0
+    assert "quantile" in scored.stdout
     table = pq.read_table(tmp_path / "pairs.parquet")
     assert table.column_names == ["query_id", "doc_id", "grade", "similarity", "loss"]
     assert run_opera("score", beir, "--model", static_model, "--out", "pairs.tsv").returncode == 0

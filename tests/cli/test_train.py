@@ -21,7 +21,7 @@ def test_it_trains_and_prints_both_measures(run_opera: Opera, beir: Path, static
     assert trained.returncode == 0, trained.stderr
     assert "nDCG@10" in trained.stdout
     assert "SentenceTransformer('run/model')" in trained.stdout
-    assert "mask_known_positives=true" in trained.stdout
+    assert "sp, 8 steps, learning rate 0.05, temperature 0.1; 16 test queries" in trained.stdout
 
 
 def test_a_recipe_and_its_overrides(run_opera: Opera, beir: Path, static_model: Path, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_all_mistakes_are_told_at_once() -> None:
     assert "max_steps: must be greater than or equal to 1, got 0" in message
     assert "learning_rate: must be greater than 0, got -1" in message
     assert "alpha_start: must be greater than or equal to 1, got 0.5" in message
-    assert "setting 'k' belongs to method rp, sp, sp+cbs and sp+dp; this run's method is dp" in message
+    assert "setting 'k' applies only to the methods rp, sp, sp+cbs and sp+dp; this run's method is dp" in message
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,16 @@ def test_all_mistakes_are_told_at_once() -> None:
         ({"negatives": "hard", "range": "50:10"}, "1 <= LO <= HI"),
         ({"negatives": "hard", "range": "0:10"}, "1 <= LO <= HI"),
         ({"negatives": "hard", "range": "ten"}, "must be LO:HI"),
-        ({"range": "10:50"}, "needs negatives=hard"),
+        ({"range": "10:50"}, "range=10:50 needs negatives=hard, but negatives is auto"),
+        ({"noise_share": 0.2}, "noise_share=0.2 needs noise=random or hard, but noise is none"),
+        ({"noise": "random"}, "noise=random needs noise_share, such as noise_share=0.3"),
+        ({"temperature": "abc"}, "temperature: must be a number, got 'abc'"),
+        ({"max_steps": "abc"}, "max_steps: must be a whole number, got 'abc'"),
+        ({"max_steps": 0.5}, "max_steps: must be a whole number, got 0.5"),
+        ({"gradient_checkpointing": "abc"}, "gradient_checkpointing: must be true or false, got 'abc'"),
+        ({"num_train_epochs": 3}, "unknown setting 'num_train_epochs'; OPERA counts steps: max_steps (opera train"),
+        ({"fp16": True}, "unknown setting 'fp16'; use precision=fp16 (opera train"),
+        ({"delta": 1, "method": "ft"}, "setting 'delta' applies only to the method infobatch; this run's"),
         ({"load_best_model_at_end": True}, "needs eval_steps"),
         ({"early_stopping_patience": 2}, "needs eval_steps"),
         ({"model": "minilm"}, "'model' is not a setting: pass it as the argument or option model"),

@@ -22,7 +22,13 @@ def test_the_drawing_in_the_docstring_names_them_all() -> None:
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("temprature", "; did you mean 'temperature'?"), ("xyz", ""), ("", ""), ("range", "; did you mean 'range'?")],
+    [
+        ("temprature", "; did you mean 'temperature'?"),
+        ("xyz", ""),
+        ("", ""),
+        ("range", "; did you mean 'range'?"),
+        ("sort", ""),
+    ],
 )
 def test_the_nearest_name_is_suggested_if_it_is_near(name: str, hint: str) -> None:
     assert nearest(name, ["temperature", "range", "seed"]) == hint

@@ -44,7 +44,7 @@ class TestCheckOutFolder:
     def test_a_run_is_resumed_or_overwritten_and_nothing_else(self, run: Path) -> None:
         check_out_folder(run, resume=True, overwrite=False)
         check_out_folder(run, resume=False, overwrite=True)
-        with pytest.raises(RunFolderError, match="holds another run; pass --resume to continue it, --overwrite"):
+        with pytest.raises(RunFolderError, match="holds an unfinished run; pass --resume to continue it, --overwrite"):
             check_out_folder(run, resume=False, overwrite=False)
         with pytest.raises(RunFolderError, match="pass one of the two"):
             check_out_folder(run, resume=True, overwrite=True)
@@ -143,7 +143,7 @@ def test_other_settings_are_named(run: Path) -> None:
     with pytest.raises(RunFolderError) as caught:
         refuse_other_settings(run, {**identity, "zeta": 1, "alpha": "x"})
     first, *differences = str(caught.value).splitlines()
-    assert first == f"--resume {run}: was started differently:"
+    assert first == f"--resume {run}: was started differently; use the same settings, or --overwrite to start again:"
     assert differences == ["alpha: the run has None, this call 'x'", "zeta: the run has None, this call 1"]
 
 

@@ -41,7 +41,7 @@ def test_a_signal_saves_and_says_how_to_go_on(
     said = child.log.read_text()
     assert [path.name for path in (out / "checkpoints").iterdir()] == ["checkpoint-6"]
     assert "saving a checkpoint, then stopping" in said
-    assert "the same command with --resume, without --overwrite, continues from step 6" in said
+    assert "the same command with --resume continues from step 6" in said
     assert Run.open(out).record.status == "running"
     resumed = start(["-m", "opera", *arguments, "--resume"], tmp_path / "log2")
     assert resumed.wait() == 0, resumed.log.read_text()

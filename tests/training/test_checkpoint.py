@@ -115,9 +115,9 @@ def test_an_interrupted_run_resumes_to_the_same_weights(
     assert Run.open(tmp_path / "cut").record.status == "running"
     with pytest.raises(ModelError, match="this run is not finished and holds no model yet"):
         opera.evaluate(beir, model=tmp_path / "cut")
-    with pytest.raises(RunFolderError, match="holds another run"):
+    with pytest.raises(RunFolderError, match="holds an unfinished run"):
         opera.adapt(beir, model=bert_model, out=tmp_path / "cut", **settings)
-    with pytest.raises(RunFolderError, match="was started differently") as caught:
+    with pytest.raises(RunFolderError, match="was started differently; use the same settings") as caught:
         opera.adapt(beir, model=bert_model, out=tmp_path / "cut", resume=True, **{**settings, "temperature": 0.5})
     assert "temperature: the run has 0.1, this call 0.5" in str(caught.value)
     resumed = opera.adapt(beir, model=bert_model, out=tmp_path / "cut", resume=True, **settings)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
+from itertools import takewhile
 from typing import Annotated
 
 import typer
@@ -77,6 +78,10 @@ def main() -> None:
         who = "opera" if is_main_process() else f"opera, process {os.environ['RANK']}"
         print(f"{who}: error: {error}\n", end="", file=sys.stderr, flush=True)
         sys.exit(error.exit_status)
+    except SystemExit as end:
+        if end.code == WRONG_USAGE and (hint := _one_data_set(sys.argv[1:])):
+            print(hint, file=sys.stderr)
+        raise
     except RuntimeError as error:
         if int(os.environ.get("WORLD_SIZE", "1")) > 1 and any(word in str(error) for word in LOST_PROCESS):
             print(f"opera, process {os.environ['RANK']}: another process ended; see its message", file=sys.stderr)
@@ -87,6 +92,24 @@ def main() -> None:
 
 
 LOST_PROCESS = ("Connection closed by peer", "Connection reset", "Broken pipe", "NCCL")
+
+
+WRONG_USAGE = 2
+"""Exit status of arguments that a command does not take."""
+
+TAKES = {
+    "evaluate": (1, "evaluate takes one data set: opera evaluate my-data --model run"),
+    "search": (2, "search takes one data set and one query: opera search my-data QUERY --model run"),
+}
+"""How many arguments a command takes, and how to call it, by its name."""
+
+
+def _one_data_set(arguments: Sequence[str]) -> str:
+    """Explain a model given as an argument, as in ``opera evaluate RUN DATA``; empty for other calls."""
+    command, *others = arguments or [""]
+    most, hint = TAKES.get(command, (0, ""))
+    leading = list(takewhile(lambda argument: not argument.startswith("-"), others))
+    return hint if len(leading) > most else ""
 
 
 def _leave_processes() -> None:

@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from opera.experiments.grid.status import Status
 
 
+EXAMPLES = {"seeds": "0,1,2", "steps": "100,1000"}
+
+
 def compare(
     data: Annotated[list[str], typer.Argument(help="data sets, as for opera train", metavar="DATA...")],
     model: ModelOption,
@@ -132,5 +135,7 @@ def _listed(text: str) -> list[str]:
 def _numbers(name: str, text: str) -> list[int]:
     parts = _listed(text)
     if bad := [part for part in parts if not part.isdecimal()]:
-        raise SettingError(f"--{name}: must be whole numbers separated by commas, got '{bad[0]}'")
+        raise SettingError(
+            f"--{name}: must be whole numbers separated by commas, such as {EXAMPLES[name]}, got '{bad[0]}'"
+        )
     return [int(part) for part in parts]

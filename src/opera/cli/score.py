@@ -44,4 +44,5 @@ def score(
     table = score_pairs(loaded, model=model, out=out, cbs_pool=pool, relevant_grade=relevant_grade, seed=seed)
     quantiles = np.quantile(table["similarity"].to_numpy(), [0, 0.25, 0.5, 0.75, 1]).tolist()
     summary = dict(zip(("lowest", "25%", "median", "75%", "highest"), quantiles, strict=True))
-    print_measures(console(), summary, f"similarity of the training pairs of {data}; all of them are in {out}")
+    title = f"similarity of the training pairs of {data}; all of them are in {out}"
+    print_measures(console(), summary, title, head="quantile")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,6 +25,7 @@ from opera.cli.options import (
     interruptible,
     is_main_process,
 )
+from opera.core.errors import SettingError
 
 if TYPE_CHECKING:
     from opera.runs.folder import Run
@@ -80,6 +82,7 @@ def train(
 
     options = {"method": method, "max_steps": steps, "seed": seed}
     values = collect_values(config, set_, options | batch_options(batch_size, lr, negatives, range_))
+    _refuse_label(method)
     make_recipe(values)
     check_out_folder(out, resume, overwrite)
     loaded = load_data(data)  # errors are reported before torch is loaded, which takes seconds
@@ -87,36 +90,44 @@ def train(
     from opera.training.adapt import adapt
 
     started = time.time()
-    with interruptible(lambda: _how_to_continue(out, started)):
+    with interruptible(lambda: _how_to_continue(out, started, overwrite)):
         run = adapt(loaded, model=model, out=out, resume=resume, overwrite=overwrite, **values)
     if is_main_process():
         _print_run(run, json_)
 
 
-def _how_to_continue(out: Path, started: float) -> str:
+def _how_to_continue(out: Path, started: float, overwrite: bool) -> str:
     from opera.runs.folder import last_complete_checkpoint, run_started_after
 
     if not run_started_after(out, started):
         return "nothing was written yet: the same command starts again"
+    command = "the same command with --resume" + (", without --overwrite," if overwrite else "")
     step = last_complete_checkpoint(out)
     if step is None:
-        return "no checkpoint was saved yet: the same command with --resume, without --overwrite, starts from step 0"
-    return f"the same command with --resume, without --overwrite, continues from step {step}"
+        return f"no checkpoint was saved yet: {command} starts from step 0"
+    return f"{command} continues from step {step}"
+
+
+def _refuse_label(method: str | None) -> None:
+    """Refuse a method with settings after colons, which opera compare takes."""
+    name, *assignments = re.split(r":(?=[A-Za-z_]\w*=)", method or "")
+    if assignments:
+        alone = " ".join(["--method", name, *(f"--set {assignment}" for assignment in assignments)])
+        raise SettingError(f"--method {method}: settings after colons are for opera compare; use {alone}")
 
 
 def _print_run(run: Run, as_json: bool) -> None:
     from rich.text import Text
 
     from opera.cli.printing.console import console
-    from opera.cli.printing.results import how_to_load, print_before_after
+    from opera.cli.printing.results import format_rates, how_to_load, print_before_after
 
     if as_json:
         print(json.dumps({"run": str(run.path), "measures": run.measures}, indent=2))
         return
     settings, screen = run.settings, console()
-    masked = str(settings["mask_known_positives"]).lower()
     queries = run.per_query().num_rows
-    title = f"{settings['method']}, {run.steps} steps, mask_known_positives={masked}; {queries} test queries"
+    title = f"{settings['method']}, {run.steps} steps, {format_rates(settings)}; {queries} test queries"
     print_before_after(screen, run.measures, title)
     if run.measures["after"]["nDCG@10"] < run.measures["before"]["nDCG@10"]:
         screen.print("nDCG@10 fell: try fewer --steps, a lower --lr, --set temperature=0.05, or --method ft")

@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from opera.config.training import TrainSettings
 from opera.core.errors import SettingError
-from opera.core.settings import SettingDoc, Settings, explain, unknown_setting
+from opera.core.settings import LISTING, SettingDoc, Settings, explain, unknown_setting
 from opera.methods import METHODS, Method, method_named
 
 ADAPT_ARGUMENTS = ("data", "model", "out", "resume", "overwrite", "callbacks", "config")
@@ -17,6 +17,13 @@ ADAPT_ARGUMENTS = ("data", "model", "out", "resume", "overwrite", "callbacks", "
 
 ALIASES = {"steps": "max_steps", "batch_size": "per_device_train_batch_size", "lr": "learning_rate"}
 """Short names of the command line's options; valid in Python and YAML too."""
+
+OTHER_NAMES = {
+    **dict.fromkeys(("num_train_epochs", "num_epochs", "epochs"), "OPERA counts steps: max_steps"),
+    "fp16": "use precision=fp16",
+    "bf16": "use precision=bf16",
+}
+"""What to use instead of names that other tools have."""
 
 
 class Recipe(Settings):
@@ -96,9 +103,14 @@ def _misplaced(name: str, method: type[Method[Any]]) -> str:
     """Say why ``name`` is no setting of this run."""
     owners = [other for other, cls in METHODS.items() if name in cls.settings_class.model_fields]
     if owners:
-        return f"setting '{name}' belongs to method {_listed(owners)}; this run's method is {method.name}"
+        plural = "s" * (len(owners) > 1)
+        return (
+            f"setting '{name}' applies only to the method{plural} {_listed(owners)}; this run's method is {method.name}"
+        )
     if name in ADAPT_ARGUMENTS:
         return f"'{name}' is not a setting: pass it as the argument or option {name}"
+    if name in OTHER_NAMES:
+        return f"unknown setting '{name}'; {OTHER_NAMES[name]} ({LISTING})"
     known = [*TrainSettings.flat_fields, *method.settings_class.model_fields, "method"]
     return unknown_setting(name, dict.fromkeys(known))
 

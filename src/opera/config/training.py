@@ -163,7 +163,10 @@ class NegativeSettings(Settings):
     @model_validator(mode="after")
     def _range_needs_hard_negatives(self) -> Self:
         if self.range is not None and self.negatives != "hard":
-            raise ValueError(f"range={self.range[0]}:{self.range[1]} needs negatives=hard, got {self.negatives}")
+            negatives = self.negatives or "auto"
+            raise ValueError(
+                f"range={self.range[0]}:{self.range[1]} needs negatives=hard, but negatives is {negatives}"
+            )
         return self
 
     @property
@@ -198,9 +201,10 @@ class LabelSettings(Settings):
             value = getattr(self, name)
             if value is not None and self.noise not in kinds:
                 shown = ":".join(map(str, value)) if isinstance(value, tuple) else value
-                raise ValueError(f"{name}={shown} needs noise={' or '.join(kinds)}, got {self.noise}")
+                raise ValueError(f"{name}={shown} needs noise={' or '.join(kinds)}, but noise is {self.noise}")
             if value is None and self.noise in kinds and name != "noise_range":
-                raise ValueError(f"noise={self.noise} needs {name}")
+                example = {"noise_grade": 2, "noise_share": 0.3}[name]
+                raise ValueError(f"noise={self.noise} needs {name}, such as {name}={example}")
         if self.noise_grade is not None and self.noise_grade >= self.relevant_grade:
             raise ValueError(
                 f"noise_grade={self.noise_grade} must be below relevant_grade={self.relevant_grade}, "

@@ -61,5 +61,5 @@ class TrainingError(OperaError):
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` with the known name closest to ``name``, or an empty string."""
-    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"; did you mean '{matches[0]}'?" if matches else ""

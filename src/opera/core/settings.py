@@ -16,6 +16,17 @@ from opera.core.registry import Registry
 
 LISTING = "opera train --help-settings lists all"
 
+RULES = {
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "int_from_float": "a whole number",
+    "float_type": "a number",
+    "float_parsing": "a number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+}
+"""The rule that a value breaks, by pydantic's name of the mistake, where its own words are long."""
+
 
 def setting(default: Any, help: str, source: str, **bounds: Any) -> Any:
     """Declare one setting: its default, what it does, where the default comes from, and its bounds.
@@ -90,15 +101,13 @@ def explain(error: ValidationError, known: Mapping[str, Any], listing: str = LIS
     """Turn a pydantic error into sentences for people, one per mistake."""
     sentences = []
     for mistake in error.errors():
-        name = ".".join(str(part) for part in mistake["loc"][:1]) or "settings"
+        name = ".".join(str(part) for part in mistake["loc"][:1])
         if mistake["type"] == "extra_forbidden":
             sentences.append(unknown_setting(name, known, listing))
         else:
-            rule = mistake["msg"].removeprefix("Value error, ").removeprefix("Input should be ")
-            sentence = f"{name}: must be {rule}" if mistake["msg"].startswith("Input") else f"{name}: {rule}"
-            if mistake["loc"]:
-                sentence += f", got {mistake['input']!r}"
-            sentences.append(sentence)
+            message = f"Input should be {RULES[mistake['type']]}" if mistake["type"] in RULES else mistake["msg"]
+            rule = message.removeprefix("Value error, ").replace("Input should be ", "must be ", 1)
+            sentences.append(f"{name}: {rule}, got {mistake['input']!r}" if name else rule)
     return list(dict.fromkeys(sentences))
 
 

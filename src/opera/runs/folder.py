@@ -254,13 +254,22 @@ def check_out_folder(path: Path, resume: bool, overwrite: bool) -> None:
     if resume and not ours:
         raise RunFolderError(f"--out {path}: holds no run to resume; omit --resume to start one")
     if ours and not resume and not overwrite:
+        other = "another" if _is_finished(path) else "an unfinished"
         raise RunFolderError(
-            f"--out {path}: holds another run; pass --resume to continue it, --overwrite to replace it, "
+            f"--out {path}: holds {other} run; pass --resume to continue it, --overwrite to replace it, "
             "or another folder"
         )
     if not ours and path.is_dir() and set(path.iterdir()) - set(_leftovers(path)):
         raise RunFolderError(f"--out {path}: is not empty and holds no run; pass an empty or a new folder")
     check_writable(path)
+
+
+def _is_finished(path: Path) -> bool:
+    """Whether the run in a folder is finished; true for one that this version of OPERA cannot read."""
+    try:
+        return Run.open(path).finished
+    except RunFolderError:
+        return True
 
 
 def check_writable(path: Path) -> None:
@@ -316,4 +325,5 @@ def refuse_other_settings(path: Path, identity: Mapping[str, Any]) -> None:
         if recorded.get(key) != identity.get(key)
     ]
     if differences:
-        raise RunFolderError(f"--resume {path}: was started differently:\n" + "\n".join(differences))
+        advice = "use the same settings, or --overwrite to start again"
+        raise RunFolderError(f"--resume {path}: was started differently; {advice}:\n" + "\n".join(differences))

@@ -185,7 +185,10 @@ def _log_inputs(prepared: Prepared, record: RunRecord) -> None:
 
 
 def _listed_counts(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items())
+    return ", ".join(
+        f"pool of {count:,} queries" if name == "pool_size" else f"{count:,} {name.replace('_', ' ')}"
+        for name, count in counts.items()
+    )
 
 
 def _evaluate_saved(run: RunWriter, prepared: Prepared) -> Evaluation:

@@ -51,7 +51,7 @@ def test_shared_settings_unfinished_runs_and_missing_cells(folder: RunsFolder) -
     assert "all runs: temperature=0.05, noise=random, noise_share=0.3" in text
     assert f"left out, unfinished: {unfinished}" in text
     assert f"left out, written by another version of OPERA: {other}" in text
-    assert "1 of the grid's 3 cells are not finished" in text
+    assert "1 of the grid's 3 cells is not finished" in text
 
 
 def test_convergence_starts_with_the_baseline_whichever_it_is(folder: RunsFolder) -> None:

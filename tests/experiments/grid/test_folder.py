@@ -23,8 +23,13 @@ def test_a_grid_of_another_model_or_settings_is_refused_once_something_ran(tmp_p
     check_grid_folder(out, "one", {"learning_rate": 0.1, "range": "1:50"})
     with pytest.raises(RunFolderError, match="holds a grid with model 'one', this call has 'two'"):
         check_grid_folder(out, "two", {"lr": 0.1, "range": (1, 50)})
-    with pytest.raises(RunFolderError, match="holds a grid with settings"):
+    with pytest.raises(
+        RunFolderError,
+        match=r"with settings learning_rate=0\.1, range=1:50; this call has the default learning_rate, the default range",
+    ):
         check_grid_folder(out, "one", {})
+    with pytest.raises(RunFolderError, match="with settings range=1:50; this call has range=1:60; give another"):
+        check_grid_folder(out, "one", {"lr": 0.1, "range": "1:60"})
     (out / "grid.json").write_text("[1]")
     with pytest.raises(RunFolderError, match="is not as OPERA wrote it"):
         check_grid_folder(out, "one", {})

@@ -87,7 +87,7 @@ def test_seeds_and_steps_are_integers_however_they_are_written(tmp_path: Path) -
         assert [(type(value), value) for value in (cell.steps, cell.seed)] == [(int, 1000), (int, 1)]
     for values, rule in (
         ({"max_steps": 0}, "max_steps: must be greater"),
-        ({"seed": 0.5}, "seed: must be a valid int"),
+        ({"seed": 0.5}, "seed: must be a whole number"),
     ):
         with pytest.raises(SettingError, match=rule):
             grid_axes(values)
@@ -105,7 +105,7 @@ def test_a_shared_setting_of_a_method_applies_to_the_methods_that_have_it(tmp_pa
     cells = planned(tmp_path, methods=["ft", "rp", "sp:k=0.75", "dp"], seeds=[0], shared={"k": 0.5, "soft": False})
     own = [{name: cell.values[name] for name in ("k", "soft") if name in cell.values} for cell in cells]
     assert own == [{}, {"k": 0.5}, {"k": 0.75}, {"soft": False}]
-    with pytest.raises(SettingError, match="setting 'k' belongs to method"):
+    with pytest.raises(SettingError, match="setting 'k' applies only to the methods"):
         planned(tmp_path, methods=["ft", "dp"], shared={"k": 0.5})
 
 

@@ -36,9 +36,9 @@ def print_grid_results(screen: Console, comparison: Comparison) -> None:
         screen.print(Text(f"average rank by {measure}: {listed}"))
     _print_verdict(screen, comparison)
     if comparison.missing:
-        screen.print(
-            Text(f"{comparison.missing} of the grid's {comparison.planned} cells are not finished", style="bold")
-        )
+        verb = "is" if comparison.missing == 1 else "are"
+        message = f"{comparison.missing} of the grid's {comparison.planned} cells {verb} not finished"
+        screen.print(Text(message, style="bold"))
     if comparison.unfinished:
         screen.print(Text(f"left out, unfinished: {', '.join(map(str, comparison.unfinished))}"))
     if comparison.other_format:

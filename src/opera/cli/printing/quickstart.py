@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from opera.cli.printing.console import one_line
-from opera.cli.printing.results import how_to_load, print_before_after, print_document
+from opera.cli.printing.results import format_rates, how_to_load, print_before_after, print_document
 from opera.core.rng import generator
 from opera.data import RetrievalData, load_data
 from opera.runs.folder import Run
@@ -28,7 +28,7 @@ def print_quickstart(console: Console, run: Run) -> None:
     settings = run.settings
     title = (
         f"{counts['test_queries']} held-out queries, {counts['documents']:,} chunks, {run.steps} steps of "
-        f"{settings['method']}, mask_known_positives={str(settings['mask_known_positives']).lower()}"
+        f"{settings['method']}, {format_rates(settings)}"
     )
     print_before_after(console, run.measures, title)
     console.print(f"\nThe model: {run.model_path}", style="bold")

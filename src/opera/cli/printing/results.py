@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -29,10 +29,15 @@ def print_before_after(screen: Console, measures: Mapping[str, Mapping[str, floa
     screen.print(table)
 
 
-def print_measures(screen: Console, values: Mapping[str, float], title: str) -> None:
-    """Print the measures of one evaluation."""
+def format_rates(settings: Mapping[str, Any]) -> str:
+    """The learning rate and the temperature of a run, for a title."""
+    return f"learning rate {settings['learning_rate']:g}, temperature {settings['temperature']:g}"
+
+
+def print_measures(screen: Console, values: Mapping[str, float], title: str, head: str = "measure") -> None:
+    """Print the measures of one evaluation, or other named values under their ``head``."""
     table = Table()
-    table.add_column("measure")
+    table.add_column(head)
     table.add_column("value", justify="right")
     for name, value in values.items():
         table.add_row(name, f"{value:.4f}")

@@ -34,12 +34,34 @@ def check_grid_folder(out: Path, model: str, shared: Mapping[str, Any]) -> None:
     if not any(out.rglob(RUN_FILE)):  # nothing has run yet, so the grid may still change
         return
     recorded, requested = GridRecord.read(out), _grid_record(model, shared)
-    for name in ("model", "settings"):
-        before, now = getattr(recorded, name), getattr(requested, name)
-        if before != now:
-            raise RunFolderError(
-                f"--out {out}: holds a grid with {name} {before!r}, this call has {now!r}; give another folder"
-            )
+    if recorded.model != requested.model:
+        raise RunFolderError(
+            f"--out {out}: holds a grid with model {recorded.model!r}, this call has {requested.model!r}; "
+            "give another folder"
+        )
+    names = [
+        name
+        for name in sorted({*recorded.settings, *requested.settings})
+        if recorded.settings.get(name) != requested.settings.get(name)
+    ]
+    if names:
+        before, now = (_format_values(names, record.settings) for record in (recorded, requested))
+        raise RunFolderError(
+            f"--out {out}: holds a grid with settings {before}; this call has {now}; give another folder"
+        )
+
+
+def _format_values(names: Sequence[str], settings: Mapping[str, Any]) -> str:
+    """The named settings as ``NAME=VALUE``; one that was not given has its default."""
+    return ", ".join(
+        f"{name}={_format_value(settings[name])}" if name in settings else f"the default {name}" for name in names
+    )
+
+
+def _format_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return ":".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 
 def write_grid_file(out: Path, model: str, shared: Mapping[str, Any], cells: Sequence[Cell] = ()) -> None:
