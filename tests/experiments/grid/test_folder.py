@@ -25,7 +25,7 @@ def test_a_grid_of_another_model_or_settings_is_refused_once_something_ran(tmp_p
         check_grid_folder(out, "two", {"lr": 0.1, "range": (1, 50)})
     with pytest.raises(
         RunFolderError,
-        match=r"with settings learning_rate=0\.1, range=1:50; this call has the default learning_rate, the default range",
+        match=r"with settings learning_rate=0\.1, range=1:50; this call has the default learning_rate, the default ",
     ):
         check_grid_folder(out, "one", {})
     with pytest.raises(RunFolderError, match="with settings range=1:50; this call has range=1:60; give another"):
