@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from commands import QUICK, Opera
+from grids import write_unfinished_run
+from opera.cli.train import _how_to_continue
 
 
 def test_help_settings(run_opera: Opera) -> None:
@@ -30,3 +34,13 @@ def test_a_recipe_and_its_overrides(run_opera: Opera, beir: Path, static_model: 
     assert run_opera(*arguments).returncode == 0
     settings = json.loads((tmp_path / "run/run.json").read_text())["settings"]
     assert (settings["method"], settings["k"], settings["max_steps"]) == ("rp", 0.5, 2)
+
+
+@pytest.mark.parametrize(
+    ("overwrite", "words"), [(False, "--resume starts"), (True, "--resume, without --overwrite, starts")]
+)
+def test_an_interrupted_run_is_continued_without_overwrite(tmp_path: Path, overwrite: bool, words: str) -> None:
+    assert _how_to_continue(tmp_path, 0, overwrite) == "nothing was written yet: the same command starts again"
+    write_unfinished_run(tmp_path / "run", {"method": "ft"}, "my-data")
+    advice = _how_to_continue(tmp_path / "run", 0, overwrite)
+    assert advice == f"no checkpoint was saved yet: the same command with {words} from step 0"

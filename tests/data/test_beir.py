@@ -91,7 +91,7 @@ def test_repeated_rows_merge_and_contradictions_are_refused(make_beir: MakeBeir)
     assert len(merged.split("train").doc_rows) == count
     assert merged.notes == ("train.tsv: merged 1 repeated rows",)
     path.write_text(path.read_text() + first[:-1] + "9\n")
-    with pytest.raises(DataError, match="score 9 for a pair that line"):
+    with pytest.raises(DataError, match="grade 9 for a pair that line"):
         load_data(folder)
 
 

@@ -19,7 +19,7 @@ def test_scores_of_zero_are_no_training_pairs(make_beir: MakeBeir) -> None:
     folder = make_beir()
     path = folder / "qrels" / "train.tsv"
     path.write_text("query-id\tcorpus-id\tscore\ntrain0\td0\t0\n")
-    with pytest.raises(DataError, match="no pair with a score above 0"):
+    with pytest.raises(DataError, match="no pair with a grade above 0"):
         load_data(folder).training_split()
 
 

@@ -1,4 +1,4 @@
-"""BEIR folders: ``corpus.jsonl``, ``queries.jsonl``, ``qrels/{train,dev,test}.tsv`` with graded scores."""
+"""BEIR folders: ``corpus.jsonl``, ``queries.jsonl``, ``qrels/{train,dev,test}.tsv``, grades as ``score``."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _merge_repeats(
     grades: np.ndarray,
     notes: list[str],
 ) -> Qrels:
-    """Merge repeated rows; raise an error if one pair has two scores."""
+    """Merge repeated rows; raise an error if one pair has two grades."""
     order = np.lexsort((numbers, doc_rows, query_rows))
     query, doc, grade = query_rows[order], doc_rows[order], grades[order]
     repeat = np.concatenate([[False], (query[1:] == query[:-1]) & (doc[1:] == doc[:-1])])
@@ -129,8 +129,8 @@ def _merge_repeats(
     if len(clash):
         first, second = numbers[order[clash[0] - 1]], numbers[order[clash[0]]]
         raise DataError(
-            f"{path}:{second}: score {grade[clash[0]]} for a pair that line {first} gives score {grade[clash[0] - 1]}; "
-            "a pair has one score"
+            f"{path}:{second}: grade {grade[clash[0]]} for a pair that line {first} gives grade {grade[clash[0] - 1]}; "
+            "a pair has one grade"
         )
     if repeat.any():
         notes.append(f"{path.name}: merged {int(repeat.sum())} repeated rows")

@@ -97,7 +97,7 @@ class RetrievalData:
         """
         relevant = self.split("train").relevant()
         if relevant.n_queries == 0:
-            raise DataError(f"{self.source}: split 'train' has no pair with a score above 0: nothing to train on")
+            raise DataError(f"{self.source}: split 'train' has no pair with a grade above 0: nothing to train on")
         return relevant
 
     def judged_qrels(self, split: str) -> Qrels:
