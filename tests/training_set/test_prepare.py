@@ -24,7 +24,7 @@ BAD: list[tuple[dict[str, Any], type[InputError], str]] = [
     ({"optim": "adamw_torhc"}, SettingError, "transformers refuses the settings"),
     ({"lr_scheduler_type": "liner"}, SettingError, "lr_scheduler_type: must be 'linear'"),
     ({"noise": "random"}, SettingError, "noise=random needs noise_share"),
-    ({"noise_share": 0.5}, SettingError, "noise_share=0.5 needs noise=random or hard, got none"),
+    ({"noise_share": 0.5}, SettingError, "noise_share=0.5 needs noise=random or hard, but noise is none"),
     ({"noise": "grade", "noise_grade": 1}, SettingError, "noise_grade=1 must be below relevant_grade=1"),
     ({"noise": "grade", "noise_grade": 0}, SettingError, "has no train judgement with a score from 0 to 0"),
     ({"noise": "hard", "noise_share": 0.1, "noise_range": (500, 600)}, SettingError, "noise_range=500:600 starts past"),
