@@ -95,8 +95,9 @@ class Scheduler:
         for worker in self._workers:
             worker.terminate()
         for thread in self._threads:
-            if thread.is_alive():
-                thread.join()
+            # A signal that arrives just before a wait begins does not end it, so no wait is without end.
+            while thread.is_alive():
+                thread.join(REFRESH_SECONDS)
 
     def _drive(self, worker: WorkerProcess) -> None:
         """Run waiting cells on a worker until there are none; puts each into the queue, and at last ``None``."""
