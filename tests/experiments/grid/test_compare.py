@@ -28,7 +28,7 @@ Call = Callable[..., tuple[int, str, str]]
         ({"--methods": "ft,ft"}, "--methods: ft is given twice"),
         ({"--methods": "ft,dp:seed=3"}, "dp:seed=3: seed differs between cells"),
         ({"--methods": ","}, "--methods: give at least one"),
-        ({"--seeds": "0,x"}, "--seeds: must be whole numbers separated by commas, got 'x'"),
+        ({"--seeds": "0,x"}, "--seeds: must be whole numbers separated by commas, such as 0,1,2, got 'x'"),
         ({"--seeds": "²"}, "got '²'"),
         ({"--seeds": str(2**32)}, "seed: must be less than"),
         ({"--steps": "0"}, "max_steps: must be greater than or equal to 1"),
