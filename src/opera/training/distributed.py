@@ -18,6 +18,10 @@ from opera.core.errors import TrainingError
 
 T = TypeVar("T")
 
+# sentence-transformers calls a function that torch has renamed. The filter is set once, not around each call: leaving
+# a changed set of filters makes Python show every other warning of a step anew.
+warnings.filterwarnings("ignore", message="torch.distributed.nn.functional.all_gather", category=FutureWarning)
+
 
 def from_main(value: T) -> T:
     """Return the main process's value in every process; it must be picklable."""
@@ -53,12 +57,7 @@ def gather_embeddings(embeddings: Tensor) -> Tensor:
     The gradient flows back to the process that an embedding came from, so W processes with a batch of B/W each have the
     gradient of one process with B (docs/paper.md, row 10).
     """
-    if not _several():
-        return embeddings
-    with warnings.catch_warnings():  # sentence-transformers calls a function that torch has renamed
-        warnings.filterwarnings("ignore", message="torch.distributed.nn.functional.all_gather", category=FutureWarning)
-        gathered: Tensor = all_gather_with_grad(embeddings)
-    return gathered
+    return all_gather_with_grad(embeddings) if _several() else embeddings
 
 
 def gather_values(values: Tensor) -> Tensor:
