@@ -83,4 +83,6 @@ def test_flag_files_train_with_their_negatives(static_model: Path, tmp_path: Pat
     path.write_text("\n".join(json.dumps(record) for record in records))
     run = opera.adapt(path, model=static_model, out=tmp_path / "run", **SMALL)
     assert run.settings["negatives"] == "given"
-    assert run.record.data.notes == ["no test split: drew 2 of the 20 train queries with seed 0"]
+    assert run.record.data.notes == [
+        "no test split: drew 2 of the 20 train queries (new-documents, seed 0); train names 0% of their documents"
+    ]

@@ -231,8 +231,13 @@ class EvaluationSettings(Settings):
     early_stopping_patience: int | None = setting(
         None, "evaluations without improvement before training stops; needs eval_steps", "transformers", ge=1
     )
-    dev_fraction: float = setting(
-        0.1, "share of train queries drawn as dev, where dev is needed and absent", "OPERA", gt=0, lt=1
+    dev_fraction: float | None = setting(
+        None,
+        "share of train queries drawn as dev, where dev is needed and absent; auto: a tenth, but 100 to 1,000 queries "
+        "and at most a quarter",
+        "OPERA",
+        gt=0,
+        lt=1,
     )
     test_fraction: float = setting(
         0.1, "share of train queries drawn as test, where the data has no test split", "OPERA", gt=0, lt=1

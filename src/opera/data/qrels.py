@@ -57,13 +57,32 @@ class Qrels:
 
     def relevant(self) -> Qrels:
         """Keep the judgements above 0 and the queries that have one."""
-        keep = self.grades > 0
-        return Qrels.from_arrays(self.query_rows[self.query_index[keep]], self.doc_rows[keep], self.grades[keep])
+        return self.select_judgements(self.grades > 0)
 
     def select_queries(self, keep: BoolArray) -> Qrels:
         """Keep the judged queries where ``keep``, bool ``[n]``, is true."""
-        rows = keep[self.query_index]
-        return Qrels.from_arrays(self.query_rows[self.query_index[rows]], self.doc_rows[rows], self.grades[rows])
+        return self.select_judgements(keep[self.query_index])
+
+    def select_judgements(self, keep: BoolArray) -> Qrels:
+        """Keep the judgements where ``keep``, bool ``[M]``, is true, and the queries that have one."""
+        return Qrels.from_arrays(self.query_rows[self.query_index[keep]], self.doc_rows[keep], self.grades[keep])
+
+    def union(self, other: Qrels) -> Qrels:
+        """Return the judgements of both; no pair may be judged by both."""
+        return Qrels.from_arrays(
+            np.concatenate([self.query_rows[self.query_index], other.query_rows[other.query_index]]),
+            np.concatenate([self.doc_rows, other.doc_rows]),
+            np.concatenate([self.grades, other.grades]),
+        )
+
+    def contains(self, other: Qrels) -> BoolArray:
+        """Whether each judgement of ``other`` concerns a pair that is judged here: bool ``[M of other]``."""
+        ours, theirs = (
+            np.stack([qrels.query_rows[qrels.query_index], qrels.doc_rows], axis=1).astype(np.int64)
+            for qrels in (self, other)
+        )
+        scale = int(max(ours[:, 1].max(initial=0), theirs[:, 1].max(initial=0))) + 1
+        return np.asarray(np.isin(theirs @ [scale, 1], ours @ [scale, 1]))
 
     def pairs(self) -> TrainingPairs:
         """Return the judgements as training pairs; query i of the pairs is ``query_rows[i]``."""

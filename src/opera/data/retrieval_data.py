@@ -28,6 +28,8 @@ class RetrievalData:
         queries: the queries of all splits.
         splits: qrels by split name (``train``, ``dev``, ``test``).
         given_negatives: negatives that came with the data, or ``None``.
+        held_out: judgements that left train because their documents are held out for another split; their documents
+            are still positives of their queries, and never negatives. ``None`` where there are none.
         notes: what was merged, dropped or drawn, in plain sentences.
     """
 
@@ -38,6 +40,7 @@ class RetrievalData:
     queries: TextTable
     splits: dict[str, Qrels]
     given_negatives: GivenNegatives | None = None
+    held_out: Qrels | None = None
     notes: tuple[str, ...] = ()
 
     @classmethod

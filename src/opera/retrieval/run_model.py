@@ -24,7 +24,8 @@ def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
         data.with_relevant_grade(settings.labels.relevant_grade),
         seed=settings.optimisation.seed,
         test_fraction=settings.evaluation.test_fraction,
-        dev_fraction=settings.evaluation.dev_fraction if run.settings["eval_steps"] is not None else None,
+        needs_dev=run.settings["eval_steps"] is not None,
+        dev_fraction=settings.evaluation.dev_fraction,
     )
 
 

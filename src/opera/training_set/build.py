@@ -86,7 +86,7 @@ def build_training_set(prepared: Prepared) -> TrainingSet:
 
     noisy = inject_noise(prepared.original, data, settings, search)
     query_rows, pairs = noisy.qrels.query_rows, noisy.qrels.pairs()
-    known = KnownPositives(pairs, len(data.corpus))
+    known = KnownPositives(pairs, len(data.corpus), query_rows, data.held_out)
     inputs = NegativeInputs(data, query_rows, known, settings, lambda depth: search(query_rows, depth))
     negatives = build_negatives(prepared.negatives, inputs)
     scores, smallest_pool = _pretrained_scores(prepared, pairs, query_rows, known)

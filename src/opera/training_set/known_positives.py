@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.core.arrays import IntArray
+from opera.data import Qrels
 from opera.data.pairs import TrainingPairs
 
 
@@ -15,11 +16,24 @@ class KnownPositives:
     Args:
         pairs: the training pairs.
         n_docs: size of the corpus.
+        query_rows: int ``[n]``, ascending, the query table's row of each training query; needed with ``held_out``.
+        held_out: more positives of the same queries, which do not train.
     """
 
-    def __init__(self, pairs: TrainingPairs, n_docs: int) -> None:
+    def __init__(
+        self,
+        pairs: TrainingPairs,
+        n_docs: int,
+        query_rows: IntArray | None = None,
+        held_out: Qrels | None = None,
+    ) -> None:
         self.n_docs = n_docs
-        self._keys = np.sort(pairs.pair_query.astype(np.int64) * n_docs + pairs.pair_doc)
+        keys = pairs.pair_query.astype(np.int64) * n_docs + pairs.pair_doc
+        if held_out is not None and query_rows is not None:
+            left = held_out.select_queries(np.isin(held_out.query_rows, query_rows))
+            queries = np.searchsorted(query_rows, left.query_rows[left.query_index])
+            keys = np.concatenate([keys, queries.astype(np.int64) * n_docs + left.doc_rows])
+        self._keys = np.sort(keys)
 
     def contains(self, queries: IntArray, docs: IntArray) -> NDArray[np.bool_]:
         """Return whether documents are known positives of queries; the two arrays are broadcast together."""

@@ -94,7 +94,7 @@ def inject_noise(
     elif labels.noise == "random":
         noisy = add_false_positives(clean, _share(settings), seed, RandomCandidates(clean, len(data.corpus)))
     else:
-        known = KnownPositives(clean.pairs(), len(data.corpus))
+        known = KnownPositives(clean.pairs(), len(data.corpus), clean.query_rows, data.held_out)
         ranking = search(clean.query_rows, labels.noise_ranks[1])
         mined = mine_hard_negatives(ranking, known, labels.noise_ranks, len(data.corpus), seed)
         noisy = add_false_positives(clean, _share(settings), seed, ListedCandidates(mined))

@@ -113,7 +113,8 @@ def _prepare_data(data: RetrievalData, settings: TrainSettings) -> RetrievalData
         data,
         seed=settings.optimisation.seed,
         test_fraction=settings.evaluation.test_fraction,
-        dev_fraction=settings.evaluation.dev_fraction if needs_dev else None,
+        needs_dev=needs_dev,
+        dev_fraction=settings.evaluation.dev_fraction,
     )
     for split in ("test", "dev") if needs_dev else ("test",):
         data.judged_qrels(split)

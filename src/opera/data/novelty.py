@@ -1,0 +1,48 @@
+"""How new the documents of a split are, and which queries are connected through shared documents."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from opera.data.pairs import TrainingPairs
+from opera.data.qrels import Qrels
+from opera.data.retrieval_data import RetrievalData
+
+
+def seen_share(data: RetrievalData, split: str) -> float:
+    """Compute the share of a split's relevant pairs whose document a training pair names, from 0 to 1 (issue 11).
+
+    At 1 the test asks new questions about the documents of the training set; at 0 every relevant document is new.
+
+    Raises:
+        DataError: if the split is missing, or train has no pair.
+    """
+    return named_share(data.split(split), data.training_split(), len(data.corpus))
+
+
+def named_share(qrels: Qrels, train: Qrels, n_documents: int) -> float:
+    """Compute the share of the relevant judgements of ``qrels`` whose document ``train`` judges relevant.
+
+    Args:
+        qrels: the judgements of a split.
+        train: the judgements that train.
+        n_documents: size of the corpus.
+    """
+    named = np.zeros(n_documents, dtype=bool)
+    named[train.relevant().doc_rows] = True
+    return float(named[qrels.relevant().doc_rows].mean())
+
+
+def query_components(pairs: TrainingPairs) -> NDArray[np.int32]:
+    """Number the connected components of the graph that joins queries by their documents: int32 ``[n]``.
+
+    Two queries are in one component if a chain of shared documents leads from one to the other.
+    """
+    documents, doc_index = np.unique(pairs.pair_doc, return_inverse=True)
+    size = pairs.n_queries + len(documents)
+    edges = (np.ones(pairs.n_pairs, dtype=np.int8), (pairs.pair_query, pairs.n_queries + doc_index))
+    _, labels = connected_components(coo_array(edges, shape=(size, size)), directed=False)
+    return np.asarray(labels[: pairs.n_queries], dtype=np.int32)
