@@ -34,6 +34,10 @@ NegativesOption = Annotated[
     str | None, typer.Option("--negatives", help="random, hard, given, or a kind that you registered")
 ]
 RangeOption = Annotated[str | None, typer.Option("--range", help="ranks LO:HI of hard negatives")]
+AdapterOption = Annotated[
+    str | None,
+    typer.Option("--adapter", help="train a projection of query or both vectors, and leave the model as it is"),
+]
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="any setting, as key=value; repeatable")]
 ConfigOption = Annotated[Path | None, typer.Option("--config", help="YAML recipe of settings")]
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from opera.cli.options import (
+    AdapterOption,
     BatchSizeOption,
     ConfigOption,
     DataArgument,
@@ -65,6 +66,7 @@ def train(
     seed: Annotated[int | None, typer.Option("--seed", help="seed of every random draw")] = None,
     negatives: NegativesOption = None,
     range_: RangeOption = None,
+    adapter: AdapterOption = None,
     set_: SetOption = None,
     config: ConfigOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="continue the run in --out")] = False,
@@ -80,7 +82,7 @@ def train(
     from opera.data import load_data
     from opera.runs.folder import check_out_folder
 
-    options = {"method": method, "max_steps": steps, "seed": seed}
+    options = {"method": method, "max_steps": steps, "seed": seed, "adapter": adapter}
     values = collect_values(config, set_, options | batch_options(batch_size, lr, negatives, range_))
     _refuse_label(method)
     make_recipe(values)

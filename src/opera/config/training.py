@@ -143,6 +143,40 @@ class EncodingSettings(Settings):
     gradient_checkpointing: bool = setting(False, "trade speed for memory", "transformers")
 
 
+class AdapterSettings(Settings):
+    """What trains instead of the whole model: a residual projection over frozen vectors."""
+
+    adapter: Literal["query", "both"] | None = setting(
+        None,
+        "train a projection over frozen vectors instead of the model (--adapter): of queries, so that an index of "
+        "documents stays valid, or of both sides; auto: query with query_vectors, else none",
+        "OPERA",
+    )
+    adapter_rank: int | None = setting(None, "rank of the projection; auto: full", "OPERA", ge=1)
+    query_vectors: str | None = setting(
+        None,
+        "file of the queries' vectors, .npy or .parquet, for a model that cannot be loaded (--query-vectors)",
+        "OPERA",
+    )
+    document_vectors: str | None = setting(
+        None, "file of the documents' vectors, likewise (--document-vectors)", "OPERA"
+    )
+
+    @model_validator(mode="after")
+    def _belong_together(self) -> Self:
+        if (self.query_vectors is None) != (self.document_vectors is None):
+            given, absent = ("query", "document") if self.query_vectors else ("document", "query")
+            raise ValueError(f"{given}_vectors needs {absent}_vectors: give both files")
+        if self.adapter_rank is not None and self.kind is None:
+            raise ValueError(f"adapter_rank={self.adapter_rank} needs adapter=query or adapter=both")
+        return self
+
+    @property
+    def kind(self) -> Literal["query", "both"] | None:
+        """Which side is projected; ``None`` where the whole model trains."""
+        return self.adapter or ("query" if self.query_vectors else None)
+
+
 class NegativeSettings(Settings):
     """Explicit negatives, and which in-batch negatives count."""
 
@@ -281,6 +315,7 @@ class TrainSettings(Settings):
         optimisation: the loss and the optimizer.
         batching: the size of a batch, and how it is loaded.
         encoding: how the model reads texts.
+        adapter: what trains instead of the whole model.
         negative_sampling: explicit negatives, and which in-batch negatives count.
         labels: which qrels count as relevant, and injected label noise.
         evaluation: evaluation during training, and drawn splits.
@@ -290,6 +325,7 @@ class TrainSettings(Settings):
     optimisation: OptimisationSettings = OptimisationSettings()
     batching: BatchingSettings = BatchingSettings()
     encoding: EncodingSettings = EncodingSettings()
+    adapter: AdapterSettings = AdapterSettings()
     negative_sampling: NegativeSettings = NegativeSettings()
     labels: LabelSettings = LabelSettings()
     evaluation: EvaluationSettings = EvaluationSettings()

@@ -18,6 +18,7 @@ from opera.core.files import write_once
 from opera.data import RetrievalData, TextTable, cache_folder
 from opera.data.texts import CorpusText
 from opera.retrieval.device import Precision, autocast, pick_device, resolve_precision
+from opera.retrieval.frozen import embed_rows, lookup_of
 from opera.retrieval.models import is_static, load_model, model_fingerprint, set_lengths
 
 Role = Literal["query", "document"]
@@ -96,6 +97,8 @@ class Encoder:
     def _encode_rows(
         self, table: TextTable, rows: IntArray | None, role: Role, corpus_text: CorpusText, key: str
     ) -> NDArray[np.float32]:
+        if lookup_of(self.model) is not None:
+            return embed_rows(self.model, role, rows)
         count = len(table) if rows is None else len(rows)
 
         def texts(part: slice) -> list[str]:

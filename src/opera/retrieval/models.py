@@ -35,8 +35,8 @@ def load_model(spec: str | Path, device: str) -> SentenceTransformer:
 
 
 def is_static(model: SentenceTransformer) -> bool:
-    """Whether the model is a static embedding table, not a transformer."""
-    return type(model[0]).__name__ == "StaticEmbedding"
+    """Whether the model starts with a table, of token or of frozen vectors, and not with a transformer."""
+    return type(model[0]).__name__ in ("StaticEmbedding", "VectorLookup")
 
 
 def parameter_count(model: torch.nn.Module) -> int:
@@ -97,6 +97,8 @@ def freeze_unused_parameters(model: SentenceTransformer) -> list[str]:
 
     In distributed training, processes would otherwise wait for gradients that never come.
     """
+    if type(model[0]).__name__ == "VectorLookup":  # every parameter of an adapter is used
+        return []
     was_training = model.training
     model.eval()  # dropout would advance the random state
     for role in ("query", "document"):

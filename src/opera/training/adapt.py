@@ -22,6 +22,7 @@ from opera.methods import Method
 from opera.retrieval.device import describe_device, join_processes
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import Evaluation, evaluate_encoder, query_difficulty, relevant_ids
+from opera.retrieval.frozen import lookup_of
 from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import load_model
 from opera.runs.folder import Run, RunWriter, check_out_folder, clear_leftovers, clear_run, refuse_other_settings
@@ -119,6 +120,8 @@ def _run(prepared: Prepared, run: RunWriter, clock: Clock, resume: bool, callbac
             "relevant": relevant_ids(data, "test"),
             "similarity": query_difficulty(encoder, data, "test", corpus_text),
         }
+    with clock.phase("encode"), processes.main_process_first():
+        prepared.encode()
     with clock.phase("score_and_mine"):
         with processes.main_process_first():
             training_set = build_training_set(prepared)
@@ -137,7 +140,7 @@ def _run(prepared: Prepared, run: RunWriter, clock: Clock, resume: bool, callbac
     with clock.phase("train"):
         result = train(prepared.model, training_set, method, settings, run, resume=resume, callbacks=callbacks)
     _write_pairs(run, training_set, method, result)
-    run.write_model(lambda folder: prepared.model.save_pretrained(str(folder), create_model_card=False))
+    run.write_model(prepared.save_model)
     if run.writes:
         with clock.phase("evaluate_after"):  # of the folder that the user gets, loaded as the user will load it
             after = _evaluate_saved(run, prepared)
@@ -192,9 +195,10 @@ def _listed_counts(counts: Mapping[str, int]) -> str:
 
 
 def _evaluate_saved(run: RunWriter, prepared: Prepared) -> Evaluation:
-    """Evaluate the model as saved, loaded as a user will load it."""
+    """Evaluate the model as saved, loaded as a user will load it; an adapter on the vectors that it trained on."""
     encoding = prepared.settings.encoding
-    saved = load_model(run.model_path, prepared.encoder.device)
+    adapter = lookup_of(prepared.model) is not None
+    saved = prepared.model if adapter else load_model(run.model_path, prepared.encoder.device)
     encoder = Encoder(saved, encoding.precision, encoding.encode_batch_size, use_cache=False)
     return evaluate_encoder(encoder, prepared.data, "test", FULL_MEASURES, encoding.corpus_text)
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
+from opera.core.arrays import IntArray
 from opera.data import RetrievalData
 from opera.data.texts import CorpusText
 from opera.training.sampler import Row
@@ -43,9 +44,9 @@ class PairDataset(Dataset[dict[str, Any]]):
 
     def __getitems__(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
         """Return the items of a batch."""
-        queries = self.data.queries.texts(self.query_rows[[row.query for row in rows]], "text")
+        queries = self._queries(self.query_rows[[row.query for row in rows]])
         doc_rows = np.array([row.doc_rows for row in rows], dtype=np.int64)
-        documents = iter(self.data.corpus.texts(doc_rows.ravel(), self.corpus_text))
+        documents = iter(self._documents(doc_rows.ravel()))
         return [
             {
                 "anchor": query,
@@ -54,3 +55,18 @@ class PairDataset(Dataset[dict[str, Any]]):
             }
             for row, query in zip(rows, queries, strict=True)
         ]
+
+    def _queries(self, rows: IntArray) -> list[str]:
+        return self.data.queries.texts(rows, "text")
+
+    def _documents(self, rows: IntArray) -> list[str]:
+        return self.data.corpus.texts(rows, self.corpus_text)
+
+
+class RowDataset(PairDataset):
+    """Gives row numbers in place of texts, for a model that looks vectors up."""
+
+    def _queries(self, rows: IntArray) -> list[str]:
+        return [str(row) for row in rows.tolist()]
+
+    _documents = _queries

@@ -17,12 +17,13 @@ from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallbac
 from opera.config.recipe import Recipe
 from opera.config.training import LOSSES, TrainSettings
 from opera.methods import Method, Plan
+from opera.retrieval.frozen import lookup_of
 from opera.retrieval.models import freeze_unused_parameters
 from opera.runs.folder import Run, RunWriter
 from opera.runs.record import TrainingRecord
 from opera.training.callbacks import Progress, Stopper, Trace
 from opera.training.checkpoint import load_sampler, newest_checkpoint, stopped_early
-from opera.training.dataset import PairDataset
+from opera.training.dataset import PairDataset, RowDataset
 from opera.training.distributed import from_main
 from opera.training.loss import InBatchLoss
 from opera.training.sampler import PairSampler
@@ -157,7 +158,7 @@ def _make_trainer(
     trainer = OperaTrainer(
         model=model,
         args=training_arguments(settings, model, run.checkpoints),
-        train_dataset=PairDataset(
+        train_dataset=(PairDataset if lookup_of(model) is None else RowDataset)(
             training_set.data, training_set.query_rows, settings.batching.n_negatives, settings.encoding.corpus_text
         ),
         loss=loss,

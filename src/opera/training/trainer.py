@@ -82,6 +82,8 @@ def resolve_learning_rate(settings: TrainSettings, model: SentenceTransformer) -
     """Return the learning rate, ``auto`` resolved: largest for static models, larger for small transformers."""
     if settings.optimisation.learning_rate is not None:
         return settings.optimisation.learning_rate
+    if settings.adapter.kind is not None:
+        return 1e-3
     if is_static(model):
         return 1e-2
     return 1e-4 if parameter_count(model) < 50_000_000 else 2e-5

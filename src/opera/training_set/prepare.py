@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
+from opera.adapter.model import adapter_model, check_saved, encode_all, save_adapted
 from opera.config.recipe import Recipe
 from opera.config.training import TrainSettings
+from opera.core.errors import SettingError
 from opera.data import RetrievalData
 from opera.data.splits import draw_missing_splits
 from opera.retrieval.device import pick_device
 from opera.retrieval.encoder import Encoder
+from opera.retrieval.frozen import lookup_of
 from opera.retrieval.measures import check_measures
 from opera.retrieval.models import load_model, parameter_count, set_dropout_and_attention, set_lengths
 from opera.training_set.negatives import check_negatives
@@ -27,7 +31,8 @@ class Prepared:
         recipe: all settings.
         original: the data with its original grades and splits.
         data: the data that trains: grades below ``relevant_grade`` are 0, and missing splits are drawn.
-        model: the model.
+        model: the model that trains.
+        base: the pretrained model under an adapter, which does not train; ``None`` without an adapter or such a model.
         model_source: what the user called it.
         encoder: the model with its device and precision.
         negatives: the kind of explicit negatives.
@@ -44,6 +49,7 @@ class Prepared:
     negatives: str
     lengths: dict[str, int | None]
     processes: int
+    base: SentenceTransformer | None = None
 
     @property
     def settings(self) -> TrainSettings:
@@ -62,8 +68,24 @@ class Prepared:
 
     @property
     def n_parameters(self) -> int:
-        """Size of the model."""
-        return parameter_count(self.model)
+        """Size of the model, with an adapter of the pretrained one."""
+        return parameter_count(self.base or self.model)
+
+    def encode(self) -> None:
+        """Encode every text once, where an adapter trains on the vectors."""
+        if self.base is not None:
+            lookup = lookup_of(self.model)
+            assert lookup is not None
+            lookup.vectors = encode_all(self.encoder, self.data, self.settings.encoding.corpus_text)
+
+    def save_model(self, folder: Path) -> None:
+        """Write the trained model, as it is handed over."""
+        if lookup_of(self.model) is None:
+            self.model.save_pretrained(str(folder), create_model_card=False)
+        else:
+            save_adapted(folder, self.base, self.model)
+            if self.base is not None:
+                check_saved(folder, self.encoder, self.model, self.data, self.settings.encoding.corpus_text)
 
 
 def prepare(data: RetrievalData, model_source: str, recipe: Recipe, processes: int = 1) -> Prepared:
@@ -85,21 +107,46 @@ def prepare(data: RetrievalData, model_source: str, recipe: Recipe, processes: i
     kind = settings.negative_sampling.negatives or ("given" if data.given_negatives is not None else "random")
     check_negatives(kind, prepared_data, settings)
     check_noise(data, prepared_data, settings)
-    encoding = settings.encoding
-    model = load_model(model_source, pick_device())
-    lengths = set_lengths(model, encoding.max_query_length, encoding.max_passage_length, set(encoding.model_fields_set))
-    set_dropout_and_attention(model, encoding.dropout, encoding.attn_implementation)
+    models = _load_models(model_source, settings)
     return Prepared(
         recipe=recipe,
         original=data,
         data=prepared_data,
-        model=model,
         model_source=model_source,
-        encoder=Encoder(model, encoding.precision, encoding.encode_batch_size),
         negatives=kind,
-        lengths=lengths,
         processes=processes,
+        **models,
     )
+
+
+def _load_models(model_source: str, settings: TrainSettings) -> dict[str, Any]:
+    """Load the model and its encoder, and put an adapter in its place where one is asked for."""
+    encoding, adapter = settings.encoding, settings.adapter
+    if adapter.kind is not None:
+        _refuse_settings_of_training(settings)
+    model = load_model(model_source, pick_device())
+    lengths = set_lengths(model, encoding.max_query_length, encoding.max_passage_length, set(encoding.model_fields_set))
+    set_dropout_and_attention(model, encoding.dropout, encoding.attn_implementation)
+    encoder = Encoder(model, encoding.precision, encoding.encode_batch_size)
+    loaded = {"model": model, "encoder": encoder, "lengths": lengths}
+    if adapter.kind is None:
+        return loaded
+    trained = adapter_model(encoder.dimension, adapter, seed=settings.optimisation.seed, device=encoder.device)
+    return {**loaded, "model": trained, "base": model}
+
+
+def _refuse_settings_of_training(settings: TrainSettings) -> None:
+    """Refuse settings of the training of a whole model, which an adapter would not read.
+
+    Raises:
+        SettingError: naming the first.
+    """
+    for name, default in (("dropout", None), ("gradient_checkpointing", False)):
+        value = getattr(settings.encoding, name)
+        if value != default:
+            raise SettingError(
+                f"{name}={value}: with adapter={settings.adapter.kind} the model itself does not train; leave it out"
+            )
 
 
 def _prepare_data(data: RetrievalData, settings: TrainSettings) -> RetrievalData:

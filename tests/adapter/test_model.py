@@ -1,0 +1,147 @@
+"""An adapter of a sentence-transformers model, from training to the folder that users load."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import opera
+from opera.adapter.model import adapter_model, encode_all
+from opera.config.training import AdapterSettings
+from opera.core.errors import InputError
+from opera.data import load_data
+from opera.methods import METHODS
+from opera.retrieval.encoder import Encoder
+from opera.retrieval.frozen import lookup_of
+from opera.retrieval.measures import FULL_MEASURES
+from opera.retrieval.models import load_model
+from opera.retrieval.search import search_corpus
+from opera.runs.folder import Run
+from small_runs import FAST, assert_same_run
+
+SETTINGS: dict[str, Any] = {**FAST, "learning_rate": 0.02, "adapter": "query"}
+
+USER = """
+import json, sys
+from sentence_transformers import SentenceTransformer
+assert not [name for name in sys.modules if name.split(".")[0] == "opera"]
+model = SentenceTransformer(sys.argv[1], device="cpu")
+texts = json.loads(sys.argv[2])
+print(json.dumps([model.encode_query(texts).tolist(), model.encode_document(texts).tolist()]))
+assert not [name for name in sys.modules if name.split(".")[0] == "opera"]
+"""
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, beir: Path, static_model: Path) -> Run:
+    return opera.adapt(beir, model=static_model, out=tmp_path_factory.mktemp("runs") / "dp", method="dp", **SETTINGS)
+
+
+@pytest.mark.parametrize("kind", ["query", "both"])
+@pytest.mark.parametrize("rank", [None, 4])
+def test_at_step_0_rankings_are_those_of_the_model(kind: str, rank: int | None, beir: Path, static_model: Path) -> None:
+    data, encoder = load_data(beir), Encoder(load_model(static_model, "cpu"), use_cache=False)
+    settings = AdapterSettings.parse({"adapter": kind, "adapter_rank": rank})
+    model = adapter_model(encoder.dimension, settings, seed=0, device="cpu")
+    lookup = lookup_of(model)
+    assert lookup is not None
+    lookup.vectors = encode_all(encoder, data, "title_text")
+    rows = data.split("test").query_rows
+    expected = search_corpus(encoder, data, rows, 100)
+    found = search_corpus(Encoder(model, use_cache=False), data, rows, 100)
+    assert found.doc_rows.tobytes() == expected.doc_rows.tobytes()
+
+
+@pytest.mark.parametrize("method", list(METHODS))
+@pytest.mark.parametrize("kind", ["query", "both"])
+def test_every_method_learns(method: str, kind: str, beir: Path, static_model: Path, tmp_path: Path) -> None:
+    own = {"k": 0.5} if "k" in METHODS[method].settings_class.model_fields else {}
+    settings = {**SETTINGS, "adapter": kind, **own}
+    run = opera.adapt(beir, model=static_model, out=tmp_path / method, method=method, **settings)
+    assert run.finished
+    assert run.measures["after"]["nDCG@10"] > run.measures["before"]["nDCG@10"] + 0.1
+
+
+def test_only_the_projection_trains(finished: Run, static_model: Path) -> None:
+    before, after = (load_file(folder / "model.safetensors") for folder in (static_model, finished.model_path))
+    assert {name: array.tobytes() for name, array in before.items()} == {
+        name: array.tobytes() for name, array in after.items()
+    }
+    assert finished.record.model.parameters == sum(array.size for array in before.values())
+
+
+def test_checkpoints_hold_no_vectors(finished: Run) -> None:
+    stored = [load_file(file) for file in finished.path.glob("checkpoints/*/**/*.safetensors")]
+    assert stored
+    assert all({name: array.shape for name, array in arrays.items()} == {"weight": (24, 24)} for arrays in stored)
+
+
+@pytest.mark.parametrize("kind", ["query", "both"])
+def test_the_folder_loads_without_opera(kind: str, beir: Path, bert_model: Path, tmp_path: Path) -> None:
+    """The embeddings of a plain process, and the run's measures, from a transformer with prompts."""
+    settings = {**SETTINGS, "adapter": kind, "precision": "fp32"}
+    run = opera.adapt(beir, model=bert_model, out=tmp_path / "run", method="ft", **settings)
+    texts = ["t1w1 t1w2", "t2w1"]
+    command = [sys.executable, "-c", USER, str(run.model_path), json.dumps(texts)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    queries, documents = (np.array(part) for part in json.loads(done.stdout))
+    base = load_model(bert_model, "cpu")
+    unchanged = np.asarray(base.encode_document(texts, normalize_embeddings=True))
+    assert np.allclose(documents, unchanged, atol=1e-5) is (kind == "query")
+    assert not np.allclose(queries, np.asarray(base.encode_query(texts, normalize_embeddings=True)), atol=1e-3)
+    # Encoded again, embeddings differ by rounding; no two scores lie so close here.
+    again = opera.evaluate(beir, model=run.path, precision="fp32", measures=FULL_MEASURES)
+    assert again.measures == pytest.approx(run.measures["after"])
+
+
+def test_same_command_same_bytes(finished: Run, beir: Path, static_model: Path, tmp_path: Path) -> None:
+    again = opera.adapt(beir, model=static_model, out=tmp_path / "again", method="dp", **SETTINGS)
+    assert matrix(again) == matrix(finished)
+    assert again.trace().drop_columns("seconds") == finished.trace().drop_columns("seconds")
+
+
+def test_an_interrupted_run_resumes_to_the_same_bytes(
+    finished: Run,
+    beir: Path,
+    static_model: Path,
+    tmp_path: Path,
+    interrupted_at: Callable[[int], AbstractContextManager[None]],
+) -> None:
+    call = {"model": static_model, "out": tmp_path / "run", "method": "dp", **SETTINGS}
+    with interrupted_at(30):
+        opera.adapt(beir, **call)
+    resumed = opera.adapt(beir, resume=True, **call)
+    assert resumed.training.resumed_from == 20
+    assert matrix(resumed) == matrix(finished)
+    assert_same_run(resumed, finished)
+
+
+def matrix(run: Run) -> bytes:
+    return next(run.model_path.rglob("query_0_Dense/model.safetensors")).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"adapter": "documents"}, "adapter: must be 'query' or 'both', got 'documents'"),
+        ({"adapter_rank": 4}, "adapter_rank=4 needs adapter=query or adapter=both"),
+        ({"adapter": "query", "adapter_rank": 0}, "adapter_rank: must be greater than or equal to 1, got 0"),
+        ({"adapter": "query", "dropout": 0.1}, "dropout=0.1: with adapter=query the model itself does not train"),
+        ({"query_vectors": "q.npy"}, "query_vectors needs document_vectors: give both files"),
+    ],
+)
+def test_settings_that_contradict_each_other(
+    settings: dict[str, Any], message: str, beir: Path, static_model: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match=message):
+        opera.adapt(beir, model=static_model, out=tmp_path / "run", **settings)
+    assert not (tmp_path / "run").exists()
