@@ -21,7 +21,7 @@ from opera.core.errors import InputError
 from opera.data import load_data
 from opera.methods import METHODS
 from opera.retrieval.encoder import Encoder
-from opera.retrieval.frozen import lookup_of
+from opera.retrieval.frozen import set_vectors
 from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import load_model
 from opera.retrieval.search import search_corpus
@@ -52,9 +52,7 @@ def test_at_step_0_rankings_are_those_of_the_model(kind: str, rank: int | None, 
     data, encoder = load_data(beir), Encoder(load_model(static_model, "cpu"), use_cache=False)
     settings = AdapterSettings.parse({"adapter": kind, "adapter_rank": rank})
     model = adapter_model(encoder.dimension, settings, seed=0, device="cpu")
-    lookup = lookup_of(model)
-    assert lookup is not None
-    lookup.vectors = encode_all(encoder, data, "title_text")
+    set_vectors(model, encode_all(encoder, data, "title_text"))
     rows = data.split("test").query_rows
     expected = search_corpus(encoder, data, rows, 100)
     found = search_corpus(Encoder(model, use_cache=False), data, rows, 100)

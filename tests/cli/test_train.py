@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from commands import QUICK, Opera
 from grids import write_unfinished_run
 from opera.cli.train import _how_to_continue
+from opera.data import load_data
 
 
 def test_help_settings(run_opera: Opera) -> None:
@@ -34,6 +36,31 @@ def test_a_recipe_and_its_overrides(run_opera: Opera, beir: Path, static_model: 
     assert run_opera(*arguments).returncode == 0
     settings = json.loads((tmp_path / "run/run.json").read_text())["settings"]
     assert (settings["method"], settings["k"], settings["max_steps"]) == ("rp", 0.5, 2)
+
+
+def test_an_adapter_says_that_the_index_stays_valid(run_opera: Opera, beir: Path, static_model: Path) -> None:
+    done = run_opera("train", beir, "--model", static_model, "--adapter", "query", "--out", "run", *QUICK)
+    assert done.returncode == 0, done.stderr
+    assert "SentenceTransformer('run/model')" in done.stdout
+    assert "documents keep their embeddings: an index of them stays valid" in done.stdout
+
+
+def test_an_adapter_of_vectors_from_files(run_opera: Opera, beir: Path, tmp_path: Path) -> None:
+    data, rng = load_data(beir), np.random.default_rng(0)
+    for name, table in (("q", data.queries), ("d", data.corpus)):
+        np.save(tmp_path / f"{name}.npy", rng.normal(size=(len(table), 8)))
+        (tmp_path / f"{name}.txt").write_text("\n".join(table.ids()))
+    options = ["--query-vectors", "q.npy", "--document-vectors", "d.npy", "--model", "service-1"]
+    done = run_opera("train", beir, *options, "--out", "run", *QUICK)
+    assert done.returncode == 0, done.stderr
+    assert "opera.adapter.load('run')" in done.stdout
+    assert json.loads((tmp_path / "run/run.json").read_text())["model"]["source"] == "service-1"
+
+
+def test_without_a_model_or_vectors(run_opera: Opera, beir: Path) -> None:
+    done = run_opera("train", beir, "--out", "run")
+    assert done.returncode == 2
+    assert "--model: give a model, or its vectors with --query-vectors and --document-vectors" in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,10 @@ DataArgument = Annotated[
 ModelOption = Annotated[
     str, typer.Option("--model", help="sentence-transformers folder or hub id, OPERA run, or 'minilm'")
 ]
+OptionalModelOption = Annotated[
+    str | None,
+    typer.Option("--model", help="sentence-transformers folder or hub id, OPERA run, or 'minilm'; or vectors' name"),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON on standard output")]
 RelevantOption = Annotated[int, typer.Option("--relevant-grade", help="lowest grade that counts as relevant", min=1)]
 SeedOption = Annotated[int, typer.Option("--seed", help="seed of every random draw", min=0)]

@@ -17,8 +17,8 @@ from opera.cli.options import (
     DataArgument,
     JsonOption,
     LearningRateOption,
-    ModelOption,
     NegativesOption,
+    OptionalModelOption,
     RangeOption,
     SetOption,
     batch_options,
@@ -52,8 +52,8 @@ def _print_settings(requested: bool) -> None:
 
 def train(
     data: DataArgument,
-    model: ModelOption,
     out: Annotated[Path, typer.Option("--out", help="run folder to write")],
+    model: OptionalModelOption = None,
     method: Annotated[
         str | None,
         typer.Option(
@@ -67,6 +67,13 @@ def train(
     negatives: NegativesOption = None,
     range_: RangeOption = None,
     adapter: AdapterOption = None,
+    query_vectors: Annotated[
+        str | None,
+        typer.Option("--query-vectors", help=".npy or .parquet of a model that cannot be loaded: trains an adapter"),
+    ] = None,
+    document_vectors: Annotated[
+        str | None, typer.Option("--document-vectors", help="vectors of the documents, likewise")
+    ] = None,
     set_: SetOption = None,
     config: ConfigOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="continue the run in --out")] = False,
@@ -83,6 +90,7 @@ def train(
     from opera.runs.folder import check_out_folder
 
     options = {"method": method, "max_steps": steps, "seed": seed, "adapter": adapter}
+    options |= {"query_vectors": query_vectors, "document_vectors": document_vectors}
     values = collect_values(config, set_, options | batch_options(batch_size, lr, negatives, range_))
     _refuse_label(method)
     make_recipe(values)
@@ -122,7 +130,7 @@ def _print_run(run: Run, as_json: bool) -> None:
     from rich.text import Text
 
     from opera.cli.printing.console import console
-    from opera.cli.printing.results import format_rates, how_to_load, print_before_after
+    from opera.cli.printing.results import format_rates, how_to_use, print_before_after
 
     if as_json:
         print(json.dumps({"run": str(run.path), "measures": run.measures}, indent=2))
@@ -133,4 +141,4 @@ def _print_run(run: Run, as_json: bool) -> None:
     print_before_after(screen, run.measures, title)
     if run.measures["after"]["nDCG@10"] < run.measures["before"]["nDCG@10"]:
         screen.print("nDCG@10 fell: try fewer --steps, a lower --lr, --set temperature=0.05, or --method ft")
-    screen.print(Text(f"\n{how_to_load(str(run.model_path))}"))
+    screen.print(Text(f"\n{how_to_use(run)}"))

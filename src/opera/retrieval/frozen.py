@@ -30,6 +30,11 @@ class FrozenVectors:
     queries: NDArray[np.float32]
     documents: NDArray[np.float32]
 
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+        return int(self.documents.shape[1])
+
     def of(self, role: str | None) -> NDArray[np.float32]:
         """Return the queries for the role ``query``, the documents for any other."""
         return self.queries if role == "query" else self.documents
@@ -86,6 +91,14 @@ class VectorLookup(InputModule):  # type: ignore[misc]
 def lookup_of(model: SentenceTransformer) -> VectorLookup | None:
     """Return the lookup of a model that trains on frozen vectors; ``None`` for a model that reads texts."""
     return model[0] if isinstance(model[0], VectorLookup) else None
+
+
+def set_vectors(model: SentenceTransformer, vectors: FrozenVectors) -> None:
+    """Give a model's lookup its vectors."""
+    lookup = lookup_of(model)
+    if lookup is None:
+        raise TypeError("the model reads texts: it has no lookup")
+    lookup.vectors = vectors
 
 
 def embed_rows(model: SentenceTransformer, role: str, rows: IntArray | None) -> NDArray[np.float32]:

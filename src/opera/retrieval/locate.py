@@ -32,6 +32,11 @@ def locate_model(spec: str | Path) -> Path | str:
             raise ModelError(
                 f"{text}: this run is not finished and holds no model yet; run its command again with --resume"
             )
+        if (folder / "adapter.npz").is_file():
+            raise ModelError(
+                f"{text}: holds an adapter of vectors from files, and no model that reads texts; its measures are in "
+                f"the run's measures.json; apply it to vectors with {folder / 'adapter.py'} or opera.adapter.load"
+            )
         if not (folder / "modules.json").is_file() and not (folder / "config.json").is_file():
             raise ModelError(
                 f"{text}: not a model folder: it holds neither modules.json (sentence-transformers) nor config.json "

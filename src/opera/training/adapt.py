@@ -32,7 +32,7 @@ from opera.training.model_card import write_model_card
 from opera.training.train import TrainingResult, make_method, train
 from opera.training.trainer import resolve_learning_rate, training_arguments
 from opera.training_set.build import TrainingSet, build_training_set
-from opera.training_set.prepare import Prepared, prepare
+from opera.training_set.prepare import Prepared, model_or_vectors, prepare
 
 log = logging.getLogger("opera")
 
@@ -50,7 +50,7 @@ RECORDED_VERSIONS = (
 def adapt(
     data: str | Path | RetrievalData,
     *,
-    model: str | Path,
+    model: str | Path | None = None,
     out: str | Path,
     method: str = "dp",
     resume: bool = False,
@@ -62,7 +62,8 @@ def adapt(
 
     Args:
         data: anything :func:`opera.load_data` reads, or loaded data.
-        model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``.
+        model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``; with ``query_vectors`` and
+            ``document_vectors`` any name, for the record.
         out: the run folder to write.
         method: ``ft``, ``rp``, ``sp``, ``sp+cbs``, ``infobatch``, ``dp`` or ``sp+dp``.
         resume: continue the run in ``out`` from its newest checkpoint.
@@ -79,6 +80,7 @@ def adapt(
         KeyboardInterrupt: after Ctrl-C or SIGTERM; a checkpoint is saved first, from which ``resume`` continues.
     """
     recipe = make_recipe({"method": method, **settings})
+    model = model_or_vectors(model, recipe.train)
     folder = Path(os.path.normpath(out))
     check_out_folder(folder, resume, overwrite)
     clock = Clock()

@@ -34,16 +34,36 @@ scores = model.similarity(model.encode_query(["a question"]), model.encode_docum
 """
 
 
+VECTORS_CARD = """# An adapter for the vectors of `{base}`, made with OPERA
+
+Adapted to `{data}` by {method} over {steps:,} steps (seed {seed}).
+
+| test split | before | after |
+|---|---|---|
+{rows}
+
+`adapter.py` needs NumPy alone; copy it with `adapter.npz`.
+
+```python
+import adapter
+queries = adapter.queries(vectors)  # vectors of the service, [n, d]; the result has length 1
+documents = adapter.documents(vectors){note}
+```
+"""
+
+
 def write_model_card(
     folder: Path, record: RunRecord, steps: int, before: Mapping[str, float], after: Mapping[str, float]
 ) -> None:
     """Write the model's README.md: what it is, its measures before and after, how to load it."""
-    text = MODEL_CARD.format(
+    from_files = record.settings["query_vectors"] is not None
+    text = (VECTORS_CARD if from_files else MODEL_CARD).format(
         base=record.model.source,
         data=record.data.source,
         method=record.settings["method"],
         steps=steps,
         seed=record.seed,
+        note="  # normalised only" if record.settings["adapter"] != "both" else "",
         masked=json.dumps(record.settings["mask_known_positives"]),
         rows="\n".join(f"| {name} | {before[name]:.4f} | {after[name]:.4f} |" for name in DEFAULT_MEASURES),
     )

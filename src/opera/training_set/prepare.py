@@ -9,14 +9,15 @@ from typing import Any
 from sentence_transformers import SentenceTransformer
 
 from opera.adapter.model import adapter_model, check_saved, encode_all, save_adapted
+from opera.adapter.vectors import read_both
 from opera.config.recipe import Recipe
-from opera.config.training import TrainSettings
+from opera.config.training import EncodingSettings, TrainSettings
 from opera.core.errors import SettingError
 from opera.data import RetrievalData
 from opera.data.splits import draw_missing_splits
 from opera.retrieval.device import pick_device
 from opera.retrieval.encoder import Encoder
-from opera.retrieval.frozen import lookup_of
+from opera.retrieval.frozen import lookup_of, set_vectors
 from opera.retrieval.measures import check_measures
 from opera.retrieval.models import load_model, parameter_count, set_dropout_and_attention, set_lengths
 from opera.training_set.negatives import check_negatives
@@ -74,9 +75,7 @@ class Prepared:
     def encode(self) -> None:
         """Encode every text once, where an adapter trains on the vectors."""
         if self.base is not None:
-            lookup = lookup_of(self.model)
-            assert lookup is not None
-            lookup.vectors = encode_all(self.encoder, self.data, self.settings.encoding.corpus_text)
+            set_vectors(self.model, encode_all(self.encoder, self.data, self.settings.encoding.corpus_text))
 
     def save_model(self, folder: Path) -> None:
         """Write the trained model, as it is handed over."""
@@ -107,7 +106,8 @@ def prepare(data: RetrievalData, model_source: str, recipe: Recipe, processes: i
     kind = settings.negative_sampling.negatives or ("given" if data.given_negatives is not None else "random")
     check_negatives(kind, prepared_data, settings)
     check_noise(data, prepared_data, settings)
-    models = _load_models(model_source, settings)
+    with_vectors = settings.adapter.query_vectors is not None
+    models = _read_vectors(prepared_data, settings) if with_vectors else _load_models(model_source, settings)
     return Prepared(
         recipe=recipe,
         original=data,
@@ -119,11 +119,24 @@ def prepare(data: RetrievalData, model_source: str, recipe: Recipe, processes: i
     )
 
 
+def model_or_vectors(model: str | Path | None, settings: TrainSettings) -> str | Path:
+    """Return the model that a run names; a run on vectors from files may leave it out.
+
+    Raises:
+        SettingError: if a run on texts names none.
+    """
+    if model is not None:
+        return model
+    if settings.adapter.query_vectors is None:
+        raise SettingError("--model: give a model, or its vectors with --query-vectors and --document-vectors")
+    return "vectors"
+
+
 def _load_models(model_source: str, settings: TrainSettings) -> dict[str, Any]:
     """Load the model and its encoder, and put an adapter in its place where one is asked for."""
     encoding, adapter = settings.encoding, settings.adapter
     if adapter.kind is not None:
-        _refuse_settings_of_training(settings)
+        _refuse_settings_of_models(settings)
     model = load_model(model_source, pick_device())
     lengths = set_lengths(model, encoding.max_query_length, encoding.max_passage_length, set(encoding.model_fields_set))
     set_dropout_and_attention(model, encoding.dropout, encoding.attn_implementation)
@@ -135,18 +148,34 @@ def _load_models(model_source: str, settings: TrainSettings) -> dict[str, Any]:
     return {**loaded, "model": trained, "base": model}
 
 
-def _refuse_settings_of_training(settings: TrainSettings) -> None:
-    """Refuse settings of the training of a whole model, which an adapter would not read.
+def _read_vectors(data: RetrievalData, settings: TrainSettings) -> dict[str, Any]:
+    """Read the vectors of a model that cannot be loaded, and make an adapter of them."""
+    _refuse_settings_of_models(settings)
+    adapter, encoding = settings.adapter, settings.encoding
+    files = Path(adapter.query_vectors or "").expanduser(), Path(adapter.document_vectors or "").expanduser()
+    vectors, digest = read_both(*files, data)
+    model = adapter_model(
+        vectors.dimension, adapter, seed=settings.optimisation.seed, device=pick_device(), digest=digest
+    )
+    set_vectors(model, vectors)
+    encoder = Encoder(model, encoding.precision, use_cache=False)
+    return {"model": model, "encoder": encoder, "lengths": {"max_query_length": None, "max_passage_length": None}}
+
+
+def _refuse_settings_of_models(settings: TrainSettings) -> None:
+    """Refuse settings that an adapter does not read: those of a model's training, and without a model all of encoding.
 
     Raises:
         SettingError: naming the first.
     """
-    for name, default in (("dropout", None), ("gradient_checkpointing", False)):
+    refused = {"dropout", "gradient_checkpointing"}
+    if settings.adapter.query_vectors is not None:
+        refused |= {"attn_implementation", "max_query_length", "max_passage_length", "corpus_text"}
+    for name in sorted(refused & settings.encoding.model_fields_set):
         value = getattr(settings.encoding, name)
-        if value != default:
-            raise SettingError(
-                f"{name}={value}: with adapter={settings.adapter.kind} the model itself does not train; leave it out"
-            )
+        if value != EncodingSettings.model_fields[name].default:
+            reason = "vectors come from files" if settings.adapter.query_vectors else "the model itself does not train"
+            raise SettingError(f"{name}={value}: with adapter={settings.adapter.kind} {reason}; leave the setting out")
 
 
 def _prepare_data(data: RetrievalData, settings: TrainSettings) -> RetrievalData:

@@ -14,6 +14,7 @@ from opera.retrieval.measures import DEFAULT_MEASURES
 
 if TYPE_CHECKING:
     from opera.retrieval.search import FoundDocument
+    from opera.runs.folder import Run
 
 
 def print_before_after(screen: Console, measures: Mapping[str, Mapping[str, float]], title: str) -> None:
@@ -56,6 +57,17 @@ def print_document(screen: Console, heading: str, text: str) -> None:
     """Print a heading and a document's text, each cut to one line."""
     screen.print(Text(heading), overflow="ellipsis", no_wrap=True)
     screen.print(Text(f"       {one_line(text)}", style="dim"), overflow="ellipsis", no_wrap=True)
+
+
+def how_to_use(run: Run) -> str:
+    """Return the lines of Python that load what a run handed over."""
+    if run.settings["query_vectors"] is not None:
+        return (
+            f"import opera.adapter\nadapter = opera.adapter.load({str(run.path)!r})\nqueries = adapter.queries(vectors)"
+        )
+    if run.settings["adapter"] == "query":
+        return f"{how_to_load(str(run.model_path))}\n# documents keep their embeddings: an index of them stays valid"
+    return how_to_load(str(run.model_path))
 
 
 def how_to_load(folder: str) -> str:

@@ -89,7 +89,8 @@ def prepare_grid(
     if jobs < 1:
         raise SettingError(f"--jobs: must be 1 or more, got {jobs}")
     cells = plan_grid(data, axes, out, shared)
-    locate_model(model)
+    if shared.get("query_vectors") is None:  # else --model only names the vectors
+        locate_model(model)
     check_grid_folder(out, model, shared)
     fingerprints = {}
     for source in data:

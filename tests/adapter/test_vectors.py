@@ -1,0 +1,147 @@
+"""Vectors from files, for models that cannot be loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import opera
+from opera.adapter import load
+from opera.adapter.vectors import read_both, read_vectors
+from opera.core.errors import DataError, InputError, ModelError
+from opera.data import load_data
+from opera.data.texts import TextTable
+from opera.retrieval.encoder import Encoder
+from opera.retrieval.models import load_model
+from small_runs import FAST
+
+TABLE = TextTable.from_texts({"a": "text", "b": "text", "c": "text"})
+VECTORS = np.array([[3, 0], [0, 2], [1, 1], [5, 5]], dtype=np.float32)
+IDS = ["b", "c", "a", "more"]
+
+
+def write(path: Path, vectors: Any = VECTORS, ids: list[Any] = IDS, **columns: Any) -> Path:
+    if path.suffix == ".npy":
+        np.save(path, vectors)
+        path.with_suffix(".txt").write_text("\n".join(ids) + "\n")
+    else:
+        pq.write_table(pa.table(columns or {"id": ids, "vector": list(vectors)}), path)
+    return path
+
+
+@pytest.mark.parametrize("name", ["v.npy", "v.parquet"])
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_vectors_come_normalised_in_the_order_of_the_rows(name: str, dtype: type, tmp_path: Path) -> None:
+    found, _ = read_vectors(write(tmp_path / name, VECTORS.astype(dtype)), TABLE, "query")
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, [[0.5**0.5, 0.5**0.5], [1, 0], [0, 1]], atol=1e-7)
+
+
+def test_another_file_or_other_rows_have_another_digest(tmp_path: Path) -> None:
+    path = write(tmp_path / "v.npy")
+    first = read_vectors(path, TABLE, "query")[1]
+    assert first == read_vectors(path, TABLE, "query")[1]
+    assert first != read_vectors(path, TextTable.from_texts({"b": "text"}), "query")[1]
+    assert first != read_vectors(write(path, 2 * VECTORS), TABLE, "query")[1]
+
+
+SPOILT: dict[str, tuple[Callable[[Path], Path], str]] = {
+    "suffix": (lambda p: p / "v.csv", r"v\.csv: must end in \.npy or \.parquet"),
+    "absent": (lambda p: p / "v.npy", r"v\.npy: cannot be read \(No such file"),
+    "no ids": (lambda p: np.save(p / "w.npy", VECTORS) or p / "w.npy", r"w\.npy: needs w\.txt beside it"),  # type: ignore[func-returns-value]
+    "ids": (lambda p: write(p / "v.npy", ids=["a", "b"]), r"has 4 rows, but v\.txt has 2 ids"),
+    "twice": (lambda p: write(p / "v.npy", ids=["a", "b", "c", "b"]), "has two vectors for the id 'b'"),
+    "missing": (lambda p: write(p / "v.npy", ids=["b", "x", "y", "z"]), "no vector for query 'a'; 2 of 3 have none"),
+    "shape": (lambda p: write(p / "v.npy", VECTORS[0]), r"must hold an array \[n, d\] of floats, got \[2\] of float32"),
+    "whole": (lambda p: write(p / "v.npy", VECTORS.astype(int)), "of floats, got .* of int64"),
+    "nan": (lambda p: write(p / "v.npy", VECTORS * np.float32("nan")), "the vector of 'a' is zero or holds a value"),
+    "zero": (lambda p: write(p / "v.npy", 0 * VECTORS), "the vector of 'a' is zero or holds a value"),
+    "columns": (lambda p: write(p / "v.parquet", key=IDS), r"has no column 'id' \(it has: key\)"),
+    "lists": (lambda p: write(p / "v.parquet", id=IDS, vector=IDS), "'vector' must hold lists of floats, got string"),
+    "ints": (lambda p: write(p / "v.parquet", id=["a"], vector=[[1]]), "lists of floats, got list<"),
+    "ragged": (lambda p: write(p / "v.parquet", id=["a", "b"], vector=[[1.0], [1.0, 2.0]]), "of the same length"),
+    "no parquet": (lambda p: text(p / "v.parquet"), r"v\.parquet: is not a Parquet file"),
+    "no array": (lambda p: text(p / "v.npy"), r"v\.npy: is not a NumPy array"),
+}
+
+
+def text(path: Path) -> Path:
+    path.write_text("these are not vectors, and the file is long enough to have a footer")
+    path.with_suffix(".txt").write_text("a\n")
+    return path
+
+
+@pytest.mark.parametrize("name", list(SPOILT))
+def test_a_spoilt_file_is_explained(name: str, tmp_path: Path) -> None:
+    make, message = SPOILT[name]
+    with pytest.raises(DataError, match=message):
+        read_vectors(make(tmp_path), TABLE, "query")
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory, beir: Path, static_model: Path) -> dict[str, Any]:
+    """The static model's vectors in two kinds of files."""
+    home, data = tmp_path_factory.mktemp("vectors"), load_data(beir)
+    encoder = Encoder(load_model(static_model, "cpu"), use_cache=False)
+    queries = encoder.encode_queries(data, np.arange(len(data.queries)))
+    write(home / "q.npy", queries, data.queries.ids())
+    write(home / "d.parquet", encoder.encode_corpus(data)[::-1], data.corpus.ids()[::-1])
+    return {"query_vectors": str(home / "q.npy"), "document_vectors": str(home / "d.parquet")}
+
+
+def test_the_same_vectors_train_the_same_adapter(
+    beir: Path, static_model: Path, files: dict[str, Any], tmp_path: Path
+) -> None:
+    """From files and from the model: normalised once more, vectors may differ by a last bit, which training amplifies
+    by a factor that stays far below a thousand in 60 steps."""
+    settings = {**FAST, "learning_rate": 0.02, "adapter": "both", "method": "dp"}
+    of_files = opera.adapt(beir, out=tmp_path / "files", **files, **settings)
+    of_model = opera.adapt(beir, model=static_model, out=tmp_path / "model", **settings)
+    assert of_files.measures["before"] == pytest.approx(of_model.measures["before"])
+    assert of_files.measures["after"]["nDCG@10"] > of_files.measures["before"]["nDCG@10"] + 0.1
+    assert of_files.record.model.source == "vectors"
+    model, data = load_model(of_model.model_path, "cpu"), load_data(beir)
+    vectors, _ = read_both(Path(files["query_vectors"]), Path(files["document_vectors"]), data)
+    adapter, encoder = load(of_files.path), Encoder(model, use_cache=False)
+    documents = np.asarray(encoder.encode_corpus(data))
+    np.testing.assert_allclose(adapter.documents(vectors.documents), documents, atol=1e-3)
+    queries = encoder.encode_queries(data, np.arange(len(data.queries)))
+    np.testing.assert_allclose(adapter.queries(vectors.queries), queries, atol=1e-3)
+    assert "adapter.queries(vectors)" in (of_files.model_path / "README.md").read_text()
+    assert {path.name for path in of_files.model_path.iterdir()} == {"adapter.npz", "adapter.py", "README.md"}
+    with pytest.raises(ModelError, match="holds an adapter of vectors from files"):
+        opera.evaluate(beir, model=of_files.path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"query_vectors": "q.npy"}, "query_vectors needs document_vectors: give both files"),
+        ({}, "--model: give a model, or its vectors with --query-vectors and --document-vectors"),
+        ({"query_vectors": "no.npy", "document_vectors": "no.npy"}, r"no\.npy: cannot be read"),
+    ],
+)
+def test_wrong_use_is_explained(settings: dict[str, Any], message: str, beir: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=message):
+        opera.adapt(beir, out=tmp_path / "run", **settings)
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["max_query_length", "max_passage_length", "corpus_text"])
+def test_settings_of_encoding_are_refused(name: str, beir: Path, files: dict[str, Any], tmp_path: Path) -> None:
+    value = "text" if name == "corpus_text" else 7
+    with pytest.raises(InputError, match=f"{name}={value}: with adapter=query vectors come from files"):
+        opera.adapt(beir, out=tmp_path / "run", **files, **{name: value})
+
+
+def test_queries_and_documents_of_two_models_are_refused(beir: Path, files: dict[str, Any], tmp_path: Path) -> None:
+    data = load_data(beir)
+    other = write(tmp_path / "o.npy", np.ones((len(data.corpus), 3), dtype=np.float32), data.corpus.ids())
+    with pytest.raises(DataError, match=r"has vectors of length 24, .* of 3: both must come from one model"):
+        read_both(Path(files["query_vectors"]), other, data)
