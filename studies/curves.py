@@ -1,0 +1,177 @@
+"""Train a method in a world, and measure every share λ between the pretrained and the fine-tuned weights.
+
+For the static model only. Its embedding is a mean of token vectors, so the raw embedding by interpolated weights is the
+interpolation of the raw embeddings: each training is encoded once, whatever the number of shares.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
+
+from opera.config.recipe import make_recipe
+from opera.core.rng import generator
+from opera.data import RetrievalData
+from opera.data.novelty import seen_share
+from opera.data.splits import SplitKind, draw_missing_splits
+from opera.retrieval.measures import Ranking, per_query
+from opera.runs.folder import RunWriter
+from opera.training.train import make_method, train
+from opera.training_set.build import build_training_set
+from opera.training_set.prepare import prepare
+from worlds import MODEL
+
+SHARES = tuple(n / 8 for n in range(9))
+MEASURES = ("nDCG@10", "R@20")
+MOST_QUERIES = 2000
+"""Queries measured per split; more are drawn from at random, the same for every method."""
+DEPTH = 20
+
+Embeddings = tuple[NDArray[np.float32], NDArray[np.float32]]
+"""Raw embeddings of all queries and of all documents."""
+
+
+@dataclass(frozen=True)
+class Curves:
+    """One training, measured at every share.
+
+    Attributes:
+        dev: float64 ``[shares, measures, dev queries]``.
+        test: float64 ``[shares, measures, test queries]``.
+        dev_seen: share of dev's relevant pairs whose document train names.
+        test_seen: the same of test.
+        queries: training queries.
+        steps: optimizer steps.
+    """
+
+    dev: NDArray[np.float64]
+    test: NDArray[np.float64]
+    dev_seen: float
+    test_seen: float
+    queries: int
+    steps: int
+
+    def write(self, path: Path) -> None:
+        """Write an ``.npz`` file, whole or not at all."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_suffix(".tmp")
+        with temporary.open("wb") as file:
+            np.savez(file, **vars(self))
+        temporary.rename(path)
+
+    @classmethod
+    def read(cls, path: Path) -> Curves:
+        """Read what :meth:`write` wrote."""
+        with np.load(path) as arrays:
+            values: dict[str, Any] = {name: arrays[name] for name in arrays.files}
+        numbers = {name: values[name].item() for name in ("dev_seen", "test_seen", "queries", "steps")}
+        return cls(dev=values["dev"], test=values["test"], **numbers)
+
+
+def measure_curves(
+    world: RetrievalData, method: str, settings: Mapping[str, Any], seed: int, dev_split: SplitKind = "like-test"
+) -> Curves:
+    """Train on train without a dev split, and measure dev and test at every share."""
+    data = draw_missing_splits(world, seed=seed, test_fraction=0.1, needs_dev=True, kind=dev_split)
+    queries = data.training_split().n_queries
+    fixed = {"seed": seed, "logging_steps": 1000, "snapshots": 0, "save_steps": 10**6}
+    recipe = make_recipe({"method": method, **fixed, **settings})
+    prepared = prepare(data, MODEL, recipe)
+    tokens = TokenCache(prepared.model)
+    pretrained = embed(prepared.model, tokens, data)
+    training_set = build_training_set(prepared)
+    folder = Path(tempfile.mkdtemp())
+    try:
+        train(
+            prepared.model,
+            training_set,
+            make_method(prepared.recipe, training_set, 1),
+            prepared.settings,
+            RunWriter(folder),
+        )
+    finally:
+        shutil.rmtree(folder)
+    trained = embed(prepared.model, tokens, data)
+    return Curves(
+        dev=curve(pretrained, trained, data, "dev"),
+        test=curve(pretrained, trained, data, "test"),
+        dev_seen=seen_share(data, "dev"),
+        test_seen=seen_share(data, "test"),
+        queries=queries,
+        steps=prepared.settings.optimisation.max_steps,
+    )
+
+
+class TokenCache:
+    """Tokenizes each text once; stands in for the static model's own preprocessing, with the same result."""
+
+    _ids: ClassVar[dict[str, NDArray[np.int64]]] = {}  # shared by all trainings of a process, which have one tokenizer
+
+    def __init__(self, model: SentenceTransformer) -> None:
+        self._tokenizer = model[0].tokenizer
+        model[0].preprocess = self
+
+    def __call__(self, texts: list[str], *_: Any, **__: Any) -> dict[str, torch.Tensor]:
+        """Return the flat token ids of the texts and where each begins."""
+        missing = [text for text in dict.fromkeys(texts) if text not in self._ids]
+        for text, encoding in zip(
+            missing, self._tokenizer.encode_batch(missing, add_special_tokens=False), strict=True
+        ):
+            self._ids[text] = np.array(encoding.ids, dtype=np.int64)
+        ids = [self._ids[text] for text in texts]
+        starts = np.cumsum([0, *map(len, ids[:-1])])
+        return {"input_ids": torch.from_numpy(np.concatenate(ids)), "offsets": torch.from_numpy(starts)}
+
+
+def embed(model: SentenceTransformer, tokens: TokenCache, data: RetrievalData) -> Embeddings:
+    """Embed all queries and documents, without normalizing."""
+    both = data.queries.texts(slice(0, len(data.queries)), "text"), data.corpus.texts(slice(0, len(data.corpus)))
+    with torch.no_grad():
+        raw = [
+            np.concatenate(
+                [
+                    model[0](tokens(texts[i : i + 2048]))["sentence_embedding"].numpy()
+                    for i in range(0, len(texts), 2048)
+                ]
+            )
+            for texts in both
+        ]
+    return raw[0], raw[1]
+
+
+def curve(pretrained: Embeddings, trained: Embeddings, data: RetrievalData, split: str) -> NDArray[np.float64]:
+    """Measure a split at every share: float64 ``[shares, measures, queries]``."""
+    qrels = data.judged_qrels(split)
+    if qrels.n_queries > MOST_QUERIES:
+        chosen = generator(0, "study.queries").permutation(qrels.n_queries)[:MOST_QUERIES]
+        qrels = qrels.select_queries(np.isin(np.arange(qrels.n_queries), chosen))
+    values = []
+    for share in SHARES:
+        queries, documents = (
+            unit((1 - share) * before + share * after) for before, after in zip(pretrained, trained, strict=True)
+        )
+        measured = per_query(nearest(queries[qrels.query_rows], documents), qrels, MEASURES)
+        values.append(np.stack([measured[measure] for measure in MEASURES]))
+    return np.stack(values)
+
+
+def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Scale rows to length 1."""
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+
+
+def nearest(queries: NDArray[np.float32], documents: NDArray[np.float32]) -> Ranking:
+    """Rank the documents for each query, to :data:`DEPTH`."""
+    corpus = torch.from_numpy(documents)
+    parts = [torch.topk(torch.from_numpy(queries[i : i + 512]) @ corpus.T, DEPTH) for i in range(0, len(queries), 512)]
+    rows = np.concatenate([part.indices.numpy() for part in parts]).astype(np.int32)
+    return Ranking(rows, np.concatenate([part.values.numpy() for part in parts]))
