@@ -47,6 +47,16 @@ def test_a_cell_is_timed_by_plain_fine_tuning_and_leaves_nothing(
     assert not list(tmp_path.iterdir())
 
 
+def test_a_cell_of_an_adapter_is_timed(beir: Path, static_model: Path) -> None:
+    whole, adapter = (
+        time_cell(opera.load_data(beir), str(static_model), {"adapter": kind, "per_device_train_batch_size": 4})
+        for kind in (None, "query")
+    )
+    assert adapter.per_step > 0
+    assert adapter.encoding > 0
+    assert adapter.model_bytes == whole.model_bytes
+
+
 @pytest.mark.parametrize(("seconds", "step", "stops"), [(16, 3, True), (16, 2, False), (14, 3, False), (14, 12, False)])
 def test_a_slow_model_is_stopped_after_a_few_steps(
     seconds: float, step: int, stops: bool, monkeypatch: pytest.MonkeyPatch

@@ -14,6 +14,7 @@ from transformers import TrainerCallback
 
 from opera.config.recipe import Recipe, make_recipe
 from opera.data import RetrievalData
+from opera.retrieval.frozen import FrozenVectors, lookup_of, set_vectors
 from opera.runs.folder import Run, RunWriter
 from opera.training.train import make_method, train
 from opera.training_set.build import build_training_set
@@ -28,8 +29,11 @@ CHECKPOINTS = 10
 """How many a run saves by default, unless it is very long."""
 
 TIMED_SETTINGS = {
+    "adapter",
+    "adapter_rank",
     "attn_implementation",
     "corpus_text",
+    "document_vectors",
     "dropout",
     "encode_batch_size",
     "gradient_accumulation_steps",
@@ -39,6 +43,7 @@ TIMED_SETTINGS = {
     "optim",
     "per_device_train_batch_size",
     "precision",
+    "query_vectors",
     "seed",
     "train_group_size",
 }
@@ -93,14 +98,16 @@ def time_cell(data: RetrievalData, model: str, values: Mapping[str, Any]) -> Cel
         start = time.perf_counter()
         prepared = prepare(data, model, recipe)
         loading = time.perf_counter() - start
-        encoding = _time_encoding(prepared, data, recipe) * len(data.corpus)
+        reads_texts = recipe.train.adapter.query_vectors is None
+        encoding = _time_encoding(prepared, data, recipe) * len(data.corpus) if reads_texts else 0.0
+        encoding_after = encoding if lookup_of(prepared.model) is None else 0.0
         _train_briefly(prepared, recipe, writer)
         seconds = Run(writer.path).trace()["seconds"].to_numpy()
     seconds = seconds[min(WARM_UP, len(seconds) - 2) :]
     per_step = float(np.median(seconds))
     saving = CHECKPOINTS * float(seconds.max() - per_step)
     model_bytes = FLOAT_BYTES * prepared.n_parameters
-    return CellTiming(per_step, loading + encoding + saving, encoding, model_bytes)
+    return CellTiming(per_step, loading + encoding_after + saving, encoding, model_bytes)
 
 
 def _time_encoding(prepared: Prepared, data: RetrievalData, recipe: Recipe) -> float:
@@ -115,6 +122,10 @@ def _time_encoding(prepared: Prepared, data: RetrievalData, recipe: Recipe) -> f
 
 
 def _train_briefly(prepared: Prepared, recipe: Recipe, writer: RunWriter) -> None:
+    if prepared.base is not None:  # any vectors take the same time
+        vector = np.full(prepared.encoder.dimension, prepared.encoder.dimension**-0.5, dtype=np.float32)
+        tables = (prepared.data.queries, prepared.data.corpus)
+        set_vectors(prepared.model, FrozenVectors(*(np.broadcast_to(vector, (len(t), len(vector))) for t in tables)))
     training_set = build_training_set(prepared)
     method = make_method(recipe, training_set, processes=1)
     train(prepared.model, training_set, method, recipe.train, writer, callbacks=[StopWhenSlow()])
