@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from opera.config.automatic import Situation, resolve
 from opera.config.recipe import make_recipe
 from opera.experiments.analysis import PAPERS, RECALL, Group, find_groups
 from opera.experiments.grid.plan import Cell, grid_axes, plan_grid
@@ -19,6 +20,8 @@ from opera.runs.folder import RunWriter
 from opera.runs.record import DataRecord, ModelRecord, RunRecord, TrainingRecord
 
 N_QUERIES = 9
+SITUATION = Situation(queries=1000, pairs=2000, model="static", device="cpu")
+"""What automatic settings of made-up runs depend on."""
 
 
 def write_run(
@@ -67,8 +70,12 @@ def write_unfinished_run(
     """Write ``run.json`` alone; returns the run's writer and its number of steps."""
     path.mkdir(parents=True)
     writer = RunWriter(path)
-    flat = json.loads(json.dumps(make_recipe(values).flat()))
-    steps = flat["max_steps"]
+    recipe = make_recipe(values)
+    flat, resolved = (
+        json.loads(json.dumps({**recipe.flat(), **train.flat()}))
+        for train in (recipe.train, resolve(recipe.train, SITUATION))
+    )
+    steps = resolved["max_steps"]
     record = RunRecord(
         status=status,
         started="2026-01-01T00:00:00+00:00",
@@ -78,7 +85,7 @@ def write_unfinished_run(
         device="cpu",
         processes=1,
         seed=flat["seed"],
-        settings={**flat, "learning_rate": 0.1},
+        settings={**resolved, "learning_rate": 0.1},
         versions={},
         seconds={"train": 1e9} if seconds is None else dict(seconds),
         training=TrainingRecord(steps=steps, resumed_from=0, best_step=None, best_value=None, evaluations=[], lag=1),

@@ -9,14 +9,13 @@ from opera.config.yaml import parse_assignments, read_recipe
 from opera.core.errors import SettingError
 
 
-def test_defaults_are_the_papers() -> None:
+def test_defaults_of_methods_are_the_papers() -> None:
     recipe = make_recipe({})
     assert recipe.method == "dp"
     dp = recipe.method_settings
     assert (dp.alpha_start, dp.alpha_end, dp.r_start) == (2, 5, 0.25)
     assert (dp.beta_start, dp.beta_end, dp.v_start, dp.v_end) == (5, 5, 0.25, 0.5)
     assert (dp.query_score, dp.threshold, dp.update_interval) == ("negative_loss", "global", 1)
-    assert recipe.train.optimisation.temperature == 0.02
     assert make_recipe({"steps": 5, "batch_size": 8, "lr": 0.1}).train.batching.per_device_train_batch_size == 8
     assert make_recipe({"steps": 50}).train.steps_between_checkpoints == 5
     assert make_recipe({"steps": 32_000}).train.steps_between_checkpoints == 500
@@ -51,8 +50,11 @@ def test_all_mistakes_are_told_at_once() -> None:
         ({"max_steps": "abc"}, "max_steps: must be a whole number, got 'abc'"),
         ({"max_steps": 0.5}, "max_steps: must be a whole number, got 0.5"),
         ({"gradient_checkpointing": "abc"}, "gradient_checkpointing: must be true or false, got 'abc'"),
-        ({"num_train_epochs": 3}, "unknown setting 'num_train_epochs'; OPERA counts steps: max_steps (opera train"),
+        ({"num_train_epochs": 3}, "unknown setting 'num_train_epochs'; use epochs (opera train"),
         ({"fp16": True}, "unknown setting 'fp16'; use precision=fp16 (opera train"),
+        ({"epochs": 3, "max_steps": 200}, "epochs=3 and max_steps=200: both say how long to train; give one of them"),
+        ({"epochs": 0}, "epochs: must be greater than 0, got 0"),
+        ({"preset": "papr"}, "preset: must be 'paper' or 'release', got 'papr'"),
         ({"delta": 1, "method": "ft"}, "setting 'delta' applies only to the method infobatch; this run's"),
         ({"load_best_model_at_end": True}, "needs eval_steps"),
         ({"early_stopping_patience": 2}, "needs eval_steps"),

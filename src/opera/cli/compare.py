@@ -12,10 +12,12 @@ import typer
 from opera.cli.options import (
     BatchSizeOption,
     ConfigOption,
+    EpochsOption,
     JsonOption,
     LearningRateOption,
     ModelOption,
     NegativesOption,
+    PresetOption,
     RangeOption,
     SetOption,
     batch_options,
@@ -48,8 +50,12 @@ def compare(
     ] = None,
     steps: Annotated[
         str | None,
-        typer.Option("--steps", help="numbers of optimizer steps, comma-separated; default the recipe's, else 1000"),
+        typer.Option(
+            "--steps", help="numbers of optimizer steps, comma-separated; default the recipe's, else set from the data"
+        ),
     ] = None,
+    epochs: EpochsOption = None,
+    preset: PresetOption = None,
     baseline: Annotated[
         str | None, typer.Option("--baseline", help="the method to test against; default ft, else the first")
     ] = None,
@@ -76,7 +82,7 @@ def compare(
 
     options = {"method": methods, "seed": seeds, "max_steps": steps}
     axes, shared = grid_axes(
-        collect_values(config, set_, options | batch_options(batch_size, lr, negatives, range_)),
+        collect_values(config, set_, options | batch_options(epochs, preset, batch_size, lr, negatives, range_)),
         None if methods is None else _listed(methods),
         None if seeds is None else _numbers("seeds", seeds),
         None if steps is None else _numbers("steps", steps),

@@ -30,6 +30,13 @@ JsonOption = Annotated[bool, typer.Option("--json", help="print JSON on standard
 RelevantOption = Annotated[int, typer.Option("--relevant-grade", help="lowest grade that counts as relevant", min=1)]
 SeedOption = Annotated[int, typer.Option("--seed", help="seed of every random draw", min=0)]
 
+StepsOption = Annotated[int | None, typer.Option("--steps", help="optimizer steps (max_steps)")]
+EpochsOption = Annotated[
+    float | None, typer.Option("--epochs", help="passes over the training queries, instead of --steps (epochs)")
+]
+PresetOption = Annotated[
+    str | None, typer.Option("--preset", help="settings of the paper or of its release, unless given (preset)")
+]
 BatchSizeOption = Annotated[
     int | None, typer.Option("--batch-size", help="queries per batch and device (per_device_train_batch_size)")
 ]
@@ -47,10 +54,17 @@ ConfigOption = Annotated[Path | None, typer.Option("--config", help="YAML recipe
 
 
 def batch_options(
-    batch_size: int | None, lr: float | None, negatives: str | None, range_: str | None
+    epochs: float | None,
+    preset: str | None,
+    batch_size: int | None,
+    lr: float | None,
+    negatives: str | None,
+    range_: str | None,
 ) -> dict[str, Any]:
     """Name the settings behind the options that opera train and opera compare share."""
     return {
+        "epochs": epochs,
+        "preset": preset,
         "per_device_train_batch_size": batch_size,
         "learning_rate": lr,
         "negatives": negatives,
@@ -64,14 +78,17 @@ def collect_values(config: Path | None, assignments: list[str] | None, options: 
     Raises:
         SettingError: for a recipe that cannot be read, or a setting given by ``--set`` and by its own option.
     """
-    from opera.config.recipe import with_full_names
+    from opera.config.recipe import LENGTHS, with_full_names
     from opera.config.yaml import parse_assignments, read_recipe
 
     given = {name: value for name, value in options.items() if value is not None}
     assigned = with_full_names(parse_assignments(assignments or []))
     if twice := given.keys() & assigned.keys():
         raise SettingError(f"given twice, by its own option and by --set: {', '.join(sorted(twice))}")
-    return {**(with_full_names(read_recipe(config)) if config else {}), **assigned, **given}
+    recipe = with_full_names(read_recipe(config)) if config else {}
+    if LENGTHS & {**assigned, **given}.keys():
+        recipe = {name: value for name, value in recipe.items() if name not in LENGTHS}
+    return {**recipe, **assigned, **given}
 
 
 def load_training_data(source: str, model: str) -> RetrievalData:

@@ -15,12 +15,15 @@ from opera.cli.options import (
     BatchSizeOption,
     ConfigOption,
     DataArgument,
+    EpochsOption,
     JsonOption,
     LearningRateOption,
     NegativesOption,
     OptionalModelOption,
+    PresetOption,
     RangeOption,
     SetOption,
+    StepsOption,
     batch_options,
     collect_values,
     interruptible,
@@ -60,7 +63,9 @@ def train(
             "--method", help="ft, rp, sp, sp+cbs, infobatch, dp (the default), sp+dp, or one that you registered"
         ),
     ] = None,
-    steps: Annotated[int | None, typer.Option("--steps", help="optimizer steps (max_steps)")] = None,
+    steps: StepsOption = None,
+    epochs: EpochsOption = None,
+    preset: PresetOption = None,
     batch_size: BatchSizeOption = None,
     lr: LearningRateOption = None,
     seed: Annotated[int | None, typer.Option("--seed", help="seed of every random draw")] = None,
@@ -91,7 +96,7 @@ def train(
 
     options = {"method": method, "max_steps": steps, "seed": seed, "adapter": adapter}
     options |= {"query_vectors": query_vectors, "document_vectors": document_vectors}
-    values = collect_values(config, set_, options | batch_options(batch_size, lr, negatives, range_))
+    values = collect_values(config, set_, options | batch_options(epochs, preset, batch_size, lr, negatives, range_))
     _refuse_label(method)
     make_recipe(values)
     check_out_folder(out, resume, overwrite)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from opera.config.presets import with_preset
 from opera.config.training import TrainSettings
 from opera.core.errors import SettingError
 from opera.core.settings import LISTING, SettingDoc, Settings, explain, unknown_setting
@@ -18,8 +19,11 @@ ADAPT_ARGUMENTS = ("data", "model", "out", "resume", "overwrite", "callbacks", "
 ALIASES = {"steps": "max_steps", "batch_size": "per_device_train_batch_size", "lr": "learning_rate"}
 """Short names of the command line's options; valid in Python and YAML too."""
 
+LENGTHS = {"max_steps", "epochs"}
+"""Settings that both say how long to train; given on the command line, either replaces both of a recipe file."""
+
 OTHER_NAMES = {
-    **dict.fromkeys(("num_train_epochs", "num_epochs", "epochs"), "OPERA counts steps: max_steps"),
+    **dict.fromkeys(("num_train_epochs", "num_epochs"), "use epochs"),
     "fp16": "use precision=fp16",
     "bf16": "use precision=bf16",
 }
@@ -53,12 +57,15 @@ class Recipe(Settings):
 def make_recipe(values: Mapping[str, Any]) -> Recipe:
     """Build a recipe from flat values: ``method`` (default ``dp``), any training setting, any of the method's.
 
+    ``preset`` supplies those that are not given.
+
     Raises:
         SettingError: reporting every mistake at once: unknown names with the nearest known one, values out of range,
             settings that contradict each other, settings of another method.
     """
     values = with_full_names(values)
     method = method_named(str(values.pop("method", "dp")))
+    values = with_preset(values, {*TrainSettings.flat_fields, *method.settings_class.model_fields})
     own = {name: value for name, value in values.items() if name in method.settings_class.model_fields}
     shared = {name: value for name, value in values.items() if name in TrainSettings.flat_fields}
     mistakes = [_misplaced(name, method) for name in values if name not in own and name not in shared]

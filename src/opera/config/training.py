@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 
 from opera.core.errors import SettingError
 from opera.core.registry import Registry
-from opera.core.settings import OneOf, SettingDoc, Settings, explain, setting, unknown_setting
+from opera.core.settings import OneOf, SettingDoc, Settings, explain, resolved, setting, unknown_setting
 
 PREFETCHED = 2
 """Batches that each worker of the data loader reads ahead."""
@@ -46,32 +46,72 @@ LossName = Annotated[str, OneOf(LOSSES)]
 
 
 class OptimisationSettings(Settings):
-    """The loss and the optimizer. Names follow transformers."""
+    """The loss and the optimizer. Names follow transformers.
 
-    max_steps: int = setting(1000, "optimizer steps (--steps)", "OPERA", ge=1)
+    Automatic values come from :func:`opera.config.automatic.resolve`.
+    """
+
+    preset: Literal["paper", "release"] | None = setting(
+        None,
+        "settings of the paper's text or of the authors' release, where no others are given (--preset); auto: none",
+        "docs/paper.md",
+    )
+    epochs: float | None = setting(
+        None,
+        "passes over the training queries, instead of max_steps (--epochs); auto: from the data and the model",
+        "docs/defaults.md",
+        gt=0,
+    )
+    max_steps: int | None = setting(
+        None, "optimizer steps (--steps); auto: those of the epochs, within limits", "docs/defaults.md", ge=1
+    )
     learning_rate: float | None = setting(
         None,
-        "peak learning rate (--lr); auto: 1e-2 for a static model, 1e-4 below 50M parameters, 2e-5 above",
-        "OPERA (the paper: 1e-6 for bge-large over 32,000 steps)",
+        "peak learning rate (--lr); auto: 1e-2 for a static model, 1e-3 for an adapter, 1e-4 for a transformer below "
+        "50M parameters, 2e-5 above",
+        "docs/defaults.md (the paper: 1e-6 for bge-large over 32,000 steps)",
         gt=0,
     )
     lr_scheduler_type: Literal["linear", "cosine", "constant", "constant_with_warmup", "polynomial"] = setting(
         "linear", "decay of the learning rate after warm-up", "Appendix C.2"
     )
-    warmup_ratio: float = setting(0.0, "share of the steps spent warming up", "Appendix C.2", ge=0, lt=1)
+    warmup_ratio: float | None = setting(
+        None,
+        "share of the steps spent warming up; auto: 0.1 for a transformer, 0 for others",
+        "docs/defaults.md (the paper: 0)",
+        ge=0,
+        lt=1,
+    )
     weight_decay: float = setting(0.0, "AdamW's weight decay", "Appendix C.2", ge=0)
     max_grad_norm: float = setting(1.0, "gradient norm to clip at; 0 turns clipping off", "Appendix C.2", ge=0)
     optim: str = setting("adamw_torch", "optimizer, by its name in transformers", "transformers")
-    temperature: float = setting(0.02, "temperature of the InfoNCE loss over cosine similarities", "Appendix C.2", gt=0)
+    temperature: float | None = setting(
+        None,
+        "temperature of the InfoNCE loss over cosine similarities; auto: 0.05",
+        "docs/defaults.md (the paper: 0.02)",
+        gt=0,
+    )
     loss: LossName = setting("infonce", "loss of a pair in its batch: infonce, or one that you registered", "OPERA")
     seed: int = setting(0, "seed of every random draw (--seed)", "OPERA", ge=0, lt=2**32)
+
+    @model_validator(mode="after")
+    def _one_length(self) -> Self:
+        if self.epochs is not None and self.max_steps is not None:
+            raise ValueError(
+                f"epochs={self.epochs:g} and max_steps={self.max_steps}: both say how long to train; give one of them"
+            )
+        return self
 
 
 class BatchingSettings(Settings):
     """The size of a batch, and how it is loaded."""
 
-    per_device_train_batch_size: int = setting(
-        64, "queries per batch and device (--batch-size)", "Appendix C.2 (8 on each of 8 devices)", ge=1
+    per_device_train_batch_size: int | None = setting(
+        None,
+        "queries per batch and device (--batch-size); auto: 64 for a transformer, 256 for others, over all "
+        "devices together, and no more than there are training queries",
+        "docs/defaults.md (the paper: 8 on each of 8 devices)",
+        ge=1,
     )
     gradient_accumulation_steps: int = setting(1, "batches per optimizer step", "transformers", ge=1)
     train_group_size: int = setting(
@@ -113,7 +153,7 @@ class BatchingSettings(Settings):
 
     def queries_per_pass(self, processes: int) -> int:
         """Queries in one forward pass of all processes: each sees the others' documents as in-batch negatives."""
-        return self.per_device_train_batch_size * processes
+        return resolved(self.per_device_train_batch_size) * processes
 
     def documents_per_pass(self, processes: int) -> int:
         """Documents that each query is compared with in one forward pass of all processes."""
@@ -370,6 +410,16 @@ class TrainSettings(Settings):
         """Describe each setting, by group."""
         return {name: field.annotation.docs() for name, field in cls.model_fields.items()}  # type: ignore[union-attr]
 
+    def with_values(self, values: Mapping[str, Any]) -> Self:
+        """Replace settings by their flat names. The values are taken as they are, contradictions among them."""
+        groups = {name: getattr(self, name) for name in {self.group_of[name] for name in values}}
+        return self.model_copy(
+            update={
+                name: group.model_copy(update={key: values[key] for key in values if self.group_of[key] == name})
+                for name, group in groups.items()
+            }
+        )
+
     def flat(self) -> dict[str, Any]:
         """All settings by their flat names."""
         return {name: getattr(getattr(self, group), name) for name, group in self.group_of.items()}
@@ -379,7 +429,7 @@ class TrainSettings(Settings):
         """``save_steps``, or its automatic value; with ``load_best_model_at_end`` every evaluation is saved."""
         if self.evaluation.load_best_model_at_end and self.evaluation.eval_steps is not None:
             return self.evaluation.eval_steps
-        return self.logging.save_steps or min(500, max(1, self.optimisation.max_steps // 10))
+        return self.logging.save_steps or min(500, max(1, resolved(self.optimisation.max_steps) // 10))
 
 
 _FLAT = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, ValidationError
 from pydantic_core import CoreSchema
@@ -34,6 +34,16 @@ def setting(default: Any, help: str, source: str, **bounds: Any) -> Any:
     ``bounds`` are pydantic's (``gt``, ``ge``, ``lt``, ``le``).
     """
     return Field(default=default, description=help, json_schema_extra={"source": source}, **bounds)
+
+
+T = TypeVar("T")
+
+
+def resolved(value: T | None) -> T:
+    """Return the value of an automatic setting, which :func:`opera.config.automatic.resolve` has filled in."""
+    if value is None:
+        raise RuntimeError("a setting is still automatic: call opera.config.automatic.resolve first")
+    return value
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,14 @@ from typing import Any
 import torch
 from sentence_transformers import SentenceTransformer
 
+from opera.config.automatic import ModelKind
 from opera.core.errors import ModelError, SettingError
 from opera.retrieval.locate import MINILM, locate_model
 
 PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 """Names of prompts that sentence-transformers looks up for each role, in this order."""
+SMALL_TRANSFORMER = 50_000_000
+"""Transformers with fewer parameters are small."""
 IGNORED_CONFIG_KEYS = {"_name_or_path", "transformers_version", "dtype", "torch_dtype"}
 """Entries of a transformer's configuration that do not change its embeddings."""
 
@@ -42,6 +45,15 @@ def is_static(model: SentenceTransformer) -> bool:
 def parameter_count(model: torch.nn.Module) -> int:
     """Count the parameters."""
     return sum(parameter.numel() for parameter in model.parameters())
+
+
+def model_kind(model: SentenceTransformer) -> ModelKind:
+    """Which automatic settings the model trains with."""
+    if type(model[0]).__name__ == "VectorLookup":
+        return "adapter"
+    if is_static(model):
+        return "static"
+    return "small" if parameter_count(model) < SMALL_TRANSFORMER else "large"
 
 
 def set_lengths(model: SentenceTransformer, query: int | None, passage: int | None, chosen: set[str]) -> dict[str, Any]:

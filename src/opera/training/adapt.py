@@ -30,7 +30,7 @@ from opera.runs.record import DataRecord, ModelRecord, NoiseRecord, RunRecord
 from opera.training.distributed import refuse_differences
 from opera.training.model_card import write_model_card
 from opera.training.train import TrainingResult, make_method, train
-from opera.training.trainer import resolve_learning_rate, training_arguments
+from opera.training.trainer import training_arguments
 from opera.training_set.build import TrainingSet, build_training_set
 from opera.training_set.prepare import Prepared, model_or_vectors, prepare
 
@@ -88,9 +88,10 @@ def adapt(
     with clock.phase("load"):
         loaded = load_data(data)
         prepared = prepare(loaded, str(model), recipe, processes.num_processes)
-        training_arguments(recipe.train, prepared.model, RunWriter(folder).checkpoints)  # to refuse early
+        training_arguments(prepared.settings, prepared.model, RunWriter(folder).checkpoints)  # to refuse early
     if resume:
         refuse_other_settings(folder, prepared.identity)
+        prepared = prepared.resolved_as(Run.open(folder).settings)
         if Run.open(folder).finished:
             log.info("%s is already finished: nothing to do", folder)
             return Run.open(folder)
@@ -160,7 +161,6 @@ def _run(prepared: Prepared, run: RunWriter, clock: Clock, resume: bool, callbac
 def _new_record(prepared: Prepared, clock: Clock) -> RunRecord:
     data, encoder = prepared.data, prepared.encoder
     resolved = {
-        "learning_rate": resolve_learning_rate(prepared.settings, prepared.model),
         "precision": encoder.precision,
         "negatives": prepared.negatives,
         **prepared.lengths,

@@ -16,6 +16,7 @@ from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallbac
 
 from opera.config.recipe import Recipe
 from opera.config.training import LOSSES, TrainSettings
+from opera.core.settings import resolved
 from opera.methods import Method, Plan
 from opera.retrieval.frozen import lookup_of
 from opera.retrieval.models import freeze_unused_parameters
@@ -28,6 +29,7 @@ from opera.training.distributed import from_main
 from opera.training.loss import InBatchLoss
 from opera.training.sampler import PairSampler
 from opera.training.sampling_recorder import SamplingRecorder
+from opera.training.tokens import tokens_kept
 from opera.training.trainer import DevEvaluator, OperaTrainer, training_arguments
 from opera.training_set.build import TrainingSet
 
@@ -51,7 +53,7 @@ def make_method(recipe: Recipe, training_set: TrainingSet, processes: int) -> Me
     """Make a recipe's method for a training set."""
     optimisation = recipe.train.optimisation
     batch_size = recipe.train.batching.queries_per_step(processes)
-    plan = Plan(optimisation.seed, optimisation.max_steps, batch_size)
+    plan = Plan(optimisation.seed, resolved(optimisation.max_steps), batch_size)
     return recipe.method_class(training_set.pairs, plan, recipe.method_settings, training_set.scores)
 
 
@@ -92,7 +94,8 @@ def train(
         trainer.args.max_steps = sampler.trained_steps  # no step is left, but what follows training is
         sampler.end()
     try:
-        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+        with tokens_kept(model):
+            trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     finally:
         stopper.close()
     trace.write()
@@ -118,7 +121,7 @@ def _make_sampler(training_set: TrainingSet, method: Method[Any], settings: Trai
         training_set.pairs,
         training_set.negatives,
         settings.batching.n_negatives,
-        settings.batching.per_device_train_batch_size,
+        resolved(settings.batching.per_device_train_batch_size),
         settings.batching.resolved_lag,
         processes.process_index,
         processes.num_processes,
@@ -139,7 +142,7 @@ def _make_loss(
     return loss(
         model,
         sampler,
-        settings.optimisation.temperature,
+        resolved(settings.optimisation.temperature),
         training_set.known if settings.negative_sampling.mask_known_positives else None,
         observe,
     )

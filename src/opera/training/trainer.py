@@ -22,7 +22,7 @@ from opera.data import RetrievalData
 from opera.retrieval.device import WAIT, resolve_precision
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import evaluate_encoder
-from opera.retrieval.models import is_static, parameter_count, prompt_for
+from opera.retrieval.models import is_static, prompt_for
 from opera.training.callbacks import ignore_signals
 from opera.training.dataset import column_names
 from opera.training.distributed import from_main
@@ -78,25 +78,14 @@ class DevEvaluator(BaseEvaluator):  # type: ignore[misc]
         return evaluate_encoder(encoder, self.data, "dev", measures, encoding.corpus_text).measures
 
 
-def resolve_learning_rate(settings: TrainSettings, model: SentenceTransformer) -> float:
-    """Return the learning rate, ``auto`` resolved: largest for static models, larger for small transformers."""
-    if settings.optimisation.learning_rate is not None:
-        return settings.optimisation.learning_rate
-    if settings.adapter.kind is not None:
-        return 1e-3
-    if is_static(model):
-        return 1e-2
-    return 1e-4 if parameter_count(model) < 50_000_000 else 2e-5
-
-
 def training_arguments(
     settings: TrainSettings, model: SentenceTransformer, checkpoints: Path
 ) -> SentenceTransformerTrainingArguments:
     """Turn our settings into the trainer's arguments.
 
     Args:
-        settings: the run's settings.
-        model: the model that will train, for its prompts, size and device.
+        settings: the run's settings, automatic ones resolved.
+        model: the model that will train, for its prompts and device.
         checkpoints: folder to save in; not made here.
 
     Raises:
@@ -126,7 +115,7 @@ def _optimisation(settings: TrainSettings, model: SentenceTransformer) -> dict[s
         "per_device_train_batch_size": batching.per_device_train_batch_size,
         "gradient_accumulation_steps": batching.gradient_accumulation_steps,
         "dataloader_num_workers": batching.dataloader_num_workers,
-        "learning_rate": resolve_learning_rate(settings, model),
+        "learning_rate": optimisation.learning_rate,
         "lr_scheduler_type": optimisation.lr_scheduler_type,
         "warmup_steps": optimisation.warmup_ratio,
         "weight_decay": optimisation.weight_decay,

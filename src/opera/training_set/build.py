@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.core.arrays import BoolArray, FloatArray
+from opera.core.settings import resolved
 from opera.data import RetrievalData
 from opera.data.pairs import TrainingPairs
 from opera.methods import PairScores
@@ -119,7 +120,7 @@ def _pretrained_scores(
         pairs,
         query_embeddings,
         document_embeddings,
-        temperature=settings.optimisation.temperature,
+        temperature=resolved(settings.optimisation.temperature),
         set_size=settings.batching.documents_per_pass(prepared.processes),
         seed=seed,
         known=known if settings.negative_sampling.mask_known_positives else None,

@@ -12,11 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from opera.config.automatic import Situation, resolve
 from opera.config.training import TrainSettings
 from opera.core.errors import SettingError
 from opera.core.files import check_suffix, replace_file
+from opera.core.settings import resolved
 from opera.data import Qrels, RetrievalData, load_data
 from opera.retrieval.encoder import open_encoder
+from opera.retrieval.models import model_kind
 from opera.retrieval.run_model import run_corpus_text
 from opera.retrieval.search import search_corpus
 from opera.training_set.cbs import rank_among_random
@@ -60,14 +63,16 @@ def score(
         raise SettingError(f"cbs_pool: must be 0 or more, got {cbs_pool}")
     TrainSettings.parse({"relevant_grade": relevant_grade, "seed": seed})
     loaded, qrels = _training_qrels(data, relevant_grade)
-    encoder, pairs, defaults = open_encoder(model), qrels.pairs(), TrainSettings()
+    encoder, pairs = open_encoder(model), qrels.pairs()
+    situation = Situation(pairs.n_queries, pairs.n_pairs, model_kind(encoder.model), encoder.device)
+    defaults = resolve(TrainSettings(), situation)
     query_embeddings = encoder.encode_queries(loaded, qrels.query_rows)
     document_embeddings = encoder.encode_corpus(loaded, run_corpus_text(model))
     scores = pretrained_scores(
         pairs,
         query_embeddings,
         document_embeddings,
-        temperature=defaults.optimisation.temperature,
+        temperature=resolved(defaults.optimisation.temperature),
         set_size=defaults.batching.documents_per_pass(processes=1),
         seed=seed,
         known=KnownPositives(pairs, len(loaded.corpus)),

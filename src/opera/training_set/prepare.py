@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from sentence_transformers import SentenceTransformer
 
 from opera.adapter.model import adapter_model, check_saved, encode_all, save_adapted
 from opera.adapter.vectors import read_both
+from opera.config.automatic import AUTOMATIC, Situation, resolve, preset_precision
 from opera.config.recipe import Recipe
 from opera.config.training import EncodingSettings, TrainSettings
 from opera.core.errors import SettingError
@@ -19,7 +21,7 @@ from opera.retrieval.device import pick_device
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.frozen import lookup_of, set_vectors
 from opera.retrieval.measures import check_measures
-from opera.retrieval.models import load_model, parameter_count, set_dropout_and_attention, set_lengths
+from opera.retrieval.models import load_model, model_kind, parameter_count, set_dropout_and_attention, set_lengths
 from opera.training_set.negatives import check_negatives
 from opera.training_set.noise import check_noise
 
@@ -29,7 +31,9 @@ class Prepared:
     """A run that is loaded and checked, with nothing written yet.
 
     Attributes:
-        recipe: all settings.
+        given: all settings as the user gave them.
+        recipe: the same with automatic values resolved.
+        situation: what these depend on.
         original: the data with its original grades and splits.
         data: the data that trains: grades below ``relevant_grade`` are 0, and missing splits are drawn.
         model: the model that trains.
@@ -41,7 +45,9 @@ class Prepared:
         processes: how many processes train together.
     """
 
+    given: Recipe
     recipe: Recipe
+    situation: Situation
     original: RetrievalData
     data: RetrievalData
     model: SentenceTransformer
@@ -61,7 +67,7 @@ class Prepared:
     def identity(self) -> dict[str, Any]:
         """What must be equal for a run to be resumed."""
         return {
-            **self.recipe.flat(),
+            **self.given.flat(),
             "processes": self.processes,
             "data_fingerprint": self.data.fingerprint,
             "model_fingerprint": self.encoder.fingerprint,
@@ -86,6 +92,12 @@ class Prepared:
             if self.base is not None:
                 check_saved(folder, self.encoder, self.model, self.data, self.settings.encoding.corpus_text)
 
+    def resolved_as(self, recorded: Mapping[str, Any]) -> Prepared:
+        """The same run with the automatic values of an earlier start, perhaps on another device."""
+        values = {name: recorded[name] for name in AUTOMATIC if name != "precision" and name in recorded}
+        recipe = self.recipe.model_copy(update={"train": self.settings.with_values(values)})
+        return replace(self, recipe=recipe)
+
 
 def prepare(data: RetrievalData, model_source: str, recipe: Recipe, processes: int = 1) -> Prepared:
     """Load the model and check data, model and settings against each other; writes nothing.
@@ -108,8 +120,17 @@ def prepare(data: RetrievalData, model_source: str, recipe: Recipe, processes: i
     check_noise(data, prepared_data, settings)
     with_vectors = settings.adapter.query_vectors is not None
     models = _read_vectors(prepared_data, settings) if with_vectors else _load_models(model_source, settings)
+    situation = Situation(
+        queries=training.n_queries,
+        pairs=len(training.doc_rows),
+        model=model_kind(models["model"]),
+        device=models["encoder"].device,
+        processes=processes,
+    )
     return Prepared(
-        recipe=recipe,
+        given=recipe,
+        recipe=recipe.model_copy(update={"train": resolve(settings, situation)}),
+        situation=situation,
         original=data,
         data=prepared_data,
         model_source=model_source,
@@ -140,7 +161,8 @@ def _load_models(model_source: str, settings: TrainSettings) -> dict[str, Any]:
     model = load_model(model_source, pick_device())
     lengths = set_lengths(model, encoding.max_query_length, encoding.max_passage_length, set(encoding.model_fields_set))
     set_dropout_and_attention(model, encoding.dropout, encoding.attn_implementation)
-    encoder = Encoder(model, encoding.precision, encoding.encode_batch_size)
+    precision = preset_precision(settings, model_kind(model), pick_device())
+    encoder = Encoder(model, precision, encoding.encode_batch_size)
     loaded = {"model": model, "encoder": encoder, "lengths": lengths}
     if adapter.kind is None:
         return loaded

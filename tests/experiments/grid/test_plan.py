@@ -72,7 +72,9 @@ def test_a_recipes_axes_are_defaults_and_the_rest_is_shared() -> None:
     axes, shared = grid_axes(recipe, ["ft", "dp"], [0, 1], [10, 20])
     assert axes == GridAxes(methods=("ft", "dp"), seeds=(0, 1), steps=(10, 20))
     assert shared == {"learning_rate": 0.1, "k": 0.5}
-    assert grid_axes({})[0] == GridAxes(methods=("ft", "dp"), seeds=(0, 1, 2), steps=(1000,))
+    assert grid_axes({})[0] == GridAxes(methods=("ft", "dp"), seeds=(0, 1, 2), steps=(None,))
+    assert grid_axes({"preset": "paper"})[0].steps == (32_000,)
+    assert grid_axes({"preset": "paper", "epochs": 3})[0].steps == (None,)
     assert grid_axes({"max_steps": 7})[0].steps == (7,)
 
 
@@ -118,6 +120,18 @@ def test_a_shared_setting_of_training_reaches_methods_beside_one_that_has_its_ow
     monkeypatch.setattr(METHODS["rp"], "settings_class", WithOwnTemperature)
     cells = planned(tmp_path, methods=["ft", "rp"], seeds=[0], shared={"temperature": 0.5})
     assert [cell.values["temperature"] for cell in cells] == [0.5, 0.5]
+
+
+def test_without_steps_each_data_set_decides(tmp_path: Path) -> None:
+    ft, five = planned(tmp_path, methods=["ft", "ft:epochs=5"], seeds=[0], steps=None)
+    assert str(ft.folder.relative_to(tmp_path)) == "x/ft/autosteps/seed0"
+    assert "max_steps" not in ft.values
+    assert ft.title == "x, ft, seed 0"
+    assert five.values["epochs"] == 5
+    with pytest.raises(SettingError, match="ft:epochs=5: epochs=5 and max_steps=10: both say how long to train"):
+        planned(tmp_path, methods=["ft", "ft:epochs=5"])
+    with pytest.raises(SettingError, match="epochs=5 and max_steps=10"):
+        planned(tmp_path, shared={"epochs": 5})
 
 
 @pytest.mark.parametrize("name", ["method", "max_steps", "steps", "seed"])

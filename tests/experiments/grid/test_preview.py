@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from grids import finish_cell, planned
+from grids import SITUATION, finish_cell, planned
 from opera.experiments.grid import worker_process
 from opera.experiments.grid.preview import plan_records, plan_table, time_grid
 from opera.experiments.grid.status import Rate, Status
@@ -72,7 +73,8 @@ def test_a_cell_is_timed_with_the_cores_it_will_have(
 
     def timing(self: WorkerProcess, job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         used.append(self._threads)
-        yield {"timing": {"per_step": 0.5, "overhead": 3.0, "encoding": 0.0, "model_bytes": 1}}
+        costs = {"per_step": 0.5, "overhead": 3.0, "encoding": 0.0, "model_bytes": 1}
+        yield {"timing": {**costs, "situation": asdict(SITUATION)}}
 
     monkeypatch.setattr(worker_process.os, "cpu_count", lambda: 8)
     monkeypatch.setattr(WorkerProcess, "run_job", timing)
@@ -80,6 +82,7 @@ def test_a_cell_is_timed_with_the_cores_it_will_have(
     time_grid(status, "model")
     assert used == [threads]
     assert status.timed == {"data/x": Rate(0.5, 3.0)}
+    assert status.situations == {"data/x": SITUATION}
 
 
 def test_a_plan_times_real_steps_and_writes_nothing(call: Call, beir: Path, static_model: Path, tmp_path: Path) -> None:

@@ -7,7 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from grids import finish_cell, planned
+from grids import SITUATION, finish_cell, planned
+from opera.config.automatic import resolve
+from opera.config.training import TrainSettings
 from opera.experiments.grid.progress import progress_line
 from opera.experiments.grid.status import Rate, Running, Status, format_duration
 
@@ -49,6 +51,26 @@ def test_finished_cells_most_alike_count_and_not_what_was_timed(tmp_path: Path) 
     assert rates["data/x", "rp"] == rates["data/y", "rp"] == Rate(0.75, 3.0)
     status.timed["data/y"] = Rate(2, 0)
     assert status.rate(cells[4]) == Rate(2, 0)
+
+
+def test_automatic_steps_are_known_once_timed_reported_or_finished(tmp_path: Path, clock: SimpleNamespace) -> None:
+    cells = planned(tmp_path, methods=["ft", "dp:epochs=3:batch_size=100"], steps=None)
+    ft, dp, *_ = cells
+    status = Status.scan(cells)
+    status.timed["data/x"] = Rate(0.5, 3.0)
+    assert [status.steps(cell) for cell in (ft, dp)] == [None, None]
+    assert status.seconds_left() is None
+    running = status.running[ft.folder] = Running(clock.now)
+    running.update(1, 77)
+    assert status.steps(ft) == 77
+    del status.running[ft.folder]
+    finish_cell(dp)
+    status.done.add(dp.folder)
+    assert [status.steps(cell) for cell in cells] == [None, 30, None, 30]
+    status.situations["data/x"] = SITUATION
+    automatic = resolve(TrainSettings(), SITUATION).optimisation.max_steps
+    assert [status.steps(cell) for cell in cells] == [automatic, 30, automatic, 30]
+    assert status.seconds_left() is not None
 
 
 def test_of_a_running_cell_by_its_own_steps(tmp_path: Path, clock: SimpleNamespace) -> None:

@@ -28,16 +28,16 @@ def test_progress_is_reported_at_most_every_half_second(monkeypatch: pytest.Monk
     monkeypatch.setattr(worker, "time", SimpleNamespace(monotonic=lambda: clock.now))
     report = ProgressReport(out)
     for step in range(1, 9):
-        report.on_step_end(None, SimpleNamespace(global_step=step), None)
+        report.on_step_end(None, SimpleNamespace(global_step=step, max_steps=8), None)
         clock.now += 0.2
-    assert messages(out) == [{"step": 1}, {"step": 4}, {"step": 7}]
+    assert messages(out) == [{"step": step, "steps": 8} for step in (1, 4, 7)]
 
 
 def test_a_cell_is_trained_and_keeps_no_checkpoints(beir: Path, static_model: Path, tmp_path: Path) -> None:
     job = {"kind": "train", "data": str(beir), "model": str(static_model), "out": str(tmp_path / "cell")}
     out = io.StringIO()
     assert run_job({**job, "values": VALUES}, out) == {"done": True}
-    assert messages(out)[0] == {"step": 1}
+    assert messages(out)[0] == {"step": 1, "steps": 4}
     run = Run.open(tmp_path / "cell")
     assert run.finished
     assert run.settings["save_steps"] == 2

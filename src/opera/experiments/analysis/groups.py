@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,7 +28,7 @@ class Group:
     Attributes:
         data: the data set, as the user named it.
         method: label of the method, with the settings that set it apart: ``sp`` or ``sp:k=0.5``.
-        steps: optimizer steps requested.
+        steps: optimizer steps requested; where they were automatic, those of the first seed.
         runs: the runs, by ascending seed.
     """
 
@@ -142,16 +142,21 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
         RunFolderError: if a group has two runs with the same seed.
     """
     differing = differing_settings(runs)
-    by_key: dict[tuple[str, str, int], dict[int, Run]] = {}
+    by_key: dict[tuple[str, str, int | None], dict[int, Run]] = {}
     for run in runs:
-        key = (run.record.data.source, method_label(run, differing), int(run.settings["max_steps"]))
+        key = (run.record.data.source, method_label(run, differing), run.record.identity["max_steps"])
         by_seed = by_key.setdefault(key, {})
         seed = run.record.seed
         if seed in by_seed:
             raise RunFolderError(f"{run.path} and {by_seed[seed].path} are the same run twice; compare one of them")
         by_seed[seed] = run
-    order = sorted(by_key, key=lambda key: (key[0], key[2], _registry_order(key[1]), key[1]))
-    return [Group(*key, tuple(run for _, run in sorted(by_key[key].items()))) for key in order]
+    groups = [_group(data, method, by_seed) for (data, method, _), by_seed in by_key.items()]
+    return sorted(groups, key=lambda group: (group.data, group.steps, _registry_order(group.method), group.method))
+
+
+def _group(data: str, method: str, by_seed: Mapping[int, Run]) -> Group:
+    runs = tuple(by_seed[seed] for seed in sorted(by_seed))
+    return Group(data, method, int(runs[0].settings["max_steps"]), runs)
 
 
 def _warm_seconds(run: Run) -> NDArray[np.float64]:

@@ -42,7 +42,8 @@ def compare(
         methods: methods, as a list or separated by commas, with settings of their own after colons: ``"sp:k=0.5"``.
             Default: ``method`` if that is among the settings, else ``ft`` and ``dp``.
         seeds: seeds. Default: ``seed`` if that is among the settings, else 0, 1 and 2.
-        steps: numbers of optimizer steps. Default: ``max_steps`` if that is among the settings, else 1000.
+        steps: numbers of optimizer steps. Default: ``max_steps`` if that is among the settings, else as many as
+            ``epochs``, ``preset`` or the data say.
         baseline: the method that the others are tested against; ``None`` takes ``ft`` if there is one, else the first.
         jobs: number of cells to run at once; they share the CPU's cores.
         settings: settings of all cells, by name, as :func:`opera.adapt` takes them.

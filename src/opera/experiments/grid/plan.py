@@ -2,7 +2,7 @@
 
     GRID/
       grid.json                     the model, the settings that all cells share, and the list of cells
-      DATA/METHOD/steps500/seed0/   a run
+      DATA/METHOD/steps500/seed0/   a run; autosteps instead of steps500 where the number is automatic
       DATA/METHOD/steps500/seed0.log
 
 Every cell is an ordinary run folder, except that its checkpoints are deleted once it is finished.
@@ -19,6 +19,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
+from opera.config.presets import with_preset
 from opera.config.recipe import ALIASES, make_recipe, with_full_names
 from opera.config.training import TrainSettings
 from opera.config.yaml import parse_assignments
@@ -27,7 +28,7 @@ from opera.experiments.analysis import short_name
 from opera.methods import METHODS, method_named
 from opera.runs.folder import Run, holds_run
 
-DEFAULT_METHODS, DEFAULT_SEEDS, DEFAULT_STEPS = ("ft", "dp"), (0, 1, 2), (1000,)
+DEFAULT_METHODS, DEFAULT_SEEDS = ("ft", "dp"), (0, 1, 2)
 AXIS_SETTINGS = ("method", "max_steps", "seed")
 """Settings that differ between cells, so that all cells cannot share them."""
 
@@ -39,12 +40,12 @@ class GridAxes:
     Attributes:
         methods: labels of methods, with settings of their own behind colons: ``sp:k=0.5``.
         seeds: seeds.
-        steps: numbers of optimizer steps.
+        steps: numbers of optimizer steps; ``None`` for as many as the settings and the data say.
     """
 
     methods: tuple[str, ...]
     seeds: tuple[int, ...]
-    steps: tuple[int, ...]
+    steps: tuple[int | None, ...]
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Cell:
     Attributes:
         data: the data set, as the user named it.
         label: the method with its own settings: ``sp`` or ``sp:k=0.5``.
-        steps: optimizer steps.
+        steps: optimizer steps; ``None`` for as many as the settings and the data say.
         seed: the seed.
         folder: its run folder.
         values: every setting given, by name, the method included.
@@ -62,7 +63,7 @@ class Cell:
 
     data: str
     label: str
-    steps: int
+    steps: int | None
     seed: int
     folder: Path
     values: Mapping[str, Any]
@@ -93,7 +94,8 @@ class Cell:
     @property
     def title(self) -> str:
         """A readable name."""
-        return f"{self.data_name}, {self.label}, {self.steps} steps, seed {self.seed}"
+        steps = "" if self.steps is None else f"{self.steps} steps, "
+        return f"{self.data_name}, {self.label}, {steps}seed {self.seed}"
 
 
 def grid_axes(
@@ -110,7 +112,7 @@ def grid_axes(
         values: settings by name, as a recipe or keyword arguments hold them.
         methods: methods; ``None`` takes the recipe's, else ``ft`` and ``dp``.
         seeds: seeds; ``None`` takes the recipe's, else 0, 1 and 2.
-        steps: numbers of optimizer steps; ``None`` takes the recipe's, else 1000.
+        steps: numbers of optimizer steps; ``None`` takes the recipe's or its preset's, else automatic ones.
 
     Returns:
         The axes, with methods spelt as in the registry and numbers as integers, and the shared settings.
@@ -120,18 +122,22 @@ def grid_axes(
     """
     shared = with_full_names(values)
     given = {name: (shared.pop(name),) for name in AXIS_SETTINGS if name in shared}
+    default_steps = (with_preset(shared, ["max_steps"]).get("max_steps"),)
     labels = given.get("method", DEFAULT_METHODS) if methods is None else methods
     axes = GridAxes(
         methods=tuple(canonical_label(str(label)) for label in labels),
-        seeds=_parsed("seed", given.get("seed", DEFAULT_SEEDS) if seeds is None else seeds),
-        steps=_parsed("max_steps", given.get("max_steps", DEFAULT_STEPS) if steps is None else steps),
+        seeds=tuple(_parsed("seed", seed) for seed in (given.get("seed", DEFAULT_SEEDS) if seeds is None else seeds)),
+        steps=tuple(
+            None if count is None else _parsed("max_steps", count)
+            for count in (given.get("max_steps", default_steps) if steps is None else steps)
+        ),
     )
     return axes, shared
 
 
-def _parsed(name: str, values: Sequence[Any]) -> tuple[int, ...]:
-    """The values of an axis as a recipe reads them: ``1e3`` is 1000."""
-    return tuple(int(make_recipe({name: value}).train.flat()[name]) for value in values)
+def _parsed(name: str, value: Any) -> int:
+    """A value of an axis as a recipe reads it: ``1e3`` is 1000."""
+    return int(make_recipe({name: value}).train.flat()[name])
 
 
 def canonical_label(text: str) -> str:
@@ -161,7 +167,7 @@ def plan_grid(data: Sequence[str], axes: GridAxes, out: Path, shared: Mapping[st
         SettingError: listing every mistake in any cell, or naming what is given twice.
     """
     _check_axes(data, axes, shared)
-    settings = _settings_by_label(axes.methods, with_full_names(shared))
+    settings = _settings_by_label(axes, with_full_names(shared))
     names = _folder_names(data)
     return [
         Cell(
@@ -169,15 +175,24 @@ def plan_grid(data: Sequence[str], axes: GridAxes, out: Path, shared: Mapping[st
             label=label,
             steps=steps,
             seed=seed,
-            folder=out / names[source] / label.replace(":", ",") / f"steps{steps}" / f"seed{seed}",
-            values={**settings[label], "max_steps": steps, "seed": seed},
+            folder=out / names[source] / label.replace(":", ",") / _steps_folder(steps) / f"seed{seed}",
+            values={**settings[label], **({} if steps is None else {"max_steps": steps}), "seed": seed},
         )
         for seed, source, steps, label in product(axes.seeds, data, axes.steps, axes.methods)
     ]
 
 
+def _steps_folder(steps: int | None) -> str:
+    return "autosteps" if steps is None else f"steps{steps}"
+
+
 def _check_axes(data: Sequence[str], axes: GridAxes, shared: Mapping[str, Any]) -> None:
-    options = {"DATA": data, "--methods": axes.methods, "--seeds": axes.seeds, "--steps": axes.steps}
+    options: dict[str, Sequence[Any]] = {
+        "DATA": data,
+        "--methods": axes.methods,
+        "--seeds": axes.seeds,
+        "--steps": axes.steps,
+    }
     for option, values in options.items():
         if not values:
             raise SettingError(f"{option}: give at least one")
@@ -187,10 +202,10 @@ def _check_axes(data: Sequence[str], axes: GridAxes, shared: Mapping[str, Any]) 
         raise SettingError(f"{name}: differs between cells: give --methods, --steps and --seeds instead")
 
 
-def _settings_by_label(labels: Sequence[str], shared: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+def _settings_by_label(axes: GridAxes, shared: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Combine each method's own settings with the shared ones, and check the recipe of each."""
     parsed, mistakes = {}, []
-    for label in labels:
+    for label in axes.methods:
         try:
             parsed[label] = parse_method(label)
         except SettingError as error:
@@ -201,7 +216,7 @@ def _settings_by_label(labels: Sequence[str], shared: Mapping[str, Any]) -> dict
     for label, (method, own) in parsed.items():
         settings[label] = {**_shared_by_method(shared, method, methods), **with_full_names(own), "method": method}
         try:
-            recipe = repr(make_recipe(settings[label]).flat())
+            recipe = repr(make_recipe({**settings[label], "max_steps": axes.steps[0]}).flat())
         except SettingError as error:
             mistakes.append(f"{label}: {error}")
             continue

@@ -8,10 +8,11 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
+from opera.config.automatic import Situation
 from opera.core.errors import TrainingError
 from opera.experiments.grid.interrupts import signals_as_interrupt
 from opera.experiments.grid.plan import Cell
-from opera.experiments.grid.progress import table_rows
+from opera.experiments.grid.progress import format_steps, table_rows
 from opera.experiments.grid.status import Rate, Status, format_duration
 from opera.experiments.grid.worker_process import Message, WorkerLostError, make_workers
 
@@ -35,6 +36,7 @@ def time_grid(status: Status, model: str) -> None:
         status.timed[source] = Rate(timing["per_step"], timing["overhead"])
         status.encoding[source] = timing["encoding"]
         status.model_bytes = timing["model_bytes"]
+        status.situations[source] = Situation(**timing["situation"])
 
 
 def plan_records(status: Status) -> dict[str, Any]:
@@ -43,11 +45,11 @@ def plan_records(status: Status) -> dict[str, Any]:
         {
             "data": cell.data,
             "method": cell.label,
-            "steps": cell.steps,
+            "steps": status.steps(cell),
             "seed": cell.seed,
             "run": str(cell.folder),
             "finished": cell.folder in status.done,
-            "seconds": None if (rate := status.rate(cell)) is None else round(rate.seconds(cell.steps), 1),
+            "seconds": None if (seconds := status.seconds(cell)) is None else round(seconds, 1),
         }
         for cell in status.cells
     ]
@@ -60,13 +62,13 @@ def plan_table(status: Status) -> Table:
     for column in ("data", "method", "steps", "seeds", "to run", "each, about", "together, about"):
         table.add_column(column, justify="left" if column in ("data", "method") else "right")
     for cells in table_rows(status.cells):
-        cell, rate = cells[0], status.rate(cells[0])
+        cell = cells[0]
+        steps, each = status.steps(cell), status.seconds(cell)
         remaining = sum(cell.folder not in status.done for cell in cells)
-        each = rate.seconds(cell.steps) if rate else None
         table.add_row(
             Text(cell.data_name),
             Text(cell.label),
-            f"{cell.steps:,}",
+            format_steps(steps),
             ", ".join(str(cell.seed) for cell in cells),
             str(remaining),
             "" if each is None else format_duration(each),

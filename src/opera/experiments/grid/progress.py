@@ -56,10 +56,15 @@ def progress_line(status: Status) -> str:
 
 def table_rows(cells: Sequence[Cell]) -> list[list[Cell]]:
     """Group cells by data set, method and number of steps: the seeds of each share a row."""
-    rows: dict[tuple[str, str, int], list[Cell]] = {}
+    rows: dict[tuple[str, str, int | None], list[Cell]] = {}
     for cell in cells:
         rows.setdefault((cell.data, cell.label, cell.steps), []).append(cell)
     return list(rows.values())
+
+
+def format_steps(steps: int | None) -> str:
+    """Format a number of steps; ``auto`` while an automatic one is not known."""
+    return "auto" if steps is None else f"{steps:,}"
 
 
 def log_tail(log: Path, lines: int = 3) -> str:
@@ -78,7 +83,8 @@ def _live_table(status: Status, height: int) -> RenderableType:
     for cells in shown:
         cell = cells[0]
         marks = Text(" ").join(_mark(status, cell) for cell in cells)
-        table.add_row(Text(cell.data_name), Text(cell.label), f"{cell.steps:,}", marks, _mean_so_far(status, cells))
+        steps = format_steps(status.steps(cell))
+        table.add_row(Text(cell.data_name), Text(cell.label), steps, marks, _mean_so_far(status, cells))
     hidden = len(rows) - len(shown)
     more = [Text(f"and {hidden} more rows", style="dim")] if hidden else []
     return Group(table, *more, Text(progress_line(status)))
@@ -101,7 +107,8 @@ def _mark(status: Status, cell: Cell) -> Text:
     if cell.folder in status.failed:
         return Text("✗", style="red")
     if cell.folder in status.running:
-        return Text(f"{status.running[cell.folder].step / cell.steps:.0%}", style="bold")
+        steps = status.steps(cell)
+        return Text("…" if steps is None else f"{status.running[cell.folder].step / steps:.0%}", style="bold")
     return Text("·", style="dim")
 
 

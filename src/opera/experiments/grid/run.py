@@ -136,7 +136,7 @@ def run_cell(worker: WorkerProcess, cell: Cell, model: str, running: Running) ->
         cell.folder.parent.mkdir(parents=True, exist_ok=True)
         for message in worker.run_job({**job, "out": str(cell.folder), "log": str(cell.log)}):
             if "step" in message:
-                running.update(message["step"])
+                running.update(message["step"], message.get("steps"))
     except WorkerLostError as lost:
         return str(lost)
     except Exception as error:  # one cell's failure must not end the others

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from opera.config.automatic import Situation, resolve
+from opera.config.recipe import make_recipe
 from opera.experiments.grid.plan import Cell
 from opera.runs.folder import Run
 
@@ -38,6 +40,7 @@ class Running:
     Attributes:
         started: when it started.
         step: the last step reported.
+        steps: how many there will be; ``None`` before the first report.
         first_step: the first step reported; more than a few for a cell that was resumed.
         first_time: when the first step was reported.
         last_time: when the last step was reported.
@@ -45,16 +48,17 @@ class Running:
 
     started: float
     step: int = 0
+    steps: int | None = None
     first_step: int | None = None
     first_time: float = 0.0
     last_time: float = 0.0
 
-    def update(self, step: int) -> None:
-        """Record a reported step."""
+    def update(self, step: int, steps: int | None = None) -> None:
+        """Record a reported step, and how many there will be."""
         self.last_time = time.monotonic()
         if self.first_step is None:
             self.first_step, self.first_time = step, self.last_time
-        self.step = step
+        self.step, self.steps = step, steps
 
     def seconds_per_step(self) -> float | None:
         """Mean seconds per step so far; ``None`` before two reports."""
@@ -84,6 +88,7 @@ class Status:
         encoding: seconds to encode the corpus with the pretrained model, by data set, measured beforehand; only the
             first cell on a data set pays them.
         model_bytes: size of one trained model on disk, where it was measured.
+        situations: what automatic settings depend on, by data set, found beforehand.
     """
 
     cells: Sequence[Cell]
@@ -94,7 +99,9 @@ class Status:
     timed: dict[str, Rate] = field(default_factory=dict)
     encoding: dict[str, float] = field(default_factory=dict)
     model_bytes: int | None = None
+    situations: dict[str, Situation] = field(default_factory=dict)
     _rates: dict[Path, Rate] = field(default_factory=dict)
+    _steps: dict[Path, int] = field(default_factory=dict)
 
     @classmethod
     def scan(cls, cells: Sequence[Cell], jobs: int = 1) -> Status:
@@ -110,6 +117,29 @@ class Status:
         """The cells that have not started."""
         started = self.done | self.failed.keys() | self.running.keys()
         return [cell for cell in self.cells if cell.folder not in started]
+
+    def steps(self, cell: Cell) -> int | None:
+        """The cell's steps; ``None`` while an automatic number is not known.
+
+        It is known of a cell that is running, after another seed of it is finished, or from a timing beforehand.
+        """
+        if cell.steps is not None:
+            return cell.steps
+        running = self.running.get(cell.folder)
+        if running is not None and running.steps is not None:
+            return running.steps
+        for other in self.cells:
+            if other.folder in self.done and (other.data, other.label, other.steps) == (cell.data, cell.label, None):
+                return self._finished_steps(other)
+        situation = self.situations.get(cell.data)
+        if situation is None:
+            return None
+        return resolve(make_recipe(cell.values).train, situation).optimisation.max_steps
+
+    def seconds(self, cell: Cell) -> float | None:
+        """Estimate the seconds of a whole cell; ``None`` while nothing is known."""
+        rate, steps = self.rate(cell), self.steps(cell)
+        return None if rate is None or steps is None else rate.seconds(steps)
 
     def rate(self, cell: Cell) -> Rate | None:
         """Estimate what a cell costs; ``None`` while nothing is known.
@@ -137,17 +167,24 @@ class Status:
             if per_step is not None:
                 rate = Rate(per_step, rate.overhead if rate else running.first_time - running.started)
                 observed.append(rate)
-            if rate is None:
+            steps = self.steps(cells[folder])
+            if rate is None or steps is None:
                 return None
-            free_at.append(running.seconds_left(rate, cells[folder].steps))
+            free_at.append(running.seconds_left(rate, steps))
         free_at += [0.0] * (self.jobs - len(free_at))
         heapify(free_at)
         for cell in self.waiting:
-            rate = self.rate(cell) or (_median(observed) if observed else None)
-            if rate is None:
+            rate, steps = self.rate(cell) or (_median(observed) if observed else None), self.steps(cell)
+            if rate is None or steps is None:
                 return None
-            heappush(free_at, heappop(free_at) + rate.seconds(cell.steps) + encoding.pop(cell.data, 0.0))
+            heappush(free_at, heappop(free_at) + rate.seconds(steps) + encoding.pop(cell.data, 0.0))
         return max(free_at)
+
+    def _finished_steps(self, cell: Cell) -> int:
+        """How many steps a finished cell had, read from its run once."""
+        if cell.folder not in self._steps:
+            self._steps[cell.folder] = int(Run.open(cell.folder).settings["max_steps"])
+        return self._steps[cell.folder]
 
     def _median_rate(self, cells: Sequence[Cell]) -> Rate:
         return _median([self._finished_rate(cell) for cell in cells])

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from transformers import TrainerCallback
 
+from opera.config.automatic import Situation
 from opera.config.recipe import Recipe, make_recipe
 from opera.data import RetrievalData
 from opera.retrieval.frozen import FrozenVectors, lookup_of, set_vectors
@@ -43,6 +44,7 @@ TIMED_SETTINGS = {
     "optim",
     "per_device_train_batch_size",
     "precision",
+    "preset",
     "query_vectors",
     "seed",
     "train_group_size",
@@ -59,12 +61,14 @@ class CellTiming:
         overhead: seconds to load, to save checkpoints, and to encode the corpus after training.
         encoding: seconds to encode the corpus before training, which all cells share.
         model_bytes: approximate size of the trained model on disk.
+        situation: what its automatic settings depend on.
     """
 
     per_step: float
     overhead: float
     encoding: float
     model_bytes: int
+    situation: Situation
 
 
 class StopWhenSlow(TrainerCallback):  # type: ignore[misc]
@@ -101,13 +105,13 @@ def time_cell(data: RetrievalData, model: str, values: Mapping[str, Any]) -> Cel
         reads_texts = recipe.train.adapter.query_vectors is None
         encoding = _time_encoding(prepared, data, recipe) * len(data.corpus) if reads_texts else 0.0
         encoding_after = encoding if lookup_of(prepared.model) is None else 0.0
-        _train_briefly(prepared, recipe, writer)
+        _train_briefly(prepared, writer)
         seconds = Run(writer.path).trace()["seconds"].to_numpy()
     seconds = seconds[min(WARM_UP, len(seconds) - 2) :]
     per_step = float(np.median(seconds))
     saving = CHECKPOINTS * float(seconds.max() - per_step)
     model_bytes = FLOAT_BYTES * prepared.n_parameters
-    return CellTiming(per_step, loading + encoding_after + saving, encoding, model_bytes)
+    return CellTiming(per_step, loading + encoding_after + saving, encoding, model_bytes, prepared.situation)
 
 
 def _time_encoding(prepared: Prepared, data: RetrievalData, recipe: Recipe) -> float:
@@ -121,11 +125,11 @@ def _time_encoding(prepared: Prepared, data: RetrievalData, recipe: Recipe) -> f
     return (time.perf_counter() - start) / count
 
 
-def _train_briefly(prepared: Prepared, recipe: Recipe, writer: RunWriter) -> None:
+def _train_briefly(prepared: Prepared, writer: RunWriter) -> None:
     if prepared.base is not None:  # any vectors take the same time
         vector = np.full(prepared.encoder.dimension, prepared.encoder.dimension**-0.5, dtype=np.float32)
         tables = (prepared.data.queries, prepared.data.corpus)
         set_vectors(prepared.model, FrozenVectors(*(np.broadcast_to(vector, (len(t), len(vector))) for t in tables)))
     training_set = build_training_set(prepared)
-    method = make_method(recipe, training_set, processes=1)
-    train(prepared.model, training_set, method, recipe.train, writer, callbacks=[StopWhenSlow()])
+    method = make_method(prepared.recipe, training_set, processes=1)
+    train(prepared.model, training_set, method, prepared.settings, writer, callbacks=[StopWhenSlow()])

@@ -33,7 +33,7 @@ REPORT_SECONDS = 0.5
 
 
 class ProgressReport(TrainerCallback):  # type: ignore[misc]
-    """Sends the number of finished steps every ``REPORT_SECONDS``.
+    """Sends how many steps are finished, and of how many, every ``REPORT_SECONDS``.
 
     Args:
         out: stream to the parent process.
@@ -47,7 +47,7 @@ class ProgressReport(TrainerCallback):  # type: ignore[misc]
         now = time.monotonic()
         if now - self._last_sent >= REPORT_SECONDS:
             self._last_sent = now
-            send(self._out, step=state.global_step)
+            send(self._out, step=state.global_step, steps=state.max_steps)
 
 
 def main() -> None:

@@ -13,8 +13,8 @@ from contextlib import suppress
 from typing import Any
 
 Message = dict[str, Any]
-"""``{"step": n}`` while a job runs; last ``{"done": true}``, ``{"failed": reason}``, ``{"stopped": true}`` or
-``{"timing": {...}}``."""
+"""``{"step": n, "steps": of}`` while a job runs; last ``{"done": true}``, ``{"failed": reason}``,
+``{"stopped": true}`` or ``{"timing": {...}}``."""
 
 
 class WorkerLostError(Exception):

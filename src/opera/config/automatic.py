@@ -1,0 +1,132 @@
+"""Automatic values of the loss and the optimizer, from the size of the data, the kind of model and the device.
+
+A setting that is ``None`` is automatic. :func:`resolve` turns it into a number before anything else reads it; explicit
+values stay. docs/defaults.md has the study that chose the numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from opera.config.presets import PRESET_QUERIES_PER_STEP
+from opera.config.training import TrainSettings
+
+ModelKind = Literal["adapter", "static", "small", "large"]
+"""A projection over frozen vectors, a static embedding table, a transformer below 50M parameters, or a larger one."""
+
+AUTOMATIC = (
+    "max_steps",
+    "epochs",
+    "learning_rate",
+    "warmup_ratio",
+    "temperature",
+    "per_device_train_batch_size",
+    "precision",
+)
+"""The settings that :func:`resolve` fills in."""
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What automatic values depend on.
+
+    Attributes:
+        queries: training queries.
+        pairs: training pairs.
+        model: the kind of model.
+        device: ``cuda``, ``mps`` or ``cpu``.
+        processes: how many processes train together.
+    """
+
+    queries: int
+    pairs: int
+    model: ModelKind
+    device: str
+    processes: int = 1
+
+
+@dataclass(frozen=True)
+class Defaults:
+    """What one kind of model trains with.
+
+    Attributes:
+        temperature: of the loss.
+        queries_per_batch: over all processes; fewer where there are fewer training queries.
+        learning_rate: its peak.
+        warmup_ratio: share of the steps spent warming up.
+        epochs: passes over the training queries.
+        least_steps: the fewest steps, however small the data.
+        most_steps: the most steps, however large the data, by device; others have those of ``cuda``.
+    """
+
+    temperature: float
+    queries_per_batch: int
+    learning_rate: float
+    warmup_ratio: float
+    epochs: float
+    least_steps: int
+    most_steps: dict[str, int]
+
+
+DEFAULTS: dict[ModelKind, Defaults] = {
+    "adapter": Defaults(0.05, 256, 1e-3, 0.0, 20, 50, {"cpu": 1000, "cuda": 1000}),
+    "static": Defaults(0.05, 256, 1e-2, 0.0, 20, 50, {"cpu": 1000, "cuda": 1000}),
+    "small": Defaults(0.05, 64, 1e-4, 0.1, 5, 50, {"cpu": 1000, "cuda": 1000}),
+    "large": Defaults(0.05, 64, 2e-5, 0.1, 3, 50, {"cpu": 1000, "cuda": 1000}),
+}
+
+
+def resolve(settings: TrainSettings, situation: Situation) -> TrainSettings:
+    """Turn automatic values into numbers; what was given stays as it is.
+
+    An epoch is as many steps as it takes to draw every training query once. ``epochs`` of the result says how many the
+    run has, whatever decided it.
+    """
+    optimisation, batching = settings.optimisation, settings.batching
+    defaults = DEFAULTS[situation.model]
+    if optimisation.preset:
+        defaults = replace(defaults, queries_per_batch=PRESET_QUERIES_PER_STEP)
+    per_device = batching.per_device_train_batch_size or _batch_size(defaults, situation)
+    queries_per_step = per_device * situation.processes * batching.gradient_accumulation_steps
+    per_epoch = math.ceil(situation.queries / queries_per_step)
+    steps = optimisation.max_steps or _steps(optimisation.epochs, per_epoch, defaults, situation.device)
+    return settings.with_values(
+        {
+            "max_steps": steps,
+            "epochs": optimisation.epochs or round(steps / per_epoch, 2),
+            "learning_rate": optimisation.learning_rate or defaults.learning_rate,
+            "warmup_ratio": _given_or(optimisation.warmup_ratio, defaults.warmup_ratio),
+            "temperature": optimisation.temperature or defaults.temperature,
+            "per_device_train_batch_size": per_device,
+            "precision": preset_precision(settings, situation.model, situation.device),
+        }
+    )
+
+
+def preset_precision(settings: TrainSettings, model: ModelKind, device: str) -> Any:
+    """The setting ``precision``; where it is not given, under a preset, a transformer on CUDA has fp16."""
+    encoding = settings.encoding
+    has_transformer, given = model in ("small", "large"), "precision" in encoding.model_fields_set
+    if settings.optimisation.preset and has_transformer and device == "cuda" and not given:
+        return "fp16"
+    return encoding.precision
+
+
+def _batch_size(defaults: Defaults, situation: Situation) -> int:
+    """Queries per batch and process: a batch of all processes holds no query twice."""
+    total = min(defaults.queries_per_batch, situation.queries)
+    return math.ceil(total / situation.processes)
+
+
+def _steps(epochs: float | None, per_epoch: int, defaults: Defaults, device: str) -> int:
+    """Steps of the epochs that were given, or of the default ones within their limits."""
+    if epochs is not None:
+        return math.ceil(epochs * per_epoch)
+    most = defaults.most_steps.get(device, defaults.most_steps["cuda"])
+    return min(max(math.ceil(defaults.epochs * per_epoch), defaults.least_steps), most)
+
+
+def _given_or(value: float | None, default: float) -> float:
+    return default if value is None else value

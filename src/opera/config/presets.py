@@ -1,0 +1,69 @@
+"""Presets: the settings of the paper's text, and those of the authors' release."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+PRESET_QUERIES_PER_STEP = 64
+"""Queries per batch over all processes: the paper has 8 on each of 8 devices (Appendix C.2)."""
+
+_BOTH: dict[str, Any] = {
+    "max_steps": 32_000,
+    "learning_rate": 1e-6,
+    "lr_scheduler_type": "linear",
+    "warmup_ratio": 0.0,
+    "weight_decay": 0.0,
+    "max_grad_norm": 1.0,
+    "temperature": 0.02,
+    "train_group_size": 2,
+    "mask_known_positives": False,
+    "k": 0.25,
+    "alpha_start": 2.0,
+    "alpha_end": 5.0,
+    "r_start": 0.25,
+    "beta_start": 5.0,
+    "beta_end": 5.0,
+    "v_start": 0.25,
+    "v_end": 0.5,
+    "threshold": "global",
+    "rho": 0.25,
+    "delta": 0.875,
+}
+"""Table 9's most frequent number of steps, Appendix C.2, and what both do not state as docs/paper.md has it."""
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "paper": {
+        **_BOTH,
+        "corpus_text": "title_text",
+        "query_score": "loss",
+        "update_interval": 1,
+        "query_weighting": "pairs",
+    },
+    "release": {
+        **_BOTH,
+        "corpus_text": "text",
+        "max_mined_negatives": 200,
+        "query_score": "similarity",
+        "update_interval": "epoch",
+        "query_weighting": "uniform",
+    },
+}
+"""Settings by preset. Those of a method apply to the methods that have them.
+
+:func:`opera.config.automatic.resolve` adds what the machine decides: 64 queries per batch over all processes, and fp16
+on CUDA.
+"""
+
+
+def with_preset(values: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
+    """Put the settings of the preset that ``values`` names behind those given; without a preset, return the values.
+
+    Args:
+        values: settings by their full names.
+        known: every setting of the run: those of training and those of its method.
+    """
+    preset = PRESETS.get(str(values.get("preset")), {})
+    if values.get("epochs") is not None:
+        preset = {name: value for name, value in preset.items() if name != "max_steps"}
+    return {**{name: value for name, value in preset.items() if name in known}, **values}

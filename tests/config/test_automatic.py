@@ -1,0 +1,71 @@
+"""Automatic values follow the data, the model and the device; given ones stay."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opera.config.automatic import AUTOMATIC, DEFAULTS, ModelKind, Situation, resolve
+from opera.config.recipe import make_recipe
+from opera.config.training import TrainSettings
+
+KINDS: list[ModelKind] = ["adapter", "static", "small", "large"]
+counts = st.integers(1, 10**7)
+
+
+@given(counts, st.sampled_from(KINDS), st.sampled_from(["cpu", "cuda", "mps"]), st.integers(1, 16))
+def test_every_automatic_value_becomes_a_number(queries: int, kind: ModelKind, device: str, processes: int) -> None:
+    settings = resolve(TrainSettings(), Situation(queries, 3 * queries, kind, device, processes))
+    flat, defaults = settings.flat(), DEFAULTS[kind]
+    assert all(flat[name] is not None for name in AUTOMATIC)
+    assert defaults.least_steps <= flat["max_steps"] <= max(defaults.most_steps.values())
+    whole = settings.batching.queries_per_pass(processes)
+    assert whole < min(defaults.queries_per_batch, queries) + processes
+    assert make_recipe({name: flat[name] for name in AUTOMATIC if name != "epochs"})  # each within its own bounds
+
+
+@given(counts, st.sampled_from(KINDS))
+def test_what_is_given_stays(queries: int, kind: ModelKind) -> None:
+    values = {
+        "max_steps": 7,
+        "learning_rate": 1e-5,
+        "warmup_ratio": 0.0,
+        "temperature": 0.3,
+        "per_device_train_batch_size": 5,
+        "precision": "fp32",
+    }
+    flat = resolve(TrainSettings.parse(values), Situation(queries, queries, kind, "cpu")).flat()
+    assert {name: flat[name] for name in values} == values
+    assert flat["epochs"] == round(7 / math.ceil(queries / 5), 2)
+
+
+@given(counts, st.floats(0.01, 50), st.integers(1, 300), st.integers(1, 4), st.integers(1, 4))
+def test_an_epoch_draws_every_query_once(
+    queries: int, epochs: float, batch: int, accumulation: int, processes: int
+) -> None:
+    settings = TrainSettings.parse(
+        {"epochs": epochs, "per_device_train_batch_size": batch, "gradient_accumulation_steps": accumulation}
+    )
+    resolved = resolve(settings, Situation(queries, queries, "static", "cpu", processes))
+    per_epoch = math.ceil(queries / (batch * accumulation * processes))
+    assert resolved.optimisation.max_steps == math.ceil(epochs * per_epoch)
+    assert resolved.optimisation.epochs == epochs
+
+
+@pytest.mark.parametrize("processes", [1, 2, 8])
+def test_a_preset_splits_the_papers_batch_over_the_processes(processes: int) -> None:
+    for preset in ("paper", "release"):
+        settings = make_recipe({"preset": preset}).train
+        resolved = resolve(settings, Situation(1000, 5000, "large", "cuda", processes))
+        assert resolved.batching.queries_per_step(processes) == 64
+        assert resolved.encoding.precision == "fp16"
+
+
+def test_a_preset_takes_fp16_only_where_the_device_can() -> None:
+    preset, own = make_recipe({"preset": "paper"}).train, make_recipe({"preset": "paper", "precision": "auto"}).train
+    assert resolve(preset, Situation(1000, 5000, "large", "cpu")).encoding.precision == "auto"
+    assert resolve(own, Situation(1000, 5000, "large", "cuda")).encoding.precision == "auto"
+    assert resolve(TrainSettings(), Situation(1000, 5000, "large", "cuda")).encoding.precision == "auto"

@@ -1,0 +1,48 @@
+"""Presets: what the paper's text and the authors' release train with, unless the user says otherwise."""
+
+from __future__ import annotations
+
+import pytest
+
+from opera.config.presets import PRESETS
+from opera.config.recipe import make_recipe
+from opera.config.training import TrainSettings
+from opera.methods import METHODS
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("method", METHODS)
+def test_a_preset_fits_every_method(preset: str, method: str) -> None:
+    flat = make_recipe({"preset": preset, "method": method}).flat()
+    assert flat["preset"] == preset
+    assert (flat["max_steps"], flat["learning_rate"], flat["warmup_ratio"]) == (32_000, 1e-6, 0)
+    assert (flat["temperature"], flat["mask_known_positives"]) == (0.02, False)
+    own = PRESETS[preset].keys() & METHODS[method].settings_class.model_fields
+    assert all(flat[name] == PRESETS[preset][name] for name in own)
+
+
+def test_a_preset_names_only_settings() -> None:
+    known = set(TrainSettings.flat_fields).union(*(method.settings_class.model_fields for method in METHODS.values()))
+    for values in PRESETS.values():
+        assert values.keys() <= known
+
+
+def test_the_paper_and_the_release_rank_queries_differently() -> None:
+    paper, release = (make_recipe({"preset": preset, "method": "dp"}).flat() for preset in ("paper", "release"))
+    assert (paper["query_score"], paper["update_interval"], paper["corpus_text"]) == ("loss", 1, "title_text")
+    assert (release["query_score"], release["update_interval"], release["corpus_text"]) == (
+        "similarity",
+        "epoch",
+        "text",
+    )
+    kept = [make_recipe({"preset": preset, "method": "sp"}).flat()["query_weighting"] for preset in PRESETS]
+    assert kept == ["pairs", "uniform"]
+
+
+def test_what_is_given_overrides_the_preset() -> None:
+    given = {"temperature": 0.1, "lr": 1e-3, "steps": 50, "query_score": "negative_loss"}
+    flat = make_recipe({"preset": "paper", **given}).flat()
+    assert (flat["temperature"], flat["learning_rate"], flat["max_steps"]) == (0.1, 1e-3, 50)
+    assert flat["query_score"] == "negative_loss"
+    by_epochs = make_recipe({"preset": "paper", "epochs": 2}).flat()
+    assert (by_epochs["epochs"], by_epochs["max_steps"]) == (2, None)
