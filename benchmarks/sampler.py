@@ -170,6 +170,7 @@ def share_of_a_step(steps: int, rounds: int) -> list[dict[str, Any]]:
                     overwrite=True,
                     method=method,
                     max_steps=steps,
+                    per_device_train_batch_size=64,
                     temperature=0.05,
                     learning_rate=1e-2,
                     save_steps=steps,

@@ -46,6 +46,7 @@ def main() -> None:
                         out=Path(folder) / "run",
                         method=method,
                         max_steps=steps,
+                        per_device_train_batch_size=64,
                         temperature=0.05,
                     )
                     training, size = run.record.seconds["train"], (run.path / SAMPLING_FILE).stat().st_size

@@ -5,7 +5,7 @@
 The pictures in docs/ are of this grid:
 
     .venv/bin/opera compare ../shared/data/scifact --model ../shared/models/potion-base-4m --out runs/grid \\
-        --methods ft,infobatch,dp,sp+dp:k=0.75 --steps 50,100 --set temperature=0.05 --lr 0.01
+        --methods ft,infobatch,dp,sp+dp:k=0.75 --steps 50,100 --batch-size 64 --set temperature=0.05 --lr 0.01
 
 The query explorer is left out because its texts belong to the data set.
 """

@@ -17,7 +17,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from opera.config.training import LOSSES
+from opera.config.optimisation import LOSSES
 from opera.core.errors import TrainingError
 from opera.training.distributed import gather_embeddings, gather_values
 from opera.training.sampler import Batch, PairSampler

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallback, TrainerCallback
 
+from opera.config.optimisation import LOSSES
 from opera.config.recipe import Recipe
-from opera.config.training import LOSSES, TrainSettings
+from opera.config.training import TrainSettings
 from opera.core.settings import resolved
 from opera.methods import Method, Plan
 from opera.retrieval.frozen import lookup_of

@@ -16,7 +16,8 @@ from sentence_transformers.base.evaluation import BaseEvaluator
 from torch.utils.data import DataLoader
 from transformers.integrations import get_reporting_integration_callbacks
 
-from opera.config.training import PREFETCHED, TrainSettings
+from opera.config.optimisation import PREFETCHED
+from opera.config.training import TrainSettings
 from opera.core.errors import SettingError
 from opera.data import RetrievalData
 from opera.retrieval.device import WAIT, resolve_precision

@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 
 from opera.adapter.model import adapter_model, check_saved, encode_all, save_adapted
 from opera.adapter.vectors import read_both
-from opera.config.automatic import AUTOMATIC, Situation, resolve, preset_precision
+from opera.config.automatic import AUTOMATIC, Situation, preset_precision, resolve
 from opera.config.recipe import Recipe
 from opera.config.training import EncodingSettings, TrainSettings
 from opera.core.errors import SettingError

@@ -1,0 +1,138 @@
+"""Settings of the loss, the optimizer and the batches."""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import model_validator
+
+from opera.core.registry import Registry
+from opera.core.settings import OneOf, Settings, resolved, setting
+
+PREFETCHED = 2
+"""Batches that each worker of the data loader reads ahead."""
+
+LOSSES: Registry[Any] = Registry("loss", shipped=("infonce",))
+"""Values of ``loss``; :mod:`opera.training.loss` defines them."""
+
+LossName = Annotated[str, OneOf(LOSSES)]
+
+
+class OptimisationSettings(Settings):
+    """The loss and the optimizer. Names follow transformers.
+
+    Automatic values come from :func:`opera.config.automatic.resolve`.
+    """
+
+    preset: Literal["paper", "release"] | None = setting(
+        None,
+        "settings of the paper's text or of the authors' release, where no others are given (--preset); auto: none",
+        "docs/paper.md",
+    )
+    epochs: float | None = setting(
+        None,
+        "passes over the training queries, instead of max_steps (--epochs); auto: from the data and the model",
+        "docs/defaults.md",
+        gt=0,
+    )
+    max_steps: int | None = setting(
+        None, "optimizer steps (--steps); auto: those of the epochs, within limits", "docs/defaults.md", ge=1
+    )
+    learning_rate: float | None = setting(
+        None,
+        "peak learning rate (--lr); auto: 1e-2 for a static model, 1e-3 for an adapter, 1e-4 for a transformer below "
+        "50M parameters, 2e-5 above",
+        "docs/defaults.md (the paper: 1e-6 for bge-large over 32,000 steps)",
+        gt=0,
+    )
+    lr_scheduler_type: Literal["linear", "cosine", "constant", "constant_with_warmup", "polynomial"] = setting(
+        "linear", "decay of the learning rate after warm-up", "Appendix C.2"
+    )
+    warmup_ratio: float | None = setting(
+        None,
+        "share of the steps spent warming up; auto: 0.1 for a transformer, 0 for others",
+        "docs/defaults.md (the paper: 0)",
+        ge=0,
+        lt=1,
+    )
+    weight_decay: float = setting(0.0, "AdamW's weight decay", "Appendix C.2", ge=0)
+    max_grad_norm: float = setting(1.0, "gradient norm to clip at; 0 turns clipping off", "Appendix C.2", ge=0)
+    optim: str = setting("adamw_torch", "optimizer, by its name in transformers", "transformers")
+    temperature: float | None = setting(
+        None,
+        "temperature of the InfoNCE loss over cosine similarities; auto: 0.05",
+        "docs/defaults.md (the paper: 0.02)",
+        gt=0,
+    )
+    loss: LossName = setting("infonce", "loss of a pair in its batch: infonce, or one that you registered", "OPERA")
+    seed: int = setting(0, "seed of every random draw (--seed)", "OPERA", ge=0, lt=2**32)
+
+    @model_validator(mode="after")
+    def _one_length(self) -> Self:
+        if self.epochs is not None and self.max_steps is not None:
+            raise ValueError(
+                f"epochs={self.epochs:g} and max_steps={self.max_steps}: both say how long to train; give one of them"
+            )
+        return self
+
+
+class BatchingSettings(Settings):
+    """The size of a batch, and how it is loaded."""
+
+    per_device_train_batch_size: int | None = setting(
+        None,
+        "queries per batch and device (--batch-size); auto: 64 for a transformer, 256 for others, over all "
+        "devices together, and no more than there are training queries",
+        "docs/defaults.md (the paper: 8 on each of 8 devices)",
+        ge=1,
+    )
+    gradient_accumulation_steps: int = setting(1, "batches per optimizer step", "transformers", ge=1)
+    train_group_size: int = setting(
+        2, "documents per query in a batch: one positive, the rest negatives", "FlagEmbedding", ge=1
+    )
+    dataloader_num_workers: int = setting(0, "processes that look texts up ahead of training", "transformers", ge=0)
+    lag: int | None = setting(
+        None,
+        "steps between an observation and the first draw that uses it; auto: as few as the loader's workers allow, "
+        "1 without workers",
+        "OPERA",
+        ge=1,
+    )
+
+    @model_validator(mode="after")
+    def _lag_covers_the_workers(self) -> Self:
+        least = self._least_lag
+        if self.lag is not None and self.lag < least:
+            raise ValueError(
+                f"lag={self.lag}: with dataloader_num_workers={self.dataloader_num_workers} batches are drawn "
+                f"{least - 1} steps ahead; give {least} or more"
+            )
+        return self
+
+    @property
+    def n_negatives(self) -> int:
+        """Explicit negatives per query."""
+        return self.train_group_size - 1
+
+    @property
+    def resolved_lag(self) -> int:
+        """``lag``, or the least that the loader's workers allow."""
+        return self.lag or self._least_lag
+
+    @property
+    def _least_lag(self) -> int:
+        ahead = PREFETCHED * self.dataloader_num_workers
+        return 1 + math.ceil(ahead / self.gradient_accumulation_steps)
+
+    def queries_per_pass(self, processes: int) -> int:
+        """Queries in one forward pass of all processes: each sees the others' documents as in-batch negatives."""
+        return resolved(self.per_device_train_batch_size) * processes
+
+    def documents_per_pass(self, processes: int) -> int:
+        """Documents that each query is compared with in one forward pass of all processes."""
+        return self.queries_per_pass(processes) * self.train_group_size
+
+    def queries_per_step(self, processes: int) -> int:
+        """Queries per optimizer step, over all processes and accumulated batches."""
+        return self.queries_per_pass(processes) * self.gradient_accumulation_steps
