@@ -23,7 +23,8 @@ from opera.core.rng import generator
 from opera.data import RetrievalData
 from opera.data.novelty import seen_share
 from opera.data.splits import SplitKind, draw_missing_splits
-from opera.retrieval.measures import Ranking, per_query
+from opera.retrieval.measures import per_query
+from opera.retrieval.search import exact_search
 from opera.runs.folder import RunWriter
 from opera.training.train import make_method, train
 from opera.training_set.build import build_training_set
@@ -159,7 +160,7 @@ def curve(pretrained: Embeddings, trained: Embeddings, data: RetrievalData, spli
         queries, documents = (
             unit((1 - share) * before + share * after) for before, after in zip(pretrained, trained, strict=True)
         )
-        measured = per_query(nearest(queries[qrels.query_rows], documents), qrels, MEASURES)
+        measured = per_query(exact_search(queries[qrels.query_rows], documents, data.corpus, DEPTH), qrels, MEASURES)
         values.append(np.stack([measured[measure] for measure in MEASURES]))
     return np.stack(values)
 
@@ -167,11 +168,3 @@ def curve(pretrained: Embeddings, trained: Embeddings, data: RetrievalData, spli
 def unit(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     """Scale rows to length 1."""
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-
-
-def nearest(queries: NDArray[np.float32], documents: NDArray[np.float32]) -> Ranking:
-    """Rank the documents for each query, to :data:`DEPTH`."""
-    corpus = torch.from_numpy(documents)
-    parts = [torch.topk(torch.from_numpy(queries[i : i + 512]) @ corpus.T, DEPTH) for i in range(0, len(queries), 512)]
-    rows = np.concatenate([part.indices.numpy() for part in parts]).astype(np.int32)
-    return Ranking(rows, np.concatenate([part.values.numpy() for part in parts]))
