@@ -34,7 +34,7 @@ def run_of(path: Path, data: RetrievalData, **values: Any) -> Path:
 
 
 def test_splits_are_drawn_as_the_run_drew_them(data: RetrievalData, tmp_path: Path) -> None:
-    path = run_of(tmp_path / "run", data, seed=5, test_fraction=0.3, relevant_grade=2)
+    path = run_of(tmp_path / "run", data, seed=5, test_fraction=0.3, relevant_grade=2, guard=False)
     prepared = with_run_splits(data, path)
     drawn = draw_missing_splits(data.with_relevant_grade(2), seed=5, test_fraction=0.3)
     assert list(prepared.splits) == ["train", "test"]
@@ -45,8 +45,23 @@ def test_splits_are_drawn_as_the_run_drew_them(data: RetrievalData, tmp_path: Pa
 
 
 def test_dev_is_drawn_where_the_run_needed_it(data: RetrievalData, tmp_path: Path) -> None:
-    path = run_of(tmp_path / "run", data, eval_steps=2)
-    assert set(with_run_splits(data, path).splits) == {"train", "test", "dev"}
+    for number, values in enumerate(({"eval_steps": 2, "guard": False}, {"guard": True})):
+        path = run_of(tmp_path / f"run{number}", data, **values)
+        assert set(with_run_splits(data, path).splits) == {"train", "test", "dev"}
+
+
+def test_runs_from_before_the_guard_drew_at_random(data: RetrievalData, tmp_path: Path) -> None:
+    path = run_of(tmp_path / "run", data, test_fraction=0.3, dev_fraction=0.1)
+    record = json.loads((path / "run.json").read_text())
+    for name in ("guard", "refit", "dev_split"):
+        del record["identity"][name]
+        del record["settings"][name]
+    del record["guard"]
+    (path / "run.json").write_text(json.dumps(record))
+    drawn = draw_missing_splits(data, seed=0, test_fraction=0.3, kind="random")
+    prepared = with_run_splits(data, path)
+    assert list(prepared.splits) == ["train", "test"]
+    assert prepared.splits["test"].query_rows.tolist() == drawn.splits["test"].query_rows.tolist()
 
 
 def test_a_run_on_other_data_or_no_run_changes_nothing(data: RetrievalData, tmp_path: Path) -> None:

@@ -179,6 +179,13 @@ class EvaluationSettings(Settings):
     early_stopping_patience: int | None = setting(
         None, "evaluations without improvement before training stops; needs eval_steps", "transformers", ge=1
     )
+    dev_split: Literal["like-test", "new-documents", "random"] | None = setting(
+        None,
+        "how dev is drawn from train where dev is needed and absent: like-test, with as large a share of documents "
+        "that train names as test has; new-documents, none of which train names; random; auto: like-test where the "
+        "data has a test split, else new-documents, and the test split likewise",
+        "issue 11",
+    )
     dev_fraction: float | None = setting(
         None,
         "share of train queries drawn as dev, where dev is needed and absent; auto: a tenth, but 100 to 1,000 queries "
@@ -202,6 +209,23 @@ class EvaluationSettings(Settings):
     def needs_dev(self) -> bool:
         """Whether the dev split is evaluated during training."""
         return self.eval_steps is not None
+
+
+class GuardSettings(Settings):
+    """How the share of the fine-tuned weights is chosen on the dev split."""
+
+    guard: bool = setting(
+        True,
+        "hand over (1-share)·untrained + share·fine-tuned weights, the share chosen on the dev split; "
+        "false hands over the fine-tuned weights as they are",
+        "issue 11",
+    )
+    refit: bool | None = setting(
+        None,
+        "train once more with the drawn dev split back in train, and the share that the first training chose; "
+        "auto: for static models, where dev was drawn from train and eval_steps is not set",
+        "issue 11",
+    )
 
 
 class LoggingSettings(Settings):
@@ -233,6 +257,7 @@ class TrainSettings(Settings):
         negative_sampling: explicit negatives, and which in-batch negatives count.
         labels: which qrels count as relevant, and injected label noise.
         evaluation: evaluation during training, and drawn splits.
+        guard: how the share of the fine-tuned weights is chosen.
         logging: what a run logs and saves on its way.
     """
 
@@ -243,6 +268,7 @@ class TrainSettings(Settings):
     negative_sampling: NegativeSettings = NegativeSettings()
     labels: LabelSettings = LabelSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
+    guard: GuardSettings = GuardSettings()
     logging: LoggingSettings = LoggingSettings()
 
     group_of: ClassVar[dict[str, str]]
@@ -297,6 +323,11 @@ class TrainSettings(Settings):
     def flat(self) -> dict[str, Any]:
         """All settings by their flat names."""
         return {name: getattr(getattr(self, group), name) for name, group in self.group_of.items()}
+
+    @property
+    def needs_dev(self) -> bool:
+        """Whether the run uses the dev split, during training or after it."""
+        return self.evaluation.needs_dev or self.guard.guard
 
     @property
     def steps_between_checkpoints(self) -> int:

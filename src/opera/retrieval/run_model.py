@@ -10,6 +10,9 @@ from opera.data.splits import draw_missing_splits
 from opera.data.texts import CorpusText
 from opera.runs.folder import Run, holds_run
 
+BEFORE_THE_GUARD = {"guard": False, "dev_split": "random"}
+"""What runs did before they had these settings."""
+
 
 def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
     """Apply a run's relevant grade and splits if ``model`` is a run on these data; else return ``data`` unchanged."""
@@ -18,14 +21,16 @@ def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
     run = Run.open(model)
     if run.record.data.fingerprint != data.fingerprint:
         return data
-    names = ("seed", "test_fraction", "dev_fraction", "relevant_grade")
-    settings = TrainSettings.parse({name: run.settings[name] for name in names if name in run.settings})
+    names = ("seed", "test_fraction", "dev_fraction", "dev_split", "relevant_grade", "guard", "eval_steps")
+    given = {**BEFORE_THE_GUARD, **run.record.identity}
+    settings = TrainSettings.parse({name: given[name] for name in names if name in given})
     return draw_missing_splits(
         data.with_relevant_grade(settings.labels.relevant_grade),
         seed=settings.optimisation.seed,
         test_fraction=settings.evaluation.test_fraction,
-        needs_dev=run.settings["eval_steps"] is not None,
+        needs_dev=settings.needs_dev,
         dev_fraction=settings.evaluation.dev_fraction,
+        kind=settings.evaluation.dev_split,
     )
 
 

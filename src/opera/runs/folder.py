@@ -2,13 +2,14 @@
 
     RUN/
       run.json            settings, versions, seed, fingerprints, seconds of each phase
-      measures.json       {"before": {...}, "after": {...}} on the test split
+      measures.json       {"before": {...}, "fine_tuned": {...}, "after": {...}} on the test split
       per_query.parquet   a row per test query
       pairs.parquet       a row per training pair: how often it was drawn, whether it was injected as noise
       trace.parquet       a row per step
       sampling.npz        the sampling probabilities at about 50 steps
       model/              loads with SentenceTransformer(path)
       checkpoints/        what --resume continues from
+      trial/              where two trainings were run: trace, sampling and checkpoints of the one that chose the share
 
 Every file is written under a temporary name and then renamed, so a killed process leaves the old file or the new one.
 """
@@ -21,7 +22,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ TRACE_FILE = "trace.parquet"
 SAMPLING_FILE = "sampling.npz"
 MODEL_FOLDER = "model"
 CHECKPOINTS_FOLDER = "checkpoints"
+TRIAL_FOLDER = "trial"
 SAMPLER_FILE = "sampler.npz"
 WHOLE_FILE = "whole.json"
 OURS = (
@@ -52,6 +54,7 @@ OURS = (
     SAMPLING_FILE,
     MODEL_FOLDER,
     CHECKPOINTS_FOLDER,
+    TRIAL_FOLDER,
 )
 
 
@@ -98,8 +101,12 @@ class Run:
 
     @cached_property
     def measures(self) -> dict[str, dict[str, float]]:
-        """``{"before": {measure: mean}, "after": {...}}`` on the test split."""
-        return dict(json.loads((self.path / MEASURES_FILE).read_text(encoding="utf-8")))
+        """``{"before": {measure: mean}, "fine_tuned": {...}, "after": {...}}`` on the test split.
+
+        ``fine_tuned`` is the model as trained, ``after`` the model handed over. Older runs hand over the first.
+        """
+        found = dict(json.loads((self.path / MEASURES_FILE).read_text(encoding="utf-8")))
+        return {"fine_tuned": found["after"], **found} if "after" in found else found
 
     @property
     def training(self) -> TrainingRecord:
@@ -124,7 +131,8 @@ class Run:
 
     def per_query(self) -> pa.Table:
         """A row per test query: ``query_id``, the ids of its ``relevant`` documents, the pretrained model's mean
-        ``similarity`` to them, and each measure and the best ``documents`` before and after training."""
+        ``similarity`` to them, each measure ``before`` training, ``fine_tuned`` (but in older runs) and ``after``, and
+        the best ``documents`` before and after."""
         return pq.read_table(self.path / PER_QUERY_FILE)
 
     def pairs(self) -> pa.Table:
@@ -152,6 +160,12 @@ class RunWriter:
 
     def __init__(self, path: Path, writes: bool = True) -> None:
         self.path, self.writes = path, writes
+
+    def nested(self, name: str) -> RunWriter:
+        """A writer of a folder inside this one, made if it is missing."""
+        if self.writes:
+            (self.path / name).mkdir(exist_ok=True)
+        return RunWriter(self.path / name, self.writes)
 
     def write_record(self, record: RunRecord) -> None:
         """Write ``run.json``."""
@@ -181,6 +195,14 @@ class RunWriter:
         """Write ``sampling.npz``."""
         if self.writes:
             replace_file(self.path / SAMPLING_FILE, record.write)
+
+    def adopt(self, name: str) -> None:
+        """Copy the trace and the sampling probabilities of a folder inside this one: its training is the run's."""
+        if self.writes:
+            for file in (TRACE_FILE, SAMPLING_FILE):
+                source = self.path / name / file
+                if source.is_file():
+                    replace_file(self.path / file, partial(shutil.copyfile, source))
 
     def write_model(self, save: Callable[[Path], None]) -> None:
         """Write the model folder; ``save`` writes it to a temporary path, which then takes its place."""
@@ -292,7 +314,8 @@ def clear_run(path: Path) -> None:
 
 def drop_checkpoints(path: Path) -> None:
     """Remove the checkpoints of a finished run: they are larger than its model, and nothing resumes from them."""
-    _remove(path / CHECKPOINTS_FOLDER)
+    for folder in (path, path / TRIAL_FOLDER):
+        _remove(folder / CHECKPOINTS_FOLDER)
 
 
 def clear_leftovers(path: Path) -> None:

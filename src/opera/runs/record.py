@@ -96,6 +96,69 @@ class TrainingRecord(_Part):
     lag: int
 
 
+class ShareMean(_Part):
+    """A point of the dev curve.
+
+    Attributes:
+        share: λ, the share of the fine-tuned weights.
+        mean: mean of the measure over the dev queries.
+    """
+
+    share: float
+    mean: float
+
+
+class GuardedMeasure(_Part):
+    """The measure of a split, before training and after it.
+
+    Attributes:
+        before: mean of the untrained model.
+        fine_tuned: mean of the fine-tuned model, λ = 1.
+        after: mean of the model handed over.
+        difference: ``after`` minus ``before``.
+        low: lower end of the difference's 95% bootstrap interval over the queries.
+        high: upper end of the interval.
+    """
+
+    before: float
+    fine_tuned: float
+    after: float
+    difference: float
+    low: float
+    high: float
+
+
+class GuardRecord(_Part):
+    """What the guard chose, and why.
+
+    Attributes:
+        share: λ, the share of the fine-tuned weights in the model handed over.
+        verdict: ``better``: the interval on dev lies above 0; ``kept``: λ is 0, so the untrained model is handed over;
+            ``same``: neither.
+        measure: the measure that decides.
+        dev_split: how the dev split came about: ``given`` in the data, or the way it was drawn.
+        dev_queries: how many queries it has.
+        dev_seen: share of its relevant pairs whose document train names.
+        test_seen: share of the test split's relevant pairs whose document train names.
+        curve: the measure on dev at every share tried.
+        dev: the measure on dev, of the training that chose the share.
+        test: the measure on test, of the models of ``measures.json``; ``None`` until it is measured.
+        refit: whether the model handed over was trained again, with the dev split in train.
+    """
+
+    share: float
+    verdict: Literal["better", "same", "kept"]
+    measure: str
+    dev_split: str
+    dev_queries: int
+    dev_seen: float
+    test_seen: float
+    curve: list[ShareMean]
+    dev: GuardedMeasure
+    test: GuardedMeasure | None = None
+    refit: bool
+
+
 class RunRecord(_Part):
     """``run.json``.
 
@@ -117,6 +180,7 @@ class RunRecord(_Part):
         smallest_cbs_pool: fewest documents that a pair was ranked among for its CBS; ``None`` without CBS.
         noise: the injected false positives; ``None`` where there are none.
         training: how training went; ``None`` until it is done.
+        guard: what the guard chose; ``None`` until it has, and with ``guard=false``.
     """
 
     format: Literal[2] = FORMAT
@@ -136,6 +200,7 @@ class RunRecord(_Part):
     smallest_cbs_pool: int | None = None
     noise: NoiseRecord | None = None
     training: TrainingRecord | None = None
+    guard: GuardRecord | None = None
 
     @classmethod
     def read(cls, path: Path) -> RunRecord:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from opera.core.files import replace_file
 from opera.retrieval.measures import DEFAULT_MEASURES
-from opera.runs.record import RunRecord
+from opera.runs.record import GuardRecord, RunRecord
 
 MODEL_CARD = """---
 library_name: sentence-transformers
@@ -20,9 +20,11 @@ tags: [sentence-transformers, feature-extraction, dense-retrieval, opera]
 
 `{base}` adapted to `{data}` by {method} over {steps:,} steps (seed {seed}).
 
-| test split | before | after |
-|---|---|---|
+| test split | before | fine-tuned | handed over |
+|---|---|---|---|
 {rows}
+
+{share}
 
 `mask_known_positives` was {masked}. All settings are in `run.json` beside this folder.
 
@@ -38,9 +40,11 @@ VECTORS_CARD = """# An adapter for the vectors of `{base}`, made with OPERA
 
 Adapted to `{data}` by {method} over {steps:,} steps (seed {seed}).
 
-| test split | before | after |
-|---|---|---|
+| test split | before | fine-tuned | handed over |
+|---|---|---|---|
 {rows}
+
+{share}
 
 `adapter.py` needs NumPy alone; copy it with `adapter.npz`.
 
@@ -52,19 +56,43 @@ documents = adapter.documents(vectors){note}
 """
 
 
-def write_model_card(
-    folder: Path, record: RunRecord, steps: int, before: Mapping[str, float], after: Mapping[str, float]
-) -> None:
-    """Write the model's README.md: what it is, its measures before and after, how to load it."""
+def write_model_card(folder: Path, record: RunRecord, measures: Mapping[str, Mapping[str, float]]) -> None:
+    """Write the model's README.md: what it is, its measures before and after, how to load it.
+
+    Args:
+        folder: the model's folder.
+        record: the run, with how training went.
+        measures: ``before``, ``fine_tuned`` and ``after``, as in ``measures.json``.
+    """
+    assert record.training is not None
     from_files = record.settings["query_vectors"] is not None
     text = (VECTORS_CARD if from_files else MODEL_CARD).format(
         base=record.model.source,
         data=record.data.source,
         method=record.settings["method"],
-        steps=steps,
+        steps=record.training.steps,
         seed=record.seed,
         note="  # normalised only" if record.settings["adapter"] != "both" else "",
         masked=json.dumps(record.settings["mask_known_positives"]),
-        rows="\n".join(f"| {name} | {before[name]:.4f} | {after[name]:.4f} |" for name in DEFAULT_MEASURES),
+        rows="\n".join(_row(name, measures) for name in DEFAULT_MEASURES),
+        share=_share(record.guard),
     )
     replace_file(folder / "README.md", lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def _row(name: str, measures: Mapping[str, Mapping[str, float]]) -> str:
+    values = " | ".join(f"{measures[when][name]:.4f}" for when in ("before", "fine_tuned", "after"))
+    return f"| {name} | {values} |"
+
+
+def _share(guard: GuardRecord | None) -> str:
+    if guard is None:
+        return "The weights are the fine-tuned ones."
+    if guard.share == 0:
+        return "Fine-tuning did not help on the dev split: the weights are the untrained ones."
+    if guard.share == 1:
+        return "The weights are the fine-tuned ones, as the dev split suggested."
+    return (
+        f"The weights are {guard.share:g} parts fine-tuned and {1 - guard.share:g} parts untrained, chosen on the dev "
+        "split."
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,14 @@ from opera.retrieval.device import pick_device
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.frozen import lookup_of, set_vectors
 from opera.retrieval.measures import check_measures
-from opera.retrieval.models import load_model, model_kind, parameter_count, set_dropout_and_attention, set_lengths
+from opera.retrieval.models import (
+    is_static,
+    load_model,
+    model_kind,
+    parameter_count,
+    set_dropout_and_attention,
+    set_lengths,
+)
 from opera.training_set.negatives import check_negatives
 from opera.training_set.noise import check_noise
 
@@ -36,6 +44,9 @@ class Prepared:
         situation: what these depend on.
         original: the data with its original grades and splits.
         data: the data that trains: grades below ``relevant_grade`` are 0, and missing splits are drawn.
+        whole: the same with everything in train that was drawn or held out for dev; the same as ``data`` where dev was
+            not drawn.
+        dev_split: how dev came about: ``given``, or the kind of the draw; ``None`` for a run that needs none.
         model: the model that trains.
         base: the pretrained model under an adapter, which does not train; ``None`` without an adapter or such a model.
         model_source: what the user called it.
@@ -50,6 +61,8 @@ class Prepared:
     situation: Situation
     original: RetrievalData
     data: RetrievalData
+    whole: RetrievalData
+    dev_split: str | None
     model: SentenceTransformer
     model_source: str
     encoder: Encoder
@@ -62,6 +75,13 @@ class Prepared:
     def settings(self) -> TrainSettings:
         """The settings that are not the method's."""
         return self.recipe.train
+
+    @property
+    def refits(self) -> bool:
+        """Whether the model is trained again with the drawn dev split in train."""
+        wanted, drawn = self.settings.guard.refit, self.whole is not self.data
+        auto = is_static(self.model) and not self.settings.evaluation.needs_dev
+        return self.settings.guard.guard and drawn and (auto if wanted is None else wanted)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -112,7 +132,7 @@ def prepare(data: RetrievalData, model_source: str, recipe: Recipe, processes: i
         InputError: for invalid input.
     """
     settings = recipe.train
-    prepared_data = _prepare_data(data, settings)
+    prepared_data, whole, dev_split = _prepare_data(data, settings)
     training = prepared_data.training_split()
     recipe.method_class.check(recipe.method_settings, training.n_queries, len(training.doc_rows))
     kind = settings.negative_sampling.negatives or ("given" if data.given_negatives is not None else "random")
@@ -120,9 +140,10 @@ def prepare(data: RetrievalData, model_source: str, recipe: Recipe, processes: i
     check_noise(data, prepared_data, settings)
     with_vectors = settings.adapter.query_vectors is not None
     models = _read_vectors(prepared_data, settings) if with_vectors else _load_models(model_source, settings)
+    everything = whole.training_split()  # a run has the same defaults with the guard and without it
     situation = Situation(
-        queries=training.n_queries,
-        pairs=len(training.doc_rows),
+        queries=everything.n_queries,
+        pairs=len(everything.doc_rows),
         model=model_kind(models["model"]),
         device=models["encoder"].device,
         processes=processes,
@@ -133,6 +154,8 @@ def prepare(data: RetrievalData, model_source: str, recipe: Recipe, processes: i
         situation=situation,
         original=data,
         data=prepared_data,
+        whole=whole,
+        dev_split=dev_split,
         model_source=model_source,
         negatives=kind,
         processes=processes,
@@ -200,21 +223,36 @@ def _refuse_settings_of_models(settings: TrainSettings) -> None:
             raise SettingError(f"{name}={value}: with adapter={settings.adapter.kind} {reason}; leave the setting out")
 
 
-def _prepare_data(data: RetrievalData, settings: TrainSettings) -> RetrievalData:
-    """Apply ``relevant_grade``, draw the splits that are missing, and check that each split has something to use."""
-    needs_dev = settings.evaluation.needs_dev
-    if needs_dev:
-        check_measures([settings.evaluation.metric_for_best_model])
-    data = data.with_relevant_grade(settings.labels.relevant_grade)
-    data.training_split()
-    data = draw_missing_splits(
-        data,
+def _prepare_data(data: RetrievalData, settings: TrainSettings) -> tuple[RetrievalData, RetrievalData, str | None]:
+    """Apply ``relevant_grade``, draw the splits that are missing, and check that each split has something to use.
+
+    Returns:
+        The data that trains; the same before dev was drawn; and how dev came about.
+    """
+    evaluation, kind = settings.evaluation, settings.evaluation.dev_split
+    if settings.needs_dev:
+        check_measures([evaluation.metric_for_best_model])
+    if settings.guard.guard and settings.guard.refit and evaluation.needs_dev:
+        raise SettingError(
+            f"refit=true with eval_steps={evaluation.eval_steps}: the second training has no dev split to evaluate; "
+            "leave one of the two out"
+        )
+    graded = data.with_relevant_grade(settings.labels.relevant_grade)
+    graded.training_split()
+    draw = partial(
+        draw_missing_splits,
+        graded,
         seed=settings.optimisation.seed,
-        test_fraction=settings.evaluation.test_fraction,
-        needs_dev=needs_dev,
-        dev_fraction=settings.evaluation.dev_fraction,
+        test_fraction=evaluation.test_fraction,
+        dev_fraction=evaluation.dev_fraction,
+        kind=kind,
     )
-    for split in ("test", "dev") if needs_dev else ("test",):
-        data.judged_qrels(split)
+    prepared = draw(needs_dev=settings.needs_dev)
+    for split in ("test", "dev") if settings.needs_dev else ("test",):
+        prepared.judged_qrels(split)
     data.corpus.check_not_empty(settings.encoding.corpus_text, "document")
-    return data
+    if not settings.needs_dev:
+        return prepared, prepared, None
+    if prepared.splits["dev"] is graded.splits.get("dev"):
+        return prepared, prepared, "given"
+    return prepared, draw(needs_dev=False), kind or ("like-test" if "test" in graded.splits else "new-documents")

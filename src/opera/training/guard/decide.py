@@ -1,0 +1,87 @@
+"""Measure every share on the dev split, and decide."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
+
+from opera.config.training import TrainSettings
+from opera.data import RetrievalData
+from opera.retrieval.encoder import Encoder
+from opera.retrieval.evaluation import evaluate_encoder
+from opera.runs.record import GuardRecord, ShareMean
+from opera.training.guard.rule import SHARES, choose_share
+from opera.training.guard.verdict import guarded_measure, verdict_of
+from opera.training.guard.weights import Weights, mix
+
+log = logging.getLogger("opera")
+
+PerQuery = NDArray[np.float64]
+
+
+def dev_values(encoder: Encoder, data: RetrievalData, settings: TrainSettings) -> PerQuery:
+    """The deciding measure of each dev query: float64 ``[n]``."""
+    measure = settings.evaluation.metric_for_best_model
+    return evaluate_encoder(encoder, data, "dev", [measure], settings.encoding.corpus_text).per_query[measure]
+
+
+def measure_shares(
+    model: SentenceTransformer, data: RetrievalData, settings: TrainSettings, untrained: Weights, at_zero: PerQuery
+) -> dict[float, PerQuery]:
+    """Measure the mixtures of a fine-tuned model with its untrained weights on dev.
+
+    Args:
+        model: holds the fine-tuned weights, and does so again in the end.
+        data: the data set.
+        settings: the run's settings.
+        untrained: the weights before training.
+        at_zero: the values of λ = 0, which are known.
+
+    Returns:
+        The deciding measure of each dev query, float64 ``[n]``, by share.
+    """
+    fine_tuned, encoding = Weights.of(model), settings.encoding
+    per_query = {0.0: at_zero}
+    for share in SHARES[1:]:
+        mix(untrained, fine_tuned, share).put_into(model)
+        encoder = Encoder(model, encoding.precision, encoding.encode_batch_size, use_cache=False)
+        per_query[share] = dev_values(encoder, data, settings)
+    fine_tuned.put_into(model)
+    return per_query
+
+
+def decide(
+    per_query: Mapping[float, PerQuery],
+    settings: TrainSettings,
+    *,
+    dev_split: str,
+    seen: Mapping[str, float],
+    refit: bool,
+) -> GuardRecord:
+    """Choose λ, and record why.
+
+    Args:
+        per_query: what :func:`measure_shares` returned.
+        settings: the run's settings.
+        dev_split: how the dev split came about.
+        seen: by split, ``dev`` and ``test``: the share of its relevant pairs whose document train names.
+        refit: whether a share above 0 is followed by another training.
+    """
+    share = choose_share(per_query, seen["test"])
+    dev = guarded_measure(per_query[0.0], per_query[1.0], per_query[share], settings.optimisation.seed, "dev")
+    return GuardRecord(
+        share=share,
+        verdict=verdict_of(share, dev),
+        measure=settings.evaluation.metric_for_best_model,
+        dev_split=dev_split,
+        dev_queries=len(per_query[share]),
+        dev_seen=seen["dev"],
+        test_seen=seen["test"],
+        curve=[ShareMean(share=tried, mean=float(values.mean())) for tried, values in per_query.items()],
+        dev=dev,
+        refit=refit and share > 0,
+    )
