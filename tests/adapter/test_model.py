@@ -118,7 +118,6 @@ def test_an_interrupted_run_resumes_to_the_same_bytes(
     with interrupted_at(30):
         opera.adapt(beir, **call)
     resumed = opera.adapt(beir, resume=True, **call)
-    assert resumed.training.resumed_from == 20
     assert matrix(resumed) == matrix(finished)
     assert_same_run(resumed, finished)
 

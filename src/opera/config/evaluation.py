@@ -1,0 +1,71 @@
+"""Settings of evaluation: the dev split, drawn splits, and the guard that chooses what is handed over."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import model_validator
+
+from opera.core.settings import Settings, setting
+
+
+class EvaluationSettings(Settings):
+    """Evaluation during training, and the splits that are drawn where the data has none."""
+
+    eval_steps: int | None = setting(
+        None, "steps between two evaluations on the dev split; auto: none", "transformers", ge=1
+    )
+    metric_for_best_model: str = setting("nDCG@10", "dev measure that selects the best model", "OPERA")
+    load_best_model_at_end: bool = setting(
+        False, "keep the model of the best evaluation; needs eval_steps, and saves at each", "transformers"
+    )
+    early_stopping_patience: int | None = setting(
+        None, "evaluations without improvement before training stops; needs eval_steps", "transformers", ge=1
+    )
+    dev_split: Literal["like-test", "new-documents", "random"] | None = setting(
+        None,
+        "how dev is drawn from train where dev is needed and absent: like-test, with as large a share of documents "
+        "that train names as test has; new-documents, none of which train names; random; auto: like-test where the "
+        "data has a test split, else new-documents, and the test split likewise",
+        "issue 11",
+    )
+    dev_fraction: float | None = setting(
+        None,
+        "share of train queries drawn as dev, where dev is needed and absent; auto: a tenth, but 100 to 1,000 queries "
+        "and at most a quarter",
+        "OPERA",
+        gt=0,
+        lt=1,
+    )
+    test_fraction: float = setting(
+        0.1, "share of train queries drawn as test, where the data has no test split", "OPERA", gt=0, lt=1
+    )
+
+    @model_validator(mode="after")
+    def _best_model_needs_evaluations(self) -> Self:
+        for name in ("load_best_model_at_end", "early_stopping_patience"):
+            if getattr(self, name) and self.eval_steps is None:
+                raise ValueError(f"{name}={getattr(self, name)} needs eval_steps: steps between two evaluations")
+        return self
+
+    @property
+    def needs_dev(self) -> bool:
+        """Whether the dev split is evaluated during training."""
+        return self.eval_steps is not None
+
+
+class GuardSettings(Settings):
+    """How the share of the fine-tuned weights is chosen on the dev split."""
+
+    guard: bool = setting(
+        True,
+        "hand over (1-share)·untrained + share·fine-tuned weights, the share chosen on the dev split; "
+        "false hands over the fine-tuned weights as they are",
+        "issue 11",
+    )
+    refit: bool | None = setting(
+        None,
+        "train once more with the drawn dev split back in train, and the share that the first training chose; "
+        "auto: for static models, where dev was drawn from train and eval_steps is not set",
+        "issue 11",
+    )
