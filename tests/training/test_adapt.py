@@ -43,7 +43,7 @@ def test_the_run_folder_says_it_all(finished: Run, beir: Path) -> None:
     assert about["settings"]["negatives"] == "random"
     assert about["seed"] == 0
     assert about["training"]["lag"] == 1
-    assert {"load", "evaluate_before", "evaluate_dev", "trial", "choose_share", "train"} < set(about["seconds"])
+    assert {"load", "evaluate_before", "evaluate_dev", "choose_share", "train"} < set(about["seconds"])
     assert {"python", "torch", "sentence-transformers", "opera-retrieval"} <= set(about["versions"])
     assert about["data"]["fingerprint"] == opera.load_data(beir).fingerprint
     assert about["data"]["counts"]["documents"] == 120

@@ -24,6 +24,7 @@ InterruptedAt = Callable[[int], AbstractContextManager[None]]
 ERROR = 0.034  # as opera.runs.sampling states
 COUNTS = [3, 1, 4, 1, 5, 2, 6, 5, 3, 2]
 SHORT: dict[str, Any] = {
+    "guard": False,
     "max_steps": 12,
     "per_device_train_batch_size": 16,
     "learning_rate": 0.01,

@@ -39,6 +39,7 @@ def test_resuming_with_workers_loses_nothing_that_was_read_ahead(
         "learning_rate": 0.05,
         "save_steps": 5,
         "dataloader_num_workers": 2,
+        "guard": False,
     }
     whole = opera.adapt(beir, model=static_model, out=tmp_path / "whole", **settings)
     with interrupted_at(7):
