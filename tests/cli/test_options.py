@@ -19,6 +19,16 @@ def test_set_overrides_the_recipe_and_options_override_both(tmp_path: Path) -> N
     assert collect_values(None, None, {"method": None}) == {}
 
 
+def test_epochs_or_steps_on_the_command_line_replace_either_of_the_recipe(tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.yaml"
+    for length in ("steps: 300", "epochs: 3"):
+        recipe.write_text(f"{length}\nlr: 0.1\n")
+        assert collect_values(recipe, None, {"epochs": 5.0}) == {"epochs": 5.0, "learning_rate": 0.1}
+        assert collect_values(recipe, ["steps=70"], {}) == {"max_steps": 70, "learning_rate": 0.1}
+    both = collect_values(None, None, {"epochs": 5.0, "max_steps": 7})
+    assert both == {"epochs": 5.0, "max_steps": 7}, "for make_recipe to refuse"
+
+
 def test_a_setting_is_given_once(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="given twice, by its own option and by --set: learning_rate"):
         collect_values(None, ["lr=0.2"], {"learning_rate": 0.1})

@@ -16,7 +16,7 @@ def test_a_preset_fits_every_method(preset: str, method: str) -> None:
     flat = make_recipe({"preset": preset, "method": method}).flat()
     assert flat["preset"] == preset
     assert (flat["max_steps"], flat["learning_rate"], flat["warmup_ratio"]) == (32_000, 1e-6, 0)
-    assert (flat["temperature"], flat["mask_known_positives"]) == (0.02, False)
+    assert (flat["temperature"], flat["mask_known_positives"], flat["guard"]) == (0.02, False, False)
     own = PRESETS[preset].keys() & METHODS[method].settings_class.model_fields
     assert all(flat[name] == PRESETS[preset][name] for name in own)
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import opera
+from opera.config import automatic
 from opera.core.errors import DataError, InputError, RunFolderError, SettingError
-from small_runs import SMALL
+from opera.runs.folder import Run
+from small_runs import SMALL, InterruptedAt
 
 BAD: list[tuple[dict[str, Any], type[InputError], str]] = [
     ({"max_steps": 0}, SettingError, "max_steps: must be greater than or equal to 1, got 0"),
@@ -54,6 +57,30 @@ def test_bad_input_is_refused_before_anything_is_written(
         opera.adapt(**arguments)
     assert message in str(caught.value)
     assert not (tmp_path / "run").exists()
+
+
+def test_automatic_settings_are_recorded_as_given_and_resolved(beir: Path, static_model: Path, tmp_path: Path) -> None:
+    settings = {"method": "ft", "epochs": 2.5, "per_device_train_batch_size": 15, "guard": False}
+    run = opera.adapt(beir, model=static_model, out=tmp_path / "run", **settings)
+    given, resolved = run.record.identity, run.settings
+    assert [given[name] for name in ("max_steps", "epochs", "temperature", "learning_rate")] == [None, 2.5, None, None]
+    assert (resolved["max_steps"], resolved["epochs"]) == (8, 2.5), "40 queries are three batches of 15"
+    assert resolved["temperature"] == 0.05
+    assert resolved["learning_rate"] == 1e-2
+    assert run.training.steps == len(run.trace()) == 8
+
+
+def test_a_resumed_run_keeps_the_numbers_of_its_start(
+    beir: Path, static_model: Path, tmp_path: Path, interrupted_at: InterruptedAt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {**SMALL, "max_steps": None, "epochs": None, "guard": False}
+    with interrupted_at(5):
+        opera.adapt(beir, model=static_model, out=tmp_path / "cut", **settings)
+    begun = Run.open(tmp_path / "cut").settings
+    other = replace(automatic.DEFAULTS["static"], epochs=1, least_steps=1)
+    monkeypatch.setitem(automatic.DEFAULTS, "static", other)  # as on another device
+    resumed = opera.adapt(beir, model=static_model, out=tmp_path / "cut", resume=True, **settings)
+    assert resumed.settings["max_steps"] == resumed.training.steps == begun["max_steps"]
 
 
 def test_dev_splits_without_a_relevant_document_are_refused_first(

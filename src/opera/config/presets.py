@@ -18,6 +18,7 @@ _BOTH: dict[str, Any] = {
     "temperature": 0.02,
     "train_group_size": 2,
     "mask_known_positives": False,
+    "guard": False,
     "k": 0.25,
     "alpha_start": 2.0,
     "alpha_end": 5.0,

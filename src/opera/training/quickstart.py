@@ -21,6 +21,7 @@ RECIPE: dict[str, Any] = {
     "save_steps": 40,
     "per_device_train_batch_size": 32,
     "learning_rate": 1e-4,
+    "warmup_ratio": 0.0,
     "temperature": 0.05,
     "negatives": "hard",
     "range": "5:50",
