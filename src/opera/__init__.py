@@ -1,7 +1,7 @@
 """OPERA: adapt a dense retriever to your own data.
 
     import opera
-    run = opera.adapt("path/to/beir", model="minilm", method="dp", out="run")
+    run = opera.adapt("path/to/beir", model="minilm", out="run")
     print(run.measures["after"]["nDCG@10"], run.model_path)
 
 ``opera.api`` lists the public names.

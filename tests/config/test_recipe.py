@@ -7,11 +7,11 @@ import pytest
 from opera.config.recipe import docs_by_group, make_recipe
 from opera.config.yaml import parse_assignments, read_recipe
 from opera.core.errors import SettingError
+from opera.methods.default import DEFAULT_METHOD
 
 
 def test_defaults_of_methods_are_the_papers() -> None:
-    recipe = make_recipe({})
-    assert recipe.method == "dp"
+    recipe = make_recipe({"method": "dp"})
     dp = recipe.method_settings
     assert (dp.alpha_start, dp.alpha_end, dp.r_start) == (2, 5, 0.25)
     assert (dp.beta_start, dp.beta_end, dp.v_start, dp.v_end) == (5, 5, 0.25, 0.5)
@@ -21,6 +21,13 @@ def test_defaults_of_methods_are_the_papers() -> None:
     assert make_recipe({"steps": 32_000}).train.steps_between_checkpoints == 500
     assert recipe.train.negative_sampling.mask_known_positives is True
     assert make_recipe({"method": "sp"}).method_settings.k == 0.25
+
+
+def test_auto_is_the_default_method_and_the_papers_under_a_preset() -> None:
+    assert make_recipe({}).method == make_recipe({"method": "Auto"}).method == DEFAULT_METHOD
+    assert (
+        make_recipe({"preset": "paper"}).method == make_recipe({"preset": "release", "method": "auto"}).method == "dp"
+    )
 
 
 def test_all_mistakes_are_told_at_once() -> None:

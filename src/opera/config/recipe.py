@@ -12,6 +12,7 @@ from opera.config.training import TrainSettings
 from opera.core.errors import SettingError
 from opera.core.settings import LISTING, SettingDoc, Settings, explain, unknown_setting
 from opera.methods import METHODS, Method, method_named
+from opera.methods.default import AUTO, DEFAULT_METHOD, PRESET_METHOD
 
 ADAPT_ARGUMENTS = ("data", "model", "out", "resume", "overwrite", "callbacks", "config")
 """Arguments of :func:`opera.adapt` that are not settings."""
@@ -55,7 +56,7 @@ class Recipe(Settings):
 
 
 def make_recipe(values: Mapping[str, Any]) -> Recipe:
-    """Build a recipe from flat values: ``method`` (default ``dp``), any training setting, any of the method's.
+    """Build a recipe from flat values: ``method`` (``auto`` if absent), any training setting, any of the method's.
 
     ``preset`` supplies those that are not given.
 
@@ -64,7 +65,10 @@ def make_recipe(values: Mapping[str, Any]) -> Recipe:
             settings that contradict each other, settings of another method.
     """
     values = with_full_names(values)
-    method = method_named(str(values.pop("method", "dp")))
+    name = str(values.pop("method", AUTO))
+    if name.lower() == AUTO:
+        name = PRESET_METHOD if values.get("preset") else DEFAULT_METHOD
+    method = method_named(name)
     values = with_preset(values, {*TrainSettings.flat_fields, *method.settings_class.model_fields})
     own = {name: value for name, value in values.items() if name in method.settings_class.model_fields}
     shared = {name: value for name, value in values.items() if name in TrainSettings.flat_fields}

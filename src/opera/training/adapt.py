@@ -14,6 +14,7 @@ from transformers import TrainerCallback
 
 from opera.config.recipe import make_recipe
 from opera.data import RetrievalData, load_data
+from opera.methods.default import AUTO
 from opera.retrieval.device import join_processes
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import Evaluation, evaluate_encoder, query_difficulty, relevant_ids
@@ -39,7 +40,7 @@ def adapt(
     *,
     model: str | Path | None = None,
     out: str | Path,
-    method: str = "dp",
+    method: str = AUTO,
     resume: bool = False,
     overwrite: bool = False,
     callbacks: Sequence[TrainerCallback] = (),
@@ -52,7 +53,8 @@ def adapt(
         model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``; with ``query_vectors`` and
             ``document_vectors`` any name, for the record.
         out: the run folder to write.
-        method: ``ft``, ``rp``, ``sp``, ``sp+cbs``, ``infobatch``, ``dp`` or ``sp+dp``.
+        method: ``ft``, ``rp``, ``sp``, ``sp+cbs``, ``infobatch``, ``dp``, ``sp+dp``, or ``auto`` for
+            :data:`opera.methods.default.DEFAULT_METHOD`.
         resume: continue the run in ``out`` from its newest checkpoint.
         overwrite: replace the run in ``out``.
         callbacks: additional transformers callbacks for the trainer.

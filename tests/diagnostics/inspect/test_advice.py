@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import opera
+from opera.config.recipe import make_recipe
 from opera.data.pairs import TrainingPairs
 from opera.diagnostics.inspect.advice import RETENTIONS, advise, dynamic_gain, retention_table
 from opera.diagnostics.inspect.quality import Quality
+from opera.methods.default import DEFAULT_METHOD
 
 
 def quality(noise: float | None, auc: float, error: float = 0.0) -> Quality:
@@ -38,40 +40,41 @@ def test_retention_counts_what_sp_would_do(pairs: TrainingPairs) -> None:
         assert row.gain >= -1e-9
 
 
-def test_little_noise_calls_for_ft(pairs: TrainingPairs) -> None:
+def test_little_noise_calls_for_no_pruning(pairs: TrainingPairs) -> None:
     similarity = np.random.default_rng(0).random(200)
     for seen in (quality(0.01, 0.9), quality(0.12, 0.9, error=0.05)):  # the second cannot be told from 5%
-        assert advise(seen, retention_table(pairs, similarity, RANDOM, seen)).method == "ft"
+        advice = advise(seen, retention_table(pairs, similarity, RANDOM, seen))
+        assert (advice.method, advice.if_labels_false) == (DEFAULT_METHOD, None)
 
 
-def test_weak_scores_call_for_ft(pairs: TrainingPairs) -> None:
+def test_weak_scores_call_for_no_pruning(pairs: TrainingPairs) -> None:
     similarity = np.random.default_rng(0).random(200)
     advice = advise(quality(0.4, 0.55), retention_table(pairs, similarity, RANDOM, quality(0.4, 0.55)))
-    assert advice.method == "ft"
+    assert (advice.method, advice.if_labels_false) == (DEFAULT_METHOD, None)
     assert "AUC 0.55" in " ".join(advice.reasons)
 
 
 def test_more_noise_than_signal_is_rather_a_blind_model(pairs: TrainingPairs) -> None:
     similarity = np.random.default_rng(0).random(200)
     advice = advise(quality(0.65, 0.9), retention_table(pairs, similarity, RANDOM, quality(0.65, 0.9)))
-    assert advice.method == "dp"
+    assert (advice.method, advice.if_labels_false) == (DEFAULT_METHOD, None)
     assert "inspect with a better model" in " ".join(advice.reasons)
 
 
-def test_known_noise_and_good_scores_call_for_sp(pairs: TrainingPairs) -> None:
+def test_noise_and_good_scores_suggest_sp_if_labels_are_false(pairs: TrainingPairs) -> None:
     similarity = np.tile([0.9, 0.8, 0.7, 0.1], 50) + np.random.default_rng(0).random(200) / 100
     advice = advise(quality(0.25, 0.95), retention_table(pairs, similarity, RANDOM, quality(0.25, 0.95)))
-    assert (advice.method, advice.k, advice.if_labels_trusted) == ("sp", 0.75, "ft")
+    assert (advice.method, advice.if_labels_false, advice.k) == (DEFAULT_METHOD, "sp", 0.75)
     assert "lose 0.0% of the queries" in " ".join(advice.reasons)
 
 
-def test_no_k_that_spares_the_queries_calls_for_dp() -> None:
+def test_no_k_that_spares_the_queries_suggests_dp() -> None:
     pairs = TrainingPairs.from_arrays(np.arange(100), np.arange(100))
     similarity = np.random.default_rng(0).random(100)
     advice = advise(
         quality(0.3, 0.9), [r for r in retention_table(pairs, similarity, RANDOM, quality(0.3, 0.9)) if r.k < 0.9]
     )
-    assert advice.method == "dp"
+    assert (advice.method, advice.if_labels_false, advice.k) == (DEFAULT_METHOD, "dp", None)
     assert "loses more than 10%" in " ".join(advice.reasons)
 
 
@@ -82,6 +85,7 @@ def test_any_estimate_gives_advice(noise: float, auc: float) -> None:
     retentions = retention_table(pairs, similarity, RANDOM, quality(noise, auc))
     assert [r.k for r in retentions] == list(RETENTIONS)
     advice = advise(quality(noise, auc), retentions)
-    assert advice.method in ("ft", "sp", "dp")
-    assert (advice.k is not None) == (advice.method == "sp")
+    assert advice.method == make_recipe({}).method
+    assert advice.if_labels_false in (None, "sp", "dp")
+    assert (advice.k is not None) == (advice.if_labels_false == "sp")
     assert np.isfinite(dynamic_gain(similarity, RANDOM, quality(noise, auc)))

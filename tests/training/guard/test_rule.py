@@ -1,4 +1,4 @@
-"""The rule that chooses λ: where it starts, how it climbs, and what it never does."""
+"""The rule that chooses λ: what it expects, what the dev split may change, and what it never does."""
 
 from __future__ import annotations
 
@@ -7,42 +7,79 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opera.training.guard.rule import SHARES, choose_share
+from opera.training.guard.rule import (
+    COARSE,
+    FINE,
+    anchor,
+    choose_share,
+    mean_variance,
+    posterior_mean,
+    prior_mean,
+    shares_to_try,
+)
 
 
-def curve(means: list[float], n: int = 400, spread: float = 0.01) -> dict[float, np.ndarray]:
+def curve(shares: tuple[float, ...], means: list[float], n: int = 400, spread: float = 0.01) -> dict[float, np.ndarray]:
     """Values per query with these means, which differ between neighbours by little more than their means."""
     rng = np.random.default_rng(0)
     level = rng.uniform(0.2, 0.8, n)
-    return {share: level + mean + spread * rng.standard_normal(n) for share, mean in zip(SHARES, means, strict=True)}
+    return {share: level + mean + spread * rng.standard_normal(n) for share, mean in zip(shares, means, strict=True)}
 
 
+@pytest.mark.parametrize("static", [True, False])
 @pytest.mark.parametrize("seen", [0.0, 0.2, 1.0])
-def test_a_clear_peak_is_found_from_every_anchor(seen: float) -> None:
-    for peak in range(5):
-        means = [-0.1 * abs(place - peak) for place in range(5)]
-        assert choose_share(curve(means), seen) == SHARES[peak]
+def test_a_clear_peak_is_found_from_every_anchor(seen: float, static: bool) -> None:
+    for peak in COARSE:
+        means = [-0.8 * abs(share - peak) for share in COARSE]
+        assert choose_share(curve(COARSE, means), seen, static) == peak
 
 
-def test_without_a_difference_it_stays_more_prudent_where_documents_are_new() -> None:
-    flat = {share: np.full(50, 0.5) for share in SHARES}
-    chosen = [choose_share(flat, seen) for seen in (0.0, 0.1, 0.5, 1.0)]
+@pytest.mark.parametrize("static", [True, False])
+def test_without_a_difference_it_takes_the_anchor(static: bool) -> None:
+    flat = {share: np.full(50, 0.5) for share in FINE}
+    chosen = [choose_share(flat, seen, static) for seen in (0.0, 0.1, 0.3, 0.5, 1.0)]
     assert chosen == sorted(chosen)
-    assert chosen[0] < chosen[-1]
+    assert chosen[-1] == 1.0
+    for share, seen in zip(chosen, (0.0, 0.1, 0.3, 0.5, 1.0), strict=True):
+        assert abs(share - anchor(seen, static)) <= 1 / 16
 
 
-def test_a_difference_that_is_noise_moves_nothing() -> None:
-    rng = np.random.default_rng(1)
-    level, jitter = rng.uniform(size=200), rng.standard_normal(200)
-    noisy = {share: level + 0.1 * share * (jitter - jitter.mean()) for share in SHARES}
-    assert choose_share(noisy, 1.0) == choose_share(dict.fromkeys(SHARES, level), 1.0)
+def test_a_static_model_is_trusted_less_with_new_documents_than_a_transformer() -> None:
+    for seen in (0.0, 0.2, 0.4):
+        assert anchor(seen, static=True) < anchor(seen, static=False)
+    assert anchor(1.0, static=True) == anchor(1.0, static=False) == 1.0
 
 
-@given(
-    st.lists(st.lists(st.floats(0, 1), min_size=5, max_size=5), min_size=1, max_size=20),
-    st.floats(0, 1),
-)
+def test_few_queries_move_less_than_many() -> None:
+    means = [0.15 * share for share in FINE]  # dev says: the more the better
+    few, many = (choose_share(curve(FINE, means, n, 0.3), 0.0) for n in (8, 40_000))
+    assert few < many
+
+
+def test_a_training_that_ruins_dev_is_not_handed_over() -> None:
+    means = [-0.2 * share for share in FINE]
+    for seen in (0.0, 0.5, 1.0):
+        assert choose_share(curve(FINE, means), seen) == 0.0
+
+
+def test_the_posterior_lies_between_prior_and_evidence() -> None:
+    assert posterior_mean(0.02, 0.0, -0.01, 0.1) == 0.02  # evidence without error
+    assert posterior_mean(0.02, float("inf"), -0.01, 0.1) == -0.01  # no evidence
+    assert posterior_mean(0.02, 0.01, -0.01, 0.1) == pytest.approx(0.005)  # equal weights
+    assert mean_variance(np.array([0.3])) == float("inf")
+
+
+def test_the_prior_rises_to_the_anchor_and_falls_beyond() -> None:
+    assert prior_mean(0.0, 0.25, 0.5) == pytest.approx(0.025)
+    assert prior_mean(0.5, 0.75, 0.5) == pytest.approx(-0.025)
+    assert prior_mean(0.25, 0.75, 0.5) == pytest.approx(0)
+
+
+@given(st.lists(st.lists(st.floats(0, 1), min_size=5, max_size=5), min_size=1, max_size=20), st.floats(0, 1))
 def test_it_ends_with_one_of_the_shares(rows: list[list[float]], seen: float) -> None:
     table = np.array(rows)
-    per_query = {share: table[:, place] for place, share in enumerate(SHARES)}
-    assert choose_share(per_query, seen) in SHARES
+    assert choose_share({share: table[:, place] for place, share in enumerate(COARSE)}, seen) in COARSE
+
+
+def test_a_static_model_is_measured_at_more_shares() -> None:
+    assert set(shares_to_try(static=False)) < set(shares_to_try(static=True))

@@ -160,11 +160,10 @@ def _print_suspicious(screen: Console, inspection: Inspection) -> None:
 
 def _print_advice(screen: Console, inspection: Inspection) -> None:
     advice = inspection.advice
-    retention = "" if advice.k is None else f" --set k={advice.k:g}"
     screen.print(Text("Advice", style="bold"))
-    condition = ", if labels may be false" if advice.if_labels_trusted else ""
-    screen.print(Text(f"--method {advice.method}{retention}{condition}"))
-    if advice.if_labels_trusted:
-        screen.print(Text(f"--method {advice.if_labels_trusted}, if you trust your labels"))
+    screen.print(Text(f"--method {advice.method}, the default"))
+    if advice.if_labels_false is not None:
+        retention = "" if advice.k is None else f" --set k={advice.k:g}"
+        screen.print(Text(f"--method {advice.if_labels_false}{retention}, if the suspicious pairs are false"))
     for reason in advice.reasons:
         screen.print(Text(f"- {reason}"))

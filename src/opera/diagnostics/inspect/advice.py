@@ -1,4 +1,4 @@
-"""The method and retention rate that Theorem 1 suggests for these data, and what each k would cost."""
+"""Which method to take for these data: the default, and what Theorem 1 suggests if labels turn out to be false."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from opera.diagnostics.theory import (
     expected_similarity,
     pruning_beats_finetuning,
 )
+from opera.methods.default import DEFAULT_METHOD, DEFAULT_REASON
 from opera.methods.dynamic import DynamicSettings
 from opera.methods.selection import keep_highest, kept_count
 
@@ -23,6 +24,10 @@ LITTLE_NOISE = 0.05
 MUCH_NOISE = 0.6
 WEAK_SCORES = 0.6
 MAX_LOST = 0.1
+CHECK = (
+    "Look at the suspicious pairs: if they are right, this model does not see their relevance yet, and pruning would "
+    "lose (docs/results.md, ToolLens)."
+)
 
 
 @dataclass(frozen=True)
@@ -51,16 +56,16 @@ class Advice:
     """The suggested method.
 
     Attributes:
-        method: ``ft``, ``sp`` or ``dp``.
-        k: the retention rate of ``sp``.
-        reasons: why, one sentence or two each.
-        if_labels_trusted: the method to use instead if the labels are known to be good.
+        method: the default of ``opera train``.
+        if_labels_false: the method to try instead if the pairs that look random are false indeed; ``None``: the same.
+        k: its retention rate, for ``sp``.
+        reasons: why, a sentence or two each.
     """
 
     method: str
+    if_labels_false: str | None
     k: float | None
     reasons: tuple[str, ...]
-    if_labels_trusted: str | None = None
 
 
 def precision_above(threshold: float, selected: float, noise: float, random: FloatArray) -> float:
@@ -114,101 +119,65 @@ def dynamic_gain(similarity: FloatArray, random: FloatArray, quality: Quality) -
 
 
 def advise(quality: Quality, retentions: Sequence[Retention]) -> Advice:
-    """Choose a method from the estimates.
+    """Return the default method, and what to try if labels are false.
 
-    - No estimate of noise, noise that cannot be distinguished from 5%, or scores that hardly separate true pairs from
-      random ones: ft, because there is nothing to prune by.
-    - Most pairs look random: dp, which keeps every pair. More likely than not, the model does not see what makes them
-      relevant; on NFCorpus with a small static model, pruning loses (docs/results.md).
+    No estimate overrules the default: what looks like noise to the pretrained model is often relevance that it does not
+    see yet, and pruning then loses (docs/results.md, ToolLens). So a method that prunes is suggested on a condition
+    that only a look at the pairs can settle:
+
+    - No estimate of noise, noise that cannot be distinguished from 5%, scores that hardly separate true pairs from
+      random ones, or more noise than labels have: none, because there is nothing to prune by.
     - Otherwise sp, which Theorem 1 ranks above dp and which did best with injected noise. Its k is the smallest that
       keeps the share of pairs that look true and loses at most a tenth of the queries; if there is none, dp.
     """
     if quality.noise is None:
-        return _too_few_documents(quality)
+        return _default(f"Only {quality.pool} documents to rank a pair among: too few to estimate noise.")
     if quality.noise - 2 * quality.noise_error < LITTLE_NOISE:
-        return _little_noise(quality)
+        return _default(f"{_look_random(quality)} That is little noise.", "Pruning would cost coverage.")
     if quality.pooled_auc < WEAK_SCORES:
-        return _weak_scores(quality)
+        return _default(
+            "The similarity of this model hardly separates labelled pairs from random ones "
+            f"(AUC {quality.pooled_auc:.2f}).",
+            "Pruning by it would be almost arbitrary, and Theorem 1 predicts almost no gain.",
+        )
     if quality.noise > MUCH_NOISE:
-        return _much_noise(quality)
+        return _default(
+            _look_random(quality),
+            "So many labels are rarely false. More likely, this model does not see what makes the pairs relevant.",
+            "Check the suspicious pairs, or inspect with a better model.",
+        )
     candidates = [r for r in retentions if r.k >= quality.true_share - 1e-9 and r.lost_queries <= MAX_LOST]
     if not candidates:
         return _pruning_loses_queries(quality)
     return _prune(quality, min(candidates, key=lambda r: r.k))
 
 
+def _default(*reasons: str) -> Advice:
+    return Advice(DEFAULT_METHOD, None, None, (DEFAULT_REASON, *reasons))
+
+
 def _look_random(quality: Quality) -> str:
     return f"About {quality.noise:.0%} of the pairs score no better than random ones."
 
 
-def _too_few_documents(quality: Quality) -> Advice:
-    return Advice("ft", None, (f"Only {quality.pool} documents to rank a pair among: too few to estimate noise.",))
-
-
-def _little_noise(quality: Quality) -> Advice:
-    return Advice(
-        "ft",
-        None,
-        (
-            f"{_look_random(quality)} That is little noise.",
-            "Pruning would cost coverage, and Theorem 1 predicts no gain.",
-            "The paper's choice is dp: it keeps every pair and prefers the better ones (docs/results.md has both).",
-        ),
-    )
-
-
-def _weak_scores(quality: Quality) -> Advice:
-    return Advice(
-        "ft",
-        None,
-        (
-            "The similarity of this model hardly separates labelled pairs from random ones "
-            f"(AUC {quality.pooled_auc:.2f}).",
-            "Pruning by it would be almost arbitrary, and Theorem 1 predicts almost no gain.",
-            "Train with ft, or inspect with a better model.",
-        ),
-    )
-
-
-def _much_noise(quality: Quality) -> Advice:
-    return Advice(
-        "dp",
-        None,
-        (
-            _look_random(quality),
-            "So many labels are rarely false. More likely, this model does not see what makes the pairs relevant.",
-            "Pruning by this model would cost coverage; dp keeps every pair.",
-            "Check the suspicious pairs, or inspect with a better model.",
-        ),
-    )
-
-
 def _pruning_loses_queries(quality: Quality) -> Advice:
-    return Advice(
-        "dp",
-        None,
-        (
-            _look_random(quality),
-            f"Every k that prunes only such pairs loses more than {MAX_LOST:.0%} of the queries.",
-            "dp draws such pairs less often and loses no query.",
-        ),
+    reasons = (
+        DEFAULT_REASON,
+        f"{_look_random(quality)} {CHECK}",
+        f"Every k that prunes only such pairs loses more than {MAX_LOST:.0%} of the queries.",
+        "dp draws such pairs less often and loses no query.",
     )
+    return Advice(DEFAULT_METHOD, "dp", None, reasons)
 
 
 def _prune(quality: Quality, best: Retention) -> Advice:
     verb = "exceeds" if pruning_beats_finetuning(best.precision, quality.true_share) else "does not exceed"
-    return Advice(
-        "sp",
-        best.k,
-        (
-            f"{_look_random(quality)} The model separates the others well (AUC {quality.pooled_auc:.2f}).",
-            f"Keeping k = {best.k:g} of the pairs would lose {best.lost_queries:.1%} of the queries.",
-            f"Of the kept pairs, γ = {best.precision:.3f} would be true. This {verb} the {quality.true_share:.3f} of "
-            "all pairs (Theorem 1).",
-            "At equal precision Theorem 1 ranks sp above dp; the paper's choice is sp+dp.",
-            "The estimate cannot separate false labels from relevance that this model does not see yet. Check the "
-            "suspicious pairs: if they are right, trust the labels, because pruning would lose (docs/results.md, "
-            "ToolLens).",
-        ),
-        if_labels_trusted="ft",
+    reasons = (
+        DEFAULT_REASON,
+        f"{_look_random(quality)} The model separates the others well (AUC {quality.pooled_auc:.2f}). {CHECK}",
+        f"Keeping k = {best.k:g} of the pairs would lose {best.lost_queries:.1%} of the queries.",
+        f"Of the kept pairs, γ = {best.precision:.3f} would be true. This {verb} the {quality.true_share:.3f} of "
+        "all pairs (Theorem 1).",
+        "At equal precision Theorem 1 ranks sp above dp; the paper's choice is sp+dp.",
     )
+    return Advice(DEFAULT_METHOD, "sp", best.k, reasons)

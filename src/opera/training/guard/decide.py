@@ -13,8 +13,9 @@ from opera.config.training import TrainSettings
 from opera.data import RetrievalData
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import evaluate_encoder
+from opera.retrieval.models import is_static
 from opera.runs.record import GuardRecord, ShareMean
-from opera.training.guard.rule import SHARES, choose_share
+from opera.training.guard.rule import choose_share, shares_to_try
 from opera.training.guard.verdict import guarded_measure, verdict_of
 from opera.training.guard.weights import Weights, mix
 
@@ -46,7 +47,7 @@ def measure_shares(
     """
     fine_tuned, encoding = Weights.of(model), settings.encoding
     per_query = {0.0: at_zero}
-    for share in SHARES[1:]:
+    for share in shares_to_try(is_static(model))[1:]:
         mix(untrained, fine_tuned, share).put_into(model)
         encoder = Encoder(model, encoding.precision, encoding.encode_batch_size, use_cache=False)
         per_query[share] = dev_values(encoder, data, settings)
@@ -60,6 +61,7 @@ def decide(
     *,
     dev_split: str,
     seen: Mapping[str, float],
+    static: bool,
     refit: bool,
 ) -> GuardRecord:
     """Choose λ, and record why.
@@ -69,9 +71,10 @@ def decide(
         settings: the run's settings.
         dev_split: how the dev split came about.
         seen: by split, ``dev`` and ``test``: the share of its relevant pairs whose document train names.
+        static: whether the model is a static embedding table.
         refit: whether a share above 0 is followed by another training.
     """
-    share = choose_share(per_query, seen["test"])
+    share = choose_share(per_query, seen["test"], static)
     dev = guarded_measure(per_query[0.0], per_query[1.0], per_query[share], settings.optimisation.seed, "dev")
     return GuardRecord(
         share=share,

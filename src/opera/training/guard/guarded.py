@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from accelerate import PartialState
 
 from opera.data.novelty import seen_share
+from opera.retrieval.models import is_static
 from opera.runs.folder import TRIAL_FOLDER, drop_checkpoints
 from opera.runs.record import GuardRecord
 from opera.training.distributed import from_main
@@ -87,6 +88,7 @@ def _choose(session: Session, untrained: Weights, at_zero: PerQuery | None) -> G
                 prepared.settings,
                 dev_split=str(prepared.dev_split),
                 seen={"dev": seen_share(prepared.data, "dev"), "test": seen_share(prepared.whole, "test")},
+                static=is_static(prepared.model),
                 refit=prepared.refits,
             )
         chosen = from_main(chosen)
