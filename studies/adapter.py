@@ -39,6 +39,7 @@ START: dict[str, Any] = {
     "per_device_train_batch_size": 256,
     "learning_rate": 1e-3,
     "temperature": 0.05,
+    "warmup_ratio": 0.0,
     "adapter": "query",
     "snapshots": 0,
     "save_steps": 10_000,
@@ -46,6 +47,7 @@ START: dict[str, Any] = {
 STAGES: dict[str, dict[str, list[Any]]] = {
     "rate": {"learning_rate": [3e-4, 1e-3, 3e-3], "adapter": ["query", "both", "shared"]},
     "batch": {"temperature": [0.02, 0.05, 0.1], "per_device_train_batch_size": [64, 256, 1024]},
+    "temperature": {"temperature": [0.02, 0.03, 0.1]},
     "steps": {"max_steps": [30, 100, 300, 1000]},
     "rank": {"adapter_rank": [8, 32, 128], "learning_rate": [1e-3, 3e-3, 1e-2]},
 }

@@ -163,3 +163,16 @@ def test_a_dead_process_ends_the_run_with_a_message(beir: Path, bert_model: Path
     said = (tmp_path / "log").read_text()
     assert "exitcode" in said
     assert "another process ended; see its message" in said
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_an_adapter_of_queries_trains_under_torchrun(
+    processes: int, beir: Path, static_model: Path, tmp_path: Path
+) -> None:
+    """Its one parameter takes part in one of three forward passes per step."""
+    options = ["--method", "ft", "--adapter", "query", "--steps", "3", "--set", "guard=false"]
+    command = ["-m", "opera", *train_command(beir, static_model, tmp_path / "run", *options)]
+    done = torchrun(command, tmp_path / "log", processes)
+    assert done.wait(DEADLINE) == 0, (tmp_path / "log").read_text()
+    run = Run.open(tmp_path / "run")
+    assert (run.record.processes, run.steps) == (processes, 3)

@@ -23,6 +23,7 @@ from opera.data import RetrievalData
 from opera.retrieval.device import WAIT, resolve_precision
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import evaluate_encoder
+from opera.retrieval.frozen import lookup_of
 from opera.retrieval.models import is_static, prompt_for
 from opera.training.callbacks import ignore_signals
 from opera.training.dataset import column_names
@@ -157,8 +158,8 @@ def _columns(settings: TrainSettings, model: SentenceTransformer) -> dict[str, A
 
 
 def _processes(model: SentenceTransformer) -> dict[str, Any]:
-    if PartialState().num_processes == 1:
-        return {}
+    if PartialState().num_processes == 1:  # torchrun may have started it all the same
+        return {} if lookup_of(model) is None else {"ddp_find_unused_parameters": False}
     return {
         "ddp_backend": "gloo" if model.device.type == "cpu" else "nccl",
         "ddp_timeout": int(WAIT.total_seconds()),
