@@ -8,9 +8,12 @@ from typing import Any
 PRESET_QUERIES_PER_STEP = 64
 """Queries per batch over all processes: the paper has 8 on each of 8 devices (Appendix C.2)."""
 
+PRESET_LEARNING_RATE = 1e-6
+"""Of bge-large-en-v1.5 over 32,000 steps (Appendix C.2)."""
+
 _BOTH: dict[str, Any] = {
     "max_steps": 32_000,
-    "learning_rate": 1e-6,
+    "learning_rate": PRESET_LEARNING_RATE,
     "lr_scheduler_type": "linear",
     "warmup_ratio": 0.0,
     "weight_decay": 0.0,

@@ -12,6 +12,7 @@ from accelerate import PartialState
 from sentence_transformers import SentenceTransformer
 from transformers import TrainerCallback
 
+from opera.config.presets import PRESET_LEARNING_RATE
 from opera.config.recipe import make_recipe
 from opera.data import RetrievalData, load_data
 from opera.methods.default import AUTO
@@ -130,6 +131,24 @@ def _log_inputs(session: Session) -> None:
         log.info("note: %s", note)
     log.info("%s: %s", prepared.data.name, listed_counts(prepared.data.counts()))
     log.info("model %s on %s, %s", record.model.source, record.device, prepared.encoder.precision)
+    optimisation, queries = (
+        prepared.settings.optimisation,
+        prepared.settings.batching.queries_per_step(record.processes),
+    )
+    log.info(
+        "steps %d, epochs %g, queries per step %d, learning rate %g, temperature %g",
+        optimisation.max_steps,
+        optimisation.epochs,
+        queries,
+        optimisation.learning_rate,
+        optimisation.temperature,
+    )
+    if (
+        optimisation.preset
+        and optimisation.learning_rate == PRESET_LEARNING_RATE
+        and prepared.situation.model != "large"
+    ):
+        log.info("note: preset=%s is for bge-large-en-v1.5; give --lr with a smaller model", optimisation.preset)
 
 
 def _test_queries(prepared: Prepared) -> dict[str, Any]:
