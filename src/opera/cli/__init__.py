@@ -1,4 +1,8 @@
-"""The command line. Exit status: 0 success, 2 wrong input (one message, no traceback), 1 failure, 130 interrupted."""
+"""The command line.
+
+Exit status: 0 success, 2 wrong input (one message, no traceback), 3 no gain with ``opera train --require-gain``,
+1 failure, 130 interrupted.
+"""
 
 from __future__ import annotations
 

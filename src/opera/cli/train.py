@@ -34,6 +34,9 @@ from opera.core.errors import SettingError
 if TYPE_CHECKING:
     from opera.runs.folder import Run
 
+NO_GAIN = 3
+"""Exit status of ``--require-gain`` where the model is not better for certain."""
+
 
 def _print_settings(requested: bool) -> None:
     if not requested:
@@ -81,6 +84,9 @@ def train(
     ] = None,
     set_: SetOption = None,
     config: ConfigOption = None,
+    require_gain: Annotated[
+        bool, typer.Option("--require-gain", help="end with exit status 3 unless the verdict is 'better'")
+    ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="continue the run in --out")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace the run in --out")] = False,
     json_: JsonOption = False,
@@ -98,7 +104,9 @@ def train(
     options |= {"query_vectors": query_vectors, "document_vectors": document_vectors}
     values = collect_values(config, set_, options | batch_options(epochs, preset, batch_size, lr, negatives, range_))
     _refuse_label(method)
-    make_recipe(values)
+    recipe = make_recipe(values)
+    if require_gain and not recipe.train.guard.guard:
+        raise SettingError("--require-gain: needs the guard's verdict; leave guard=false out")
     check_out_folder(out, resume, overwrite)
     loaded = load_data(data)  # errors are reported before torch is loaded, which takes seconds
 
@@ -109,15 +117,19 @@ def train(
         run = adapt(loaded, model=model, out=out, resume=resume, overwrite=overwrite, **values)
     if is_main_process():
         _print_run(run, json_)
+    if require_gain and (run.record.guard is None or run.record.guard.verdict != "better"):
+        raise typer.Exit(NO_GAIN)
 
 
 def _how_to_continue(out: Path, started: float, overwrite: bool) -> str:
-    from opera.runs.folder import last_complete_checkpoint, run_started_after
+    from opera.runs.folder import TRIAL_FOLDER, last_complete_checkpoint, run_started_after
 
     if not run_started_after(out, started):
         return "nothing was written yet: the same command starts again"
     command = "the same command with --resume" + (", without --overwrite," if overwrite else "")
-    step = last_complete_checkpoint(out)
+    step, trial = last_complete_checkpoint(out), last_complete_checkpoint(out / TRIAL_FOLDER)
+    if step is None and trial is not None:
+        return f"{command} continues from step {trial} of the first of two trainings"
     if step is None:
         return f"no checkpoint was saved yet: {command} starts from step 0"
     return f"{command} continues from step {step}"
@@ -135,15 +147,19 @@ def _print_run(run: Run, as_json: bool) -> None:
     from rich.text import Text
 
     from opera.cli.printing.console import console
-    from opera.cli.printing.results import format_rates, how_to_use, print_before_after
+    from opera.cli.printing.results import format_rates, how_to_use, print_before_after, print_guard
 
+    guard = run.record.guard
     if as_json:
-        print(json.dumps({"run": str(run.path), "measures": run.measures}, indent=2))
+        facts = {"guard": None if guard is None else guard.model_dump()}
+        print(json.dumps({"run": str(run.path), **facts, "measures": run.measures}, indent=2))
         return
     settings, screen = run.settings, console()
     queries = run.per_query().num_rows
+    if guard is not None:
+        print_guard(screen, guard)
     title = f"{settings['method']}, {run.steps} steps, {format_rates(settings)}; {queries} test queries"
     print_before_after(screen, run.measures, title)
-    if run.measures["after"]["nDCG@10"] < run.measures["before"]["nDCG@10"]:
+    if guard is None and run.measures["after"]["nDCG@10"] < run.measures["before"]["nDCG@10"]:
         screen.print("nDCG@10 fell: try fewer --steps, a lower --lr, --set temperature=0.05, or --method ft")
     screen.print(Text(f"\n{how_to_use(run)}"))

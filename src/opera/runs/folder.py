@@ -325,7 +325,8 @@ def clear_leftovers(path: Path) -> None:
 
 
 def _leftovers(path: Path) -> list[Path]:
-    return [place for name in (*OURS, "old") for place in path.glob(f".{name}-*")]
+    folders = (path, path / TRIAL_FOLDER)
+    return [place for folder in folders for name in (*OURS, "old") for place in folder.glob(f".{name}-*")]
 
 
 def _remove(place: Path) -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from opera.core.files import replace_file
 from opera.retrieval.measures import DEFAULT_MEASURES
-from opera.runs.record import GuardRecord, RunRecord
+from opera.runs.guard_words import share_sentence
+from opera.runs.record import RunRecord
 
 MODEL_CARD = """---
 library_name: sentence-transformers
@@ -75,7 +76,7 @@ def write_model_card(folder: Path, record: RunRecord, measures: Mapping[str, Map
         note="  # normalised only" if record.settings["adapter"] != "both" else "",
         masked=json.dumps(record.settings["mask_known_positives"]),
         rows="\n".join(_row(name, measures) for name in DEFAULT_MEASURES),
-        share=_share(record.guard),
+        share=share_sentence(record.guard) if record.guard else "The weights are the fine-tuned ones.",
     )
     replace_file(folder / "README.md", lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
@@ -83,16 +84,3 @@ def write_model_card(folder: Path, record: RunRecord, measures: Mapping[str, Map
 def _row(name: str, measures: Mapping[str, Mapping[str, float]]) -> str:
     values = " | ".join(f"{measures[when][name]:.4f}" for when in ("before", "fine_tuned", "after"))
     return f"| {name} | {values} |"
-
-
-def _share(guard: GuardRecord | None) -> str:
-    if guard is None:
-        return "The weights are the fine-tuned ones."
-    if guard.share == 0:
-        return "Fine-tuning did not help on the dev split: the weights are the untrained ones."
-    if guard.share == 1:
-        return "The weights are the fine-tuned ones, as the dev split suggested."
-    return (
-        f"The weights are {guard.share:g} parts fine-tuned and {1 - guard.share:g} parts untrained, chosen on the dev "
-        "split."
-    )

@@ -11,23 +11,38 @@ from rich.text import Text
 
 from opera.cli.printing.console import one_line
 from opera.retrieval.measures import DEFAULT_MEASURES
+from opera.runs.guard_words import dev_sentence, share_sentence, verdict_sentence, warnings_of
 
 if TYPE_CHECKING:
     from opera.retrieval.search import FoundDocument
     from opera.runs.folder import Run
+    from opera.runs.record import GuardRecord
 
 
 def print_before_after(screen: Console, measures: Mapping[str, Mapping[str, float]], title: str) -> None:
-    """Print the main measures of a run: before, after, and the difference in points."""
+    """Print the main measures of a run on test: before, fine-tuned, after, and the gain in points.
+
+    The fine-tuned model is left out where it is the one handed over.
+    """
+    shown = {"before": "before", "fine_tuned": "fine-tuned", "after": "after"}
+    if measures["fine_tuned"] == measures["after"]:
+        del shown["fine_tuned"]
     table = Table()
     table.add_column("measure")
-    for column in ("before", "after", "points"):
+    for column in (*shown.values(), "points"):
         table.add_column(column, justify="right")
     for name in DEFAULT_MEASURES:
-        before, after = (measures[when][name] for when in ("before", "after"))
-        table.add_row(name, f"{before:.4f}", f"{after:.4f}", f"{100 * (after - before):+.1f}")
+        gain = measures["after"][name] - measures["before"][name]
+        table.add_row(name, *(f"{measures[when][name]:.4f}" for when in shown), f"{100 * gain:+.1f}")
     screen.print(Text(f"\n{title}", style="bold"))
     screen.print(table)
+
+
+def print_guard(screen: Console, guard: GuardRecord) -> None:
+    """Print the verdict, what the model handed over is made of, what it was chosen on, and reasons for doubt."""
+    screen.print(Text(f"\n{verdict_sentence(guard)}", style="bold"))
+    for sentence in (share_sentence(guard), dev_sentence(guard), *warnings_of(guard)):
+        screen.print(Text(sentence))
 
 
 def format_rates(settings: Mapping[str, Any]) -> str:

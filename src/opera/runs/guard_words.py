@@ -1,0 +1,68 @@
+"""The guard's choice in plain words, for the command line, the report and the model card."""
+
+from __future__ import annotations
+
+from opera.runs.record import GuardedMeasure, GuardRecord
+
+NEWER = 0.1
+"""Test documents count as newer than dev's where train names a share of them that is smaller by more than this."""
+FEW_QUERIES = 50
+"""Below so many dev queries the choice is mostly luck."""
+
+
+def verdict_sentence(guard: GuardRecord) -> str:
+    """Say whether the run was worth it, with the intervals."""
+    if guard.verdict == "kept":
+        tuned = f"{guard.measure} {_points(guard.dev.fine_tuned - guard.dev.before)} points on dev"
+        if guard.test is not None:
+            tuned += f", {_points(guard.test.fine_tuned - guard.test.before)} on test"
+        return f"worse: the untrained model is kept; fine-tuned it would have {tuned}"
+    word = "better" if guard.verdict == "better" else "not distinguishable"
+    sentence = f"{word}: {guard.measure} {_difference(guard.dev, ' points on dev (95% interval ')}"
+    return sentence if guard.test is None else f"{sentence}, {_difference(guard.test, ' on test (')}"
+
+
+def share_sentence(guard: GuardRecord) -> str:
+    """Say what the model handed over is made of."""
+    if guard.share == 0:
+        return "The weights handed over are the untrained ones (share 0)."
+    if guard.share == 1:
+        return "The weights handed over are the fine-tuned ones (share 1)."
+    return (
+        f"The weights handed over are {guard.share:.0%} fine-tuned and {1 - guard.share:.0%} untrained "
+        f"(share {guard.share:g})."
+    )
+
+
+def dev_sentence(guard: GuardRecord) -> str:
+    """Say what the share was chosen on, and how new its documents are beside those of test."""
+    kind = "given with the data" if guard.dev_split == "given" else f"drawn from train, {guard.dev_split}"
+    again = "; then trained again with them in train" if guard.refit else ""
+    return (
+        f"Chosen on {guard.dev_queries:,} dev queries ({kind}){again}. Train names {guard.dev_seen:.0%} of dev's "
+        f"documents and {guard.test_seen:.0%} of test's."
+    )
+
+
+def warnings_of(guard: GuardRecord) -> list[str]:
+    """List the reasons to trust the choice less."""
+    found = []
+    if guard.dev_seen - guard.test_seen > NEWER:
+        found.append(
+            f"warning: test documents are newer than dev's (train names {guard.test_seen:.0%} of them, and "
+            f"{guard.dev_seen:.0%} of dev's), so dev may promise too much"
+        )
+    if guard.dev_queries < FEW_QUERIES:
+        found.append(f"warning: {guard.dev_queries} dev queries are few to choose by; {FEW_QUERIES} or more are better")
+    if guard.test is not None and guard.test.high < 0:
+        found.append(f"warning: on test {guard.measure} fell, against what dev promised")
+    return found
+
+
+def _difference(measured: GuardedMeasure, words: str) -> str:
+    return f"{_points(measured.difference)}{words}{_points(measured.low)} to {_points(measured.high)})"
+
+
+def _points(difference: float) -> str:
+    """A difference of a measure in points, signed."""
+    return f"{100 * difference:+.1f}".replace("-", "−")
