@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from commands import QUICK, Opera
 from grids import write_unfinished_run
 from opera.cli.train import _how_to_continue
 from opera.data import load_data
+from opera.runs.folder import Run
 
 
 def test_help_settings(run_opera: Opera) -> None:
@@ -28,6 +30,43 @@ def test_it_trains_and_prints_both_measures(run_opera: Opera, beir: Path, static
     assert "nDCG@10" in trained.stdout
     assert "SentenceTransformer('run/model')" in trained.stdout
     assert "sp, 8 steps, learning rate 0.05, temperature 0.1; 16 test queries" in trained.stdout
+
+
+def test_the_verdict_comes_first(
+    run_opera: Opera, beir: Path, static_model: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    done = run_opera("train", beir, "--model", static_model, "--out", "run", *QUICK)
+    assert done.returncode == 0, done.stderr
+    first, *others = done.stdout.strip().splitlines()
+    assert re.match(r"(better|not distinguishable|worse): .*nDCG@10", first)
+    assert any(line.startswith("warning: 10 dev queries are few") for line in others)
+    phases = [message for message in caplog.messages if message.endswith("s so far)")]
+    assert len(phases) >= 6
+    record = Run.open("run").record
+    shown = json.loads(run_opera("train", beir, "--model", static_model, "--out", "again", "--json", *QUICK).stdout)
+    assert record.guard is not None
+    assert shown["guard"] == json.loads(record.guard.model_dump_json())
+
+
+@pytest.mark.parametrize(("verdict", "status"), [("better", 0), ("same", 3), ("kept", 3)])
+def test_require_gain(
+    verdict: str, status: int, run_opera: Opera, beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from opera.training.guard import decide
+
+    monkeypatch.setattr(decide, "verdict_of", lambda share, dev: verdict)
+    done = run_opera("train", beir, "--model", static_model, "--out", "run", *QUICK, "--require-gain")
+    assert done.returncode == status, done.stderr
+    assert "nDCG@10" in done.stdout
+    assert Run.open("run").finished
+
+
+def test_require_gain_needs_the_guard(run_opera: Opera, beir: Path, static_model: Path, tmp_path: Path) -> None:
+    options = ["--require-gain", "--set", "guard=false"]
+    done = run_opera("train", beir, "--model", static_model, "--out", "run", *options)
+    assert done.returncode == 2
+    assert "--require-gain: needs the guard's verdict" in done.stderr
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_recipe_and_its_overrides(run_opera: Opera, beir: Path, static_model: Path, tmp_path: Path) -> None:
@@ -71,3 +110,9 @@ def test_an_interrupted_run_is_continued_without_overwrite(tmp_path: Path, overw
     write_unfinished_run(tmp_path / "run", {"method": "ft"}, "my-data")
     advice = _how_to_continue(tmp_path / "run", 0, overwrite)
     assert advice == f"no checkpoint was saved yet: the same command with {words} from step 0"
+    checkpoint = tmp_path / "run" / "trial" / "checkpoints" / "checkpoint-40"
+    checkpoint.mkdir(parents=True)
+    (checkpoint / "whole.json").write_text("{}")
+    continued = words.replace("starts", "continues")
+    expected = f"the same command with {continued} from step 40 of the first of two trainings"
+    assert _how_to_continue(tmp_path / "run", 0, overwrite) == expected

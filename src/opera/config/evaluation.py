@@ -69,3 +69,11 @@ class GuardSettings(Settings):
         "auto: for static models, where dev was drawn from train and eval_steps is not set",
         "issue 11",
     )
+    guard_documents: int = setting(
+        10_000,
+        "documents that dev queries are ranked among to choose the share, where a transformer's corpus has more: the "
+        "relevant ones, the untrained model's best, and others at random",
+        "OPERA",
+        ge=100,
+    )
+    keep_fine_tuned: bool = setting(False, "keep the fine-tuned model, share 1, in RUN/fine_tuned", "issue 11")

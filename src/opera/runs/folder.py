@@ -9,6 +9,7 @@
       sampling.npz        the sampling probabilities at about 50 steps
       model/              loads with SentenceTransformer(path)
       checkpoints/        what --resume continues from
+      fine_tuned/         with keep_fine_tuned: the model as trained, before it is mixed with the untrained one
       trial/              where two trainings were run: trace, sampling and checkpoints of the one that chose the share
 
 Every file is written under a temporary name and then renamed, so a killed process leaves the old file or the new one.
@@ -43,6 +44,7 @@ SAMPLING_FILE = "sampling.npz"
 MODEL_FOLDER = "model"
 CHECKPOINTS_FOLDER = "checkpoints"
 TRIAL_FOLDER = "trial"
+FINE_TUNED_FOLDER = "fine_tuned"
 SAMPLER_FILE = "sampler.npz"
 WHOLE_FILE = "whole.json"
 OURS = (
@@ -55,6 +57,7 @@ OURS = (
     MODEL_FOLDER,
     CHECKPOINTS_FOLDER,
     TRIAL_FOLDER,
+    FINE_TUNED_FOLDER,
 )
 
 
@@ -204,14 +207,14 @@ class RunWriter:
                 if source.is_file():
                     replace_file(self.path / file, partial(shutil.copyfile, source))
 
-    def write_model(self, save: Callable[[Path], None]) -> None:
-        """Write the model folder; ``save`` writes it to a temporary path, which then takes its place."""
+    def write_model(self, save: Callable[[Path], None], name: str = MODEL_FOLDER) -> None:
+        """Write the model folder, or another; ``save`` writes it to a temporary path, which then takes its place."""
         if not self.writes:
             return
-        temporary = Path(tempfile.mkdtemp(prefix=".model-", dir=self.path))
+        temporary = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=self.path))
         temporary.chmod(0o755)
         save(temporary)
-        home = self.path / MODEL_FOLDER
+        home = self.path / name
         old = None
         if home.exists():
             old = Path(tempfile.mkdtemp(prefix=".old-", dir=self.path))

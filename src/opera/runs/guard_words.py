@@ -37,6 +37,8 @@ def share_sentence(guard: GuardRecord) -> str:
 def dev_sentence(guard: GuardRecord) -> str:
     """Say what the share was chosen on, and how new its documents are beside those of test."""
     kind = "given with the data" if guard.dev_split == "given" else f"drawn from train, {guard.dev_split}"
+    if guard.dev_documents is not None:
+        kind += f"; ranked among {guard.dev_documents:,} documents"
     again = "; then trained again with them in train" if guard.refit else ""
     return (
         f"Chosen on {guard.dev_queries:,} dev queries ({kind}){again}. Train names {guard.dev_seen:.0%} of dev's "

@@ -138,6 +138,7 @@ class GuardRecord(_Part):
         measure: the measure that decides.
         dev_split: how the dev split came about: ``given`` in the data, or the way it was drawn.
         dev_queries: how many queries it has.
+        dev_documents: how many documents they were ranked among; ``None`` for the whole corpus.
         dev_seen: share of its relevant pairs whose document train names.
         test_seen: share of the test split's relevant pairs whose document train names.
         curve: the measure on dev at every share tried.
@@ -151,6 +152,7 @@ class GuardRecord(_Part):
     measure: str
     dev_split: str
     dev_queries: int
+    dev_documents: int | None = None
     dev_seen: float
     test_seen: float
     curve: list[ShareMean]

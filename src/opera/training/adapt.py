@@ -22,7 +22,15 @@ from opera.retrieval.evaluation import Evaluation, evaluate_encoder, query_diffi
 from opera.retrieval.frozen import lookup_of
 from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import load_model
-from opera.runs.folder import Run, RunWriter, check_out_folder, clear_leftovers, clear_run, refuse_other_settings
+from opera.runs.folder import (
+    FINE_TUNED_FOLDER,
+    Run,
+    RunWriter,
+    check_out_folder,
+    clear_leftovers,
+    clear_run,
+    refuse_other_settings,
+)
 from opera.runs.record import GuardRecord
 from opera.training.fit import fit, listed_counts
 from opera.training.guard.guarded import Guarded, fit_guarded
@@ -177,6 +185,8 @@ def _hand_over(session: Session, guarded: Guarded | None, before: Evaluation) ->
     prepared, run = session.prepared, session.run
     share = 1.0 if guarded is None else guarded.guard.share
     fine_tuned = None
+    if prepared.settings.guard.keep_fine_tuned:
+        run.write_model(prepared.save_model, FINE_TUNED_FOLDER)
     if guarded is not None and share < 1:
         with session.phase("evaluate_fine_tuned", "measuring the fine-tuned model on test"):
             fine_tuned = _evaluate_test(_encoder_of(prepared.model, prepared), prepared)

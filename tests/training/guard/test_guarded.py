@@ -88,6 +88,14 @@ def test_between_the_ends_the_weights_are_interpolated(
     assert "25% fine-tuned and 75% untrained" in (run.model_path / "README.md").read_text()
 
 
+def test_the_fine_tuned_model_is_kept_on_request(
+    unguarded: Run, beir: Path, static_model: Path, tmp_path: Path, with_share: Callable[[float], None]
+) -> None:
+    with_share(0.5)
+    run = opera.adapt(beir, model=static_model, out=tmp_path / "run", keep_fine_tuned=True, **REFIT)
+    assert table(run.path / "fine_tuned").tobytes() == table(unguarded.model_path).tobytes()
+
+
 def test_at_share_0_the_untrained_model_is_handed_over(
     beir: Path, static_model: Path, tmp_path: Path, with_share: Callable[[float], None]
 ) -> None:

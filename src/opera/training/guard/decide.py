@@ -13,8 +13,12 @@ from opera.config.training import TrainSettings
 from opera.data import RetrievalData
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import evaluate_encoder
+from opera.retrieval.measures import check_measures
+from opera.retrieval.measures import per_query as measure_per_query
 from opera.retrieval.models import is_static
+from opera.retrieval.search import exact_search
 from opera.runs.record import GuardRecord, ShareMean
+from opera.training.guard.dev_corpus import DevCorpus, reduced_corpus
 from opera.training.guard.rule import choose_share, shares_to_try
 from opera.training.guard.verdict import guarded_measure, verdict_of
 from opera.training.guard.weights import Weights, mix
@@ -24,20 +28,46 @@ log = logging.getLogger("opera")
 PerQuery = NDArray[np.float64]
 
 
-def dev_values(encoder: Encoder, data: RetrievalData, settings: TrainSettings) -> PerQuery:
+def dev_corpus(encoder: Encoder, data: RetrievalData, settings: TrainSettings) -> DevCorpus:
+    """The documents to rank on dev, ``guard_documents`` of them for a transformer with more.
+
+    Args:
+        encoder: the untrained model.
+        data: the data set.
+        settings: the run's settings.
+    """
+    limit, seed = settings.guard.guard_documents, settings.optimisation.seed
+    if is_static(encoder.model) or settings.adapter.kind is not None or len(data.corpus) <= limit:
+        return DevCorpus(data)
+    return reduced_corpus(encoder, data, limit, settings.encoding.corpus_text, seed)
+
+
+def untrained_values(encoder: Encoder, data: RetrievalData, dev: DevCorpus, settings: TrainSettings) -> PerQuery:
+    """The deciding measure of each dev query before training: float64 ``[n]``; reads the corpus from the cache."""
+    measure, corpus_text = settings.evaluation.metric_for_best_model, settings.encoding.corpus_text
+    if dev.rows is None:
+        return dev_values(encoder, dev, settings)
+    qrels = dev.data.judged_qrels("dev")
+    queries = encoder.encode_queries(data, qrels.query_rows)
+    documents = np.asarray(encoder.encode_corpus(data, corpus_text)[dev.rows])
+    ranking = exact_search(queries, documents, dev.data.corpus, check_measures([measure]), encoder.device)
+    return measure_per_query(ranking, qrels, [measure])[measure]
+
+
+def dev_values(encoder: Encoder, dev: DevCorpus, settings: TrainSettings) -> PerQuery:
     """The deciding measure of each dev query: float64 ``[n]``."""
     measure = settings.evaluation.metric_for_best_model
-    return evaluate_encoder(encoder, data, "dev", [measure], settings.encoding.corpus_text).per_query[measure]
+    return evaluate_encoder(encoder, dev.data, "dev", [measure], settings.encoding.corpus_text).per_query[measure]
 
 
 def measure_shares(
-    model: SentenceTransformer, data: RetrievalData, settings: TrainSettings, untrained: Weights, at_zero: PerQuery
+    model: SentenceTransformer, dev: DevCorpus, settings: TrainSettings, untrained: Weights, at_zero: PerQuery
 ) -> dict[float, PerQuery]:
     """Measure the mixtures of a fine-tuned model with its untrained weights on dev.
 
     Args:
         model: holds the fine-tuned weights, and does so again in the end.
-        data: the data set.
+        dev: the dev split and its documents.
         settings: the run's settings.
         untrained: the weights before training.
         at_zero: the values of λ = 0, which are known.
@@ -50,7 +80,7 @@ def measure_shares(
     for share in shares_to_try(is_static(model))[1:]:
         mix(untrained, fine_tuned, share).put_into(model)
         encoder = Encoder(model, encoding.precision, encoding.encode_batch_size, use_cache=False)
-        per_query[share] = dev_values(encoder, data, settings)
+        per_query[share] = dev_values(encoder, dev, settings)
     fine_tuned.put_into(model)
     return per_query
 
@@ -63,6 +93,7 @@ def decide(
     seen: Mapping[str, float],
     static: bool,
     refit: bool,
+    documents: int | None,
 ) -> GuardRecord:
     """Choose λ, and record why.
 
@@ -73,6 +104,7 @@ def decide(
         seen: by split, ``dev`` and ``test``: the share of its relevant pairs whose document train names.
         static: whether the model is a static embedding table.
         refit: whether a share above 0 is followed by another training.
+        documents: how many documents the dev queries were ranked among; ``None`` for all.
     """
     share = choose_share(per_query, seen["test"], static)
     dev = guarded_measure(per_query[0.0], per_query[1.0], per_query[share], settings.optimisation.seed, "dev")
@@ -82,6 +114,7 @@ def decide(
         measure=settings.evaluation.metric_for_best_model,
         dev_split=dev_split,
         dev_queries=len(per_query[share]),
+        dev_documents=documents,
         dev_seen=seen["dev"],
         test_seen=seen["test"],
         curve=[ShareMean(share=tried, mean=float(values.mean())) for tried, values in per_query.items()],

@@ -13,7 +13,8 @@ from opera.runs.folder import TRIAL_FOLDER, drop_checkpoints
 from opera.runs.record import GuardRecord
 from opera.training.distributed import from_main
 from opera.training.fit import Fit, fit
-from opera.training.guard.decide import PerQuery, decide, dev_values, measure_shares
+from opera.training.guard.decide import PerQuery, decide, dev_corpus, measure_shares, untrained_values
+from opera.training.guard.dev_corpus import DevCorpus
 from opera.training.guard.weights import Weights
 from opera.training.session import Session
 
@@ -43,10 +44,10 @@ def fit_guarded(session: Session) -> Guarded:
     prepared, run, chosen, trial = session.prepared, session.run, session.record.guard, None
     untrained = Weights.of(prepared.model) if run.writes or prepared.refits else Weights({})
     if chosen is None or not chosen.refit:
-        at_zero = _untrained_values(session) if chosen is None else None
+        before = _measure_untrained(session) if chosen is None else None
         trial = _fit_trial(session)
         if chosen is None:
-            chosen = _choose(session, untrained, at_zero)
+            chosen = _choose(session, untrained, before)
             session.update(guard=chosen)
     log.info("%s", _in_words(chosen))
     if trial is not None and not chosen.refit:
@@ -60,12 +61,25 @@ def fit_guarded(session: Session) -> Guarded:
     return Guarded(second, untrained, chosen)
 
 
-def _untrained_values(session: Session) -> PerQuery | None:
+@dataclass(frozen=True)
+class _Before:
+    """The dev split before training: its documents, and the deciding measure of each query, float64 ``[n]``."""
+
+    dev: DevCorpus
+    values: PerQuery
+
+
+def _measure_untrained(session: Session) -> _Before | None:
     """Measure the untrained model on dev, in the main process."""
+    prepared, settings = session.prepared, session.prepared.settings
     with session.phase("evaluate_dev", "measuring the untrained model on dev"):
         if not PartialState().is_main_process:
             return None
-        return dev_values(session.prepared.encoder, session.prepared.data, session.prepared.settings)
+        dev = dev_corpus(prepared.encoder, prepared.data, settings)
+        if dev.rows is not None:
+            documents = len(prepared.data.corpus)
+            log.info("dev queries are ranked among %s of %s documents", f"{len(dev.rows):,}", f"{documents:,}")
+        return _Before(dev, untrained_values(prepared.encoder, prepared.data, dev, settings))
 
 
 def _fit_trial(session: Session) -> Fit:
@@ -77,12 +91,12 @@ def _fit_trial(session: Session) -> Fit:
     return fit(session, prepared.data, run, "train", what)
 
 
-def _choose(session: Session, untrained: Weights, at_zero: PerQuery | None) -> GuardRecord:
+def _choose(session: Session, untrained: Weights, before: _Before | None) -> GuardRecord:
     """Choose λ in the main process; the others wait for it."""
     prepared, chosen = session.prepared, None
     with session.phase("choose_share", "measuring mixtures of untrained and fine-tuned weights on dev"):
-        if at_zero is not None:
-            per_query = measure_shares(prepared.model, prepared.data, prepared.settings, untrained, at_zero)
+        if before is not None:
+            per_query = measure_shares(prepared.model, before.dev, prepared.settings, untrained, before.values)
             chosen = decide(
                 per_query,
                 prepared.settings,
@@ -90,6 +104,7 @@ def _choose(session: Session, untrained: Weights, at_zero: PerQuery | None) -> G
                 seen={"dev": seen_share(prepared.data, "dev"), "test": seen_share(prepared.whole, "test")},
                 static=is_static(prepared.model),
                 refit=prepared.refits,
+                documents=None if before.dev.rows is None else len(before.dev.rows),
             )
         chosen = from_main(chosen)
     assert chosen is not None

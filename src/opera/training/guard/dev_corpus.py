@@ -1,0 +1,71 @@
+"""The documents that dev queries are ranked among: all, or a part where encoding all of them five times takes long."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opera.core.rng import generator
+from opera.data import Qrels, RetrievalData, TextTable
+from opera.data.texts import CorpusText
+from opera.retrieval.encoder import Encoder, rows_digest
+from opera.retrieval.search import search_corpus
+
+DEPTH = 20
+"""The pretrained model's best documents of a query that are kept, as far as the limit allows."""
+
+
+@dataclass(frozen=True)
+class DevCorpus:
+    """The dev split with the documents that its queries are ranked among.
+
+    Attributes:
+        data: a data set with the split ``dev`` and these documents.
+        rows: int64, their rows in the whole corpus, ascending; ``None`` for all.
+    """
+
+    data: RetrievalData
+    rows: NDArray[np.int64] | None = None
+
+
+def reduced_corpus(encoder: Encoder, data: RetrievalData, limit: int, corpus_text: CorpusText, seed: int) -> DevCorpus:
+    """Keep ``limit`` documents, or those that are relevant to dev queries if these are more.
+
+    Every relevant document is kept; then the pretrained model's best document of each query, then its second, and so
+    on to :data:`DEPTH`; then documents at random. The rank that would pass the limit is left out whole.
+
+    Args:
+        encoder: the untrained model.
+        data: the data set.
+        limit: how many documents to keep.
+        corpus_text: what of a document is encoded.
+        seed: seed of the random documents.
+    """
+    qrels = data.judged_qrels("dev")
+    ranking = search_corpus(encoder, data, qrels.query_rows, DEPTH, corpus_text)
+    kept = np.unique(qrels.relevant().doc_rows)
+    for rank in range(ranking.doc_rows.shape[1]):
+        more = np.union1d(kept, ranking.doc_rows[:, rank])
+        if len(more) > limit:
+            break
+        kept = more
+    others = np.setdiff1d(np.arange(len(data.corpus)), kept)
+    filling = generator(seed, "guard.documents").permutation(others)[: max(0, limit - len(kept))]
+    rows = np.sort(np.concatenate([kept, filling])).astype(np.int64)
+    return DevCorpus(_with_documents(data, qrels, rows), rows)
+
+
+def _with_documents(data: RetrievalData, qrels: Qrels, rows: NDArray[np.int64]) -> RetrievalData:
+    """The data set with some of its documents and the dev split alone."""
+    judged = np.isin(qrels.doc_rows, rows)
+    query_rows, doc_rows = qrels.query_rows[qrels.query_index[judged]], np.searchsorted(rows, qrels.doc_rows[judged])
+    return replace(
+        data,
+        fingerprint=f"{data.fingerprint}/documents/{rows_digest(rows)}",
+        corpus=TextTable(data.corpus.table.take(rows)),
+        splits={"dev": Qrels.from_arrays(query_rows, doc_rows, qrels.grades[judged])},
+        given_negatives=None,
+        held_out=None,
+    )

@@ -1,0 +1,84 @@
+"""The documents that dev queries are ranked among where encoding all of them takes long."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import opera
+from opera.config.recipe import make_recipe
+from opera.retrieval.search import search_corpus
+from opera.training.guard.decide import dev_corpus, dev_values, untrained_values
+from opera.training.guard.dev_corpus import DevCorpus, reduced_corpus
+from opera.training_set.prepare import Prepared, prepare
+from small_runs import SMALL
+
+
+@pytest.fixture(scope="module")
+def prepared(beir: Path, bert_model: Path) -> Prepared:
+    return prepare(opera.load_data(beir), str(bert_model), make_recipe({"method": "ft", "guard_documents": 100}))
+
+
+def relevant_rows(prepared: Prepared) -> np.ndarray:
+    return np.unique(prepared.data.split("dev").relevant().doc_rows)
+
+
+def test_it_holds_the_relevant_documents_then_the_best_then_others(
+    prepared: Prepared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opera.training.guard.dev_corpus.DEPTH", 1)
+    relevant = relevant_rows(prepared)
+    queries = prepared.data.judged_qrels("dev").query_rows
+    first = search_corpus(prepared.encoder, prepared.data, queries, 1).doc_rows.ravel()
+    limit = len(np.union1d(relevant, first)) + 3
+    rows = reduced_corpus(prepared.encoder, prepared.data, limit, "title_text", 0).rows
+    assert rows is not None
+    assert len(rows) == limit
+    assert np.isin(relevant, rows).all()
+    assert np.isin(first, rows).all()
+    assert (np.diff(rows) > 0).all()
+    other_seed = reduced_corpus(prepared.encoder, prepared.data, limit, "title_text", 1).rows
+    assert other_seed is not None
+    assert other_seed.tolist() != rows.tolist()
+
+
+def test_relevant_documents_are_never_left_out(prepared: Prepared) -> None:
+    rows = reduced_corpus(prepared.encoder, prepared.data, 1, "title_text", 0).rows
+    assert rows is not None
+    assert rows.tolist() == relevant_rows(prepared).tolist()
+
+
+def test_the_reduced_split_is_the_same_but_for_the_documents(prepared: Prepared) -> None:
+    reduced = dev_corpus(prepared.encoder, prepared.data, prepared.settings)
+    assert reduced.rows is not None
+    assert len(reduced.data.corpus) == len(reduced.rows) == 100
+    whole, part = prepared.data.judged_qrels("dev"), reduced.data.judged_qrels("dev")
+    assert part.query_rows.tolist() == whole.query_rows.tolist()
+    ids = [data.corpus.ids(qrels.relevant().doc_rows) for data, qrels in ((prepared.data, whole), (reduced.data, part))]
+    assert ids[0] == ids[1]
+    assert reduced.data.fingerprint != prepared.data.fingerprint
+
+
+def test_the_untrained_model_is_measured_as_by_encoding_again(prepared: Prepared) -> None:
+    dev = dev_corpus(prepared.encoder, prepared.data, prepared.settings)
+    from_cache = untrained_values(prepared.encoder, prepared.data, dev, prepared.settings)
+    np.testing.assert_array_equal(from_cache, dev_values(prepared.encoder, dev, prepared.settings))
+    whole = untrained_values(prepared.encoder, prepared.data, DevCorpus(prepared.data), prepared.settings)
+    assert (whole <= from_cache + 1e-12).all()  # fewer documents can only move the relevant ones up
+
+
+def test_a_static_model_ranks_all_documents(beir: Path, static_model: Path) -> None:
+    static = prepare(opera.load_data(beir), str(static_model), make_recipe({"method": "ft", "guard_documents": 100}))
+    assert dev_corpus(static.encoder, static.data, static.settings).rows is None
+
+
+def test_a_run_says_how_many_documents_it_ranked(
+    beir: Path, bert_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", logger="opera"):
+        run = opera.adapt(beir, model=bert_model, out=tmp_path / "run", guard_documents=100, **SMALL)
+    assert run.record.guard is not None
+    assert run.record.guard.dev_documents == 100
+    assert "dev queries are ranked among 100 of 120 documents" in caplog.text
