@@ -1,22 +1,27 @@
 """Which sampler helps, under a tuned batch, temperature, rate, steps and share λ: every method in every world.
 
-    OMP_NUM_THREADS=1 .venv/bin/python studies/samplers.py            # trains what is missing, then fills in the tables
+    OMP_NUM_THREADS=1 .venv/bin/python studies/samplers.py --all      # trains what is missing
     OMP_NUM_THREADS=1 .venv/bin/python studies/samplers.py --tables
 
-Fills in the tables of docs/samplers.md. Reads ``../shared``, and stops with a message if it is absent. Finished
-trainings are kept in runs/curves, so it can be stopped at any time.
+The first reads ``../shared``, and stops with a message if it is absent; finished trainings are kept in runs/curves, so
+it can be stopped at any time. The second fills in docs/samplers.md, and writes studies/results/samplers.csv.
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import logging
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from curves import measure_curves
-from page import need
+import first_visit  # noqa: F401 - registers its methods
+from curves import Curves, measure_curves
+from page import ROOT, fill, need
+from sampler_results import Training, write_rows
+from sampler_tables import all_tables
 from worlds import DATA, MODEL, load_world
 
 FIXED = {"temperature": 0.05, "learning_rate": 1e-2}
@@ -33,7 +38,20 @@ METHODS = (
     "dp:levels=query",
     "dp:levels=document",
 )
+ATTEMPTS = ("first-visit", "first-visit:queries=likely", "first-visit+infobatch")
+ATTEMPT_WORLDS = ("scifact", "entailmentbank", "scifact+new", "entailmentbank+new")
+NOISY_WORLDS = ("scifact", "entailmentbank")
+NOISES = (0.1, 0.3, 0.5)
+NOISY_METHODS = ("ft", "infobatch", "sp:k={true:g}", "dp", "sp+dp:k={true:g}", *ATTEMPTS)
+"""Under noise, sp and sp+dp are given the share of true pairs."""
+SEEDS = (0, 1, 2)
 CURVES = Path("runs/curves")
+PAGE = ROOT / "docs" / "samplers.md"
+
+PLANS = ((WORLDS, METHODS, (0.0,)), (ATTEMPT_WORLDS, ATTEMPTS, (0.0,)), (NOISY_WORLDS, NOISY_METHODS, NOISES))
+"""Worlds, methods and shares of false pairs of everything that the page shows."""
+
+Cell = dict[str, list[Training]]
 
 
 def settings_of(queries: int, method: str) -> tuple[str, dict[str, Any]]:
@@ -66,21 +84,54 @@ def run(world: str, method: str, seed: int, noise: float = 0) -> None:
     print(f"{path}: {curves.steps} steps, test nDCG@10 by λ {' '.join(means)}", flush=True)
 
 
+def cell(world: str, methods: Iterable[str], noise: float = 0) -> Cell:
+    """Read the trainings of a world by method, of the seeds that every method has finished."""
+    names = [method.format(true=1 - noise) for method in methods]
+    seeds = [seed for seed in SEEDS if all(place(world, name, seed, noise).is_file() for name in names)]
+    return {
+        name: [Training(world, name, noise, seed, Curves.read(place(world, name, seed, noise))) for seed in seeds]
+        for name in names
+    }
+
+
+def cells(worlds: Iterable[str], methods: Iterable[str]) -> dict[str, Cell]:
+    """Read the worlds in which every method has finished some seed."""
+    found = {world: cell(world, methods) for world in worlds}
+    return {world: of for world, of in found.items() if of["ft"]}
+
+
+def write_tables() -> None:
+    """Fill in the page, and write a row per training."""
+    clean, attempts = cells(WORLDS, METHODS), cells(ATTEMPT_WORLDS, ("ft", "infobatch", *ATTEMPTS))
+    noisy = {(world, noise): cell(world, NOISY_METHODS, noise) for world in NOISY_WORLDS for noise in NOISES}
+    noisy = {key: of for key, of in noisy.items() if of["ft"]}
+    every = [(of, ATTEMPTS) for of in attempts.values()] + [(of, METHODS) for of in clean.values()]
+    every += [(of, tuple(of)) for of in noisy.values()]
+    write_rows([training for of, methods in every for method in methods for training in of[method]])
+    fill(PAGE, all_tables(clean, attempts, noisy))
+
+
 def main() -> None:
-    """Train what is missing."""
+    """Train what is missing, then make the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--worlds", default=",".join(WORLDS))
-    parser.add_argument("--methods", default=",".join(METHODS))
-    parser.add_argument("--seeds", default="0,1,2")
-    parser.add_argument("--noise", default="0")
+    parser.add_argument("--methods", default=",".join(METHODS), help="{true:g} is the share of true pairs")
+    parser.add_argument("--seeds", default=",".join(map(str, SEEDS)))
+    parser.add_argument("--noise", default="0", help="shares of false pairs, drawn at random")
+    parser.add_argument("--all", action="store_true", help="train everything that the page shows")
+    parser.add_argument("--tables", action="store_true", help="train nothing; make the tables of what is there")
     arguments = parser.parse_args()
+    if arguments.tables:
+        write_tables()
+        return
     need(MODEL, str(DATA))
     logging.disable(logging.INFO)
+    listed = [arguments.worlds.split(","), arguments.methods.split(","), map(float, arguments.noise.split(","))]
+    plans = PLANS if arguments.all else [tuple(map(tuple, listed))]
     for seed in map(int, arguments.seeds.split(",")):
-        for noise in map(float, arguments.noise.split(",")):
-            for world in arguments.worlds.split(","):
-                for method in arguments.methods.split(","):
-                    run(world, method, seed, noise)
+        for worlds, methods, noises in plans:
+            for noise, world, method in itertools.product(noises, worlds, methods):
+                run(world, method.format(true=1 - noise), seed, noise)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,200 @@
+"""The tables of docs/samplers.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from opera.experiments.analysis.significance import LEVEL, PairedTest, holm
+from page import table_lines
+from sampler_results import (
+    NDCG,
+    RACE,
+    RECALL,
+    At,
+    Cell,
+    OverWorlds,
+    Race,
+    against_ft,
+    at_best,
+    at_chosen,
+    at_one,
+    at_zero,
+    mean,
+)
+
+Cells = Mapping[str, Cell]
+"""The finished worlds by name."""
+
+SHORT = {"entailmentbank": "EB", "scifact": "SF", "nfcorpus": "NF", "toollens": "TL"}
+
+
+def short(world: str) -> str:
+    """Abbreviate a world's name for a column."""
+    base, _, rest = world.partition("+")
+    return SHORT.get(base, base) + (f"+{rest}" if rest else "")
+
+
+def signed(value: float) -> str:
+    """Format points with their sign."""
+    return f"{value:+.1f}".replace("-", "−")
+
+
+def p_value(p: float) -> str:
+    """Format a p-value."""
+    return "" if np.isnan(p) else "< .0001" if p < 1e-4 else f"{p:.2g}"
+
+
+def mean_interval(over: OverWorlds) -> str:
+    """Format a mean over worlds, with its interval if there is one."""
+    ends = "" if np.isnan(over.low) else f" ({signed(over.low)} to {signed(over.high)})"
+    return signed(over.difference) + ends
+
+
+def difference(test: PairedTest) -> str:
+    """Format a difference in points, bold where Holm's p is below :data:`LEVEL`."""
+    text = signed(100 * test.difference)
+    return f"**{text}**" if test.t_test_holm < LEVEL else text
+
+
+def worlds_table(cells: Cells) -> str:
+    """What each world is."""
+    rows = []
+    for world, cell in cells.items():
+        first = cell["ft"][0].curves
+        shares = ", ".join(f"{training.chosen:g}" for training in cell["ft"])
+        best = ", ".join(f"{training.best:g}" for training in cell["ft"])
+        sizes = [f"{first.queries:,}", f"{first.steps}", f"{first.dev.shape[2]:,}", f"{first.test.shape[2]:,}"]
+        rows.append([f"{world} ({short(world)})", *sizes, f"{first.test_seen:.2f}", shares, best])
+    heads = ["", "training queries", "steps", "dev queries", "test queries", "seen", "λ of ft", "best λ on test"]
+    return table_lines(heads, rows)
+
+
+def level_table(cells: Cells, methods: Sequence[str], measure: str = NDCG) -> str:
+    """The measure of the untrained model, of fine-tuning, and of each method at its chosen share, by world."""
+    lines: list[tuple[str, str, At]] = [("untrained", "ft", at_zero), ("ft, λ = 1", "ft", at_one)]
+    lines += [(method, method, at_chosen) for method in methods]
+    rows = []
+    for label, method, at in lines:
+        values = [mean(cell[method], at, measure) for cell in cells.values()]
+        rows.append([label, *(f"{value:.1f}" for value in values), f"{np.mean(values):.1f}"])
+    return table_lines(["", *map(short, cells), "mean"], rows)
+
+
+def against_ft_table(cells: Cells, methods: Sequence[str], measure: str = NDCG, at: At = at_chosen) -> str:
+    """Each method minus ft by world, and over the worlds."""
+    others = [method for method in methods if method != "ft"]
+    by_world = {world: against_ft(cell, others, at, measure) for world, cell in cells.items()}
+    found = {m: OverWorlds.of([100 * by_world[world][m].difference for world in cells]) for m in others}
+    corrected = holm([1.0 if np.isnan(found[m].p) else found[m].p for m in others])
+    rows = []
+    for method, p in zip(others, corrected, strict=True):
+        of = [by_world[world][method] for world in cells]
+        over = found[method]
+        interval = mean_interval(over)
+        better = sum(test.t_test_holm < LEVEL and test.difference > 0 for test in of)
+        worse = sum(test.t_test_holm < LEVEL and test.difference < 0 for test in of)
+        rows.append([method, *map(difference, of), interval, p_value(p), f"{better} / {worse}"])
+    return table_lines(["", *map(short, cells), "mean (95%)", "p", "better / worse"], rows)
+
+
+def summary_table(cells: Cells, methods: Sequence[str]) -> str:
+    """Means over the worlds of method minus ft, at three shares and by two measures."""
+    others = [method for method in methods if method != "ft"]
+    points: list[tuple[At, str]] = [(at, measure) for measure in (NDCG, RECALL) for at in (at_chosen, at_one, at_best)]
+    columns = []
+    for at, measure in points:
+        differences = {
+            m: OverWorlds.of([mean(c[m], at, measure) - mean(c["ft"], at, measure) for c in cells.values()])
+            for m in others
+        }
+        corrected = holm([1.0 if np.isnan(over.p) else over.p for over in differences.values()])
+        columns.append(
+            [
+                f"**{signed(over.difference)}**" if p < LEVEL else signed(over.difference)
+                for over, p in zip(differences.values(), corrected, strict=True)
+            ]
+        )
+    rows = [[method, *values] for method, *values in zip(others, *columns, strict=True)]
+    heads = [f"{measure}, {which}" for measure in (NDCG, RECALL) for which in ("chosen λ", "λ = 1", "best λ")]
+    return table_lines(["", *heads], rows)
+
+
+def race_table(cells: Cells) -> str:
+    """The race beside each of its methods with the guard: test nDCG@10 and regret against the best of them."""
+    rows, regrets = [], []
+    for world, cell in cells.items():
+        race, two = Race.run(cell, RACE), Race.run(cell, RACE[:2])
+        always = {method: mean(cell[method]) for method in RACE}
+        values = [*always.values(), mean(two.trainings), mean(race.trainings)]
+        regrets.append([max(always.values()) - value for value in values])
+        picks = ", ".join(pick.partition(":")[0] for pick in race.picks)
+        rows.append([short(world), *(f"{value:.1f}" for value in values), picks])
+    rows.append(["mean regret", *(f"{value:.2f}" for value in np.mean(regrets, axis=0)), ""])
+    rows.append(["largest regret", *(f"{value:.2f}" for value in np.max(regrets, axis=0)), ""])
+    heads = ["", *(f"always {method.partition(':')[0]}" for method in RACE), "race of ft, infobatch", "race of four"]
+    return table_lines([*heads, "the four's picks, by seed"], rows)
+
+
+def race_test_table(cells: Cells) -> str:
+    """The races, and each method always, minus ft with the worlds as the sample."""
+    rows = []
+    for label, methods, cost in (
+        ("always infobatch", RACE[1:2], "1"),
+        ("always sp", RACE[2:3], "1"),
+        ("always dp", RACE[3:], "1"),
+        ("race of ft, infobatch", RACE[:2], "2"),
+        ("race of four", RACE, "4"),
+    ):
+        row = [label, cost]
+        for measure in (NDCG, RECALL):
+            won = {world: Race.run(cell, methods).trainings for world, cell in cells.items()}
+            found = [mean(won[w], at_chosen, measure) - mean(cells[w]["ft"], at_chosen, measure) for w in cells]
+            over = OverWorlds.of(found)
+            row += [mean_interval(over), p_value(over.p)]
+            row += [signed(min(found))]
+        rows.append(row)
+    heads = ["minus always ft", "trainings", NDCG, "p", "worst world", RECALL, "p", "worst world"]
+    return table_lines(heads, rows)
+
+
+def noise_table(cells: Mapping[tuple[str, float], Cell], measure: str = NDCG) -> str:
+    """Each method minus ft at the chosen share, by world and noise; the first rows are levels."""
+    own = {key: {label(name): of for name, of in cell.items()} for key, cell in cells.items()}
+    columns = [f"{short(world)}, {noise:.0%}" for world, noise in cells]
+    lines: list[tuple[str, At]] = [("untrained", at_zero), ("ft, λ = 1", at_one), ("ft", at_chosen)]
+    rows = [[text, *(f"{mean(cell['ft'], at, measure):.1f}" for cell in own.values())] for text, at in lines]
+    others = [name for name in next(iter(own.values())) if name != "ft"]
+    found = {key: against_ft(cell, others, at_chosen, measure) for key, cell in own.items()}
+    rows += [[f"{method} − ft", *(difference(found[key][method]) for key in own)] for method in others]
+    return table_lines(["", *columns], rows)
+
+
+def label(method: str) -> str:
+    """Leave out the retention rate, which differs from noise to noise."""
+    return method.partition(":k=")[0] if ":k=" in method else method
+
+
+def all_tables(clean: Cells, attempts: Cells, noisy: Mapping[tuple[str, float], Cell]) -> dict[str, str]:
+    """Every table of the page, by name; those that nothing is finished for are left out."""
+    tables = {}
+    if clean:
+        methods = list(next(iter(clean.values())))
+        tables |= {
+            "worlds": worlds_table(clean),
+            "levels": level_table(clean, methods),
+            "levels-recall": level_table(clean, methods, RECALL),
+            "against-ft": against_ft_table(clean, methods),
+            "against-ft-recall": against_ft_table(clean, methods, RECALL),
+            "summary": summary_table(clean, methods),
+            "race": race_table(clean),
+            "race-test": race_test_table(clean),
+        }
+    if attempts:
+        names = list(next(iter(attempts.values())))
+        tables |= {"attempt": against_ft_table(attempts, names)}
+        tables |= {"attempt-recall": against_ft_table(attempts, names, RECALL)}
+    if noisy:
+        tables |= {"noise": noise_table(noisy), "noise-recall": noise_table(noisy, RECALL)}
+    return tables
