@@ -32,7 +32,7 @@ from opera.training_set.build import build_training_set
 from opera.training_set.prepare import Prepared, prepare
 
 MEASURES = ["nDCG@10", "R@20"]
-SHARES = (0.0, 0.5, 1.0)
+SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 START: dict[str, Any] = {
     "method": "ft",
     "max_steps": 300,
@@ -47,7 +47,8 @@ START: dict[str, Any] = {
 STAGES: dict[str, dict[str, list[Any]]] = {
     "rate": {"learning_rate": [3e-4, 1e-3, 3e-3], "adapter": ["query", "both", "shared"]},
     "batch": {"temperature": [0.02, 0.05, 0.1], "per_device_train_batch_size": [64, 256, 1024]},
-    "temperature": {"temperature": [0.02, 0.03, 0.1]},
+    "temperature": {"temperature": [0.02, 0.05, 0.1]},
+    "sides": {"adapter": ["query", "both"]},
     "steps": {"max_steps": [30, 100, 300, 1000]},
     "rank": {"adapter_rank": [8, 32, 128], "learning_rate": [1e-3, 3e-3, 1e-2]},
 }
@@ -60,9 +61,9 @@ def variants(stage: str, fixed: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {**START, **fixed, **dict(zip(axes, values, strict=True))}
 
 
-def load(source: str, model: str) -> tuple[Prepared, FrozenVectors]:
+def load(source: str, model: str, dev_split: str | None) -> tuple[Prepared, FrozenVectors]:
     """Load data with a dev split, and the vectors of a model."""
-    recipe = make_recipe({**START, "adapter": None, "eval_steps": 10_000})
+    recipe = make_recipe({**START, "adapter": None, "dev_split": dev_split})
     prepared = prepare(load_data(source), model, recipe)
     return prepared, encode_all(prepared.encoder, prepared.data, "title_text")
 
@@ -102,6 +103,7 @@ def main() -> None:
     parser.add_argument("pairs", nargs="+", metavar="DATA=MODEL")
     parser.add_argument("--stage", choices=STAGES, required=True)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=JSON", help="a setting of all trainings")
+    parser.add_argument("--dev-split", help="new-documents, random or like-test")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
@@ -109,10 +111,10 @@ def main() -> None:
     fixed = {name: json.loads(value) for name, value in (item.split("=", 1) for item in arguments.set)}
     for pair in arguments.pairs:
         source, _, model = pair.partition("=")
-        prepared, vectors = load(source, model)
+        prepared, vectors = load(source, model, arguments.dev_split)
         for values, seed in product(variants(arguments.stage, fixed), range(arguments.seeds)):
             row = {"data": Path(source).name, "model": Path(model).name, **values, "seed": seed}
-            row |= measure(prepared, vectors, {**values, "seed": seed})
+            row |= {"dev_split": arguments.dev_split} | measure(prepared, vectors, {**values, "seed": seed})
             with arguments.out.open("a") as file:
                 file.write(json.dumps(row) + "\n")
 

@@ -41,7 +41,7 @@ class OptimisationSettings(Settings):
     )
     learning_rate: float | None = setting(
         None,
-        "peak learning rate (--lr); auto: 1e-2 for a static model, 1e-3 for an adapter, 1e-4 for a transformer below "
+        "peak learning rate (--lr); auto: 1e-2 for a static model, 3e-3 for an adapter, 1e-4 for a transformer below "
         "50M parameters, 2e-5 above",
         "docs/defaults.md (the paper: 1e-6 for bge-large over 32,000 steps)",
         gt=0,
