@@ -12,7 +12,7 @@ from opera.cli.options import SeedOption, interruptible
 
 def quickstart(
     out: Annotated[Path, typer.Option("--out", help="folder to write")] = Path("quickstart"),
-    method: Annotated[str, typer.Option("--method", help="as for opera train")] = "dp",
+    method: Annotated[str, typer.Option("--method", help="as for opera train")] = "auto",
     seed: SeedOption = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace an earlier quickstart")] = False,
 ) -> None:

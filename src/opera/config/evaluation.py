@@ -66,7 +66,8 @@ class GuardSettings(Settings):
     refit: bool | None = setting(
         None,
         "train once more with the drawn dev split back in train, and the share that the first training chose; "
-        "auto: for static models, where dev was drawn from train and eval_steps is not set",
+        "auto: where dev took more than 5% of the train queries, for static models, adapters and trainings of at most "
+        "200 steps, and eval_steps is not set",
         "issue 11",
     )
     guard_documents: int = setting(

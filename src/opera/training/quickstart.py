@@ -10,6 +10,7 @@ from typing import Any
 from opera.config.recipe import make_recipe
 from opera.core.errors import RunFolderError
 from opera.data import load_data, load_python
+from opera.methods.default import AUTO
 from opera.retrieval.locate import MINILM, minilm_folder
 from opera.runs.folder import Run, check_out_folder, holds_run
 from opera.training.adapt import adapt
@@ -29,12 +30,14 @@ RECIPE: dict[str, Any] = {
     "max_passage_length": 96,
     "dropout": 0.0,
     "attn_implementation": "eager",
+    "guard_documents": 1000,
+    "refit": False,
 }
 PACKAGE, TRAIN_QUERIES, TEST_QUERIES = "stdlib", 1500, 200
 MARK = "README.txt"
 
 
-def quickstart(out: Path, method: str = "dp", seed: int = 0, overwrite: bool = False) -> Run:
+def quickstart(out: Path, method: str = AUTO, seed: int = 0, overwrite: bool = False) -> Run:
     """Write the data to ``out/data`` as a BEIR folder, then adapt MiniLM to it in ``out/run``.
 
     Raises:

@@ -23,7 +23,6 @@ from opera.retrieval.encoder import Encoder
 from opera.retrieval.frozen import lookup_of, set_vectors
 from opera.retrieval.measures import check_measures
 from opera.retrieval.models import (
-    is_static,
     load_model,
     model_kind,
     parameter_count,
@@ -32,6 +31,11 @@ from opera.retrieval.models import (
 )
 from opera.training_set.negatives import check_negatives
 from opera.training_set.noise import check_noise
+
+LITTLE_LOST = 0.05
+"""Share of the training queries that a dev split may take without a second training that puts them back."""
+MOST_CHEAP_STEPS = 200
+"""A transformer's training of more steps is not repeated."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +84,15 @@ class Prepared:
     def refits(self) -> bool:
         """Whether the model is trained again with the drawn dev split in train."""
         wanted, drawn = self.settings.guard.refit, self.whole is not self.data
-        auto = is_static(self.model) and not self.settings.evaluation.needs_dev
-        return self.settings.guard.guard and drawn and (auto if wanted is None else wanted)
+        return self.settings.guard.guard and drawn and (self._refit_pays if wanted is None else wanted)
+
+    @property
+    def _refit_pays(self) -> bool:
+        """Whether dev took enough of train to be worth another training, and that training is cheap."""
+        lost = 1 - self.data.training_split().n_queries / self.whole.training_split().n_queries
+        transforms = self.situation.model in ("small", "large")
+        cheap = not transforms or (self.settings.optimisation.max_steps or 0) <= MOST_CHEAP_STEPS
+        return cheap and lost > LITTLE_LOST and not self.settings.evaluation.needs_dev
 
     @property
     def identity(self) -> dict[str, Any]:
