@@ -93,6 +93,22 @@ def test_of_a_running_cell_by_its_own_steps(tmp_path: Path, clock: SimpleNamespa
     assert status.seconds_left() == 0
 
 
+def test_a_second_training_counts_from_its_own_start(tmp_path: Path, clock: SimpleNamespace) -> None:
+    (cell,) = planned(tmp_path, methods=["ft"], seeds=[0], steps=[100])
+    status = Status.scan([cell])
+    status.timed["data/x"] = Rate(99, 30.0)
+    running = status.running[cell.folder] = Running(clock.now)
+    clock.now += 10
+    running.update(1)
+    clock.now += 200
+    running.update(99)
+    clock.now += 5
+    running.update(1)
+    clock.now += 20
+    running.update(11)  # 2 s per step
+    assert status.seconds_left() == pytest.approx(2 * 89 + 20), "10 of the 30 s besides training are over"
+
+
 def test_of_a_resumed_cell_and_of_those_that_wait_for_it(tmp_path: Path, clock: SimpleNamespace) -> None:
     cells = planned(tmp_path, methods=["ft"], seeds=[0, 1], steps=[100])
     status = Status.scan(cells)

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 import opera
+from opera.config.recipe import make_recipe
 from opera.config.training import TrainSettings
 from opera.experiments.grid import timing
 from opera.experiments.grid.timing import FLOAT_BYTES, TIMED_SETTINGS, StopWhenSlow, time_cell
+from opera.training_set.prepare import prepare
 
 
 def test_the_settings_that_decide_a_steps_time_are_settings_of_training() -> None:
@@ -45,6 +47,14 @@ def test_a_cell_is_timed_by_plain_fine_tuning_and_leaves_nothing(
     assert 0.9 * weights < cost.model_bytes <= weights
     assert cost.model_bytes % FLOAT_BYTES == 0
     assert not list(tmp_path.iterdir())
+
+
+def test_the_guard_is_timed_with_the_rest(beir: Path, static_model: Path, bert_model: Path) -> None:
+    data = opera.load_data(beir)
+    expected = {(static_model, True): 2 + 8, (static_model, False): 1, (bert_model, True): 2 + 4 * 100 / 120}
+    for (model, guard), encodings in expected.items():
+        prepared = prepare(data, str(model), make_recipe({"guard": guard, "guard_documents": 100}))
+        assert timing._encodings_after(prepared) == pytest.approx(encodings)
 
 
 def test_a_cell_of_an_adapter_is_timed(beir: Path, static_model: Path) -> None:

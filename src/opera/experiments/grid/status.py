@@ -54,8 +54,14 @@ class Running:
     last_time: float = 0.0
 
     def update(self, step: int, steps: int | None = None) -> None:
-        """Record a reported step, and how many there will be."""
+        """Record a reported step, and how many there will be.
+
+        Fewer steps than before are those of a second training; the time of the first counts no more.
+        """
         self.last_time = time.monotonic()
+        if self.first_step is not None and step < self.step:
+            self.started += self.last_time - self.first_time
+            self.first_step = None
         if self.first_step is None:
             self.first_step, self.first_time = step, self.last_time
         self.step, self.steps = step, steps
@@ -193,8 +199,10 @@ class Status:
         """What a finished cell cost, read from its run once."""
         if cell.folder not in self._rates:
             run = Run.open(cell.folder)
-            overhead = sum(value for name, value in run.record.seconds.items() if name != "train")
-            self._rates[cell.folder] = Rate(float(run.trace()["seconds"].to_numpy().mean()), overhead)
+            seconds = run.record.seconds
+            overhead = sum(value for name, value in seconds.items() if name not in ("train", "trial"))
+            trainings = 2 if "trial" in seconds else 1
+            self._rates[cell.folder] = Rate(trainings * float(run.trace()["seconds"].to_numpy().mean()), overhead)
         return self._rates[cell.folder]
 
 

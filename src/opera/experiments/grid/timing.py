@@ -16,7 +16,9 @@ from opera.config.automatic import Situation
 from opera.config.recipe import Recipe, make_recipe
 from opera.data import RetrievalData
 from opera.retrieval.frozen import FrozenVectors, lookup_of, set_vectors
+from opera.retrieval.models import is_static
 from opera.runs.folder import Run, RunWriter
+from opera.training.guard.rule import shares_to_try
 from opera.training.train import make_method, train
 from opera.training_set.build import build_training_set
 from opera.training_set.prepare import Prepared, prepare
@@ -34,11 +36,15 @@ TIMED_SETTINGS = {
     "adapter_rank",
     "attn_implementation",
     "corpus_text",
+    "dev_fraction",
+    "dev_split",
     "document_vectors",
     "dropout",
     "encode_batch_size",
     "gradient_accumulation_steps",
     "gradient_checkpointing",
+    "guard",
+    "guard_documents",
     "max_passage_length",
     "max_query_length",
     "optim",
@@ -46,10 +52,12 @@ TIMED_SETTINGS = {
     "precision",
     "preset",
     "query_vectors",
+    "refit",
     "seed",
+    "test_fraction",
     "train_group_size",
 }
-"""Settings that decide how long a step takes; the others are left out of the timing."""
+"""Settings that decide how long a step takes and what the guard adds; the others are left out of the timing."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +65,8 @@ class CellTiming:
     """What a cell costs.
 
     Attributes:
-        per_step: median seconds per training step.
-        overhead: seconds to load, to save checkpoints, and to encode the corpus after training.
+        per_step: median seconds per training step, of both trainings where the guard trains twice.
+        overhead: seconds to load, to save checkpoints, and to encode the corpus after training, for the guard too.
         encoding: seconds to encode the corpus before training, which all cells share.
         model_bytes: approximate size of the trained model on disk.
         situation: what its automatic settings depend on.
@@ -96,7 +104,7 @@ def time_cell(data: RetrievalData, model: str, values: Mapping[str, Any]) -> Cel
     """
     timed = {name: value for name, value in values.items() if name in TIMED_SETTINGS}
     fixed = {"method": "ft", "max_steps": STEPS, "negatives": "random", "snapshots": 0, "save_steps": STEPS // 2}
-    recipe = make_recipe({**timed, **fixed, "guard": False})
+    recipe = make_recipe({**timed, **fixed})
     with TemporaryDirectory(prefix="opera-timing-") as folder:
         writer = RunWriter(Path(folder))
         start = time.perf_counter()
@@ -104,14 +112,25 @@ def time_cell(data: RetrievalData, model: str, values: Mapping[str, Any]) -> Cel
         loading = time.perf_counter() - start
         reads_texts = recipe.train.adapter.query_vectors is None
         encoding = _time_encoding(prepared, data, recipe) * len(data.corpus) if reads_texts else 0.0
-        encoding_after = encoding if lookup_of(prepared.model) is None else 0.0
+        encoding_after = encoding * _encodings_after(prepared) if lookup_of(prepared.model) is None else 0.0
         _train_briefly(prepared, writer)
         seconds = Run(writer.path).trace()["seconds"].to_numpy()
     seconds = seconds[min(WARM_UP, len(seconds) - 2) :]
-    per_step = float(np.median(seconds))
-    saving = CHECKPOINTS * float(seconds.max() - per_step)
+    per_step, trainings = float(np.median(seconds)), 2 if prepared.refits else 1
+    saving = CHECKPOINTS * trainings * float(seconds.max() - per_step)
     model_bytes = FLOAT_BYTES * prepared.n_parameters
-    return CellTiming(per_step, loading + encoding_after + saving, encoding, model_bytes, prepared.situation)
+    overhead = loading + encoding_after + saving
+    return CellTiming(trainings * per_step, overhead, encoding, model_bytes, prepared.situation)
+
+
+def _encodings_after(prepared: Prepared) -> float:
+    """How often the corpus is encoded after training: for test, and by the guard for each share on dev."""
+    guard, documents = prepared.settings.guard, len(prepared.data.corpus)
+    if not guard.guard:
+        return 1.0
+    static = is_static(prepared.model)
+    ranked = documents if static else min(documents, guard.guard_documents)
+    return 2.0 + (len(shares_to_try(static)) - 1) * ranked / documents
 
 
 def _time_encoding(prepared: Prepared, data: RetrievalData, recipe: Recipe) -> float:
