@@ -26,6 +26,7 @@ from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import load_model
 from opera.retrieval.search import search_corpus
 from opera.runs.folder import Run
+from opera.training.guard import decide
 from small_runs import FAST, assert_same_run
 
 SETTINGS: dict[str, Any] = {**FAST, "learning_rate": 0.02, "adapter": "query"}
@@ -142,3 +143,28 @@ def test_settings_that_contradict_each_other(
     with pytest.raises(InputError, match=message):
         opera.adapt(beir, model=static_model, out=tmp_path / "run", **settings)
     assert not (tmp_path / "run").exists()
+
+
+def test_dev_is_measured_during_training_and_the_best_adapter_kept(
+    beir: Path, static_model: Path, tmp_path: Path
+) -> None:
+    settings = {**SETTINGS, "adapter": "both", "eval_steps": 20, "load_best_model_at_end": True, "guard": False}
+    run = opera.adapt(beir, model=static_model, out=tmp_path / "run", method="ft", **settings)
+    assert [step for step, _ in run.training.evaluations] == [20, 40, 60]
+    assert run.training.best_value == max(value for _, value in run.training.evaluations)
+    assert run.measures["after"]["nDCG@10"] > run.measures["before"]["nDCG@10"]
+
+
+@pytest.mark.parametrize("rank", [None, 4])
+def test_the_share_of_the_guard_scales_the_projection(
+    rank: int | None, beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """λ = 0 hands over the identity; the fine-tuned adapter and the mixture are measured and recorded."""
+    settings = {**SETTINGS, "max_steps": 8, "adapter_rank": rank}
+    monkeypatch.setattr(decide, "choose_share", lambda *arguments, **options: 0.0)
+    kept = opera.adapt(beir, model=static_model, out=tmp_path / "kept", method="ft", **settings)
+    assert kept.record.guard is not None
+    assert kept.record.guard.verdict == "kept"
+    assert kept.measures["after"] == kept.measures["before"] != kept.measures["fine_tuned"]
+    weight = load_file(next(kept.model_path.rglob("query_0_Dense/model.safetensors")))["linear.weight"]
+    np.testing.assert_array_equal(weight, np.eye(24, dtype=np.float32))

@@ -115,7 +115,7 @@ def _run(prepared: Prepared, run: RunWriter, clock: Clock, resume: bool, callbac
         with session.phase("encode", "encoding every text once, for the adapter"), processes.main_process_first():
             prepared.encode()
     guarded = fit_guarded(session) if prepared.settings.guard.guard else None
-    final = fit(session, prepared.whole, run, "train", "training") if guarded is None else guarded.fit
+    final = fit(session, prepared.data, run, "train", "training") if guarded is None else guarded.fit
     final.write_pairs(run)
     if run.writes:
         fine_tuned, after = _hand_over(session, guarded, before)
