@@ -1,4 +1,4 @@
-"""The adapter: a residual projection over frozen vectors. ``load`` needs NumPy alone."""
+"""The adapter: a residual projection over frozen vectors. ``load`` needs no torch."""
 
 from opera.adapter.file import NumpyAdapter, load
 

@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from opera.core.errors import ModelError
 from opera.core.files import replace_file
+from opera.runs.folder import ADAPTER_FILE, MODEL_FOLDER
 
-ADAPTER_FILE = "adapter.npz"
 MODULE_FILE = "adapter.py"
 
 MODULE = '''"""Apply the adapter beside this file to vectors [n, d] of the service; needs NumPy alone."""
@@ -77,7 +77,7 @@ def load(path: str | Path) -> NumpyAdapter:
         ModelError: if there is no adapter.
     """
     given = Path(path)
-    for place in (given, given / ADAPTER_FILE, given / "model" / ADAPTER_FILE):
+    for place in (given, given / ADAPTER_FILE, given / MODEL_FOLDER / ADAPTER_FILE):
         if place.is_file():
             with np.load(place) as arrays:
                 return NumpyAdapter({role: arrays[role] for role in arrays.files})

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 from opera.core.errors import MissingExtraError, ModelError
-from opera.runs.folder import Run, holds_run
+from opera.runs.folder import ADAPTER_FILE, Run, holds_run
 
 MINILM = "minilm"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -32,7 +32,7 @@ def locate_model(spec: str | Path) -> Path | str:
             raise ModelError(
                 f"{text}: this run is not finished and holds no model yet; run its command again with --resume"
             )
-        if (folder / "adapter.npz").is_file():
+        if (folder / ADAPTER_FILE).is_file():
             raise ModelError(
                 f"{text}: holds an adapter of vectors from files, and no model that reads texts; its measures are in "
                 f"the run's measures.json; apply it to vectors with {folder / 'adapter.py'} or opera.adapter.load"
