@@ -23,7 +23,8 @@ FAST: dict[str, Any] = {
     "refit": False,  # tests of training look at one training
 }
 SMALL: dict[str, Any] = {**FAST, "max_steps": 8, "save_steps": 4, "learning_rate": 1e-3}
-OPTIONS = ["--lr", "0.01", "--batch-size", "8", "--set", "temperature=0.1", "--set", "precision=fp32"]
+SETTINGS = ("temperature=0.1", "precision=fp32", "refit=false")
+OPTIONS = ["--lr", "0.01", "--batch-size", "8", *(word for setting in SETTINGS for word in ("--set", setting))]
 
 
 def train_command(beir: Path, model: Path, out: Path, *more: str) -> list[str]:

@@ -32,6 +32,7 @@ QUICK: dict[str, Any] = {
     "save_steps": 20,
     "negatives": "hard",
     "range": "1:50",
+    "refit": False,
 }
 SETTINGS = [word for name, value in QUICK.items() for word in ("--set", f"{name}={value}")]
 FAILING = "sp:range=500:600"  # there are 120 documents, which only the cell itself finds out
@@ -147,7 +148,7 @@ class TestGrid:
         assert not list(grid.out.rglob("checkpoint-*"))
         now = {path: path.stat().st_mtime_ns for kind in ("vectors", "rankings") for path in (cache / kind).iterdir()}
         assert now == kept, "encoded and mined once for all cells"
-        assert sorted(path.parent.name for path in kept) == ["rankings"] * 2 + ["vectors"] * 3
+        assert sorted(path.parent.name for path in kept) == ["rankings"] * 5 + ["vectors"] * 6, "two seeds"
 
     def test_with_all_cells_finished_it_compares_at_once(
         self, grid: SimpleNamespace, call: Call, beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch
@@ -187,6 +188,7 @@ def test_ctrl_c_saves_and_the_same_command_goes_on(
     out, (worker, reached) = tmp_path / "grid", waiting_worker(tmp_path)
     cell = out / beir.name / "dp" / "steps60" / "seed0"
     settings = {"per_device_train_batch_size": 8, "learning_rate": 0.001, "temperature": 0.1, "save_steps": 20}
+    settings["refit"] = False
     monkeypatch.setattr(worker_process.subprocess, "Popen", worker)
     arguments = [beir, "--model", static_model, "--out", out, "--seeds", "0", "--methods", "dp", "--steps", "60"]
     arguments += [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]

@@ -14,9 +14,11 @@ from safetensors.numpy import load_file
 
 import opera
 from killable import Killable
+from opera.config.recipe import make_recipe
 from opera.core.errors import SettingError
 from opera.runs.folder import Run
 from opera.training.guard import decide, guarded
+from opera.training_set.prepare import prepare
 from small_runs import assert_same_run
 
 REFIT: dict[str, Any] = {
@@ -143,11 +145,26 @@ def test_a_dev_split_of_the_data_is_used_and_trained_around(
     assert run.record.method["queries"] == 40
 
 
-def test_a_transformer_is_trained_once(beir: Path, bert_model: Path, tmp_path: Path) -> None:
-    run = opera.adapt(beir, model=bert_model, out=tmp_path / "run", **REFIT)
-    guard = run.record.guard
-    assert guard is not None
-    assert (guard.dev_split, guard.refit, run.record.method["queries"]) == ("like-test", False, 30)
+@pytest.mark.parametrize(
+    ("model", "settings", "refits"),
+    [
+        ("static", {"max_steps": 1000}, True),
+        ("static", {"max_steps": 1000, "dev_fraction": 0.03}, False),
+        ("static", {"max_steps": 10, "eval_steps": 5}, False),
+        ("static", {"max_steps": 1000, "dev_fraction": 0.03, "refit": True}, True),
+        ("static", {"max_steps": 10, "refit": False}, False),
+        ("static", {"max_steps": 10, "guard": False, "refit": True}, False),
+        ("bert", {"max_steps": 200}, True),
+        ("bert", {"max_steps": 201}, False),
+        ("bert", {"max_steps": 201, "refit": True}, True),
+        ("bert", {"max_steps": 201, "adapter": "query"}, True),
+    ],
+)
+def test_where_a_second_training_follows(
+    model: str, settings: dict[str, Any], refits: bool, beir: Path, static_model: Path, bert_model: Path
+) -> None:
+    folder = {"static": static_model, "bert": bert_model}[model]
+    assert prepare(opera.load_data(beir), str(folder), make_recipe(settings)).refits is refits
 
 
 def test_a_second_training_has_no_dev_split_to_evaluate(beir: Path, static_model: Path, tmp_path: Path) -> None:
@@ -195,7 +212,7 @@ def test_a_guarded_run_killed_at_random_moments_ends_like_one_never_killed(
     beir: Path, static_model: Path, tmp_path: Path
 ) -> None:
     moments = random.Random(7)
-    options = ("--steps", "9", "--set", "save_steps=3")
+    options = ("--steps", "9", "--set", "save_steps=3", "--set", "refit=true")
     whole = Killable(beir, static_model, tmp_path / "whole", options)
     assert whole.run().wait() == 0
     killed = Killable(beir, static_model, tmp_path / "killed", options)
@@ -215,7 +232,7 @@ def test_a_guarded_run_killed_at_any_moment_ends_like_one_never_killed(
     beir: Path, static_model: Path, tmp_path: Path
 ) -> None:
     """Every fifth change, in a run of two trainings with two checkpoints each."""
-    options = ("--steps", "4", "--set", "save_steps=2")
+    options = ("--steps", "4", "--set", "save_steps=2", "--set", "refit=true")
     whole = Killable(beir, static_model, tmp_path / "whole", options)
     changes = int(whole.run().log.read_text().split(" changes")[0].rsplit("\n", 1)[-1])
     assert changes > 100
