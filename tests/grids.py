@@ -17,7 +17,15 @@ from opera.experiments.grid.plan import Cell, grid_axes, plan_grid
 from opera.experiments.paper import ComparedFigure, ComparedRow, align_table, find_table
 from opera.retrieval.measures import DEFAULT_MEASURES
 from opera.runs.folder import RunWriter
-from opera.runs.record import DataRecord, ModelRecord, RunRecord, TrainingRecord
+from opera.runs.record import (
+    DataRecord,
+    GuardedMeasure,
+    GuardRecord,
+    ModelRecord,
+    RunRecord,
+    ShareMean,
+    TrainingRecord,
+)
 
 N_QUERIES = 9
 SITUATION = Situation(queries=1000, pairs=2000, model="static", device="cpu")
@@ -36,6 +44,7 @@ def write_run(
     seconds: Mapping[str, float] | None = None,
     model: str = "model",
     fingerprint: str = "x",
+    chosen: GuardRecord | None = None,
 ) -> None:
     """Write a finished run.
 
@@ -50,8 +59,9 @@ def write_run(
         seconds: seconds of each phase.
         model: the model's path.
         fingerprint: of the data.
+        chosen: what the guard chose.
     """
-    writer, steps = write_unfinished_run(path, values, data, model, fingerprint, seconds, "finished")
+    writer, steps = write_unfinished_run(path, values, data, model, fingerprint, seconds, "finished", chosen)
     writer.write_measures(measures)
     writer.write_per_query(per_query)
     writer.write_pairs({"query_id": ["q"], "times_drawn": [1], "injected": [False]} if pairs is None else pairs)
@@ -66,6 +76,7 @@ def write_unfinished_run(
     fingerprint: str = "x",
     seconds: Mapping[str, float] | None = None,
     status: Literal["running", "finished"] = "running",
+    chosen: GuardRecord | None = None,
 ) -> tuple[RunWriter, int]:
     """Write ``run.json`` alone; returns the run's writer and its number of steps."""
     path.mkdir(parents=True)
@@ -89,9 +100,22 @@ def write_unfinished_run(
         versions={},
         seconds={"train": 1e9} if seconds is None else dict(seconds),
         training=TrainingRecord(steps=steps, resumed_from=0, best_step=None, best_value=None, evaluations=[], lag=1),
+        guard=chosen,
     )
     writer.write_record(record)
     return writer, steps
+
+
+def guard_record(**changes: Any) -> GuardRecord:
+    """What a guard chose: half of the training, which is better on dev."""
+    dev = GuardedMeasure(before=0.3, fine_tuned=0.33, after=0.34, difference=0.04, low=0.02, high=0.06)
+    test = GuardedMeasure(before=0.3, fine_tuned=0.31, after=0.33, difference=0.03, low=0.01, high=0.05)
+    curve = [ShareMean(share=share, mean=mean) for share, mean in ((0, 0.3), (0.5, 0.34), (1, 0.33))]
+    values = {
+        "share": 0.5, "verdict": "better", "measure": "nDCG@10", "dev_split": "like-test", "dev_queries": 120,
+        "dev_seen": 0.5, "test_seen": 0.45, "curve": curve, "dev": dev, "test": test, "refit": False,
+    }  # fmt: skip
+    return GuardRecord(**{**values, **changes})
 
 
 def planned(out: Path, **changes: Any) -> list[Cell]:
@@ -138,11 +162,14 @@ class RunsFolder:
         step_seconds: float = 0.5,
         status: Literal["running", "finished"] = "finished",
         model: str = "models/small",
+        fine_tuned: Sequence[float] | NDArray[np.float64] | None = None,
+        chosen: GuardRecord | None = None,
         **settings: Any,
     ) -> Path:
         """Add a run. ``after`` holds each query's nDCG@10, ``papers`` the paper's nDCG; recall is 0.5 less.
 
         ``before`` holds each query's nDCG@10 of the untrained model, which the run does not record if it is ``None``.
+        ``fine_tuned`` holds those of the model before the guard, ``chosen`` what the guard recorded.
         """
         values = {"method": "ft", "max_steps": 4, "seed": 0, **settings}
         path = self.home / f"run{self.count}"
@@ -155,6 +182,7 @@ class RunsFolder:
         columns[RECALL] = np.asarray(after) - 0.5
         recorded = {} if similarity is None else {"similarity": np.asarray(similarity, dtype=np.float32)}
         recorded |= {} if before is None else {"before nDCG@10": np.asarray(before)}
+        tuned = {} if fine_tuned is None else dict.fromkeys(DEFAULT_MEASURES, np.asarray(fine_tuned))
         mean_before = 0.1 if before is None else float(np.mean(before))
         write_run(
             path,
@@ -162,17 +190,20 @@ class RunsFolder:
             data=data,
             measures={
                 "before": dict.fromkeys(DEFAULT_MEASURES, mean_before),
+                **({"fine_tuned": {name: float(column.mean()) for name, column in tuned.items()}} if tuned else {}),
                 "after": {name: float(column.mean()) for name, column in columns.items()},
             },
             per_query={
                 "query_id": list(queries),
                 **recorded,
+                **{f"fine_tuned {name}": column for name, column in tuned.items()},
                 **{f"after {name}": column for name, column in columns.items()},
             },
             pairs={"query_id": ["a", "a", "b", "c"], "times_drawn": list(drawn), "injected": np.array(injected)},
             step_seconds=step_seconds,
             model=model,
             fingerprint=data,
+            chosen=chosen,
         )
         return path
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from grids import N_QUERIES, RunsFolder, around
+from grids import N_QUERIES, RunsFolder, around, guard_record
 from opera.cli.printing.grid_results import print_grid_results
 from opera.experiments.analysis import PAPERS, PRIMARY, Comparison, analyse_runs
 from opera.experiments.analysis.verdict import verdict
@@ -101,3 +101,25 @@ def test_labels_are_printed_as_they_are(folder: RunsFolder) -> None:
     for steps, method in product((4, 8), ("dp", "ft")):
         folder.add(method=method, data="data/[bold]x", max_steps=steps)
     assert printed(analyse_runs(folder.home)).count("[bold]x") == 4
+
+
+def test_both_models_with_what_the_guard_chose(folder: RunsFolder) -> None:
+    for method, seed in product(("ft", "dp"), (0, 1)):
+        tuned, after = around(0.4, seed), around(0.5, seed)
+        verdict = "better" if method == "ft" or seed else "same"
+        chosen = guard_record(share=0.25 + 0.5 * seed, verdict=verdict)
+        folder.add(method=method, seed=seed, before=[0.3] * 9, fine_tuned=tuned, after=after, chosen=chosen)
+    text = printed(analyse_runs(folder.home))
+    assert "λ by seed" in text
+    rows = [line.split() for line in text.splitlines() if "0.25 0.75" in line]
+    assert [row[:4] for row in rows] == [["ft", "0.25", "0.75", "better"], ["dp", "0.25", "0.75", "1"]]
+    assert rows[0][4:8] == ["0.400", "±.000", "0.500", "±.000"]
+    assert "+10.0" in rows[0]
+    assert text.count("Train names 50% of dev's documents and 45% of test's.") == 1
+    folder.add(method="sp", guard=False)
+    assert "λ by seed" in printed(analyse_runs(folder.home))
+
+
+def test_without_a_guard_there_is_no_table_of_it(folder: RunsFolder) -> None:
+    folder.add()
+    assert "λ" not in printed(analyse_runs(folder.home))

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from grids import N_QUERIES, RunsFolder, around
+from grids import N_QUERIES, RunsFolder, around, guard_record
 from opera.experiments.analysis import PRIMARY, Comparison, PairedTest, analyse_runs
 from opera.experiments.analysis.verdict import format_points, verdict
 
@@ -133,3 +133,30 @@ def test_titles_have_steps_seeds_and_noise(folder: RunsFolder) -> None:
 
 def test_points_have_a_sign_unless_they_round_to_zero() -> None:
     assert [format_points(value) for value in (-0.0004, -0.001, 0.014)] == ["0.0", "−0.1", "+1.4"]
+
+
+def test_the_guard_of_one_run(folder: RunsFolder) -> None:
+    chosen = guard_record(dev_queries=33)
+    folder.add(before=[0.3] * N_QUERIES, fine_tuned=[0.31] * N_QUERIES, after=[0.33] * N_QUERIES, chosen=chosen)
+    assert bullets(analyse_runs(folder.home))[-1] == (
+        "Guard: better: nDCG@10 +4.0 points on dev (95% interval +2.0 to +6.0), +3.0 on test (+1.0 to +5.0); λ = 0.5; "
+        "handed over against fine-tuned (λ = 1): ft is significantly better: +2.0 points of nDCG@10 (95% interval "
+        "+2.0 to +2.0; p < 0.0001); warning: 33 dev queries are few to choose by; 50 or more are better"
+    )
+
+
+def test_the_guard_of_several_methods(folder: RunsFolder) -> None:
+    for seed, word in enumerate(("better", "same", "kept")):
+        for method, share in (("ft", 0.25 * seed), ("dp", 1)):
+            chosen = guard_record(share=share, verdict=word if method == "ft" else "better")
+            folder.add(method=method, seed=seed, fine_tuned=around(0.3), after=around(0.3), chosen=chosen)
+    *_, guard = bullets(analyse_runs(folder.home))
+    assert guard.startswith(
+        "Guard: of 6 runs, 4 better, 1 not distinguishable, 1 untrained model kept (verdicts on dev); λ from 0 to 1; "
+        "handed over against fine-tuned (λ = 1): no method is significantly better; "
+    )
+
+
+def test_where_all_is_handed_over_nothing_is_tested(folder: RunsFolder) -> None:
+    folder.add(fine_tuned=around(0.3), after=around(0.3), chosen=guard_record(share=1))
+    assert bullets(analyse_runs(folder.home))[-1].endswith("; λ = 1")

@@ -18,6 +18,7 @@ from opera.experiments.analysis import (
     ResultsTable,
     format_settings,
 )
+from opera.experiments.analysis.guard import dev_split_sentence, format_verdicts
 from opera.experiments.analysis.verdict import verdict
 
 
@@ -50,11 +51,37 @@ def _print_table(screen: Console, comparison: Comparison, table: ResultsTable) -
     title = f"\n{table.name}, {table.steps:,} steps, {table.queries:,} test queries"
     screen.print(Text(title, style="bold"))
     screen.print(_quality_table(table, comparison.baseline))
+    _print_guard(screen, table)
     if table is comparison.final(table.data):
         screen.print(_cost_table(table))
     if table.disagree:
         winners = "; by ".join(f"{measure}: {label}" for measure, label in table.winners.items())
         screen.print(Text(f"the two nDCGs name different winners: by {winners}"))
+
+
+def _print_guard(screen: Console, results: ResultsTable) -> None:
+    """Print what the guard chose for each method, and the fine-tuned models beside those handed over."""
+    guarded = [(row, row.guard) for row in results.rows if row.guard is not None]
+    if not guarded:
+        return
+    models = [f"{model}\n{measure}" for measure in (PRIMARY, RECALL) for model in ("fine-tuned", "handed over")]
+    table = _method_table("λ by seed", "verdict on dev", *models, "points by\nthe guard", "p\nt-test")
+    for row, guard in guarded:
+        test = guard.against_fine_tuned
+        table.add_row(
+            Text(row.method),
+            " ".join(f"{share:g}" for share in guard.shares),
+            format_verdicts(guard.verdicts),
+            *(
+                _format_mean_std(values[measure])
+                for measure in (PRIMARY, RECALL)
+                for values in (guard.fine_tuned, row.measures)
+            ),
+            *(("", "") if test is None else (f"{100 * test.difference:+.1f}", _format_p(test.t_test_holm))),
+        )
+    screen.print(table)
+    for sentence in dict.fromkeys(dev_split_sentence(guard) for _, guard in guarded):
+        screen.print(Text(sentence, style="dim"))
 
 
 def _print_convergence(screen: Console, comparison: Comparison) -> None:

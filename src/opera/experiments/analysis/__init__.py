@@ -3,14 +3,23 @@
 from opera.experiments.analysis.convergence import Convergence, compute_convergence
 from opera.experiments.analysis.coverage import Coverage, compute_coverage
 from opera.experiments.analysis.difficulty import BUCKETS, measure_by_difficulty, tertiles
-from opera.experiments.analysis.groups import PAPERS, PRIMARY, RECALL, Group, find_groups, find_runs, group_runs
+from opera.experiments.analysis.groups import (
+    PAPERS,
+    PRIMARY,
+    RECALL,
+    Group,
+    MeanStd,
+    find_groups,
+    find_runs,
+    group_runs,
+)
+from opera.experiments.analysis.guard import GuardResult
 from opera.experiments.analysis.labels import format_settings, method_label, short_name
 from opera.experiments.analysis.ranks import average_ranks, mean_ranks, winners
 from opera.experiments.analysis.results import (
     TESTED,
     UNTRAINED,
     Comparison,
-    MeanStd,
     MethodResult,
     ResultsTable,
     analyse_runs,
@@ -28,6 +37,7 @@ __all__ = [
     "Convergence",
     "Coverage",
     "Group",
+    "GuardResult",
     "MeanStd",
     "MethodResult",
     "PairedTest",

@@ -22,6 +22,19 @@ WARM_UP = 5
 
 
 @dataclass(frozen=True)
+class MeanStd:
+    """A measure over the seeds.
+
+    Attributes:
+        mean: the mean.
+        std: the sample standard deviation; ``None`` with a single seed.
+    """
+
+    mean: float
+    std: float | None
+
+
+@dataclass(frozen=True)
 class Group:
     """The runs of one method on one data set with one number of steps, one per seed.
 
@@ -47,9 +60,14 @@ class Group:
         """The seeds."""
         return tuple(run.record.seed for run in self.runs)
 
-    def values(self, measure: str) -> NDArray[np.float64]:
-        """A measure after training, float64 ``[seeds]``."""
-        return np.array([run.measures["after"][measure] for run in self.runs])
+    def values(self, measure: str, when: str = "after") -> NDArray[np.float64]:
+        """A measure of the models handed over, or ``fine_tuned``, float64 ``[seeds]``."""
+        return np.array([run.measures[when][measure] for run in self.runs])
+
+    def mean_std(self, measure: str, when: str = "after") -> MeanStd:
+        """The mean and standard deviation of :meth:`values`."""
+        values = self.values(measure, when)
+        return MeanStd(float(values.mean()), float(np.std(values, ddof=1)) if len(values) > 1 else None)
 
     def mean(self, measure: str) -> float:
         """Mean over the seeds of a measure after training."""

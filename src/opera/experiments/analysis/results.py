@@ -7,16 +7,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from opera.core.errors import SettingError
 from opera.experiments.analysis.convergence import Convergence, compute_convergence
 from opera.experiments.analysis.coverage import Coverage, compute_coverage
 from opera.experiments.analysis.difficulty import measure_by_difficulty
-from opera.experiments.analysis.groups import PAPERS, PRIMARY, RECALL, Group, find_runs, group_runs
+from opera.experiments.analysis.groups import PAPERS, PRIMARY, RECALL, Group, MeanStd, find_runs, group_runs
+from opera.experiments.analysis.guard import GuardResult, guard_results
 from opera.experiments.analysis.labels import display_names, shared_settings
 from opera.experiments.analysis.ranks import average_ranks, winners
-from opera.experiments.analysis.significance import PairedTest, paired_tests, paired_tests_before_after
+from opera.experiments.analysis.significance import PairedTest, paired_tests, paired_tests_within
 from opera.retrieval.measures import DEFAULT_MEASURES
 from opera.runs.folder import Run
 from opera.runs.grid_record import planned_cells
@@ -27,29 +26,17 @@ DEFAULT_BASELINE = "ft"
 
 
 @dataclass(frozen=True)
-class MeanStd:
-    """A measure over the seeds.
-
-    Attributes:
-        mean: the mean.
-        std: the sample standard deviation; ``None`` with a single seed.
-    """
-
-    mean: float
-    std: float | None
-
-
-@dataclass(frozen=True)
 class MethodResult:
     """One method's row in a table.
 
     Attributes:
         method: its label.
         seeds: the seeds.
-        measures: each measure after training.
+        measures: each measure of the models handed over.
         tests: by measure, against the baseline; empty for the baseline itself and where no test is possible.
-        gain: nDCG@10 against the untrained model, Holm-corrected over the methods; ``None`` with fewer than two
-            queries.
+        gain: nDCG@10 of the models handed over against the untrained model, Holm-corrected over the methods; ``None``
+            with fewer than two queries.
+        guard: what the guard chose, and the fine-tuned models; ``None`` for runs without it.
         coverage: how much of the training data it drew.
         difficulty: by measure, the mean in each third of the test queries; empty where runs recorded no similarity.
         seconds_per_step: seconds per training step.
@@ -62,6 +49,7 @@ class MethodResult:
     measures: dict[str, MeanStd]
     tests: dict[str, PairedTest]
     gain: PairedTest | None
+    guard: GuardResult | None
     coverage: Coverage
     difficulty: dict[str, dict[str, float]]
     seconds_per_step: float
@@ -227,7 +215,8 @@ def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsT
     reference = next((group for group in groups if group.method == baseline), None)
     others = [group for group in groups if group is not reference]
     tests = {measure: paired_tests(others, reference, measure) if reference else {} for measure in TESTED}
-    gains = paired_tests_before_after(groups, PRIMARY)
+    gains = paired_tests_within(groups, PRIMARY)
+    guards = guard_results(groups)
     first = groups[0]
     return ResultsTable(
         data=first.data,
@@ -236,20 +225,28 @@ def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsT
         queries=first.query_tables[0].num_rows,
         untrained={measure: first.before(measure) for measure in DEFAULT_MEASURES},
         untrained_difficulty=_difficulty(first, "before"),
-        rows=tuple(_method_result(group, reference, tests, gains.get(group.method)) for group in groups),
+        rows=tuple(
+            _method_result(group, reference, tests, gains.get(group.method), guards.get(group.method))
+            for group in groups
+        ),
         winners=winners(groups),
     )
 
 
 def _method_result(
-    group: Group, reference: Group | None, tests: dict[str, dict[str, PairedTest]], gain: PairedTest | None
+    group: Group,
+    reference: Group | None,
+    tests: dict[str, dict[str, PairedTest]],
+    gain: PairedTest | None,
+    guard: GuardResult | None,
 ) -> MethodResult:
     return MethodResult(
         method=group.method,
         seeds=group.seeds,
-        measures={measure: _mean_std(group, measure) for measure in DEFAULT_MEASURES},
+        measures={measure: group.mean_std(measure) for measure in DEFAULT_MEASURES},
         tests={measure: by_label[group.method] for measure, by_label in tests.items() if group.method in by_label},
         gain=gain,
+        guard=guard,
         coverage=compute_coverage(group),
         difficulty=_difficulty(group, "after"),
         seconds_per_step=group.seconds_per_step,
@@ -261,8 +258,3 @@ def _method_result(
 def _difficulty(group: Group, when: str) -> dict[str, dict[str, float]]:
     by_measure = {measure: measure_by_difficulty(group, measure, when) for measure in (PRIMARY, RECALL)}
     return {measure: means for measure, means in by_measure.items() if means is not None}
-
-
-def _mean_std(group: Group, measure: str) -> MeanStd:
-    values = group.values(measure)
-    return MeanStd(float(values.mean()), float(np.std(values, ddof=1)) if len(values) > 1 else None)

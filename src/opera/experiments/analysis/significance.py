@@ -87,18 +87,26 @@ def query_differences(group: Group, baseline: Group, measure: str) -> tuple[list
     return _mean_by_query(ids, differences)
 
 
-def training_differences(group: Group, measure: str) -> NDArray[np.float64]:
-    """Compute after minus before training on each test query, averaged over the seeds: float64 ``[queries]``.
+def training_differences(
+    group: Group, measure: str, later: str = "after", earlier: str = "before"
+) -> NDArray[np.float64]:
+    """Compute one model's measure minus another's on each test query, averaged over the seeds: float64 ``[queries]``.
 
-    Empty where a run lacks the values before training.
+    Empty where a run lacks the values of one of them.
+
+    Args:
+        group: the runs.
+        measure: the measure.
+        later: ``after``, the model handed over, or ``fine_tuned``.
+        earlier: ``before``, the untrained model, or ``fine_tuned``.
     """
     ids: list[str] = []
     differences = []
     for table in group.query_tables:
-        if f"before {measure}" not in table.column_names:
+        if not {f"{earlier} {measure}", f"{later} {measure}"} <= set(table.column_names):
             return np.empty(0)
         ids += table["query_id"].to_pylist()
-        differences.append(table[f"after {measure}"].to_numpy() - table[f"before {measure}"].to_numpy())
+        differences.append(table[f"{later} {measure}"].to_numpy() - table[f"{earlier} {measure}"].to_numpy())
     return _mean_by_query(ids, differences)[1]
 
 
@@ -168,9 +176,14 @@ def paired_tests(groups: Sequence[Group], baseline: Group, measure: str) -> dict
     return _corrected_tests({group.method: query_differences(group, baseline, measure)[1] for group in groups})
 
 
-def paired_tests_before_after(groups: Sequence[Group], measure: str) -> dict[str, PairedTest]:
-    """Test each group against the untrained model; by label, Holm-corrected over the groups."""
-    return _corrected_tests({group.method: training_differences(group, measure) for group in groups})
+def paired_tests_within(
+    groups: Sequence[Group], measure: str, later: str = "after", earlier: str = "before"
+) -> dict[str, PairedTest]:
+    """Test one model of each group against another; by label, Holm-corrected over the groups.
+
+    Arguments as for :func:`training_differences`; by default the models handed over against the untrained one.
+    """
+    return _corrected_tests({group.method: training_differences(group, measure, later, earlier) for group in groups})
 
 
 def holm(values: Sequence[float]) -> list[float]:

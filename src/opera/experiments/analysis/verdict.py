@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from opera.experiments.analysis.groups import PRIMARY
+from opera.experiments.analysis.groups import PRIMARY, MeanStd
 from opera.experiments.analysis.labels import format_settings
-from opera.experiments.analysis.results import UNTRAINED, Comparison, MeanStd, ResultsTable
+from opera.experiments.analysis.results import UNTRAINED, Comparison, ResultsTable
 from opera.experiments.analysis.significance import PairedTest
 
 MAX_LISTED = 4
 """Above this number methods are counted, not named."""
+VERDICTS = {"better": "better", "same": "not distinguishable", "kept": "untrained model kept"}
+"""The guard's verdicts, as a count of runs reads."""
 
 
 @dataclass(frozen=True)
@@ -20,7 +22,8 @@ class Verdict:
 
     Attributes:
         title: data set, steps and seeds, and the noise injected into the training pairs.
-        bullets: the best method, the methods against the baseline, and against the untrained model.
+        bullets: the best method, the methods against the baseline, and against the untrained model; what the guard
+            chose, for runs with one.
     """
 
     title: str
@@ -68,11 +71,12 @@ def _bullets(table: ResultsTable, baseline: str | None) -> tuple[str, ...]:
         if gains
         else "Against the untrained model: not tested, which needs two test queries measured before training"
     )
+    guard = _guard(table)
     if baseline is None:
-        return _change(table), against_untrained
+        return _change(table), against_untrained, *guard
     tests = {row.method: row.tests[PRIMARY] for row in table.rows if PRIMARY in row.tests}
     against_baseline = _summary(tests) if tests else f"no comparison is possible: {_reason(table, baseline)}"
-    return _best(table), f"Against {baseline}: {against_baseline}", against_untrained
+    return _best(table), f"Against {baseline}: {against_baseline}", against_untrained, *guard
 
 
 def _best(table: ResultsTable) -> str:
@@ -91,6 +95,33 @@ def _change(table: ResultsTable) -> str:
     before, after = table.untrained[PRIMARY], row.measures[PRIMARY]
     verb = "raises" if after.mean >= before else "lowers"
     return f"{row.method} {verb} {PRIMARY} from {before:.3f} to {_mean_std(after)}"
+
+
+def _guard(table: ResultsTable) -> tuple[str, ...]:
+    """What the guard handed over, and what that changed: one bullet, none without a guard."""
+    guards = {row.method: row.guard for row in table.rows if row.guard is not None}
+    if not guards:
+        return ()
+    shares = [share for guard in guards.values() for share in guard.shares]
+    warnings = dict.fromkeys(warning for guard in guards.values() for warning in guard.warnings)
+    if len(shares) == 1:
+        (only,) = guards.values()
+        sentences = [f"Guard: {only.sentences[0]}; λ = {shares[0]:g}"]
+    else:
+        verdicts = [verdict for guard in guards.values() for verdict in guard.verdicts]
+        found = [
+            f"{count} {words}" for name, words in VERDICTS.items() if (count := sum(name == word for word in verdicts))
+        ]
+        sentences = [f"Guard: of {len(shares)} runs, {', '.join(found)} (verdicts on dev); λ {_range(shares)}"]
+    tests = {label: guard.against_fine_tuned for label, guard in guards.items() if guard.against_fine_tuned is not None}
+    if tests and min(shares) < 1:
+        sentences.append(f"handed over against fine-tuned (λ = 1): {_summary(tests)}")
+    return ("; ".join([*sentences, *warnings]),)
+
+
+def _range(shares: Sequence[float]) -> str:
+    low, high = min(shares), max(shares)
+    return f"= {low:g}" if low == high else f"from {low:g} to {high:g}"
 
 
 def _summary(tests: Mapping[str, PairedTest]) -> str:

@@ -1,0 +1,117 @@
+"""What the guard chose for each method, and the models as fine-tuned beside those handed over."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from opera.experiments.analysis.groups import PRIMARY, Group, MeanStd
+from opera.experiments.analysis.significance import PairedTest, paired_tests_within
+from opera.retrieval.measures import DEFAULT_MEASURES
+from opera.runs.guard_words import verdict_sentence, warnings_of
+from opera.runs.record import GuardRecord
+
+
+@dataclass(frozen=True)
+class GuardResult:
+    """What the guard chose in the runs of one method.
+
+    Attributes:
+        shares: λ of each seed.
+        verdicts: ``better``, ``same`` or ``kept`` of each seed.
+        sentences: each seed's verdict in words, with its intervals on dev and test.
+        measure: the measure that decides.
+        curves: of each seed, share and mean of the measure on dev.
+        dev_split: how the dev split came about.
+        dev_queries: how many queries it has; the fewest over the seeds.
+        dev_seen: share of its relevant pairs whose document train names; mean over the seeds.
+        test_seen: the same of the test split.
+        warnings: reasons to trust the choice less.
+        fine_tuned: each measure of the fine-tuned models, λ = 1.
+        against_fine_tuned: nDCG@10 of the models handed over against the fine-tuned ones, Holm-corrected over the
+            methods; ``None`` with fewer than two test queries.
+        fine_tuned_gain: nDCG@10 of the fine-tuned models against the untrained one, likewise.
+    """
+
+    shares: tuple[float, ...]
+    verdicts: tuple[str, ...]
+    sentences: tuple[str, ...]
+    measure: str
+    curves: tuple[tuple[tuple[float, float], ...], ...]
+    dev_split: str
+    dev_queries: int
+    dev_seen: float
+    test_seen: float
+    warnings: tuple[str, ...]
+    fine_tuned: dict[str, MeanStd]
+    against_fine_tuned: PairedTest | None
+    fine_tuned_gain: PairedTest | None
+
+
+def guard_results(groups: Sequence[Group]) -> dict[str, GuardResult]:
+    """Collect the guard's choices by label. Groups with a run without a guard are left out.
+
+    Args:
+        groups: methods on the same data with the same steps.
+    """
+    records = {group.method: found for group in groups if (found := _records(group))}
+    guarded = [group for group in groups if group.method in records]
+    against_fine_tuned = paired_tests_within(guarded, PRIMARY, "after", "fine_tuned")
+    gains = paired_tests_within(guarded, PRIMARY, "fine_tuned", "before")
+    return {
+        group.method: _result(
+            group, records[group.method], against_fine_tuned.get(group.method), gains.get(group.method)
+        )
+        for group in guarded
+    }
+
+
+def format_verdicts(verdicts: Sequence[str]) -> str:
+    """Format the verdicts of the seeds: ``better``, or ``2 better, 1 same``."""
+    counts = Counter(verdicts)
+    return verdicts[0] if len(counts) == 1 else ", ".join(f"{count} {name}" for name, count in counts.most_common())
+
+
+def dev_split_sentence(guard: GuardResult) -> str:
+    """Say what λ was chosen on, and how new its documents are beside those of test."""
+    how = "given with the data" if guard.dev_split == "given" else f"drawn from train, {guard.dev_split}"
+    return (
+        f"λ was chosen by {guard.measure} on {guard.dev_queries:,} dev queries ({how}). Train names "
+        f"{guard.dev_seen:.0%} of dev's documents and {guard.test_seen:.0%} of test's."
+    )
+
+
+def _records(group: Group) -> list[GuardRecord]:
+    """What the guard chose for each seed; empty if a run has no guard."""
+    records = [run.record.guard for run in group.runs if run.record.guard is not None]
+    return records if len(records) == len(group.runs) else []
+
+
+def _result(
+    group: Group, records: Sequence[GuardRecord], against: PairedTest | None, gain: PairedTest | None
+) -> GuardResult:
+    queries = min(record.dev_queries for record in records)
+    dev_seen, test_seen = (
+        float(np.mean([getattr(record, name) for record in records])) for name in ("dev_seen", "test_seen")
+    )
+    means = {"dev_queries": queries, "dev_seen": dev_seen, "test_seen": test_seen}
+    # the test of several seeds is that of their means, so no single seed's is warned about
+    typical = records[0].model_copy(update=means if len(records) == 1 else {**means, "test": None})
+    return GuardResult(
+        shares=tuple(record.share for record in records),
+        verdicts=tuple(record.verdict for record in records),
+        sentences=tuple(map(verdict_sentence, records)),
+        measure=records[0].measure,
+        curves=tuple(tuple((point.share, point.mean) for point in record.curve) for record in records),
+        dev_split=records[0].dev_split,
+        dev_queries=queries,
+        dev_seen=dev_seen,
+        test_seen=test_seen,
+        warnings=tuple(warnings_of(typical)),
+        fine_tuned={measure: group.mean_std(measure, "fine_tuned") for measure in DEFAULT_MEASURES},
+        against_fine_tuned=against,
+        fine_tuned_gain=gain,
+    )
