@@ -28,7 +28,7 @@ from opera.runs.record import (
 )
 
 N_QUERIES = 9
-SITUATION = Situation(queries=1000, pairs=2000, model="static", device="cpu")
+SITUATION = Situation(queries=1000, model="static", device="cpu")
 """What automatic settings of made-up runs depend on."""
 
 

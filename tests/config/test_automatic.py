@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -18,7 +19,7 @@ counts = st.integers(1, 10**7)
 
 @given(counts, st.sampled_from(KINDS), st.sampled_from(["cpu", "cuda", "mps"]), st.integers(1, 16))
 def test_every_automatic_value_becomes_a_number(queries: int, kind: ModelKind, device: str, processes: int) -> None:
-    settings = resolve(TrainSettings(), Situation(queries, 3 * queries, kind, device, processes))
+    settings = resolve(TrainSettings(), Situation(queries, kind, device, processes))
     flat, defaults = settings.flat(), DEFAULTS[kind]
     assert all(flat[name] is not None for name in AUTOMATIC)
     assert defaults.least_steps <= flat["max_steps"] <= max(defaults.most_steps.values())
@@ -37,7 +38,7 @@ def test_what_is_given_stays(queries: int, kind: ModelKind) -> None:
         "per_device_train_batch_size": 5,
         "precision": "fp32",
     }
-    flat = resolve(TrainSettings.parse(values), Situation(queries, queries, kind, "cpu")).flat()
+    flat = resolve(TrainSettings.parse(values), Situation(queries, kind, "cpu")).flat()
     assert {name: flat[name] for name in values} == values
     assert flat["epochs"] == round(7 / math.ceil(queries / 5), 2)
 
@@ -49,7 +50,7 @@ def test_an_epoch_draws_every_query_once(
     settings = TrainSettings.parse(
         {"epochs": epochs, "per_device_train_batch_size": batch, "gradient_accumulation_steps": accumulation}
     )
-    resolved = resolve(settings, Situation(queries, queries, "static", "cpu", processes))
+    resolved = resolve(settings, Situation(queries, "static", "cpu", processes))
     per_epoch = math.ceil(queries / (batch * accumulation * processes))
     assert resolved.optimisation.max_steps == math.ceil(epochs * per_epoch)
     assert resolved.optimisation.epochs == epochs
@@ -59,13 +60,33 @@ def test_an_epoch_draws_every_query_once(
 def test_a_preset_splits_the_papers_batch_over_the_processes(processes: int) -> None:
     for preset in ("paper", "release"):
         settings = make_recipe({"preset": preset}).train
-        resolved = resolve(settings, Situation(1000, 5000, "large", "cuda", processes))
+        resolved = resolve(settings, Situation(1000, "large", "cuda", processes))
         assert resolved.batching.queries_per_step(processes) == 64
         assert resolved.encoding.precision == "fp16"
 
 
 def test_a_preset_takes_fp16_only_where_the_device_can() -> None:
     preset, own = make_recipe({"preset": "paper"}).train, make_recipe({"preset": "paper", "precision": "auto"}).train
-    assert resolve(preset, Situation(1000, 5000, "large", "cpu")).encoding.precision == "auto"
-    assert resolve(own, Situation(1000, 5000, "large", "cuda")).encoding.precision == "auto"
-    assert resolve(TrainSettings(), Situation(1000, 5000, "large", "cuda")).encoding.precision == "auto"
+    assert resolve(preset, Situation(1000, "large", "cpu")).encoding.precision == "auto"
+    assert resolve(own, Situation(1000, "large", "cuda")).encoding.precision == "auto"
+    assert resolve(TrainSettings(), Situation(1000, "large", "cuda")).encoding.precision == "auto"
+
+
+def test_the_page_has_the_numbers() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "defaults.md").read_text(encoding="utf-8")
+    rows = [
+        [cell.strip(" `") for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| `")
+    ]
+    told = {
+        name.split("`")[0]: [float(value) for value in values] for name, *values in rows if values[-1][:1].isdigit()
+    }
+    columns = [DEFAULTS[kind] for kind in ("static", "adapter", "small", "large")]
+    assert told == {
+        "temperature": [each.temperature for each in columns],
+        "per_device_train_batch_size": [each.queries_per_batch for each in columns],
+        "learning_rate": [each.learning_rate for each in columns],
+        "warmup_ratio": [each.warmup_ratio for each in columns],
+        "epochs": [each.epochs for each in columns],
+    }
+    limits = [f"{each.least_steps}, {each.most_steps['cpu']:,} / {each.most_steps['cuda']:,}" for each in columns]
+    assert f"| fewest steps, most on a CPU / a GPU | {' | '.join(limits)} |" in page

@@ -34,14 +34,12 @@ class Situation:
 
     Attributes:
         queries: training queries.
-        pairs: training pairs.
         model: the kind of model.
         device: ``cuda``, ``mps`` or ``cpu``.
         processes: how many processes train together.
     """
 
     queries: int
-    pairs: int
     model: ModelKind
     device: str
     processes: int = 1
@@ -74,7 +72,7 @@ DEFAULTS: dict[ModelKind, Defaults] = {
     "adapter": Defaults(0.05, 256, 3e-3, 0.0, 20, 50, {"cpu": 1000, "cuda": 1000}),
     "static": Defaults(0.05, 256, 1e-2, 0.0, 20, 50, {"cpu": 400, "cuda": 400}),
     "small": Defaults(0.05, 64, 1e-4, 0.1, 5, 50, {"cpu": 400, "cuda": 1000}),
-    "large": Defaults(0.05, 64, 2e-5, 0.1, 3, 50, {"cpu": 1000, "cuda": 1000}),
+    "large": Defaults(0.05, 64, 2e-5, 0.1, 3, 50, {"cpu": 100, "cuda": 1000}),
 }
 
 

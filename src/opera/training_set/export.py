@@ -64,7 +64,7 @@ def score(
     TrainSettings.parse({"relevant_grade": relevant_grade, "seed": seed})
     loaded, qrels = _training_qrels(data, relevant_grade)
     encoder, pairs = open_encoder(model), qrels.pairs()
-    situation = Situation(pairs.n_queries, pairs.n_pairs, model_kind(encoder.model), encoder.device)
+    situation = Situation(pairs.n_queries, model_kind(encoder.model), encoder.device)
     defaults = resolve(TrainSettings(), situation)
     query_embeddings = encoder.encode_queries(loaded, qrels.query_rows)
     document_embeddings = encoder.encode_corpus(loaded, run_corpus_text(model))

@@ -154,7 +154,6 @@ def prepare(data: RetrievalData, model_source: str, recipe: Recipe, processes: i
     everything = whole.training_split()  # a run has the same defaults with the guard and without it
     situation = Situation(
         queries=everything.n_queries,
-        pairs=len(everything.doc_rows),
         model=model_kind(models["model"]),
         device=models["encoder"].device,
         processes=processes,
