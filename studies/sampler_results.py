@@ -35,7 +35,7 @@ class Training:
     @cached_property
     def chosen(self) -> float:
         """The share λ that the guard chooses on dev."""
-        dev = {share: self.curves.dev[SHARES.index(share), 0] for share in rule.SHARES}
+        dev = {share: self.curves.dev[SHARES.index(share), 0] for share in rule.shares_to_try(static=True)}
         return rule.choose_share(dev, self.curves.test_seen)
 
     @cached_property
