@@ -128,6 +128,13 @@ def test_a_recipe_gives_defaults_that_options_override(
     assert (comparison.baseline, table.steps, [row.method for row in table.rows]) == ("dp", 30, ["ft", "dp"])
 
 
+def test_with_vectors_from_files_the_model_is_a_name(tmp_path: Path, beir: Path) -> None:
+    vectors = {"query_vectors": "q.npy", "document_vectors": "d.npy"}
+    status = prepare_grid([str(beir)], GridAxes(("ft",), (0,), (10,)), tmp_path / "grid", "service-1", vectors, 1)
+    (cell,) = status.cells
+    assert cell.values["query_vectors"] == "q.npy"
+
+
 def test_a_baseline_goes_by_the_name_that_the_user_gave_it(tmp_path: Path) -> None:
     cells = planned(tmp_path, methods=["sp:k=0.25", "dp", "ft"], seeds=[0])
     for cell in cells:
