@@ -22,6 +22,7 @@ from opera.training.guard.dev_corpus import DevCorpus, reduced_corpus
 from opera.training.guard.rule import choose_share, shares_to_try
 from opera.training.guard.verdict import guarded_measure, verdict_of
 from opera.training.guard.weights import Weights, mix
+from opera.training.tokens import tokens_kept
 
 log = logging.getLogger("opera")
 
@@ -77,10 +78,11 @@ def measure_shares(
     """
     fine_tuned, encoding = Weights.of(model), settings.encoding
     per_query = {0.0: at_zero}
-    for share in shares_to_try(is_static(model))[1:]:
-        mix(untrained, fine_tuned, share).put_into(model)
-        encoder = Encoder(model, encoding.precision, encoding.encode_batch_size, use_cache=False)
-        per_query[share] = dev_values(encoder, dev, settings)
+    with tokens_kept(model):  # every share reads the same texts
+        for share in shares_to_try(is_static(model))[1:]:
+            mix(untrained, fine_tuned, share).put_into(model)
+            encoder = Encoder(model, encoding.precision, encoding.encode_batch_size, use_cache=False)
+            per_query[share] = dev_values(encoder, dev, settings)
     fine_tuned.put_into(model)
     return per_query
 
