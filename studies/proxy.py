@@ -87,7 +87,7 @@ def table(rows: list[dict[str, Any]]) -> list[str]:
         lines.append(f"| {data} | {kind} | {cells} | {'' if rank is None else f'{rank:+.1f}'} |")
     for kind, values in correlations.items():
         if values:
-            lines.append(f"\nmean Spearman, {kind}: {np.mean(values):+.2f} over {len(values)} data sets")
+            lines.append(f"\nmean Spearman, {kind}: {np.mean(values):+.2f}; data sets: {len(values)}")
     return lines
 
 
