@@ -165,9 +165,13 @@ def noise_table(cells: Mapping[tuple[str, float], Cell], measure: str = NDCG) ->
     columns = [f"{short(world)}, {noise:.0%}" for world, noise in cells]
     lines: list[tuple[str, At]] = [("untrained", at_zero), ("ft, λ = 1", at_one), ("ft", at_chosen)]
     rows = [[text, *(f"{mean(cell['ft'], at, measure):.1f}" for cell in own.values())] for text, at in lines]
-    others = [name for name in next(iter(own.values())) if name != "ft"]
-    found = {key: against_ft(cell, others, at_chosen, measure) for key, cell in own.items()}
-    rows += [[f"{method} − ft", *(difference(found[key][method]) for key in own)] for method in others]
+    found = {
+        key: against_ft(cell, [name for name in cell if name != "ft"], at_chosen, measure) for key, cell in own.items()
+    }
+    others = dict.fromkeys(name for tests in found.values() for name in tests)
+    for method in others:
+        tested = [tests.get(method) for tests in found.values()]
+        rows.append([f"{method} − ft", *(difference(test) if test else "" for test in tested)])
     return table_lines(["", *columns], rows)
 
 

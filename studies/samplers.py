@@ -85,8 +85,13 @@ def run(world: str, method: str, seed: int, noise: float = 0) -> None:
 
 
 def cell(world: str, methods: Iterable[str], noise: float = 0) -> Cell:
-    """Read the trainings of a world by method, of the seeds that every method has finished."""
+    """Read the trainings of a world by method, of the seeds that every method has finished.
+
+    With noise, methods without any finished training are left out.
+    """
     names = [method.format(true=1 - noise) for method in methods]
+    if noise:
+        names = [name for name in names if any(place(world, name, seed, noise).is_file() for seed in SEEDS)]
     seeds = [seed for seed in SEEDS if all(place(world, name, seed, noise).is_file() for name in names)]
     return {
         name: [Training(world, name, noise, seed, Curves.read(place(world, name, seed, noise))) for seed in seeds]
@@ -104,7 +109,7 @@ def write_tables() -> None:
     """Fill in the page, and write a row per training."""
     clean, attempts = cells(WORLDS, METHODS), cells(ATTEMPT_WORLDS, ("ft", "infobatch", *ATTEMPTS))
     noisy = {(world, noise): cell(world, NOISY_METHODS, noise) for world in NOISY_WORLDS for noise in NOISES}
-    noisy = {key: of for key, of in noisy.items() if of["ft"]}
+    noisy = {key: of for key, of in noisy.items() if of.get("ft")}
     every = [(of, ATTEMPTS) for of in attempts.values()] + [(of, METHODS) for of in clean.values()]
     every += [(of, tuple(of)) for of in noisy.values()]
     write_rows([training for of, methods in every for method in methods for training in of[method]])
