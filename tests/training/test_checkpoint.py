@@ -56,7 +56,13 @@ def test_a_run_killed_at_any_moment_ends_like_one_never_killed(beir: Path, bert_
 def test_an_interrupted_run_resumes_to_the_same_weights(
     beir: Path, bert_model: Path, tmp_path: Path, interrupted_at: InterruptedAt, interval: object
 ) -> None:
-    settings = {**SMALL, "update_interval": interval, "precision": "fp32", "gradient_accumulation_steps": 2}
+    settings = {
+        **SMALL,
+        "method": "dp",
+        "update_interval": interval,
+        "precision": "fp32",
+        "gradient_accumulation_steps": 2,
+    }
     whole = opera.adapt(beir, model=bert_model, out=tmp_path / "whole", **settings)
 
     with interrupted_at(6):

@@ -14,6 +14,7 @@ from opera.cli import app
 from opera.cli.printing.quickstart import print_quickstart
 from opera.core.errors import RunFolderError, SettingError
 from opera.data import load_data
+from opera.methods.default import DEFAULT_METHOD
 
 
 def test_quickstart_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,7 +25,7 @@ def test_quickstart_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     run = q.quickstart(tmp_path / "quickstart")
     assert run.finished
     assert run.record.model.source == "minilm"
-    assert run.settings["method"] == "dp"
+    assert run.settings["method"] == DEFAULT_METHOD
     assert len(run.trace()) == 3
     data = load_data(tmp_path / "quickstart" / "data")
     assert set(data.splits) == {"train", "test"}

@@ -81,7 +81,7 @@ def test_flag_files_train_with_their_negatives(static_model: Path, tmp_path: Pat
         for i in range(20)
     ]
     path.write_text("\n".join(json.dumps(record) for record in records))
-    run = opera.adapt(path, model=static_model, out=tmp_path / "run", **SMALL)
+    run = opera.adapt(path, model=static_model, out=tmp_path / "run", **SMALL, guard=False)
     assert run.settings["negatives"] == "given"
     assert run.record.data.notes == [
         "no test split: drew 2 of the 20 train queries (new-documents, seed 0); train names 0% of their documents"

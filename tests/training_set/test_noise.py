@@ -76,7 +76,7 @@ def test_graded_down_lets_in_the_levels_asked_for() -> None:
 @pytest.mark.parametrize("kind", ["random", "hard"])
 def test_noise_is_injected_recorded_and_counted(kind: str, beir: Path, static_model: Path, tmp_path: Path) -> None:
     noise = {"noise": kind, "noise_share": 0.3, **({"noise_range": (5, 60)} if kind == "hard" else {})}
-    run = opera.adapt(beir, model=static_model, out=tmp_path / "run", method="sp", k=0.5, **SMALL, **noise)
+    run = opera.adapt(beir, model=static_model, out=tmp_path / "run", method="sp", k=0.5, guard=False, **SMALL, **noise)
     clean = opera.load_data(beir).training_split()
     noise, pairs = run.record.noise, run.pairs()
     assert noise is not None
@@ -102,7 +102,9 @@ def test_given_negatives_that_noise_made_positive_are_left_out(static_model: Pat
         for i in range(12)
     ]
     path.write_text("\n".join(json.dumps(record) for record in records))
-    run = opera.adapt(path, model=static_model, out=tmp_path / "run", **SMALL, noise="random", noise_share=0.5)
+    run = opera.adapt(
+        path, model=static_model, out=tmp_path / "run", **SMALL, guard=False, noise="random", noise_share=0.5
+    )
     pairs = run.record.method["pairs"]
     assert run.record.noise.injected_pairs == pairs / 2
     assert run.record.negatives.listed == 11 * 11 - pairs / 2
