@@ -138,11 +138,13 @@ def test_points_have_a_sign_unless_they_round_to_zero() -> None:
 def test_the_guard_of_one_run(folder: RunsFolder) -> None:
     chosen = guard_record(dev_queries=33)
     folder.add(before=[0.3] * N_QUERIES, fine_tuned=[0.31] * N_QUERIES, after=[0.33] * N_QUERIES, chosen=chosen)
-    assert bullets(analyse_runs(folder.home))[-1] == (
+    *_, guard, warning = bullets(analyse_runs(folder.home))
+    assert guard == (
         "Guard: better: nDCG@10 +4.0 points on dev (95% interval +2.0 to +6.0), +3.0 on test (+1.0 to +5.0); λ = 0.5; "
         "handed over against fine-tuned (λ = 1): ft is significantly better: +2.0 points of nDCG@10 (95% interval "
-        "+2.0 to +2.0; p < 0.0001); warning: 33 dev queries are few to choose by; 50 or more are better"
+        "+2.0 to +2.0; p < 0.0001)"
     )
+    assert warning == "Warning: 33 dev queries are few to choose by; 50 or more are better"
 
 
 def test_the_guard_of_several_methods(folder: RunsFolder) -> None:
@@ -152,7 +154,7 @@ def test_the_guard_of_several_methods(folder: RunsFolder) -> None:
             folder.add(method=method, seed=seed, fine_tuned=around(0.3), after=around(0.3), chosen=chosen)
     *_, guard = bullets(analyse_runs(folder.home))
     assert guard.startswith(
-        "Guard: of 6 runs, 4 better, 1 not distinguishable, 1 untrained model kept (verdicts on dev); λ from 0 to 1; "
+        "Guard: verdicts of 6 runs on dev: 4 better, 1 not distinguishable, 1 untrained model kept; λ from 0 to 1; "
         "handed over against fine-tuned (λ = 1): no method is significantly better; "
     )
 

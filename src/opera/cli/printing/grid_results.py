@@ -19,7 +19,7 @@ from opera.experiments.analysis import (
     format_settings,
 )
 from opera.experiments.analysis.guard import dev_split_sentence, format_verdicts
-from opera.experiments.analysis.verdict import verdict
+from opera.experiments.analysis.verdict import format_points, verdict
 
 
 def print_grid_results(screen: Console, comparison: Comparison) -> None:
@@ -77,7 +77,7 @@ def _print_guard(screen: Console, results: ResultsTable) -> None:
                 for measure in (PRIMARY, RECALL)
                 for values in (guard.fine_tuned, row.measures)
             ),
-            *(("", "") if test is None else (f"{100 * test.difference:+.1f}", _format_p(test.t_test_holm))),
+            *(("", "") if test is None else (format_points(test.difference), _format_p(test.t_test_holm))),
         )
     screen.print(table)
     for sentence in dict.fromkeys(dev_split_sentence(guard) for _, guard in guarded):

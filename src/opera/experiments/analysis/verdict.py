@@ -98,7 +98,7 @@ def _change(table: ResultsTable) -> str:
 
 
 def _guard(table: ResultsTable) -> tuple[str, ...]:
-    """What the guard handed over, and what that changed: one bullet, none without a guard."""
+    """What the guard handed over, and what that changed; reasons for doubt. No bullet without a guard."""
     guards = {row.method: row.guard for row in table.rows if row.guard is not None}
     if not guards:
         return ()
@@ -112,11 +112,11 @@ def _guard(table: ResultsTable) -> tuple[str, ...]:
         found = [
             f"{count} {words}" for name, words in VERDICTS.items() if (count := sum(name == word for word in verdicts))
         ]
-        sentences = [f"Guard: of {len(shares)} runs, {', '.join(found)} (verdicts on dev); λ {_range(shares)}"]
+        sentences = [f"Guard: verdicts of {len(shares)} runs on dev: {', '.join(found)}; λ {_range(shares)}"]
     tests = {label: guard.against_fine_tuned for label, guard in guards.items() if guard.against_fine_tuned is not None}
     if tests and min(shares) < 1:
         sentences.append(f"handed over against fine-tuned (λ = 1): {_summary(tests)}")
-    return ("; ".join([*sentences, *warnings]),)
+    return "; ".join(sentences), *(warning[0].upper() + warning[1:] for warning in warnings)
 
 
 def _range(shares: Sequence[float]) -> str:

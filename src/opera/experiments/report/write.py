@@ -26,9 +26,11 @@ from opera.experiments.analysis import (
     format_settings,
     short_name,
 )
+from opera.experiments.analysis.guard import dev_split_sentence, format_verdicts
 from opera.experiments.analysis.significance import LEVEL
 from opera.experiments.analysis.verdict import format_points, verdict
 from opera.experiments.report.document import collect_document
+from opera.experiments.report.guard import guard_chart
 from opera.retrieval.measures import DEFAULT_MEASURES
 
 SCRIPTS = ("core.js", "tables.js", "charts.js", "sampling.js", "explorer.js", "start.js")
@@ -79,7 +81,14 @@ def render(comparison: Comparison, data: str | None = None) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters.update(points=format_points, p_value=_format_p, share=_format_share, duration=_format_seconds)
+    environment.filters.update(
+        points=format_points,
+        p_value=_format_p,
+        share=_format_share,
+        duration=_format_seconds,
+        verdicts=format_verdicts,
+        dev_split=dev_split_sentence,
+    )
     assets = files("opera.experiments.report") / "assets"
     document = collect_document(comparison, data)
     library = get_plotlyjs()
@@ -118,11 +127,19 @@ def _title(comparison: Comparison) -> str:
 
 
 def _section(comparison: Comparison, data: str) -> dict[str, Any]:
-    """What the template lists for one data set: its tables, the one with the most steps first, and its convergence."""
+    """What the template lists for one data set: its tables, the one with the most steps first, and more on them."""
     tables = sorted((table for table in comparison.tables if table.data == data), key=lambda table: -table.steps)
     convergence = [convergence for convergence in comparison.convergence if convergence.data == data]
     noisy = any(row.coverage.noise_draws is not None for table in tables for row in table.rows)
-    return {"name": tables[0].name, "tables": tables, "convergence": convergence, "noisy": noisy}
+    guards = [row.guard for row in tables[0].rows if row.guard is not None]
+    return {
+        "name": tables[0].name,
+        "tables": tables,
+        "convergence": convergence,
+        "noisy": noisy,
+        "guards": guards,
+        "guard_chart": guard_chart(tables[0]),
+    }
 
 
 def _script_hash(text: str) -> str:

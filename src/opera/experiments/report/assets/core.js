@@ -97,5 +97,6 @@ function plot(node, traces, layout) {
 
 function drawAll() {
   document.querySelectorAll(".dot").forEach((dot) => { dot.style.background = colourOf(dot.dataset.method); });
+  document.querySelectorAll(".curve").forEach((curve) => { curve.style.color = colourOf(curve.dataset.method); });
   charts.forEach(({ node, draw }) => draw(node));
 }
