@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import opera
@@ -64,6 +65,9 @@ def test_everything_is_said(spoilt: Path, static_model: Path) -> None:
     train, test = data.training_split(), data.split("test").relevant()
     assert (found.queries, found.pairs) == (test.n_queries, len(test.doc_rows))
     assert found.shared_documents == len(set(test.doc_rows.tolist()) & set(train.doc_rows.tolist()))
+    known = np.isin(test.doc_rows, train.relevant().doc_rows)
+    assert seen.seen["test"] == pytest.approx(known.mean())
+    assert seen.seen.keys() == seen.leaks.keys()
     assert len(seen.suspicious) == 5
     beaten = [pair.closer_random_share for pair in seen.suspicious]
     assert beaten == sorted(beaten, reverse=True)

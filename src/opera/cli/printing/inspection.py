@@ -15,6 +15,8 @@ from opera.diagnostics.inspect.report import Inspection
 
 BARS = " ▁▂▃▄▅▆▇█"
 SHOWN_DUPLICATES = 3
+MOSTLY_SEEN, MOSTLY_NEW = 0.9, 0.25
+"""A split asks about known documents from this seen share on; about new ones below that."""
 
 
 def print_inspection(screen: Console, inspection: Inspection) -> None:
@@ -22,6 +24,7 @@ def print_inspection(screen: Console, inspection: Inspection) -> None:
     screen.print(Text(f"{inspection.source} with {inspection.model}\n", style="bold"))
     _print_advice(screen, inspection)
     _print_counts(screen, inspection)
+    _print_seen(screen, inspection)
     _print_similarities(screen, inspection)
     _print_retentions(screen, inspection)
     _print_duplicates(screen, inspection)
@@ -52,6 +55,31 @@ def _print_counts(screen: Console, inspection: Inspection) -> None:
     )
     for note in inspection.notes:
         screen.print(Text(f"note: {note}"))
+
+
+def _print_seen(screen: Console, inspection: Inspection) -> None:
+    if not inspection.seen:
+        return
+    screen.print(Text("\nHow new are the documents?", style="bold"))
+    for split, seen in inspection.seen.items():
+        screen.print(Text(seen_sentence(split, seen)))
+    screen.print(Text("docs/when-fine-tuning-hurts.md says what follows from this.", style="dim"))
+
+
+def seen_sentence(split: str, seen: float) -> str:
+    """Say how many of a split's documents train names, and what that means.
+
+    Args:
+        split: its name.
+        seen: share of its relevant pairs whose document train names, 0 to 1.
+    """
+    named = f"{split}: train names the document of {seen:.0%} of the relevant pairs, so"
+    if seen >= MOSTLY_SEEN:
+        return f"{named} it asks new questions about known documents; fine-tuning is mostly safe."
+    new = "all documents are new" if seen == 0 else "most documents are new" if seen < 0.5 else "some documents are new"
+    harm = "fine-tuning may not carry over to them" if seen >= MOSTLY_NEW else "fine-tuning can make retrieval worse"
+    dev = "" if split == "dev" else "; without a dev split of your own, opera train draws one like it"
+    return f"{named} {new} and {harm}{dev}."
 
 
 def _print_similarities(screen: Console, inspection: Inspection) -> None:

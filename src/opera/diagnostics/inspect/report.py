@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from opera.core.errors import SettingError
 from opera.data import Qrels, RetrievalData, TextTable, load_data
+from opera.data.novelty import seen_share
 from opera.data.pairs import TrainingPairs
 from opera.diagnostics.inspect.advice import Advice, Retention, advise, dynamic_gain, retention_table
 from opera.diagnostics.inspect.duplicates import Duplicates, Leak, count_duplicates, find_leak
@@ -69,6 +70,7 @@ class Inspection:
         dynamic_gain: gain of dp over ft by Theorem 1, if the estimates are right.
         documents: near-duplicates in the corpus.
         queries: near-duplicates among the judged queries of all splits.
+        seen: for each split but train, the share of its relevant pairs whose document train names.
         leaks: for each split but train, its overlap with train.
         suspicious: the training pairs that look most false.
         advice: the method that Theorem 1 suggests.
@@ -86,6 +88,7 @@ class Inspection:
     dynamic_gain: float
     documents: Duplicates
     queries: Duplicates
+    seen: dict[str, float]
     leaks: dict[str, Leak]
     suspicious: list[SuspiciousPair]
     advice: Advice
@@ -118,7 +121,7 @@ def inspect(
 
     Returns:
         Counts, grades, positives per query, similarities, estimated noise, what static pruning would keep, duplicates,
-        leaks, suspicious pairs and advice; ``as_dict()`` gives all of it for JSON.
+        how new other splits' documents are, leaks, suspicious pairs and advice; ``as_dict()`` gives it all for JSON.
 
     Raises:
         InputError: for invalid input, such as data without a training pair.
@@ -143,6 +146,7 @@ def inspect(
         dynamic_gain=dynamic_gain(estimates.similarity, estimates.random, estimates.quality),
         documents=count_duplicates(loaded.corpus, embedded.documents, seed, show, embedded.device),
         queries=count_duplicates(embedded.judged_queries(), embedded.judged, seed, show, embedded.device),
+        seen={name: seen_share(loaded, name) for name in _other_splits(loaded)},
         leaks=_find_leaks(embedded, seed, show),
         suspicious=_suspicious_pairs(loaded, estimates, show),
         advice=advise(estimates.quality, estimates.retentions),
@@ -219,14 +223,19 @@ def _estimate(embedded: _EmbeddedData, seed: int) -> _Estimates:
 
 
 def _find_leaks(embedded: _EmbeddedData, seed: int, max_examples: int) -> dict[str, Leak]:
-    """Compare each split but train, if it has a relevant document, with train."""
+    """Compare each split but train with train."""
     data = embedded.data
     train = embedded.queries(data.training_split())
     return {
         name: find_leak(data, name, train, embedded.queries(relevant), seed, max_examples, embedded.device)
-        for name, qrels in data.splits.items()
-        if name != "train" and (relevant := qrels.relevant()).n_queries
+        for name, relevant in _other_splits(data).items()
     }
+
+
+def _other_splits(data: RetrievalData) -> dict[str, Qrels]:
+    """The relevant judgements of each split but train that has one."""
+    others = {name: qrels.relevant() for name, qrels in data.splits.items() if name != "train"}
+    return {name: relevant for name, relevant in others.items() if relevant.n_queries}
 
 
 def _suspicious_pairs(data: RetrievalData, estimates: _Estimates, count: int) -> list[SuspiciousPair]:
