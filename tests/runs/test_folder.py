@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -176,3 +177,12 @@ def test_only_a_run_json_of_ours_makes_a_run(tmp_path: Path, text: str | None) -
     assert not holds_run(tmp_path)
     with pytest.raises(RunFolderError, match="not a run folder"):
         Run.open(tmp_path)
+
+
+def test_a_run_from_before_the_guard_can_be_read(run: Path) -> None:
+    record = json.loads((run / "run.json").read_text())
+    del record["guard"]
+    (run / "run.json").write_text(json.dumps(record))
+    (run / "measures.json").write_text('{"before": {"nDCG@10": 0.1}, "after": {"nDCG@10": 0.2}}')
+    assert Run.open(run).record.guard is None
+    assert Run.open(run).measures["fine_tuned"] == {"nDCG@10": 0.2}
