@@ -69,7 +69,7 @@ def test_automatic_settings_are_recorded_as_given_and_resolved(beir: Path, stati
     given, resolved = run.record.identity, run.settings
     assert [given[name] for name in ("max_steps", "epochs", "temperature", "learning_rate")] == [None, 2.5, None, None]
     assert (resolved["max_steps"], resolved["epochs"]) == (8, 2.5), "40 queries are three batches of 15"
-    assert resolved["temperature"] == 0.05
+    assert resolved["temperature"] == 0.07
     assert resolved["learning_rate"] == 1e-2
     assert run.training.steps == len(run.trace()) == 8
 

@@ -61,7 +61,7 @@ class OptimisationSettings(Settings):
     optim: str = setting("adamw_torch", "optimizer, by its name in transformers", "transformers")
     temperature: float | None = setting(
         None,
-        "temperature of the InfoNCE loss over cosine similarities; auto: 0.05",
+        "temperature of the InfoNCE loss over cosine similarities; auto: 0.07 for a static model, 0.05 for others",
         "docs/defaults.md (the paper: 0.02)",
         gt=0,
     )
@@ -82,8 +82,8 @@ class BatchingSettings(Settings):
 
     per_device_train_batch_size: int | None = setting(
         None,
-        "queries per batch and device (--batch-size); auto: 64 for a transformer, 256 for others, over all "
-        "devices together, and no more than there are training queries",
+        "queries per batch and device (--batch-size); auto: 512 for a static model, 256 for an "
+        "adapter, 64 for a transformer, over all devices together, and no more than there are training queries",
         "docs/defaults.md (the paper: 8 on each of 8 devices)",
         ge=1,
     )
