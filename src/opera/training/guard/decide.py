@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from opera.retrieval.models import is_static
 from opera.retrieval.search import exact_search
 from opera.runs.record import GuardRecord, ShareMean
 from opera.training.guard.dev_corpus import DevCorpus, reduced_corpus
-from opera.training.guard.rule import choose_share, shares_to_try
+from opera.training.guard.rule import choose_share
 from opera.training.guard.verdict import guarded_measure, verdict_of
 from opera.training.guard.weights import Weights, mix
 from opera.training.tokens import tokens_kept
@@ -62,7 +62,12 @@ def dev_values(encoder: Encoder, dev: DevCorpus, settings: TrainSettings) -> Per
 
 
 def measure_shares(
-    model: SentenceTransformer, dev: DevCorpus, settings: TrainSettings, untrained: Weights, at_zero: PerQuery
+    model: SentenceTransformer,
+    dev: DevCorpus,
+    settings: TrainSettings,
+    untrained: Weights,
+    at_zero: PerQuery,
+    shares: Sequence[float],
 ) -> dict[float, PerQuery]:
     """Measure the mixtures of a fine-tuned model with its untrained weights on dev.
 
@@ -72,6 +77,7 @@ def measure_shares(
         settings: the run's settings.
         untrained: the weights before training.
         at_zero: the values of λ = 0, which are known.
+        shares: what to measure; the first is 0.
 
     Returns:
         The deciding measure of each dev query, float64 ``[n]``, by share.
@@ -79,7 +85,7 @@ def measure_shares(
     fine_tuned, encoding = Weights.of(model), settings.encoding
     per_query = {0.0: at_zero}
     with tokens_kept(model):  # every share reads the same texts
-        for share in shares_to_try(is_static(model))[1:]:
+        for share in shares[1:]:
             mix(untrained, fine_tuned, share).put_into(model)
             encoder = Encoder(model, encoding.precision, encoding.encode_batch_size, use_cache=False)
             per_query[share] = dev_values(encoder, dev, settings)
@@ -104,7 +110,7 @@ def decide(
         settings: the run's settings.
         dev_split: how the dev split came about.
         seen: by split, ``dev`` and ``test``: the share of its relevant pairs whose document train names.
-        static: whether the model is a static embedding table.
+        static: whether the model is a static embedding table, or an adapter.
         refit: whether a share above 0 is followed by another training.
         documents: how many documents the dev queries were ranked among; ``None`` for all.
     """

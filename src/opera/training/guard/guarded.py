@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from accelerate import PartialState
 
 from opera.data.novelty import seen_share
-from opera.retrieval.models import is_static
 from opera.runs.folder import TRIAL_FOLDER, drop_checkpoints
 from opera.runs.record import GuardRecord
 from opera.training.distributed import from_main
 from opera.training.fit import Fit, fit
 from opera.training.guard.decide import PerQuery, decide, dev_corpus, measure_shares, untrained_values
 from opera.training.guard.dev_corpus import DevCorpus
+from opera.training.guard.rule import shares_to_try
 from opera.training.guard.weights import Weights
 from opera.training.session import Session
 
@@ -96,13 +96,16 @@ def _choose(session: Session, untrained: Weights, before: _Before | None) -> Gua
     prepared, chosen = session.prepared, None
     with session.phase("choose_share", "measuring mixtures of untrained and fine-tuned weights on dev"):
         if before is not None:
-            per_query = measure_shares(prepared.model, before.dev, prepared.settings, untrained, before.values)
+            static = prepared.situation.model in ("static", "adapter")
+            per_query = measure_shares(
+                prepared.model, before.dev, prepared.settings, untrained, before.values, shares_to_try(static)
+            )
             chosen = decide(
                 per_query,
                 prepared.settings,
                 dev_split=str(prepared.dev_split),
                 seen={"dev": seen_share(prepared.data, "dev"), "test": seen_share(prepared.whole, "test")},
-                static=is_static(prepared.model),
+                static=static,
                 refit=prepared.refits,
                 documents=None if before.dev.rows is None else len(before.dev.rows),
             )
