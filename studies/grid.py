@@ -22,8 +22,8 @@ MODEL = "../shared/models/potion-base-4m"
 GRID = Path("runs/grid")
 COMMAND = (
     f"opera compare {' '.join(DATA)} --model {MODEL} --methods ft,rp,sp,sp+cbs,infobatch,dp,sp+dp:k=0.75 "
-    f"--seeds 0,1,2 --steps 50,100,200,400 --batch-size 64 --set temperature=0.05 --set learning_rate=0.01 "
-    f"--jobs 2 --out {GRID}"
+    f"--seeds 0,1,2 --steps 50,100,200,400 --batch-size 64 --set guard=false --set temperature=0.05 "
+    f"--set learning_rate=0.01 --jobs 2 --out {GRID}"
 )
 
 

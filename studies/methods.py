@@ -47,7 +47,7 @@ class Study:
 
     def command(self, cell: Cell, seed: int, out: str) -> list[str]:
         """Return the command line of one run."""
-        fixed = f"--steps {self.steps} --batch-size 64 --lr 1e-2 --set temperature=0.05"
+        fixed = f"--steps {self.steps} --batch-size 64 --lr 1e-2 --set temperature=0.05 --set guard=false"
         own = "".join(f" --set {name}={value}" for name, value in cell.settings.items())
         job = f"opera train ../shared/data/{self.data} --model {MODEL} --method {cell.method} --out {out}"
         return f"{job} {fixed}{own} --seed {seed}".split()

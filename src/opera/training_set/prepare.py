@@ -33,7 +33,7 @@ from opera.training_set.negatives import check_negatives
 from opera.training_set.noise import check_noise
 
 LITTLE_LOST = 0.05
-"""Share of the training queries that a dev split may take without a second training that puts them back."""
+"""Share of the training queries, or of the pairs, that dev may take without a second training that puts them back."""
 MOST_CHEAP_STEPS = 200
 """A transformer's training of more steps is not repeated."""
 
@@ -89,7 +89,8 @@ class Prepared:
     @property
     def _refit_pays(self) -> bool:
         """Whether dev took enough of train to be worth another training, and that training is cheap."""
-        lost = 1 - self.data.training_split().n_queries / self.whole.training_split().n_queries
+        left, whole = self.data.training_split(), self.whole.training_split()
+        lost = 1 - min(left.n_queries / whole.n_queries, len(left.doc_rows) / len(whole.doc_rows))
         transforms = self.situation.model in ("small", "large")
         cheap = not transforms or (self.settings.optimisation.max_steps or 0) <= MOST_CHEAP_STEPS
         return cheap and lost > LITTLE_LOST and not self.settings.evaluation.needs_dev
