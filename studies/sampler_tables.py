@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -168,11 +168,28 @@ def noise_table(cells: Mapping[tuple[str, float], Cell], measure: str = NDCG) ->
     found = {
         key: against_ft(cell, [name for name in cell if name != "ft"], at_chosen, measure) for key, cell in own.items()
     }
-    others = dict.fromkeys(name for tests in found.values() for name in tests)
-    for method in others:
+    for method in dict.fromkeys(name for tests in found.values() for name in tests):
         tested = [tests.get(method) for tests in found.values()]
         rows.append([f"{method} − ft", *(difference(test) if test else "" for test in tested)])
-    return table_lines(["", *columns], rows)
+        rows[-1].append(mean_interval(OverWorlds.of([100 * test.difference for test in tested if test])))
+    rows.append(["race of four − ft", *noisy_races(own.values(), measure)])
+    for row in rows[: len(lines)]:
+        row.append(f"{np.mean([float(value) for value in row[1:]]):.1f}")
+    return table_lines(["", *columns, "mean (95%)"], rows)
+
+
+def noisy_races(cells: Iterable[Cell], measure: str) -> list[str]:
+    """The race of four minus ft in each cell that has all of them, and on average."""
+    four = [label(method) for method in RACE]
+    raced = [
+        mean(Race.run(cell, four).trainings, at_chosen, measure) - mean(cell["ft"], at_chosen, measure)
+        if all(method in cell for method in four)
+        else None
+        for cell in cells
+    ]
+    known = [value for value in raced if value is not None]
+    average = mean_interval(OverWorlds.of(known)) if known else ""
+    return [*("" if value is None else signed(value) for value in raced), average]
 
 
 def label(method: str) -> str:
