@@ -54,7 +54,7 @@ def test_require_gain(
 ) -> None:
     from opera.training.guard import decide
 
-    monkeypatch.setattr(decide, "verdict_of", lambda share, dev: verdict)
+    monkeypatch.setattr(decide, "verdict_of", lambda share, dev, queries: verdict)
     done = run_opera("train", beir, "--model", static_model, "--out", "run", *QUICK, "--require-gain")
     assert done.returncode == status, done.stderr
     assert "nDCG@10" in done.stdout

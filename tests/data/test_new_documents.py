@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -94,6 +96,14 @@ def test_like_test_is_as_new_as_test(test: list[set[int]], expected: float) -> N
     held = draw_missing_splits(data, seed=0, test_fraction=0.1, needs_dev=True)
     assert seen_share(held, "dev") == expected
     assert "(like-test, seed 0)" in held.notes[-1]
+
+
+def test_like_test_needs_a_relevant_document_in_test() -> None:
+    data = make_data([{n} for n in range(8)], [{0}, {1}])
+    test = data.split("test")
+    empty = replace(data, splits={**data.splits, "test": replace(test, grades=np.zeros_like(test.grades))})
+    with pytest.raises(DataError, match="test"):
+        draw_missing_splits(empty, seed=0, test_fraction=0.1, needs_dev=True)
 
 
 def test_a_dev_split_better_known_than_test_is_not_used() -> None:

@@ -38,7 +38,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 EXAMPLES: dict[Callable[..., None], str] = {
-    train: "my-beir-folder --model minilm --method dp --out run --steps 500 --set temperature=0.05",
+    train: "my-beir-folder --model minilm --out run",
     evaluate: "my-beir-folder --model run --split test --json",
     score: "my-beir-folder --model minilm --out pairs.parquet",
     mine: "my-beir-folder --model minilm --range 10:100 --out mined.jsonl",

@@ -63,7 +63,7 @@ def train(
     method: Annotated[
         str | None,
         typer.Option(
-            "--method", help="ft, rp, sp, sp+cbs, infobatch, dp (the default), sp+dp, or one that you registered"
+            "--method", help="ft (the default), rp, sp, sp+cbs, infobatch, dp, sp+dp, or one that you registered"
         ),
     ] = None,
     steps: StepsOption = None,
@@ -106,7 +106,7 @@ def train(
     _refuse_label(method)
     recipe = make_recipe(values)
     if require_gain and not recipe.train.guard.guard:
-        raise SettingError("--require-gain: needs the guard's verdict; leave guard=false out")
+        raise SettingError("--require-gain: needs the guard's verdict, but guard is false; pass --set guard=true")
     check_out_folder(out, resume, overwrite)
     loaded = load_data(data)  # errors are reported before torch is loaded, which takes seconds
 
@@ -161,5 +161,5 @@ def _print_run(run: Run, as_json: bool) -> None:
     title = f"{settings['method']}, {run.steps} steps, {format_rates(settings)}; {queries} test queries"
     print_before_after(screen, run.measures, title)
     if guard is None and run.measures["after"]["nDCG@10"] < run.measures["before"]["nDCG@10"]:
-        screen.print("nDCG@10 fell: try fewer --steps, a lower --lr, --set temperature=0.05, or --method ft")
+        screen.print("nDCG@10 fell: leave guard=false out, or try fewer --steps or a lower --lr")
     screen.print(Text(f"\n{how_to_use(run)}"))

@@ -15,7 +15,9 @@ class EvaluationSettings(Settings):
     eval_steps: int | None = setting(
         None, "steps between two evaluations on the dev split; auto: none", "transformers", ge=1
     )
-    metric_for_best_model: str = setting("nDCG@10", "dev measure that selects the best model", "OPERA")
+    metric_for_best_model: str = setting(
+        "nDCG@10", "dev measure that chooses the guard's share, and the best model", "OPERA"
+    )
     load_best_model_at_end: bool = setting(
         False, "keep the model of the best evaluation; needs eval_steps, and saves at each", "transformers"
     )
@@ -66,8 +68,8 @@ class GuardSettings(Settings):
     refit: bool | None = setting(
         None,
         "train once more with the drawn dev split back in train, and the share that the first training chose; "
-        "auto: where dev took more than 5% of the train queries, for static models, adapters and trainings of at most "
-        "200 steps, and eval_steps is not set",
+        "auto: where dev took more than 5% of the train queries or pairs, for static models, adapters and trainings of "
+        "at most 200 steps, and eval_steps is not set",
         "issue 11",
     )
     guard_documents: int = setting(

@@ -56,7 +56,7 @@ def draw_missing_splits(
         kind: what to draw; ``None``: ``like-test`` where the data has a test split, else ``new-documents``.
 
     Raises:
-        DataError: if train has too few queries.
+        DataError: if train has too few queries, or if dev is to be like a test split without a relevant document.
     """
     kind_of_test: SplitKind = "random" if kind == "random" else "new-documents"
     chosen, drew_test = kind or "like-test", "test" not in data.splits
@@ -65,6 +65,8 @@ def draw_missing_splits(
         chosen = kind_of_test
     if not needs_dev or ("dev" in data.splits and kind is None and not _dev_is_better_known(data)):
         return data
+    if chosen == "like-test":
+        data.judged_qrels("test")  # an error where no document of test is relevant
     if "dev" in data.splits:
         data = _without_dev(data, kind)
     return hold_out(data, "dev", dev_fraction, seed, chosen)
@@ -92,9 +94,9 @@ def hold_out(
     train = data.split("train")
     candidates = np.flatnonzero(train.has_relevant)
     if len(candidates) < 2:
-        raise DataError(
-            f"{data.source}: has no split '{split}', and {len(candidates)} train queries are too few to draw one"
-        )
+        few = f"{len(candidates)} train queries are too few to draw one"
+        advice = "; the guard needs one, so pass guard=false" if split == "dev" else ""
+        raise DataError(f"{data.source}: has no split '{split}', and {few}{advice}")
     count = dev_count(len(candidates), fraction)
     rng = generator(seed, f"data.{split}")
     relevant = train.relevant()

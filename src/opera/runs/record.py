@@ -133,8 +133,8 @@ class GuardRecord(_Part):
 
     Attributes:
         share: λ, the share of the fine-tuned weights in the model handed over.
-        verdict: ``better``: the interval on dev lies above 0; ``kept``: λ is 0, so the untrained model is handed over;
-            ``same``: neither.
+        verdict: ``better``: the interval on dev, of 6 queries or more, lies above 0; ``kept``: λ is 0, so the untrained
+            model is handed over; ``same``: neither.
         measure: the measure that decides.
         dev_split: how the dev split came about: ``given`` in the data, or the way it was drawn.
         dev_queries: how many queries it has.

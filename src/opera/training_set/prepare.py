@@ -266,4 +266,6 @@ def _prepare_data(data: RetrievalData, settings: TrainSettings) -> tuple[Retriev
         return prepared, prepared, None
     if prepared.splits["dev"] is graded.splits.get("dev"):
         return prepared, prepared, "given"
-    return prepared, draw(needs_dev=False), kind or ("like-test" if "test" in graded.splits else "new-documents")
+    if kind != "random" and "test" not in graded.splits:
+        kind = "new-documents"
+    return prepared, draw(needs_dev=False), kind or "like-test"

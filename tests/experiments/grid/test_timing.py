@@ -37,7 +37,7 @@ def test_a_cell_is_timed_by_plain_fine_tuning_and_leaves_nothing(
     cost = time_cell(
         opera.load_data(beir), str(static_model), {**values, "max_steps": 500, "per_device_train_batch_size": 4}
     )
-    (recipe,) = recipes
+    recipe, _ = recipes  # the second is the cell's own
     settings = recipe.flat()
     assert (settings["method"], settings["negatives"], settings["noise"]) == ("ft", "random", "none")
     assert (settings["max_steps"], settings["per_device_train_batch_size"]) == (timing.STEPS, 4)
@@ -55,6 +55,17 @@ def test_the_guard_is_timed_with_the_rest(beir: Path, static_model: Path, bert_m
     for (model, guard), encodings in expected.items():
         prepared = prepare(data, str(model), make_recipe({"guard": guard, "guard_documents": 100}))
         assert timing._encodings_after(prepared) == pytest.approx(encodings)
+
+
+def test_the_cells_own_steps_decide_how_often_it_trains(beir: Path, bert_model: Path) -> None:
+    timed = prepare(opera.load_data(beir), str(bert_model), make_recipe({"max_steps": timing.STEPS}))
+    own: tuple[tuple[dict[str, Any], int], ...] = (
+        ({"max_steps": 200}, 2),
+        ({"max_steps": 201}, 1),
+        ({"max_steps": 200, "eval_steps": 100}, 1),
+    )
+    for values, trainings in own:
+        assert timing._trainings(timed, values) == trainings
 
 
 def test_a_cell_of_an_adapter_is_timed(beir: Path, static_model: Path) -> None:

@@ -40,8 +40,17 @@ def test_the_three_verdicts() -> None:
     better = guarded_measure(before, before, before + rng.uniform(0, 0.2, 200), 0, "dev")
     same = guarded_measure(before, before, before, 0, "dev")
     assert better.low > 0
-    assert (verdict_of(0.5, better), verdict_of(0.5, same), verdict_of(0.0, same)) == ("better", "same", "kept")
+    assert verdict_of(0.5, better, 200) == "better"
+    assert verdict_of(0.5, same, 200) == "same"
+    assert verdict_of(0.0, same, 200) == "kept"
     assert better.difference == pytest.approx(better.after - better.before)
+
+
+def test_a_handful_of_queries_is_never_better() -> None:
+    """The interval of a few queries is too narrow: one that gains has an interval without width."""
+    for count, expected in ((1, "same"), (5, "same"), (6, "better")):
+        zeros = np.zeros(count)
+        assert verdict_of(1.0, guarded_measure(zeros, zeros + 0.3, zeros + 0.3, 0, "dev"), count) == expected
 
 
 def test_many_queries_are_resampled_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

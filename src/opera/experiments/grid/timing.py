@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from transformers import TrainerCallback
 
-from opera.config.automatic import Situation
+from opera.config.automatic import Situation, resolve
 from opera.config.recipe import Recipe, make_recipe
 from opera.data import RetrievalData
 from opera.retrieval.frozen import FrozenVectors, lookup_of, set_vectors
@@ -116,11 +116,17 @@ def time_cell(data: RetrievalData, model: str, values: Mapping[str, Any]) -> Cel
         _train_briefly(prepared, writer)
         seconds = Run(writer.path).trace()["seconds"].to_numpy()
     seconds = seconds[min(WARM_UP, len(seconds) - 2) :]
-    per_step, trainings = float(np.median(seconds)), 2 if prepared.refits else 1
+    per_step, trainings = float(np.median(seconds)), _trainings(prepared, values)
     saving = CHECKPOINTS * trainings * float(seconds.max() - per_step)
     model_bytes = FLOAT_BYTES * prepared.n_parameters
     overhead = loading + encoding_after + saving
     return CellTiming(trainings * per_step, overhead, encoding, model_bytes, prepared.situation)
+
+
+def _trainings(timed: Prepared, values: Mapping[str, Any]) -> int:
+    """How often a cell trains. Its own steps and evaluations decide, not those of the timing."""
+    settings = resolve(make_recipe(values).train, timed.situation)
+    return 2 if replace(timed, recipe=timed.recipe.model_copy(update={"train": settings})).refits else 1
 
 
 def _encodings_after(prepared: Prepared) -> float:

@@ -118,7 +118,7 @@ def decide(
     dev = guarded_measure(per_query[0.0], per_query[1.0], per_query[share], settings.optimisation.seed, "dev")
     return GuardRecord(
         share=share,
-        verdict=verdict_of(share, dev),
+        verdict=verdict_of(share, dev, len(per_query[share])),
         measure=settings.evaluation.metric_for_best_model,
         dev_split=dev_split,
         dev_queries=len(per_query[share]),

@@ -13,6 +13,9 @@ from opera.runs.record import GuardedMeasure
 RESAMPLES = 10_000
 LEVEL = 0.95
 CHUNK_CELLS = 4_000_000
+LEAST_QUERIES = 6
+"""Fewer dev queries are never ``better``: five of five gain by chance once in 32 times, more often than the
+interval allows."""
 
 Verdict = Literal["better", "same", "kept"]
 
@@ -60,8 +63,8 @@ def bootstrap_interval(differences: NDArray[np.float64], seed: int, name: str) -
     return low, high
 
 
-def verdict_of(share: float, dev: GuardedMeasure) -> Verdict:
-    """``kept`` for λ = 0; ``better`` where the interval on dev lies above 0; else ``same``."""
+def verdict_of(share: float, dev: GuardedMeasure, queries: int) -> Verdict:
+    """``kept`` for λ = 0; ``better`` where the interval on dev lies above 0, with queries enough; else ``same``."""
     if share == 0:
         return "kept"
-    return "better" if dev.low > 0 else "same"
+    return "better" if dev.low > 0 and queries >= LEAST_QUERIES else "same"
