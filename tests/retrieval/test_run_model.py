@@ -50,6 +50,21 @@ def test_dev_is_drawn_where_the_run_needed_it(data: RetrievalData, tmp_path: Pat
         assert set(with_run_splits(data, path).splits) == {"train", "test", "dev"}
 
 
+def test_dev_of_a_run_that_trained_on_it_in_the_end_is_named(
+    beir: Path, static_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = {"max_steps": 2, "per_device_train_batch_size": 4, "method": "ft"}
+    for refit in (True, False):
+        run = opera.adapt(beir, model=static_model, out=tmp_path / str(refit), refit=refit, **settings)
+        assert run.record.guard is not None
+        for split in ("dev", "test"):
+            caplog.clear()
+            with caplog.at_level("INFO", logger="opera"):
+                opera.evaluate(beir, model=run.path, split=split)
+            assert ("promise too much" in caplog.text) is (split == "dev" and run.record.guard.refit)
+    assert opera.Run.open(tmp_path / "True").record.guard.refit
+
+
 def test_runs_from_before_the_guard_drew_at_random(data: RetrievalData, tmp_path: Path) -> None:
     path = run_of(tmp_path / "run", data, test_fraction=0.3, dev_fraction=0.1)
     record = json.loads((path / "run.json").read_text())

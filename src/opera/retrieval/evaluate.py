@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,7 +12,9 @@ from opera.retrieval.device import Precision
 from opera.retrieval.encoder import open_encoder
 from opera.retrieval.evaluation import Evaluation, evaluate_encoder
 from opera.retrieval.measures import DEFAULT_MEASURES, check_measures, split_names
-from opera.retrieval.run_model import run_corpus_text, with_run_splits
+from opera.retrieval.run_model import run_corpus_text, trained_on_dev, with_run_splits
+
+log = logging.getLogger("opera")
 
 
 def evaluate(
@@ -52,5 +55,9 @@ def evaluate(
     if relevant_grade is not None:  # keep the run's splits, but count relevance from the original grades
         prepared = copy_splits(original, source=prepared).with_relevant_grade(relevant_grade)
     prepared.judged_qrels(split)
+    if split == "dev" and trained_on_dev(original, model):
+        log.info(
+            "note: %s was trained again with its dev split in train, so its measures on dev promise too much", model
+        )
     encoder = open_encoder(model, precision, max_query_length, max_passage_length)
     return evaluate_encoder(encoder, prepared, split, names, run_corpus_text(model))

@@ -34,6 +34,14 @@ def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
     )
 
 
+def trained_on_dev(data: RetrievalData, model: str | Path) -> bool:
+    """Whether ``model`` is a run on these data that was trained again with its drawn dev split in train."""
+    if not holds_run(Path(model)):
+        return False
+    record = Run.open(model).record
+    return record.data.fingerprint == data.fingerprint and record.guard is not None and record.guard.refit
+
+
 def run_corpus_text(model: str | Path) -> CorpusText:
     """Return what of a document a run's model was trained on; title and text for any other model."""
     return "text" if holds_run(Path(model)) and Run.open(model).settings["corpus_text"] == "text" else "title_text"
