@@ -39,11 +39,11 @@ def test_groups_hold_the_seeds_of_a_data_set_method_and_number_of_steps(folder: 
 def test_runs_of_automatic_steps_are_a_group_even_if_a_seed_draws_other_splits(folder: RunsFolder) -> None:
     paths = [folder.add(seed=seed, max_steps=None, epochs=12) for seed in (0, 1)]
     record = json.loads((paths[1] / "run.json").read_text())
-    change_record(paths[1], settings={**record["settings"], "max_steps": 44})
+    change_record(paths[1], settings={**record["settings"], "max_steps": 22})
     folder.add(seed=0, max_steps=7)
     assert [(group.method, group.steps, group.seeds) for group in folder.groups()] == [
         ("ft", 7, (0,)),
-        ("ft:epochs=12", 48, (0, 1)),
+        ("ft:epochs=12", 24, (0, 1)),
     ]
 
 
