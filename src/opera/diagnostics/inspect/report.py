@@ -73,7 +73,7 @@ class Inspection:
         seen: for each split but train, the share of its relevant pairs whose document train names.
         leaks: for each split but train, its overlap with train.
         suspicious: the training pairs that look most false.
-        advice: the method that Theorem 1 suggests.
+        advice: the default method, and what to try if labels are false.
     """
 
     source: str
