@@ -98,6 +98,18 @@ def test_like_test_is_as_new_as_test(test: list[set[int]], expected: float) -> N
     assert "(like-test, seed 0)" in held.notes[-1]
 
 
+@pytest.mark.parametrize("other", ["train", "test"])
+def test_a_dev_split_that_shares_queries_is_not_used(other: str) -> None:
+    data = make_data([{n} for n in range(8)], [{8}, {9}, {10}])
+    shared = data.split(other).select_queries(np.arange(data.split(other).n_queries) < 2)
+    drawn = draw_missing_splits(
+        replace(data, splits={**data.splits, "dev": shared}), seed=0, test_fraction=0.1, needs_dev=True
+    )
+    assert f"the data's own dev split is not used: 2 of its 2 queries are in {other} too" in drawn.notes
+    for split in ("train", "test"):
+        assert not np.isin(drawn.split("dev").query_rows, drawn.split(split).query_rows).any()
+
+
 def test_like_test_needs_a_relevant_document_in_test() -> None:
     data = make_data([{n} for n in range(8)], [{0}, {1}])
     test = data.split("test")
@@ -114,7 +126,8 @@ def test_a_dev_split_better_known_than_test_is_not_used() -> None:
     drawn = draw_missing_splits(known, seed=0, test_fraction=0.1, needs_dev=True)
     assert seen_share(drawn, "dev") == 0.0
     assert "own dev split is not used: train names 100% of its documents, but 0% of test's" in drawn.notes[0]
-    splits["test"] = splits["dev"]
+    halves = np.arange(6) < 3
+    splits["test"], splits["dev"] = (splits["dev"].select_queries(half) for half in (halves, ~halves))
     kept = RetrievalData(data.name, data.source, data.fingerprint, data.corpus, data.queries, splits)
     assert draw_missing_splits(kept, seed=0, test_fraction=0.1, needs_dev=True) is kept
 

@@ -44,8 +44,8 @@ def draw_missing_splits(
 ) -> RetrievalData:
     """Draw a test split from train if there is none, then a dev split if one is needed.
 
-    A dev split that came with the data is used unless ``kind`` is given, or unless its documents are much better known
-    to train than those of test.
+    A dev split that came with the data is used unless ``kind`` is given, train or test has some of its queries, or its
+    documents are much better known to train than those of test.
 
     Args:
         data: the data set.
@@ -63,12 +63,15 @@ def draw_missing_splits(
     if drew_test:
         data = hold_out(data, "test", test_fraction, seed, kind_of_test)
         chosen = kind_of_test
-    if not needs_dev or ("dev" in data.splits and kind is None and not _dev_is_better_known(data)):
+    if not needs_dev:
         return data
+    if "dev" in data.splits:
+        reason = _doubt_dev(data) if kind is None else f"dev_split={kind}"
+        if not reason:
+            return data
+        data = _without_dev(data, reason)
     if chosen == "like-test":
         data.judged_qrels("test")  # an error where no document of test is relevant
-    if "dev" in data.splits:
-        data = _without_dev(data, kind)
     return hold_out(data, "dev", dev_fraction, seed, chosen)
 
 
@@ -209,18 +212,21 @@ def _mask(chosen: NDArray[np.int64], size: int) -> BoolArray:
     return mask
 
 
-def _dev_is_better_known(data: RetrievalData) -> bool:
-    """Whether train names many more of dev's documents than of test's."""
-    if not (data.split("dev").has_relevant.any() and data.split("test").has_relevant.any()):
-        return False
-    return seen_share(data, "dev") - seen_share(data, "test") > ALIKE
+def _doubt_dev(data: RetrievalData) -> str:
+    """Say why the data's own dev split does not stand for tomorrow's queries; empty where it does."""
+    dev = data.split("dev")
+    for split in ("train", "test"):
+        shared = int(np.isin(dev.query_rows, data.split(split).relevant().query_rows).sum())
+        if shared:
+            return f"{shared} of its {dev.n_queries} queries are in {split} too"
+    if dev.has_relevant.any() and data.split("test").has_relevant.any():
+        of_dev, of_test = seen_share(data, "dev"), seen_share(data, "test")
+        if of_dev - of_test > ALIKE:
+            return f"train names {of_dev:.0%} of its documents, but {of_test:.0%} of test's"
+    return ""
 
 
-def _without_dev(data: RetrievalData, kind: SplitKind | None) -> RetrievalData:
-    reason = f"dev_split={kind}"
-    if kind is None:
-        dev, test = seen_share(data, "dev"), seen_share(data, "test")
-        reason = f"train names {dev:.0%} of its documents, but {test:.0%} of test's"
+def _without_dev(data: RetrievalData, reason: str) -> RetrievalData:
     splits = {name: qrels for name, qrels in data.splits.items() if name != "dev"}
     return replace(data, splits=splits, notes=(*data.notes, f"the data's own dev split is not used: {reason}"))
 

@@ -110,7 +110,9 @@ class Run:
         ``fine_tuned`` is the model as trained, ``after`` the model handed over. Older runs hand over the first.
         """
         found = dict(json.loads((self.path / MEASURES_FILE).read_text(encoding="utf-8")))
-        return {**found, "fine_tuned": found.get("fine_tuned", found["after"])} if "after" in found else found
+        if "after" in found:
+            found.setdefault("fine_tuned", found["after"])
+        return found
 
     @property
     def training(self) -> TrainingRecord:
