@@ -70,7 +70,7 @@ class Defaults:
 
 DEFAULTS: dict[ModelKind, Defaults] = {
     "adapter": Defaults(0.05, 256, 3e-3, 0.0, 20, 50, {"cpu": 1000, "cuda": 1000}),
-    "static": Defaults(0.07, 512, 1e-2, 0.0, 40, 50, {"cpu": 400, "cuda": 400}),
+    "static": Defaults(0.07, 512, 1e-2, 0.0, 40, 50, {"cpu": 200, "cuda": 200}),
     "small": Defaults(0.05, 64, 1e-4, 0.1, 5, 50, {"cpu": 400, "cuda": 1000}),
     "large": Defaults(0.05, 64, 2e-5, 0.1, 3, 50, {"cpu": 100, "cuda": 1000}),
 }

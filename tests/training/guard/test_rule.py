@@ -16,6 +16,7 @@ from opera.training.guard.rule import (
     posterior_mean,
     prior_mean,
     shares_to_try,
+    stands,
 )
 
 
@@ -60,6 +61,16 @@ def test_a_training_that_ruins_dev_is_not_handed_over() -> None:
     means = [-0.2 * share for share in FINE]
     for seen in (0.0, 0.5, 1.0):
         assert choose_share(curve(FINE, means), seen) == 0.0
+
+
+def test_a_share_below_the_untrained_model_on_dev_does_not_stand_where_documents_are_new() -> None:
+    rng = np.random.default_rng(0)
+    slightly_worse = rng.standard_normal(100) - 0.05  # well within a standard error of 0.1
+    slightly_worse -= slightly_worse.mean() + 0.05
+    assert not stands(slightly_worse, 0.0)
+    assert stands(slightly_worse, 1.0)
+    assert not stands(slightly_worse - 0.2, 1.0)
+    assert stands(np.array([-1.0]), 0.0)
 
 
 def test_the_posterior_lies_between_prior_and_evidence() -> None:
