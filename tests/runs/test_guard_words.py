@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from opera.runs.guard_words import dev_sentence, share_sentence, verdict_sentence, warnings_of
+from opera.runs.guard_words import dev_sentence, gained, share_sentence, verdict_sentence, warnings_of
 from opera.runs.record import GuardedMeasure, GuardRecord, ShareMean
 
 
@@ -31,8 +31,17 @@ def test_better() -> None:
 def test_kept() -> None:
     kept = GuardedMeasure(before=0.3, fine_tuned=0.25, after=0.3, difference=0, low=0, high=0)
     assert verdict_sentence(record(verdict="kept", share=0, dev=kept, test=kept)) == (
-        "worse: the untrained model is kept; fine-tuned it would have nDCG@10 −5.0 points on dev, −5.0 on test"
+        "worse: the untrained model is kept; fine-tuning changes nDCG@10 by −5.0 points on dev, −5.0 on test"
     )
+
+
+def test_a_gain_on_dev_that_test_denies_is_none() -> None:
+    fallen = GuardedMeasure(before=0.3, fine_tuned=0.2, after=0.2, difference=-0.1, low=-0.2, high=-0.01)
+    assert gained(record())
+    assert gained(record(test=None))
+    assert not gained(record(test=fallen))
+    assert not gained(record(verdict="same"))
+    assert not gained(None)
 
 
 @pytest.mark.parametrize(

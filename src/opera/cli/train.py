@@ -85,7 +85,10 @@ def train(
     set_: SetOption = None,
     config: ConfigOption = None,
     require_gain: Annotated[
-        bool, typer.Option("--require-gain", help="end with exit status 3 unless the verdict is 'better'")
+        bool,
+        typer.Option(
+            "--require-gain", help="end with exit status 3 unless the verdict is 'better' and test did not fall"
+        ),
     ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="continue the run in --out")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace the run in --out")] = False,
@@ -110,6 +113,7 @@ def train(
     check_out_folder(out, resume, overwrite)
     loaded = load_data(data)  # errors are reported before torch is loaded, which takes seconds
 
+    from opera.runs.guard_words import gained
     from opera.training.adapt import adapt
 
     started = time.time()
@@ -117,7 +121,7 @@ def train(
         run = adapt(loaded, model=model, out=out, resume=resume, overwrite=overwrite, **values)
     if is_main_process():
         _print_run(run, json_)
-    if require_gain and (run.record.guard is None or run.record.guard.verdict != "better"):
+    if require_gain and not gained(run.record.guard):
         raise typer.Exit(NO_GAIN)
 
 

@@ -13,13 +13,20 @@ FEW_QUERIES = 50
 def verdict_sentence(guard: GuardRecord) -> str:
     """Say whether the run was worth it, with the intervals."""
     if guard.verdict == "kept":
-        tuned = f"{guard.measure} {_points(guard.dev.fine_tuned - guard.dev.before)} points on dev"
+        change = f"{_points(guard.dev.fine_tuned - guard.dev.before)} points on dev"
         if guard.test is not None:
-            tuned += f", {_points(guard.test.fine_tuned - guard.test.before)} on test"
-        return f"worse: the untrained model is kept; fine-tuned it would have {tuned}"
+            change += f", {_points(guard.test.fine_tuned - guard.test.before)} on test"
+        return f"worse: the untrained model is kept; fine-tuning changes {guard.measure} by {change}"
     word = "better" if guard.verdict == "better" else "not distinguishable"
     sentence = f"{word}: {guard.measure} {_difference(guard.dev, ' points on dev (95% interval ')}"
     return sentence if guard.test is None else f"{sentence}, {_difference(guard.test, ' on test (')}"
+
+
+def gained(guard: GuardRecord | None) -> bool:
+    """Whether a run was worth it: better on dev, and not certainly worse on test."""
+    if guard is None or guard.verdict != "better":
+        return False
+    return guard.test is None or guard.test.high >= 0
 
 
 def share_sentence(guard: GuardRecord) -> str:

@@ -66,7 +66,7 @@ def adapt(
             :data:`opera.methods.default.DEFAULT_METHOD`.
         resume: continue the run in ``out`` from its newest checkpoint.
         overwrite: replace the run in ``out``.
-        callbacks: additional transformers callbacks for the trainer.
+        callbacks: additional transformers callbacks for the trainer; a run that trains twice calls them in both.
         settings: any other setting by its name (``opera train --help-settings`` lists them).
 
     Returns:
