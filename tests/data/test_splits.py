@@ -18,7 +18,7 @@ def test_held_out_queries_leave_train(beir: Path) -> None:
     assert held.split("dev").n_queries == 10
     assert not set(held.split("dev").query_rows) & set(held.split("train").query_rows)
     assert held.split("train").n_queries == 30
-    assert "drew 10 of the 40 train queries (random, seed 1)" in held.notes[-1]
+    assert "drew 10 of the 40 train queries as dev (random, seed 1)" in held.notes[-1]
     assert np.array_equal(held.split("dev").query_rows, hold_out(data, "dev", 0.25, 1).split("dev").query_rows)
     assert not np.array_equal(held.split("dev").query_rows, hold_out(data, "dev", 0.25, 2).split("dev").query_rows)
 

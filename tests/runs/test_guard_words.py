@@ -45,7 +45,7 @@ def test_a_gain_on_dev_that_test_denies_is_none() -> None:
 
 
 @pytest.mark.parametrize(
-    ("share", "words"), [(0, "the untrained ones"), (1, "the fine-tuned ones"), (0.375, "38% fine-tuned and 62%")]
+    ("share", "words"), [(0, "the untrained ones"), (1, "the fine-tuned ones"), (0.375, "37.5% fine-tuned and 62.5%")]
 )
 def test_the_share(share: float, words: str) -> None:
     assert words in share_sentence(record(share=share))

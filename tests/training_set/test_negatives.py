@@ -84,5 +84,5 @@ def test_flag_files_train_with_their_negatives(static_model: Path, tmp_path: Pat
     run = opera.adapt(path, model=static_model, out=tmp_path / "run", **SMALL, guard=False)
     assert run.settings["negatives"] == "given"
     assert run.record.data.notes == [
-        "no test split: drew 2 of the 20 train queries (new-documents, seed 0); train names 0% of their documents"
+        "drew 2 of the 20 train queries as test (new-documents, seed 0); train names 0% of their documents"
     ]

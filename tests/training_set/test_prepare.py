@@ -99,7 +99,7 @@ def test_dev_splits_without_a_relevant_document_are_refused_first(
 
 def test_a_missing_dev_split_is_drawn_and_said(beir: Path, static_model: Path, tmp_path: Path) -> None:
     run = opera.adapt(beir, model=static_model, out=tmp_path / "run", **SMALL, eval_steps=4)
-    assert "no dev split: drew 10 of the 40 train queries (like-test, seed 0)" in run.record.data.notes[0]
+    assert "drew 10 of the 40 train queries as dev (like-test, seed 0)" in run.record.data.notes[0]
     assert run.record.method["queries"] == 30
     without = opera.adapt(beir, model=static_model, out=tmp_path / "without", **SMALL, guard=False)
     assert without.record.method["queries"] == 40

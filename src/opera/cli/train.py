@@ -160,7 +160,9 @@ def _print_run(run: Run, as_json: bool) -> None:
         return
     settings, screen = run.settings, console()
     queries = run.per_query().num_rows
-    if guard is not None:
+    if guard is None:
+        screen.print("no guard: the fine-tuned weights are handed over as they are")
+    else:
         print_guard(screen, guard)
     title = f"{settings['method']}, {run.steps} steps, {format_rates(settings)}; {queries} test queries"
     print_before_after(screen, run.measures, title)

@@ -232,7 +232,7 @@ def _without_dev(data: RetrievalData, reason: str) -> RetrievalData:
 
 
 def _note(data: RetrievalData, split: str, kind: SplitKind, drawn: int, of: int, seed: int) -> str:
-    note = f"no {split} split: drew {drawn} of the {of} train queries ({kind}, seed {seed})"
+    note = f"drew {drawn} of the {of} train queries as {split} ({kind}, seed {seed})"
     note += f"; train names {seen_share(data, split):.0%} of their documents"
     if split != "test" and "test" in data.splits and data.split("test").has_relevant.any():
         note += f", and {seen_share(data, 'test'):.0%} of test's"

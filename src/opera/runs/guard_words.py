@@ -36,7 +36,7 @@ def share_sentence(guard: GuardRecord) -> str:
     if guard.share == 1:
         return "The weights handed over are the fine-tuned ones (share 1)."
     return (
-        f"The weights handed over are {guard.share:.0%} fine-tuned and {1 - guard.share:.0%} untrained "
+        f"The weights handed over are {100 * guard.share:g}% fine-tuned and {100 - 100 * guard.share:g}% untrained "
         f"(share {guard.share:g})."
     )
 
@@ -64,7 +64,8 @@ def warnings_of(guard: GuardRecord) -> list[str]:
     if guard.dev_queries < FEW_QUERIES:
         found.append(f"warning: {guard.dev_queries} dev queries are few to choose by; {FEW_QUERIES} or more are better")
     if guard.test is not None and guard.test.high < 0:
-        found.append(f"warning: on test {guard.measure} fell, against what dev promised")
+        promised = ", against what dev promised" if guard.dev.difference > 0 else ""
+        found.append(f"warning: on test {guard.measure} fell{promised}")
     return found
 
 
@@ -74,4 +75,4 @@ def _difference(measured: GuardedMeasure, words: str) -> str:
 
 def _points(difference: float) -> str:
     """A difference of a measure in points, signed."""
-    return f"{100 * difference:+.1f}".replace("-", "−")
+    return f"{round(100 * difference, 1) + 0.0:+.1f}".replace("-", "−")  # 0.0 makes −0.0 a zero

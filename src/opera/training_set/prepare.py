@@ -26,6 +26,7 @@ from opera.retrieval.models import (
     load_model,
     model_kind,
     parameter_count,
+    quiet_libraries,
     set_dropout_and_attention,
     set_lengths,
 )
@@ -206,6 +207,7 @@ def _load_models(model_source: str, settings: TrainSettings) -> dict[str, Any]:
 
 def _read_vectors(data: RetrievalData, settings: TrainSettings) -> dict[str, Any]:
     """Read the vectors of a model that cannot be loaded, and make an adapter of them."""
+    quiet_libraries()  # as loading a model does
     _refuse_settings_of_models(settings)
     adapter, encoding = settings.adapter, settings.encoding
     files = Path(adapter.query_vectors or "").expanduser(), Path(adapter.document_vectors or "").expanduser()

@@ -70,7 +70,7 @@ def test_a_share_below_the_untrained_model_on_dev_does_not_stand_where_documents
     assert not stands(slightly_worse, 0.0)
     assert stands(slightly_worse, 1.0)
     assert not stands(slightly_worse - 0.2, 1.0)
-    assert stands(np.array([-1.0]), 0.0)
+    assert not stands(np.array([-1.0]), 1.0)
 
 
 def test_the_posterior_lies_between_prior_and_evidence() -> None:

@@ -152,7 +152,9 @@ def _print_duplicates(screen: Console, inspection: Inspection) -> None:
         )
         _print_examples(screen, leak.examples)
     if not inspection.leaks:
-        screen.print(Text("There is no split but train: opera train will draw a test split from it."))
+        screen.print(
+            Text("There is no split but train: opera train draws test and dev from it, with documents new to train.")
+        )
 
 
 def _duplicates_in_words(duplicates: Duplicates) -> str:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.text import Text
 
 from opera.cli.printing.console import one_line
-from opera.cli.printing.results import format_rates, how_to_load, print_before_after, print_document
+from opera.cli.printing.results import format_rates, how_to_load, print_before_after, print_document, print_guard
 from opera.core.rng import generator
 from opera.data import RetrievalData, load_data
 from opera.runs.folder import Run
@@ -30,6 +30,9 @@ def print_quickstart(console: Console, run: Run) -> None:
         f"{counts['test_queries']} held-out queries, {counts['documents']:,} chunks, {run.steps} steps of "
         f"{settings['method']}, {format_rates(settings)}"
     )
+    console.print()
+    if run.record.guard is not None:
+        print_guard(console, run.record.guard)
     print_before_after(console, run.measures, title)
     console.print(f"\nThe model: {run.model_path}", style="bold")
     console.print(Text(how_to_load(str(run.model_path))))

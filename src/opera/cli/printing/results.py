@@ -40,7 +40,7 @@ def print_before_after(screen: Console, measures: Mapping[str, Mapping[str, floa
 
 def print_guard(screen: Console, guard: GuardRecord) -> None:
     """Print the verdict, what the model handed over is made of, what it was chosen on, and reasons for doubt."""
-    screen.print(Text(f"\n{verdict_sentence(guard)}", style="bold"))
+    screen.print(Text(verdict_sentence(guard), style="bold"))
     for sentence in (share_sentence(guard), dev_sentence(guard), *warnings_of(guard)):
         screen.print(Text(sentence))
 

@@ -75,9 +75,8 @@ def choose_share(per_query: Mapping[float, NDArray[np.float64]], seen: float, st
 
 def stands(gain: NDArray[np.float64], seen: float) -> bool:
     """Whether a share may be handed over, by its gain over the untrained model per dev query, float64 ``[n]``."""
-    if len(gain) < 2:
-        return True  # one query says nothing
-    tolerance = float(np.interp(seen, (SEEN[0], SEEN[-1]), (0.0, 1.0))) * np.sqrt(mean_variance(gain))
+    error = np.sqrt(mean_variance(gain)) if len(gain) > 1 else 0.0
+    tolerance = float(np.interp(seen, (SEEN[0], SEEN[-1]), (0.0, 1.0))) * error
     return bool(gain.mean() >= -tolerance)
 
 
