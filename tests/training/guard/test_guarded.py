@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -232,10 +233,13 @@ def test_a_guarded_run_killed_at_any_moment_ends_like_one_never_killed(
     beir: Path, static_model: Path, tmp_path: Path
 ) -> None:
     """Every fifth change, in a run of two trainings with two checkpoints each."""
-    options = ("--steps", "4", "--set", "save_steps=2", "--set", "refit=true")
+    options = ("--steps", "4", "--lr", "0.001", "--set", "save_steps=2", "--set", "refit=true")
     whole = Killable(beir, static_model, tmp_path / "whole", options)
-    changes = int(whole.run().log.read_text().split(" changes")[0].rsplit("\n", 1)[-1])
+    changes = int(re.findall(r"^(\d+) changes$", whole.run().log.read_text(), re.MULTILINE)[0])
     assert changes > 100
+    guard = Run.open(whole.out).record.guard
+    assert guard is not None
+    assert guard.refit
     for moment in range(1, changes + 1, 5):
         killed = Killable(beir, static_model, tmp_path / str(moment), options)
         assert killed.run(moment).wait() == -signal.SIGKILL
