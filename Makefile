@@ -16,7 +16,7 @@ $(VENV)/.installed: pyproject.toml requirements.lock
 	$(RUN)python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
 	touch $@
 
-quickstart: install ## teach a real model to search the Python standard library (about 5 minutes on two idle cores)
+quickstart: install ## teach a real model to search the Python standard library (about 6 minutes on two idle cores)
 	$(RUN)opera quickstart --out quickstart --overwrite
 
 test: install ## run the tests (under 5 minutes on 2 cores)
