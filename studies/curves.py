@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -26,6 +26,7 @@ from opera.data.splits import SplitKind, draw_missing_splits
 from opera.retrieval.measures import per_query
 from opera.retrieval.search import exact_search
 from opera.runs.folder import RunWriter
+from opera.training.tokens import TokenCache
 from opera.training.train import make_method, train
 from opera.training_set.build import build_training_set
 from opera.training_set.prepare import prepare
@@ -87,7 +88,7 @@ def measure_curves(
     fixed = {"seed": seed, "logging_steps": 1000, "snapshots": 0, "save_steps": 10**6}
     recipe = make_recipe({"method": method, **fixed, **settings})
     prepared = prepare(data, MODEL, recipe)
-    tokens = TokenCache(prepared.model)
+    tokens = TokenCache(prepared.model[0])
     pretrained = embed(prepared.model, tokens, data)
     training_set = build_training_set(prepared)
     folder = Path(tempfile.mkdtemp())
@@ -110,27 +111,6 @@ def measure_curves(
         queries=queries,
         steps=prepared.settings.optimisation.max_steps,
     )
-
-
-class TokenCache:
-    """Tokenizes each text once; stands in for the static model's own preprocessing, with the same result."""
-
-    _ids: ClassVar[dict[str, NDArray[np.int64]]] = {}  # shared by all trainings of a process, which have one tokenizer
-
-    def __init__(self, model: SentenceTransformer) -> None:
-        self._tokenizer = model[0].tokenizer
-        model[0].preprocess = self
-
-    def __call__(self, texts: list[str], *_: Any, **__: Any) -> dict[str, torch.Tensor]:
-        """Return the flat token ids of the texts and where each begins."""
-        missing = [text for text in dict.fromkeys(texts) if text not in self._ids]
-        for text, encoding in zip(
-            missing, self._tokenizer.encode_batch(missing, add_special_tokens=False), strict=True
-        ):
-            self._ids[text] = np.array(encoding.ids, dtype=np.int64)
-        ids = [self._ids[text] for text in texts]
-        starts = np.cumsum([0, *map(len, ids[:-1])])
-        return {"input_ids": torch.from_numpy(np.concatenate(ids)), "offsets": torch.from_numpy(starts)}
 
 
 def embed(model: SentenceTransformer, tokens: TokenCache, data: RetrievalData) -> Embeddings:

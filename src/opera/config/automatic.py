@@ -15,6 +15,8 @@ from opera.config.training import TrainSettings
 
 ModelKind = Literal["adapter", "static", "small", "large"]
 """A projection over frozen vectors, a static embedding table, a transformer below 50M parameters, or a larger one."""
+TRANSFORMERS: tuple[ModelKind, ...] = ("small", "large")
+"""The kinds whose every encoding costs a forward pass."""
 
 AUTOMATIC = (
     "max_steps",
@@ -106,7 +108,7 @@ def resolve(settings: TrainSettings, situation: Situation) -> TrainSettings:
 def preset_precision(settings: TrainSettings, model: ModelKind, device: str) -> Any:
     """The setting ``precision``; where it is not given, under a preset, a transformer on CUDA has fp16."""
     encoding = settings.encoding
-    has_transformer, given = model in ("small", "large"), "precision" in encoding.model_fields_set
+    has_transformer, given = model in TRANSFORMERS, "precision" in encoding.model_fields_set
     if settings.optimisation.preset and has_transformer and device == "cuda" and not given:
         return "fp16"
     return encoding.precision

@@ -16,7 +16,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.core.arrays import BoolArray
 from opera.core.errors import DataError
 from opera.core.rng import generator
 from opera.data.novelty import named_share, query_components, seen_share
@@ -104,8 +103,7 @@ def hold_out(
     rng = generator(seed, f"data.{split}")
     relevant = train.relevant()
     draw = _draw_like_test(data, relevant, count, rng) if kind == "like-test" else _draw(relevant, count, kind, rng)
-    drawn = np.zeros(train.n_queries, dtype=bool)
-    drawn[candidates[draw.queries]] = True
+    drawn = np.isin(np.arange(train.n_queries), candidates[draw.queries])
     moved, left = train.select_queries(drawn), train.select_queries(~drawn)
     gone = np.isin(left.doc_rows, draw.documents) & (left.grades > 0)
     splits = {**data.splits, "train": left.select_judgements(~gone), split: moved}
@@ -195,21 +193,14 @@ def _draw_like_test(data: RetrievalData, relevant: Qrels, count: int, rng: np.ra
     """Mix new documents with random queries until train names the same share of them as of test's documents."""
     wanted = seen_share(data, "test")
     random = _draw(relevant, count, "random", rng)
-    rest = relevant.select_queries(~_mask(random.queries, relevant.n_queries))
-    drawn = relevant.select_queries(_mask(random.queries, relevant.n_queries))
-    natural = named_share(drawn, rest, len(data.corpus))
+    drawn = np.isin(np.arange(relevant.n_queries), random.queries)
+    natural = named_share(relevant.select_queries(drawn), relevant.select_queries(~drawn), len(data.corpus))
     if wanted > natural - ALIKE:
         return random
     known = round(wanted / natural * count)
     new = _draw(relevant, max(1, count - known), "new-documents", rng)
     others = np.setdiff1d(rng.permutation(random.queries)[:known], new.queries)
     return _Draw(np.sort(np.concatenate([new.queries, others])), new.documents)
-
-
-def _mask(chosen: NDArray[np.int64], size: int) -> BoolArray:
-    mask = np.zeros(size, dtype=bool)
-    mask[chosen] = True
-    return mask
 
 
 def _doubt_dev(data: RetrievalData) -> str:

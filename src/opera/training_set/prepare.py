@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 
 from opera.adapter.model import adapter_model, check_saved, encode_all, save_adapted
 from opera.adapter.vectors import read_both
-from opera.config.automatic import AUTOMATIC, Situation, preset_precision, resolve
+from opera.config.automatic import AUTOMATIC, TRANSFORMERS, Situation, preset_precision, resolve
 from opera.config.recipe import Recipe
 from opera.config.training import EncodingSettings, TrainSettings
 from opera.core.errors import SettingError
@@ -92,8 +92,9 @@ class Prepared:
         """Whether dev took enough of train to be worth another training, and that training is cheap."""
         left, whole = self.data.training_split(), self.whole.training_split()
         lost = 1 - min(left.n_queries / whole.n_queries, len(left.doc_rows) / len(whole.doc_rows))
-        transforms = self.situation.model in ("small", "large")
-        cheap = not transforms or (self.settings.optimisation.max_steps or 0) <= MOST_CHEAP_STEPS
+        cheap = (
+            self.situation.model not in TRANSFORMERS or (self.settings.optimisation.max_steps or 0) <= MOST_CHEAP_STEPS
+        )
         return cheap and lost > LITTLE_LOST and not self.settings.evaluation.needs_dev
 
     @property

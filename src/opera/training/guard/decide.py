@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -23,8 +22,6 @@ from opera.training.guard.rule import choose_share
 from opera.training.guard.verdict import guarded_measure, verdict_of
 from opera.training.guard.weights import Weights, mix
 from opera.training.tokens import tokens_kept
-
-log = logging.getLogger("opera")
 
 PerQuery = NDArray[np.float64]
 

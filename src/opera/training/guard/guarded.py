@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from accelerate import PartialState
 
+from opera.config.automatic import TRANSFORMERS
 from opera.data.novelty import seen_share
 from opera.runs.folder import TRIAL_FOLDER, drop_checkpoints
 from opera.runs.record import GuardRecord
@@ -96,7 +97,7 @@ def _choose(session: Session, untrained: Weights, before: _Before | None) -> Gua
     prepared, chosen = session.prepared, None
     with session.phase("choose_share", "measuring mixtures of untrained and fine-tuned weights on dev"):
         if before is not None:
-            static = prepared.situation.model in ("static", "adapter")
+            static = prepared.situation.model not in TRANSFORMERS
             per_query = measure_shares(
                 prepared.model, before.dev, prepared.settings, untrained, before.values, shares_to_try(static)
             )
