@@ -1,0 +1,102 @@
+"""Paths as users give them, checked and expanded once: on the command line, in Python, and in recipes."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+from opera.core.errors import InputError, SettingError
+from opera.core.terminal import shortened, shown
+
+HIDDEN = (errno.ENOENT, errno.ENOTDIR)
+"""What the system says of a path where nothing is: for whoever reads or writes it to judge."""
+
+KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+def expand_user(value: str | Path, name: str) -> str:
+    """Expand ``~`` and check what every path must fulfil, also a source or a model that need not be a path.
+
+    Args:
+        value: as the user gave it.
+        name: of the option or argument, for the message.
+
+    Raises:
+        SettingError: for an empty path, one with a NUL or with bytes that are no text, a user that the system does not
+            know, names that are too long, links in a circle, and folders on the way that may not be entered.
+    """
+    text = str(value)
+    if not text.strip():
+        raise SettingError(f"{name}: must not be empty")
+    if "\0" in text:
+        raise SettingError(f"{name}: must not hold a NUL character, got {shown(text)}")
+    try:
+        text.encode("utf-8")
+        text = str(Path(text).expanduser()) if text.startswith("~") else text
+        os.stat(text)
+    except UnicodeEncodeError:
+        raise SettingError(f"{name}: must be text in UTF-8, got {shown(text)}; rename the file") from None
+    except RuntimeError:
+        raise SettingError(f"{name} {shortened(text)}: there is no such user") from None
+    except OSError as error:
+        if error.errno not in HIDDEN:
+            raise SettingError(f"{name} {shortened(text)}: {_reason(error)}") from None
+    return text
+
+
+def user_path(value: str | Path, name: str) -> Path:
+    """Return the path that a user gave, ``~`` expanded. Arguments and errors as for :func:`expand_user`."""
+    return Path(expand_user(value, name))
+
+
+def check_input_file(path: Path, name: str, error_class: type[InputError] = SettingError) -> None:
+    """Check that a path is a regular file that can be read; opening a pipe would wait for ever.
+
+    Args:
+        path: a file, or a link to one.
+        name: what the message starts with; the path itself where it is empty.
+        error_class: what to raise.
+
+    Raises:
+        InputError: of ``error_class``, saying what is there instead.
+    """
+    place = f"{name} {shortened(str(path))}" if name else shortened(str(path))
+    found = kind_of_place(path)
+    if found is None:
+        raise error_class(f"{place}: {'a link to nothing' if path.is_symlink() else 'no such file'}")
+    if found != "a file":
+        raise error_class(f"{place}: must be a file, but is {found}")
+    if not os.access(path, os.R_OK):
+        raise error_class(f"{place}: cannot be read (Permission denied)")
+
+
+def kind_of_place(path: Path) -> str | None:
+    """Say what is at a path, links followed: ``"a file"``, ``"a folder"``, ``"a named pipe"``, ...; ``None``: nothing.
+
+    Raises:
+        SettingError: for a path that the system cannot look up.
+    """
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        if error.errno in HIDDEN:
+            return None
+        raise SettingError(f"{shortened(str(path))}: {_reason(error)}") from None
+    return KINDS.get(stat.S_IFMT(mode), "a file")
+
+
+def _reason(error: OSError) -> str:
+    """Say in plain words why a path cannot be looked up."""
+    if error.errno == errno.ENAMETOOLONG:
+        return "the name is too long for this file system"
+    if error.errno == errno.ELOOP:
+        return "its links lead in a circle"
+    return f"cannot be looked up ({error.strerror})"

@@ -1,0 +1,50 @@
+"""Text from files and users made safe to print: nothing in it can move the cursor, hide or reorder what is shown."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+MAX_SHOWN = 100
+"""Characters of a value that an error message shows."""
+
+_CONTROLS = (
+    r"\x00-\x1f\x7f-\x9f"  # C0 and C1: U+009B alone starts a terminal command
+    r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # bidi: what follows is shown in another order
+    r"\u2028\u2029\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"  # lines, marks and tags that are not seen
+    r"\ud800-\udfff"  # half a character, which UTF-8 cannot hold
+)
+_UNSAFE = re.compile(f"[{_CONTROLS}]")
+_UNSAFE_IN_LINES = re.compile(f"(?!\n)[{_CONTROLS}]")
+
+
+def printable(text: object) -> str:
+    r"""Escape what a terminal or a reader could mistake, as Python does (``\x1b``, ``\u202e``); newlines stay."""
+    return _UNSAFE_IN_LINES.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), str(text))
+
+
+def shown(value: object) -> str:
+    """Return a value as an error message shows it: as Python writes it, on one line, long ones cut in the middle."""
+    try:
+        text = repr(value)
+    except ValueError:  # a whole number of more digits than Python prints
+        text = "a number of too many digits"
+    return printable(shortened(text))
+
+
+def shortened(text: str, limit: int = MAX_SHOWN) -> str:
+    """Cut a text in the middle to ``limit`` characters."""
+    if len(text) <= limit:
+        return text
+    return f"{text[: limit // 2]}…{text[-(limit - limit // 2 - 1) :]}"
+
+
+def json_text(value: Any) -> str:
+    r"""Write a value as indented JSON that is safe to print: whatever :func:`printable` escapes stands as ``\uXXXX``.
+
+    Raises:
+        ValueError: for a number that is not finite, which JSON cannot hold.
+    """
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    return _UNSAFE_IN_LINES.sub(lambda found: json.dumps(found[0])[1:-1], text)
