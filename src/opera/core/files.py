@@ -121,7 +121,7 @@ def _files(path: Path) -> Iterator[Path]:
 def _identity(path: Path) -> tuple[int, int] | None:
     """Device and number of a file, links followed; ``None`` where there is none that can be looked up."""
     try:
-        found = os.stat(path)
+        found = path.stat()
     except OSError:
         return None
     return found.st_dev, found.st_ino

@@ -41,7 +41,7 @@ def expand_user(value: str | Path, name: str) -> str:
     try:
         text.encode("utf-8")
         text = str(Path(text).expanduser()) if text.startswith("~") else text
-        os.stat(text)
+        Path(text).stat()
     except UnicodeEncodeError:
         raise SettingError(f"{name}: must be text in UTF-8, got {shown(text)}; rename the file") from None
     except RuntimeError:
@@ -85,7 +85,7 @@ def kind_of_place(path: Path) -> str | None:
         SettingError: for a path that the system cannot look up.
     """
     try:
-        mode = os.stat(path).st_mode
+        mode = path.stat().st_mode
     except OSError as error:
         if error.errno in HIDDEN:
             return None
