@@ -1,0 +1,103 @@
+"""Read JSON as the standard has it (RFC 8259), and refuse what Python's reader lets pass."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from opera.core.reading import read_text
+from opera.core.terminal import shortened, shown
+
+MAX_DEPTH = 100
+"""Lists and objects within each other."""
+MAX_DIGITS = 1000
+"""Digits of a whole number; reading one takes time that grows with their square."""
+
+
+def parse_json(text: str) -> Any:
+    """Parse JSON. Every JSON text that OPERA reads is parsed here.
+
+    Raises:
+        ValueError: in words that can follow the name of a file or line, for what is not JSON, and for a key that occurs
+            twice, NaN or an infinite number, half a character (a lone surrogate), values nested more than
+            :data:`MAX_DEPTH` deep, or a whole number of more than :data:`MAX_DIGITS` digits.
+    """
+    try:
+        value = _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        place = f"column {error.colno}" if error.lineno == 1 else f"line {error.lineno}, column {error.colno}"
+        raise ValueError(f"not JSON ({error.msg} at {place})") from None
+    except RecursionError:
+        raise _too_deep() from None
+    # A value that is nested too deep or holds half a character has many brackets or an escape; most have neither.
+    if "\\u" in text or not text.isascii() or text.count("[") + text.count("{") > MAX_DEPTH:
+        _check(value)
+    return value
+
+
+def read_json(path: Path) -> Any:
+    """Parse a JSON file; a byte-order mark at its start is skipped.
+
+    Raises:
+        OSError: if it cannot be read, or is no regular file.
+        ValueError: as :func:`parse_json`, and if it is not UTF-8.
+    """
+    return parse_json(read_text(path))
+
+
+def _check(value: Any) -> None:
+    """Check depth and strings, without recursion."""
+    left = [(value, 0)]
+    while left:
+        item, depth = left.pop()
+        if isinstance(item, str):
+            _check_characters(item)
+        elif isinstance(item, dict | list):
+            if depth == MAX_DEPTH:
+                raise _too_deep()
+            left += [(inner, depth + 1) for inner in (item.values() if isinstance(item, dict) else item)]
+            if isinstance(item, dict):
+                left += [(key, depth) for key in item]
+
+
+def _check_characters(text: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(f"holds half a character ({text[error.start]!r}); remove it") from None
+
+
+def _too_deep() -> ValueError:
+    return ValueError(f"nested more than {MAX_DEPTH} deep")
+
+
+def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        raise ValueError(f"the key {shown(twice)} occurs twice")
+    return values
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > MAX_DIGITS:
+        raise ValueError(f"holds a whole number of {len(digits):,} digits; at most {MAX_DIGITS:,} are read")
+    return int(digits)
+
+
+def _float(digits: str) -> float:
+    value = float(digits)
+    if math.isinf(value):
+        raise ValueError(f"holds the number {shortened(digits)}, which is too large")
+    return value
+
+
+def _constant(name: str) -> NoReturn:
+    raise ValueError(f"holds {name}, which is no number of JSON")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer, parse_float=_float, parse_constant=_constant)

@@ -1,0 +1,51 @@
+"""Only regular files are read, and every refusal has a reason."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from opera.core.reading import open_file, read_text
+
+
+def test_a_file_and_a_link_to_it_are_read_without_a_byte_order_mark(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("\ufeffcafé\r\n", encoding="utf-8", newline="")
+    (tmp_path / "b").symlink_to("a")
+    assert read_text(tmp_path / "a") == read_text(tmp_path / "b") == "café\r\n"
+
+
+def test_other_kinds_are_refused_and_nothing_waits(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "dangling").symlink_to("nowhere")
+    (tmp_path / "link").symlink_to("pipe")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "socket"))
+    reasons = {
+        "pipe": "it is a named pipe",
+        "link": "it is a named pipe",
+        "folder": "it is a folder",
+        "socket": "it is a socket",
+        "loop": "Too many levels of symbolic links",
+        "dangling": "No such file or directory",
+        "a" * 300: "File name too long",
+        "nul\0": "its name holds a NUL character",
+        "/dev/zero": "it is a device",
+    }
+    for name, reason in reasons.items():
+        with pytest.raises(OSError) as caught:  # noqa: PT011 - the reason is checked below
+            open_file(tmp_path / name)
+        assert caught.value.strerror == reason
+
+
+def test_other_encodings_are_refused_with_the_line(tmp_path: Path) -> None:
+    (tmp_path / "latin").write_bytes(b"a\nb\ncaf\xe9")
+    with pytest.raises(ValueError, match=r"^line 3 is not UTF-8 \(unexpected end of data\); convert"):
+        read_text(tmp_path / "latin")
+    (tmp_path / "utf16").write_text("abc", encoding="utf-16")
+    with pytest.raises(ValueError, match=r"^line 1 is not UTF-8 but UTF-16; convert"):
+        read_text(tmp_path / "utf16")
