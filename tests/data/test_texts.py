@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pyarrow.compute as pc
 import pytest
 
 from opera.core.errors import DataError
@@ -18,7 +20,7 @@ MakeBeir = Callable[..., Path]
 def test_rows_are_found_across_chunks(monkeypatch: pytest.MonkeyPatch, make_beir: MakeBeir) -> None:
     folder = make_beir()
     edit_line(folder / "corpus.jsonl", 1, '{"_id": "d0", "title": "a \\"quoted\\" id", "text": "x"}')
-    monkeypatch.setattr("opera.data.store.BATCH_ROWS", 7)
+    monkeypatch.setattr("opera.data.texts.BATCH_ROWS", 7)
     data = load_data(folder)
     assert data.corpus.table["text"].num_chunks > 10
     texts = data.corpus.texts()
@@ -27,6 +29,24 @@ def test_rows_are_found_across_chunks(monkeypatch: pytest.MonkeyPatch, make_beir
     assert data.corpus.ids(rows) == [f"d{row}" for row in rows]
     assert data.corpus.texts(slice(5, 30)) == texts[5:30]
     assert data.corpus.texts(np.array([], dtype=int)) == []
+
+
+def test_a_batch_of_long_texts_ends_early(monkeypatch: pytest.MonkeyPatch, make_beir: MakeBeir) -> None:
+    """An Arrow array holds at most 2 GiB of text, whatever the number of rows."""
+    monkeypatch.setattr("opera.data.texts.BATCH_CHARACTERS", 1000)
+    texts = {f"d{row}": f"{row} " + "a" * (row % 7 * 100) for row in range(50)}
+    table = TextTable.from_texts(texts)
+    folder = make_beir()
+    lines = (json.dumps({"_id": name, "text": text}) for name, text in texts.items())
+    (folder / "corpus.jsonl").write_text("\n".join(lines) + "\n")
+    for path in (folder / "qrels").iterdir():
+        path.write_text("query-id\tcorpus-id\tscore\ntrain0\td7\t1\n")
+    read = load_data(folder).corpus
+    for found in (table, read):
+        assert found.table["text"].num_chunks > 10
+        assert max(pc.sum(pc.utf8_length(chunk)).as_py() for chunk in found.table["text"].chunks) < 2000
+        assert (found.ids(), found.texts()) == (list(texts), list(texts.values()))
+        assert found.texts(np.array([49, 0, 13])) == [texts[f"d{row}"] for row in (49, 0, 13)]
 
 
 def test_rows_are_found_by_id() -> None:

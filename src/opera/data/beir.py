@@ -15,8 +15,8 @@ from opera.data.checks import check_id
 from opera.data.lines import json_records, numbered_lines, text_field
 from opera.data.qrels import Qrels
 from opera.data.retrieval_data import RetrievalData
-from opera.data.store import DataBuilder, TextRow, digest_files, load_or_parse
-from opera.data.texts import TextTable, join_title
+from opera.data.store import DataBuilder, digest_files, load_or_parse
+from opera.data.texts import TextRow, TextTable, join_title
 
 QRELS_HEADER = ["query-id", "corpus-id", "score"]
 MAX_GRADE = 1000

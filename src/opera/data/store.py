@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,13 +19,10 @@ import pyarrow as pa
 
 from opera.data.qrels import GivenNegatives, Qrels
 from opera.data.retrieval_data import RetrievalData
-from opera.data.texts import TEXT_SCHEMA, TextTable
+from opera.data.texts import TEXT_SCHEMA, TextRow, TextTable, text_batches
 
 LAYOUT = "1"  # part of every key: change it when the stored files, or how sources are parsed, change
-BATCH_ROWS = 50_000
 QRELS_ARRAYS = ("query_rows", "offsets", "doc_rows", "grades")
-
-TextRow = tuple[str, str, str]  # id, title, text
 
 
 def cache_folder() -> Path:
@@ -62,9 +59,8 @@ class DataBuilder:
         """Write ``corpus`` or ``queries`` to disk and return the table, memory-mapped."""
         path = self.folder / f"{kind}.arrow"
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, TEXT_SCHEMA) as writer:
-            for batch in _batches(rows):
-                columns = [pa.array(column, pa.string()) for column in zip(*batch, strict=True)]
-                writer.write_batch(pa.record_batch(columns, schema=TEXT_SCHEMA))
+            for batch in text_batches(rows):
+                writer.write_batch(batch)
         return TextTable.open(path)
 
 
@@ -126,14 +122,3 @@ def _load(home: Path, key: str, name: str, source: str) -> RetrievalData:
         given_negatives=negatives,
         notes=tuple(about["notes"]),
     )
-
-
-def _batches(rows: Iterable[TextRow]) -> Iterator[list[TextRow]]:
-    batch: list[TextRow] = []
-    for row in rows:
-        batch.append(row)
-        if len(batch) == BATCH_ROWS:
-            yield batch
-            batch = []
-    if batch:
-        yield batch

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -19,12 +19,35 @@ from opera.core.errors import DataError
 CorpusText = Literal["title_text", "text"]
 """What of a document is encoded: title and text joined, or the text alone."""
 
+TextRow = tuple[str, str, str]  # id, title, text
 TEXT_SCHEMA = pa.schema([("id", pa.string()), ("title", pa.string()), ("text", pa.string())])
+BATCH_ROWS, BATCH_CHARACTERS = 50_000, 2**26
+"""A batch ends with the row that reaches one of these: an Arrow array holds at most 2 GiB of text."""
+LONGEST_TEXT = 2**28
+"""Characters of the longest text, title or id; they take up to four bytes each."""
 
 
 def join_title(title: str, text: str) -> str:
     """Join title and text with a space: the BEIR convention (paper.md, row 11)."""
     return f"{title} {text}".strip() if title else text
+
+
+def text_batches(rows: Iterable[TextRow]) -> Iterator[pa.RecordBatch]:
+    """Yield rows as Arrow batches of bounded size; no text is longer than :data:`LONGEST_TEXT`."""
+    batch: list[TextRow] = []
+    characters = 0
+    for row in rows:
+        batch.append(row)
+        characters += sum(map(len, row))
+        if len(batch) == BATCH_ROWS or characters >= BATCH_CHARACTERS:
+            yield _record_batch(batch)
+            batch, characters = [], 0
+    if batch:
+        yield _record_batch(batch)
+
+
+def _record_batch(rows: Sequence[TextRow]) -> pa.RecordBatch:
+    return pa.record_batch([pa.array(column, pa.string()) for column in zip(*rows, strict=True)], schema=TEXT_SCHEMA)
 
 
 @dataclass(frozen=True)
@@ -45,8 +68,8 @@ class TextTable:
     @classmethod
     def from_texts(cls, texts: Mapping[str, str]) -> TextTable:
         """Build a table in memory from texts by id, without titles."""
-        columns = [list(texts), [""] * len(texts), list(texts.values())]
-        return cls(pa.table([pa.array(column, pa.string()) for column in columns], schema=TEXT_SCHEMA))
+        rows = ((identifier, "", text) for identifier, text in texts.items())
+        return cls(pa.Table.from_batches(text_batches(rows), schema=TEXT_SCHEMA))
 
     def __len__(self) -> int:
         return int(self.table.num_rows)
