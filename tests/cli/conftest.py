@@ -1,36 +1,20 @@
-"""The command line run in this process; a process of its own takes seconds to start."""
+"""The command line run in this process."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
 import opera
-from commands import Done, Opera
-from opera.cli import main
+from commands import Opera, opera_here
 from opera.runs.folder import Run
 
 
 @pytest.fixture
 def run_opera(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Opera:
     """``run_opera("train", ...)``: run ``opera train ...`` in an empty folder."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "160")
-
-    def call(*arguments: object) -> Done:
-        monkeypatch.setattr(sys, "argv", ["opera", *map(str, arguments)])
-        capsys.readouterr()
-        try:
-            main()
-            status = 0
-        except SystemExit as end:
-            status = int(end.code or 0)
-        captured = capsys.readouterr()
-        return Done(status, captured.out, captured.err)
-
-    return call
+    return lambda *arguments: opera_here(tmp_path, arguments, monkeypatch, capsys)
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,183 @@
+"""The table of bad inputs: what a row is, how its files are made, and what each must end in.
+
+A file ``KIND_rows.py`` beside this one holds a list ``ROWS``; ``test_bad_inputs.py`` finds it and runs every row::
+
+    ROWS = [
+        Bad(
+            "qrels: a grade that is no number",            # a name, unique over all files
+            "evaluate data --model model",                  # the command line, run in a folder of its own
+            "data/qrels/test.tsv:2: grade must be ..., got 'high'",  # the whole message, or matching(r"...")
+            edit("data/qrels/test.tsv", 2, "test0\td1\thigh"),       # how the folder is made bad; several in a row
+        ),
+    ]
+
+Every row starts in a fresh folder that holds ``data`` (a small BEIR data set: d0..., train0..., test0...) and ``model``
+(a static model). Give ``with_run`` or ``with_grid`` as the first of the functions for a finished run in ``run``, or a
+finished grid of two cells in ``grid``. HOME is that folder too. Whatever else a row needs, its functions make.
+
+The command must end with the row's exit status, print nothing but ``opera: error: MESSAGE`` on standard error, without
+a control character or a traceback, and leave every file as it was, the cache aside.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import shlex
+import shutil
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+MADE = Path("/nowhere")
+"""Where the test has made ``data``, ``model``, ``run`` and ``grid``."""
+
+Make = Callable[[Path], object]
+"""Changes something in the folder that a row runs in."""
+
+
+class Bad:
+    """One bad input.
+
+    Args:
+        name: unique, ``kind: what is wrong``.
+        command: the command line after ``opera``; or its words, where one cannot be written in a shell.
+        message: the whole message, without ``opera: error: ``; or a pattern that matches the whole of it.
+        make: what makes the folder bad, in this order.
+        status: the exit status; 2 is for wrong input.
+    """
+
+    def __init__(
+        self, name: str, command: str | list[str], message: str | re.Pattern[str], *make: Make, status: int = 2
+    ) -> None:
+        self.name, self.message, self.make, self.status = name, message, make, status
+        self.words = shlex.split(command) if isinstance(command, str) else command
+
+    def message_fits(self, text: str) -> bool:
+        """Whether a message is the one that the row names."""
+        return text == self.message if isinstance(self.message, str) else self.message.fullmatch(text) is not None
+
+
+def matching(pattern: str) -> re.Pattern[str]:
+    """Return a pattern for the whole of a message; keep it tight: the place, the rule and the value."""
+    return re.compile(pattern, re.DOTALL)
+
+
+def with_run(folder: Path) -> None:
+    """Copy a finished run to ``run``; it trained ``ft`` on ``data`` from ``model`` in 4 steps."""
+    shutil.copytree(MADE / "run", folder / "run")
+
+
+def with_grid(folder: Path) -> None:
+    """Copy a finished grid to ``grid``: ``ft`` and ``rp:k=0.5`` on ``data``, seed 0, 4 steps."""
+    shutil.copytree(MADE / "grid", folder / "grid")
+
+
+def all_rows() -> list[Bad]:
+    """Return the rows of every ``*_rows.py`` in this folder."""
+    names = sorted(path.stem for path in HERE.glob("*_rows.py"))
+    return [row for name in names for row in importlib.import_module(f"bad_inputs.{name}").ROWS]
+
+
+@dataclass(frozen=True)
+class Place:
+    """What is at one path: kind and permissions, and the bytes of a file or the target of a link."""
+
+    mode: int
+    content: bytes
+
+
+def snapshot(folder: Path) -> dict[str, Place]:
+    """Return everything below a folder, links not followed."""
+    found = {}
+    for root, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            path = Path(root, name)
+            mode = path.lstat().st_mode
+            content = b""
+            if stat.S_ISREG(mode):
+                content = path.read_bytes()
+            elif stat.S_ISLNK(mode):
+                content = os.fsencode(path.readlink())
+            found[str(path.relative_to(folder))] = Place(mode, content)
+    return found
+
+
+def write(name: str, text: str | bytes) -> Make:
+    """Write a file, and the folders above it."""
+
+    def make(folder: Path) -> None:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(text.encode("utf-8") if isinstance(text, str) else text)
+
+    return make
+
+
+def edit(name: str, line: int, text: str) -> Make:
+    """Put a line in place of line ``line``, 1-based, of a file that is there."""
+
+    def make(folder: Path) -> None:
+        lines = (folder / name).read_text(encoding="utf-8").splitlines()
+        lines[line - 1] = text
+        (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+    return make
+
+
+def append(name: str, text: str | bytes) -> Make:
+    """Add to the end of a file that is there."""
+    return lambda folder: write(
+        name, (folder / name).read_bytes() + (text.encode() if isinstance(text, str) else text)
+    )(folder)
+
+
+def cut(name: str, size: int) -> Make:
+    """Cut a file to its first ``size`` bytes."""
+    return lambda folder: os.truncate(folder / name, size)
+
+
+def remove(name: str) -> Make:
+    """Remove a file or a folder."""
+    return lambda folder: shutil.rmtree(folder / name) if (folder / name).is_dir() else (folder / name).unlink()
+
+
+def make_folder(name: str) -> Make:
+    """Make an empty folder, in place of a file that is there."""
+
+    def make(folder: Path) -> None:
+        (folder / name).unlink(missing_ok=True)
+        (folder / name).mkdir(parents=True)
+
+    return make
+
+
+def link(name: str, target: str) -> Make:
+    """Make a symbolic link, in place of what is there; ``target`` as the link holds it."""
+
+    def make(folder: Path) -> None:
+        if (folder / name).exists():
+            remove(name)(folder)
+        (folder / name).symlink_to(target)
+
+    return make
+
+
+def hard_link(name: str, target: str) -> Make:
+    """Make a second name of a file."""
+    return lambda folder: (folder / name).hardlink_to(folder / target)
+
+
+def pipe(name: str) -> Make:
+    """Make a named pipe, in place of what is there: whoever opens it waits for ever."""
+
+    def make(folder: Path) -> None:
+        if (folder / name).exists():
+            remove(name)(folder)
+        os.mkfifo(folder / name)
+
+    return make

@@ -1,0 +1,74 @@
+"""Every bad input of the table ends in its one message, and nothing is written."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+import opera
+from bad_inputs import table
+from commands import opera_here
+from conftest import write_beir
+from opera.experiments.grid.compare import prepare_grid
+from opera.experiments.grid.folder import write_grid_file
+from opera.experiments.grid.plan import grid_axes
+from opera.runs.folder import drop_checkpoints
+
+ROWS = table.all_rows()
+CONTROL = re.compile(r"(?!\n)[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+SETTINGS = {"per_device_train_batch_size": 4, "refit": False}
+
+
+@pytest.fixture(scope="session", autouse=True)
+def made(tmp_path_factory: pytest.TempPathFactory, static_model: Path) -> Path:
+    """A folder with the data, the model, a run and a grid, all of which paths relative to it name."""
+    home = tmp_path_factory.mktemp("made")
+    write_beir(home / "data", n_docs=40, n_train=12, n_test=6)
+    shutil.copytree(static_model, home / "model")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(home)
+        opera.adapt("data", model="model", out="run", max_steps=4, **SETTINGS)
+        axes, shared = grid_axes(SETTINGS, ["ft", "rp:k=0.5"], [0], [4])
+        status = prepare_grid(["data"], axes, Path("grid"), "model", shared, jobs=1)
+        write_grid_file(Path("grid"), "model", shared, status.cells)
+        for cell in status.cells:
+            opera.adapt("data", model="model", out=cell.folder, **cell.values)
+            drop_checkpoints(cell.folder)
+    table.MADE = home
+    return home
+
+
+@pytest.fixture
+def folder(tmp_path: Path, made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A fresh folder with the data and the model, which is where commands run."""
+    home = tmp_path / "here"
+    for name in ("data", "model"):
+        shutil.copytree(made / name, home / name)
+    monkeypatch.setenv("HOME", str(home))
+    return home
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
+def test_a_bad_input_ends_in_one_message_and_writes_nothing(
+    row: table.Bad, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for make in row.make:
+        make(folder)
+    before = table.snapshot(folder)
+    done = opera_here(folder, row.words, monkeypatch, capsys)
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+    assert not CONTROL.search(done.stderr)
+    start, message = done.stderr[:14], done.stderr[14:].removesuffix("\n")
+    assert start == "opera: error: ", done.stderr
+    assert row.message_fits(message), f"\n{message!r} is not\n{row.message!r}"
+    assert done.returncode == row.status
+    assert table.snapshot(folder) == before
+
+
+def test_rows_have_names_of_their_own() -> None:
+    assert {name: times for name, times in Counter(row.name for row in ROWS).items() if times > 1} == {}
