@@ -1,6 +1,7 @@
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/
+IN_PARALLEL := --numprocesses 2 --dist worksteal # each process computes with one thread: tests/conftest.py
 
 .PHONY: help install quickstart test test-slow test-all check bench-sampler format clean
 
@@ -20,10 +21,10 @@ quickstart: install ## teach a real model to search the Python standard library 
 	$(RUN)opera quickstart --out quickstart --overwrite
 
 test: install ## run the tests (under 5 minutes on 2 cores)
-	$(RUN)python -m pytest
+	$(RUN)python -m pytest $(IN_PARALLEL)
 
 test-slow: install ## run the tests that are marked slow
-	$(RUN)python -m pytest -m slow
+	$(RUN)python -m pytest $(IN_PARALLEL) -m slow
 
 test-all: test test-slow ## run every test
 
