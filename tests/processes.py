@@ -68,12 +68,21 @@ def start(arguments: list[str], log: Path, **environment: str) -> Child:
 
 
 class ForkedWorker:
-    """Stands in for ``subprocess.Popen`` of a grid's worker: the same pipes, signals and exit status."""
+    """Stands in for ``subprocess.Popen`` of a grid's worker: the same pipes, signals and exit status.
+
+    Attributes:
+        context: how the process is made; a process that was forked itself takes ``fork``.
+    """
+
+    context: multiprocessing.context.BaseContext = _context
 
     def __init__(self, command: list[str], *, env: dict[str, str], **options: object) -> None:
         pipes = [_context.Pipe(duplex=False) for _ in range(2)]
         (their_input, our_output), (our_input, their_output) = pipes
-        self._process = _context.Process(target=_work, args=(command[1:], their_input, their_output, env), daemon=False)
+        ours = [our_output, our_input]
+        self._process = self.context.Process(  # type: ignore[attr-defined]
+            target=_work, args=(command[1:], their_input, their_output, ours, env), daemon=False
+        )
         self._process.start()
         self.stdin = os.fdopen(os.dup(our_output.fileno()), "w")
         self.stdout = os.fdopen(os.dup(our_input.fileno()), "r")
@@ -103,8 +112,12 @@ def torchrun(arguments: list[str], log: Path, processes: int = 2) -> subprocess.
         return subprocess.Popen([sys.executable, *launcher, *arguments], stdout=file, stderr=file)
 
 
-def _work(arguments: list[str], jobs: Connection, news: Connection, environment: dict[str, str]) -> None:
+def _work(
+    arguments: list[str], jobs: Connection, news: Connection, parents: list[Connection], environment: dict[str, str]
+) -> None:
     os.setsid()
+    for pipe in parents:  # else this process would keep its own input open
+        pipe.close()
     for pipe, number in ((jobs, 0), (news, 1)):
         os.dup2(pipe.fileno(), number)
         pipe.close()

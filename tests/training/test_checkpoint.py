@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import opera
-from killable import Killable
+from killable import Killable, changes
 from opera.core.errors import ModelError, RunFolderError, TrainingError
 from opera.runs.folder import Run
 from opera.training.checkpoint import flatten, nest
@@ -43,9 +42,9 @@ def test_a_run_killed_at_any_moment_ends_like_one_never_killed(beir: Path, bert_
     """Every third change, with two checkpoints."""
     options = ("--steps", "4", "--set", "save_steps=2")
     whole = Killable(beir, bert_model, tmp_path / "whole", options)
-    changes = int(re.findall(r"(\d+) changes", whole.run().log.read_text())[0])
-    assert changes > 50
-    for moment in range(1, changes + 1, 3):
+    count = changes(whole.run().log)
+    assert count > 50
+    for moment in range(1, count + 1, 3):
         killed = Killable(beir, bert_model, tmp_path / str(moment), options)
         assert killed.run(moment).wait() == -signal.SIGKILL
         assert killed.run().wait() == 0

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import opera
-from conftest import write_beir
+from tiny_world import write_beir
 
 HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'><b>bold</b> & \u2028 ${x}"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 from safetensors.numpy import load_file
 
 import opera
-from killable import Killable
+from killable import Killable, changes
 from opera.config.recipe import make_recipe
 from opera.core.errors import SettingError
 from opera.runs.folder import Run
@@ -235,12 +234,12 @@ def test_a_guarded_run_killed_at_any_moment_ends_like_one_never_killed(
     """Every fifth change, in a run of two trainings with two checkpoints each."""
     options = ("--steps", "4", "--lr", "0.001", "--set", "save_steps=2", "--set", "refit=true")
     whole = Killable(beir, static_model, tmp_path / "whole", options)
-    changes = int(re.findall(r"^(\d+) changes$", whole.run().log.read_text(), re.MULTILINE)[0])
-    assert changes > 100
+    count = changes(whole.run().log)
+    assert count > 100
     guard = Run.open(whole.out).record.guard
     assert guard is not None
     assert guard.refit
-    for moment in range(1, changes + 1, 5):
+    for moment in range(1, count + 1, 5):
         killed = Killable(beir, static_model, tmp_path / str(moment), options)
         assert killed.run(moment).wait() == -signal.SIGKILL
         assert killed.run().wait() == 0

@@ -1,0 +1,277 @@
+"""Disturb every command, let the same command finish, and compare with one that nobody disturbed.
+
+    make chaos                      # a record in studies/results/chaos.csv; docs/reliability.md has the table
+    python studies/chaos.py --only "train dp" --out chaos.csv
+
+A trial draws its moments from its name, so it is the same trial every time. One that the record has is not repeated: a
+study that was stopped goes on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, fields
+from pathlib import Path
+
+from chaos_commands import COMMANDS, Command, World, environment, files_in
+from chaos_trial import KILLED, Row, Trial, Whole
+from killable import SCRIPT, changes
+
+YEAR = 365 * 86400
+RESULTS = Path(__file__).parent / "results" / "chaos.csv"
+REFUSED = 2
+
+
+def killed_at_changes(trial: Trial, where: str = "parent") -> Row:
+    """Killed twice at a random change, the second time in the call that was to finish."""
+    assert trial.whole is not None
+    count = trial.whole.changes if where == "parent" else trial.whole.worker_changes
+    for most in (count, max(1, count // 2)):
+        trial.run("kill", trial.rng.randint(1, most), FAULT_IN=where)
+    return trial.finish()
+
+
+def killed_in_worker(trial: Trial) -> Row:
+    """A grid's workers are killed, each at the same change."""
+    return killed_at_changes(trial, "worker")
+
+
+def killed_at_moments(trial: Trial) -> Row:
+    """Killed twice after a random share of the seconds that it takes."""
+    assert trial.whole is not None
+    for most in (1.0, 0.6):
+        child = trial.start()
+        time.sleep(trial.rng.uniform(0.02, most) * trial.whole.seconds)
+        child.process.kill()
+        trial.end(child)
+    return trial.finish()
+
+
+def terminated(trial: Trial) -> Row:
+    """SIGTERM at a random change."""
+    assert trial.whole is not None
+    trial.run("term", trial.rng.randint(1, trial.whole.changes))
+    return trial.finish()
+
+
+def full_disk(trial: Trial) -> Row:
+    """From a random change on, no file can be opened for writing."""
+    assert trial.whole is not None
+    trial.run("full", trial.rng.randint(1, trial.whole.changes))
+    return trial.finish()
+
+
+def small_files(trial: Trial) -> Row:
+    """No file may be longer than a random limit (RLIMIT_FSIZE)."""
+    trial.run(FILE_LIMIT=str(trial.rng.randint(200, 60_000)))
+    return trial.finish()
+
+
+def small_disk(trial: Trial) -> Row:
+    """Everything lies on a tmpfs that is too small; it grows before the command is called again."""
+    assert trial.whole is not None
+    with mounted(trial.home, trial.rng.randint(16, trial.whole.kilobytes)) as grow:
+        for folder in (trial.out.parent, trial.cache):
+            folder.mkdir(parents=True, exist_ok=True)
+        trial.run()
+        grow()
+        return trial.finish()
+
+
+def moved_clock(trial: Trial) -> Row:
+    """Killed; then the clock goes back or forth by a year, and files are from the future or the past."""
+    assert trial.whole is not None
+    trial.run("kill", trial.rng.randint(1, trial.whole.changes))
+    shift = trial.rng.choice([-YEAR, YEAR])
+    for path in (*trial.out.parent.rglob("*"), *trial.cache.rglob("*")):
+        os.utime(path, (time.time() - shift, time.time() - shift), follow_symlinks=False)
+    trial.run("kill", trial.rng.randint(1, trial.whole.changes), CLOCK=str(shift))
+    return trial.finish()
+
+
+def other_locale(trial: Trial) -> Row:
+    """Started in another locale, in a new process, and killed; finished in this one."""
+    assert trial.whole is not None
+    names = subprocess.run(["locale", "-a"], capture_output=True, text=True, check=False).stdout.split()
+    chosen = trial.rng.choice(["C", *(name for name in names if name.startswith(("tr_TR", "de_DE")))])
+    folders = os.pathsep.join(map(str, (trial.out.parent, trial.cache)))
+    words = trial.command.arguments(trial.world, trial.out)
+    at = str(trial.rng.randint(1, trial.whole.changes))
+    more = environment(trial.cache, LC_ALL=chosen, PYTHONUTF8="0", PYTHONCOERCECLOCALE="0")
+    log = trial.home / "log0"
+    with log.open("wb") as file:
+        command = [sys.executable, str(SCRIPT), "kill", at, folders, *words]
+        status = subprocess.run(command, env={**os.environ, **more}, stdout=file, stderr=file, check=False).returncode
+    trial.row.statuses.append(status)
+    trial.row.kills += status == KILLED
+    trial.row.points.append(f"LC_ALL={chosen}")
+    trial.row.traceback = "Traceback" in log.read_text(errors="replace")
+    return trial.finish()
+
+
+def one_cache(trial: Trial) -> Row:
+    """Two processes at once, each with its own output, in one empty cache."""
+    other = trial.out.parent.with_name("out2") / trial.command.file
+    other.parent.mkdir()
+    children = [trial.start(), trial.start(out=other)]
+    if [trial.end(child) for child in children] == [0, 0]:
+        trial.compare(other)
+        if not trial.row.equal:
+            return trial.row
+    return trial.finish()
+
+
+def one_folder(trial: Trial) -> Row:
+    """Two processes at once into one folder: one is refused, or finds everything done."""
+    children = [trial.start(), trial.start()]
+    statuses = sorted(trial.end(child) for child in children)
+    row = trial.finish()
+    if statuses not in ([0, 0], [0, REFUSED]):
+        row.equal, row.last = False, row.last or f"statuses {statuses}"
+    return row
+
+
+TRAININGS, FILES = ("train dp", "train bert", "train adapter"), ("mine", "score", "evaluate", "report")
+PLAN: list[tuple[Callable[[Trial], Row], tuple[str, ...], int]] = [
+    (killed_at_changes, TRAININGS, 16),
+    (killed_at_moments, TRAININGS, 8),
+    (killed_at_changes, ("compare",), 8),
+    (killed_in_worker, ("compare",), 8),
+    (killed_at_moments, ("compare",), 4),
+    (killed_at_changes, FILES, 6),
+    (killed_at_moments, FILES, 3),
+    (terminated, (*TRAININGS, "compare"), 4),
+    (full_disk, tuple(COMMANDS), 4),
+    (small_files, tuple(COMMANDS), 3),
+    (small_disk, ("train dp", "train bert", "compare", "mine"), 4),
+    (one_cache, ("train dp", "mine"), 3),
+    (one_folder, ("train dp", "compare", "mine"), 3),
+    (moved_clock, ("train dp", "compare"), 3),
+    (other_locale, ("train dp", "mine"), 2),
+]
+"""What is tried: the fault, the commands, and how many trials of each."""
+
+
+@contextmanager
+def mounted(folder: Path, kilobytes: int) -> Iterator[Callable[[], object]]:
+    """Mount a tmpfs of this size on a folder; yields what makes it large. Needs root."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={kilobytes}k", "tmpfs", str(folder)], check=True)
+    try:
+        yield lambda: subprocess.run(["mount", "-o", "remount,size=256m", str(folder)], check=True)
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def undisturbed(command: Command, world: World, home: Path) -> Whole:
+    """Run a command alone, once to count its changes, and a grid again to count those of its workers."""
+    counts = []
+    for where in ("parent", "worker") if command.name == "compare" else ("parent",):
+        trial = Trial(where, command, "none", world, None, home / f"whole {command.name} {where}")
+        started = time.perf_counter()
+        child = trial.start(FAULT_IN=where)
+        status = child.wait()
+        assert status == 0, child.log.read_text()
+        seconds = time.perf_counter() - started
+        counts.append(changes(child.log))
+    return Whole(
+        command.outcome(trial.out),
+        frozenset(files_in(trial.out.parent)),
+        frozenset(files_in(trial.cache)),
+        counts[0],
+        counts[-1],
+        sum(-(-path.stat().st_size // 4096) * 4 for path in trial.home.rglob("*") if path.is_file()),
+        seconds,
+    )
+
+
+def prepare_world(home: Path) -> World:
+    """Write data and models, and the grid that reports read."""
+    world = World(home / "world")
+    world.write()
+    trial = Trial("grid", COMMANDS["compare"], "none", world, None, home / "grid")
+    assert trial.run() == 0, (trial.home / "log1").read_text()
+    trial.out.rename(world.grid)
+    return world
+
+
+def run_trials(record: Path, only: Sequence[str] | None, home: Path) -> None:
+    """Make the trials of the plan that a record lacks, and add each to it when it is done."""
+    done = {row["trial"] for row in read_record(record)}
+    trials = [
+        (f"{command}, {fault.__name__} {number}", command, fault)
+        for fault, commands, count in PLAN
+        for command in commands
+        for number in range(count)
+        if not only or {command, fault.__name__} & set(only)
+    ]
+    waiting = [trial for trial in trials if trial[0] not in done]
+    if not waiting:
+        return
+    world, wholes = prepare_world(home), dict[str, Whole]()
+    for name, command, fault in waiting:
+        if command not in wholes:
+            wholes[command] = undisturbed(COMMANDS[command], world, home)
+        folder = Path(tempfile.mkdtemp(dir=home))
+        trial, started = (
+            Trial(name, COMMANDS[command], fault.__name__, world, wholes[command], folder),
+            time.perf_counter(),
+        )
+        try:
+            row = fault(trial)
+        except Exception as error:
+            row = trial.row
+            row.last = f"{type(error).__name__}: {error}"[:300]
+        row.seconds = round(time.perf_counter() - started, 1)
+        add_to_record(record, row)
+        print(f"{name}: {'equal' if row.equal else 'NOT EQUAL'} {row.statuses} {row.left or ''} {row.last}", flush=True)
+        if row.equal and not row.left and not row.traceback:
+            shutil.rmtree(folder)
+
+
+def read_record(record: Path) -> list[dict[str, str]]:
+    """The trials made so far."""
+    if not record.exists():
+        return []
+    with record.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def add_to_record(record: Path, row: Row) -> None:
+    """Append a trial."""
+    new = not record.exists()
+    with record.open("a", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, [field.name for field in fields(Row)], lineterminator="\n")
+        if new:
+            writer.writeheader()
+        values = asdict(row)
+        writer.writerow(
+            {name: "; ".join(map(str, value)) if isinstance(value, list) else value for name, value in values.items()}
+        )
+
+
+def main() -> None:
+    """Make the trials that the record lacks."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    parser.add_argument("--only", action="append", help="a command or a fault, by name; repeatable")
+    parser.add_argument("--keep", type=Path, help="folder to work in; what went wrong stays there")
+    options = parser.parse_args()
+    home = options.keep or Path(tempfile.mkdtemp(prefix="opera-chaos-"))
+    try:
+        run_trials(options.out, options.only, home)
+    finally:
+        if options.keep is None:
+            shutil.rmtree(home, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""Small real things that tests and studies run on: a topical corpus, a static model and a two-layer BERT."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+TOPICS, WORDS_PER_TOPIC = 12, 8
+
+
+def topic_word(topic: int, word: int) -> str:
+    return f"t{topic}w{word}"
+
+
+def vocabulary() -> list[str]:
+    topical = [topic_word(t, w) for t in range(TOPICS) for w in range(WORDS_PER_TOPIC)]
+    return ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *topical, *(f"common{i}" for i in range(20))]
+
+
+def write_beir(folder: Path, n_docs: int = 120, n_train: int = 40, n_test: int = 16, dev: bool = False) -> Path:
+    """Documents of a topic use some of its words, its queries others; all of a topic's documents are relevant."""
+    rng = np.random.default_rng(7)
+    (folder / "qrels").mkdir(parents=True)
+
+    def text(topic: int, words: range) -> str:
+        chosen = [topic_word(topic, int(w)) for w in rng.choice(words, 3)]
+        return " ".join([*chosen, *(f"common{i}" for i in rng.integers(20, size=3))])
+
+    doc_topics = rng.integers(TOPICS, size=n_docs)
+    with (folder / "corpus.jsonl").open("w") as file:
+        for row, topic in enumerate(doc_topics):
+            words = range(WORDS_PER_TOPIC // 2)
+            file.write(json.dumps({"_id": f"d{row}", "title": "common0", "text": text(topic, words)}) + "\n")
+    sizes = {"train": n_train, "test": n_test, **({"dev": n_test} if dev else {})}
+    with (folder / "queries.jsonl").open("w") as file:
+        for split, size in sizes.items():
+            lines = ["query-id\tcorpus-id\tscore"]
+            for number in range(size):
+                topic = int(rng.integers(TOPICS))
+                words = range(WORDS_PER_TOPIC // 2, WORDS_PER_TOPIC)
+                file.write(json.dumps({"_id": f"{split}{number}", "text": text(topic, words)}) + "\n")
+                lines += [f"{split}{number}\td{row}\t{1 + row % 2}" for row in np.flatnonzero(doc_topics == topic)]
+            (folder / "qrels" / f"{split}.tsv").write_text("\n".join(lines) + "\n")
+    return folder
+
+
+def write_static_model(folder: Path) -> Path:
+    """A static embedding model in a sentence-transformers folder, random vectors."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    words = {word: number for number, word in enumerate(vocabulary())}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    weights = torch.randn(len(words), 24, generator=torch.Generator().manual_seed(3))
+    model = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_weights=weights), Normalize()])
+    model.save_pretrained(str(folder), create_model_card=False)
+    return folder
+
+
+def write_bert_model(folder: Path) -> Path:
+    """A two-layer BERT with mean pooling and prompts, random weights, in a sentence-transformers folder."""
+    import torch
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+    from transformers import BertConfig, BertModel, BertTokenizer
+
+    plain = folder.with_name("hf")
+    plain.mkdir(parents=True)
+    torch.manual_seed(5)
+    (plain / "vocab.txt").write_text("\n".join(vocabulary()))
+    BertTokenizer(str(plain / "vocab.txt"), model_max_length=64).save_pretrained(plain)
+    config = BertConfig(
+        vocab_size=len(vocabulary()),
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=64,
+    )
+    BertModel(config).save_pretrained(plain)
+    transformer = Transformer(str(plain))
+    pooling = Pooling(transformer.get_embedding_dimension(), "mean")
+    model = SentenceTransformer(
+        modules=[transformer, pooling], prompts={"query": "common1 ", "document": "common2 "}, device="cpu"
+    )
+    model.save_pretrained(str(folder), create_model_card=False)
+    return folder
