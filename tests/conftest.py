@@ -21,6 +21,7 @@ os.environ["OMP_NUM_THREADS"] = "1"  # the models here are tiny; threads would o
 
 settings.register_profile("opera", deadline=None, derandomize=True)  # the same examples on every machine
 settings.register_profile("explore", deadline=None, max_examples=1000)  # pytest --hypothesis-profile=explore
+settings.register_profile("nightly", deadline=None, max_examples=10_000)  # make fuzz
 settings.load_profile("opera")
 
 SHARED = Path(__file__).parents[2] / "shared"

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ruamel.yaml import YAML
 from ruamel.yaml.constructor import SafeConstructor
 from ruamel.yaml.error import YAMLError
+from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, DocumentStartEvent, NodeEvent
 
 from opera.core.errors import SettingError
+from opera.core.reading import read_text
+from opera.core.terminal import shortened, shown
+
+MAX_CHARACTERS = 100_000
+"""Of a recipe; reading one takes a second per 100,000."""
+MAX_DEPTH = 20
+"""Lists and mappings within each other."""
+MAX_BITS = 1024
+"""Of a whole number."""
 
 
 def parse_scalar(text: str) -> Any:
     """Read one YAML 1.2 value; text that is no YAML stays a string."""
     try:
-        return _loader().load(text)
-    except (YAMLError, ValueError):  # ValueError: a whole number of thousands of digits
+        return _parse(text)
+    except ValueError:
         return text
 
 
@@ -25,17 +35,22 @@ def read_recipe(path: Path) -> dict[str, Any]:
     """Read the flat values of a YAML recipe.
 
     Raises:
-        SettingError: if the file is missing, is not YAML, or is not a mapping of names to values.
+        SettingError: if the file cannot be read, is not plain YAML (tags, anchors and YAML 1.1 are not read), or is not
+            a mapping of names to values.
     """
+    place = f"--config {shortened(str(path))}"
     try:
-        values = _loader().load(path.read_text(encoding="utf-8"))
+        values = _parse(read_text(path))
     except OSError as error:
-        raise SettingError(f"--config {path}: cannot be read ({error.strerror})") from None
-    except (YAMLError, ValueError) as error:
-        raise SettingError(f"--config {path}: not YAML ({str(error).splitlines()[0]})") from None
+        raise SettingError(f"{place}: cannot be read ({error.strerror})") from None
+    except ValueError as error:
+        raise SettingError(f"{place}: {error}") from None
     if not isinstance(values, dict):
-        raise SettingError(f"--config {path}: must map setting names to values, got {type(values).__name__}")
-    return {str(name): value for name, value in values.items()}
+        raise SettingError(f"{place}: must map setting names to values, got {shown(values)}")
+    for name in values:
+        if not isinstance(name, str):
+            raise SettingError(f"{place}: names of settings must be text, got {shown(name)}")
+    return values
 
 
 def parse_assignments(assignments: Sequence[str]) -> dict[str, Any]:
@@ -58,6 +73,67 @@ class _Constructor(SafeConstructor):
 
 
 _Constructor.add_constructor("tag:yaml.org,2002:timestamp", SafeConstructor.construct_yaml_str)
+
+
+def _parse(text: str) -> Any:
+    """Parse YAML 1.2 that holds plain values alone.
+
+    Raises:
+        ValueError: in words that can follow the name of the file.
+    """
+    if len(text) > MAX_CHARACTERS:
+        raise ValueError(f"has {len(text):,} characters; at most {MAX_CHARACTERS:,} are read")
+    try:
+        _check_events(text)
+        value = _construct(text)
+    except YAMLError as error:
+        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or str(error)
+        line = f"line {mark.line + 1}: " if mark else ""
+        raise ValueError(f"not YAML ({line}{shortened(' '.join(problem.split()))})") from None
+    _check_values(value)
+    return value
+
+
+def _construct(text: str) -> Any:
+    try:
+        return _loader().load(text)
+    except TypeError:  # a list with a mapping in it, as a key
+        raise ValueError("keys must be plain values, and one is a list or a mapping") from None
+    except ValueError:
+        raise ValueError(f"holds a number that is none, or one of more than {MAX_BITS:,} bits") from None
+
+
+def _check_events(text: str) -> None:
+    """Refuse what is more than plain values before any value is made: an alias can stand for millions of them."""
+    depth = 0
+    for event in _loader().parse(text):
+        place = f"line {event.start_mark.line + 1}"
+        if isinstance(event, AliasEvent) or getattr(event, "anchor", None):
+            raise ValueError(f"{place}: anchors and aliases (& and *) are not read; repeat the value, or quote it")
+        if isinstance(event, NodeEvent) and getattr(event, "tag", None):
+            raise ValueError(f"{place}: tags such as !!int are not read; leave the tag out, or quote the value")
+        if isinstance(event, DocumentStartEvent) and event.version not in (None, (1, 2)):
+            raise ValueError(f"{place}: must be YAML 1.2; remove the directive %YAML")
+        depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise ValueError(f"{place}: nested more than {MAX_DEPTH} deep")
+
+
+def _check_values(value: Any) -> None:
+    for item in _items(value):
+        if isinstance(item, tuple):
+            raise ValueError("keys must be plain values, and one is a list or a mapping")
+        if isinstance(item, int) and item.bit_length() > MAX_BITS:
+            raise ValueError(f"holds a number that is none, or one of more than {MAX_BITS:,} bits")
+
+
+def _items(value: Any) -> Iterator[Any]:
+    """Yield a value and all keys and values in it."""
+    yield value
+    if isinstance(value, dict):
+        yield from value
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _items(inner)
 
 
 def _loader() -> YAML:

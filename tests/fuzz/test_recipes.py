@@ -1,0 +1,53 @@
+"""Recipes and ``--set``: spoilt YAML is read as plain values or refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fuzzing import BYTES, only_refusals, spoilt, workplace
+from opera.config.yaml import parse_scalar, read_recipe
+
+RECIPE = b"""# a recipe
+method: dp
+learning_rate: 2e-5
+max_steps: 100 # short
+negatives: 'hard'
+mining_range: 10:50
+measures: [nDCG@10, "MRR@10"]
+nested:
+  - {a: 1, b: null}
+  - text: |
+      of two
+      lines
+"""
+INDICATORS = [b"a", b": ", b"\n", b"1", b"- ", b"  ", b"'", b"%YAML 1.1\n---\n"]
+PIECES = st.lists(st.sampled_from([*BYTES, *INDICATORS]), max_size=12)
+
+
+def is_plain(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(isinstance(key, str | int | float | None) and is_plain(item) for key, item in value.items())
+    return (
+        all(map(is_plain, value)) if isinstance(value, list) else value is None or isinstance(value, str | int | float)
+    )
+
+
+@given(spoilt(RECIPE) | PIECES.map(b"".join))
+def test_recipes(content: bytes) -> None:
+    with workplace() as folder, only_refusals(lambda message: message.startswith("--config ")):
+        (folder / "recipe.yaml").write_bytes(content)
+        values = read_recipe(folder / "recipe.yaml")
+        assert is_plain(values)
+        json.dumps(values)
+
+
+@given(spoilt(b"[nDCG@10, {a: 1}]") | PIECES.map(b"".join))
+def test_values_of_the_command_line(content: bytes) -> None:
+    text = content.decode("utf-8", "surrogateescape")
+    value = parse_scalar(text)
+    assert is_plain(value)
+    assert repr(value)

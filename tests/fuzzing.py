@@ -1,0 +1,185 @@
+r"""Spoil valid files in all ways; the fuzzers are in tests/fuzz.
+
+A fuzzer starts from valid files, spoils some, and runs what reads them inside ``only_refusals()``. What must hold: they
+are read with every row accounted for, or an ``InputError`` says on one printable line what is wrong. Never another
+exception, a wait, or a half-written entry in the cache. An example:
+
+    @given(spoilt(VALID))
+    def test_recipes(content: bytes) -> None:
+        with workplace() as folder, only_refusals() as refusals:
+            (folder / "recipe.yaml").write_bytes(content)
+            read_recipe(folder / "recipe.yaml")
+
+Leave ``max_examples`` to the profile: 100 by default, 10,000 with ``make fuzz`` (``--hypothesis-profile=nightly``).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+
+from opera.core.errors import InputError
+from opera.core.terminal import printable
+
+BYTES = [
+    b"", b"\0", b"\xff", b"\xc3", b"\x80", b"\n", b"\r", b"\r\n", b"\t", b"\t\t\n", b" ", b"\x1b[2J", b"\xef\xbb\xbf",
+    "\u2028".encode(), "\x85".encode(), "\u202e".encode(), "١".encode(), b"\xed\xa0\x80", b"\\ud83d", b"\\u0000",
+    b"NaN", b"-Infinity", b"1e999", b"-0", b"+1", b"1_0", b"null", b"true", b"{}", b"[]", b'""', b'"', b"\\",
+    b",", b":", b"{", b"}", b"[", b"]", b"#", b"&a", b"*a", b"!!int x", b"!!python/object:os.system", b"- ",
+    b"? ", b"<<: ", b"|", b"9" * 5000, b"[" * 2000, b'{"a":' * 2000, b"PK\x03\x04", b"\x93NUMPY", b"PAR1",
+    b"\x80\x04\x95", b"\xff\xff\xff\x7f",
+]  # fmt: skip
+"""What breaks readers, or is often found in spoilt files."""
+
+VALUES: list[Any] = [
+    None, True, False, 0, 1, -1, 2**31, 2**64, -(2**63), 10**400, 0.5, -0.0, 1e308, "", " ", "\t", "a\n", "\0",
+    "\x1b[2J", "\u202e", "\u2028", "\ud83d", "0", "NaN", "1e5", "~", "..", "/", "a/../b", "python:os", "x" * 5000,
+    [], [[]], [None], [0], [""], ["a", 1], {}, {"": 0}, {"a": None}, {"_id": "a"}, float("nan"), float("inf"),
+]  # fmt: skip
+"""What should not stand where another value is expected. JSON cannot hold the last two, but Python writes them."""
+
+
+def spoilt(content: bytes, most: int = 4) -> st.SearchStrategy[bytes]:
+    """Change bytes in 1 to ``most`` places: flip, cut, copy or put in some; swap, double or lose lines."""
+    return st.lists(_EDITS, min_size=1, max_size=most).map(lambda edits: _apply(content, edits))
+
+
+def spoilt_values(value: Any, most: int = 3) -> st.SearchStrategy[Any]:
+    """Change a JSON value in 1 to ``most`` places: values replaced, removed, renamed or added."""
+    return st.lists(_CHANGES, min_size=1, max_size=most).map(lambda changes: _change(value, changes))
+
+
+def to_json(value: Any) -> bytes:
+    """Write JSON as Python does: also half characters, NaN, and whole numbers of any length."""
+    return json.dumps(value, default=str).encode()
+
+
+def lines_of(content: bytes) -> list[str]:
+    """The lines of a text file that hold more than spaces, counted without OPERA's readers."""
+    return [line for line in re.split("\r\n|\r|\n", content.decode("utf-8-sig")) if line.strip(" ")]
+
+
+@contextmanager
+def workplace() -> Iterator[Path]:
+    """A folder for the files of one example, and a cache of its own that must not hold half-written entries."""
+    before = os.environ.get("OPERA_CACHE")
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["OPERA_CACHE"] = str(Path(folder) / "cache")
+        try:
+            yield Path(folder)
+            left = [str(path) for path in (Path(folder) / "cache").rglob("*") if path.name.startswith(".")]
+            assert not left, f"left in the cache: {left}"
+        finally:
+            os.environ.pop("OPERA_CACHE")
+            if before is not None:
+                os.environ["OPERA_CACHE"] = before
+
+
+@contextmanager
+def only_refusals(also: Callable[[str], bool] = lambda _: True) -> Iterator[list[str]]:
+    """Collect the message of the ``InputError`` that ends the block, if one does; check how it reads."""
+    messages: list[str] = []
+    try:
+        yield messages
+    except InputError as error:
+        message = str(error)
+        assert message.strip()
+        assert "\n" not in message
+        assert printable(message) == message, ascii(message)
+        assert len(message) < 3000, len(message)
+        assert also(message), message
+        messages.append(message)
+
+
+_PLACE = st.floats(0, 1)
+_EDITS = st.one_of(
+    st.tuples(st.just("flip"), _PLACE, st.integers(0, 7)),
+    st.tuples(st.just("byte"), _PLACE, st.integers(0, 255)),
+    st.tuples(st.just("insert"), _PLACE, st.sampled_from(BYTES)),
+    st.tuples(st.just("overwrite"), _PLACE, st.sampled_from(BYTES)),
+    st.tuples(st.sampled_from(["delete", "copy"]), _PLACE, st.integers(1, 60)),
+    st.tuples(st.sampled_from(["end", "start"]), _PLACE, st.just(0)),
+    st.tuples(st.sampled_from(["swap lines", "double line", "lose line"]), _PLACE, st.floats(0, 1)),
+    st.tuples(st.just("replace line"), _PLACE, st.sampled_from(BYTES)),
+    st.tuples(st.just("line breaks"), _PLACE, st.sampled_from([b"\r\n", b"\r", b"\n\n", b"\xc2\x85"])),
+    st.tuples(st.just("all"), _PLACE, st.binary(max_size=30)),
+)
+
+
+def _apply(content: bytes, edits: list[tuple[str, float, Any]]) -> bytes:
+    for kind, where, what in edits:
+        at = int(where * max(0, len(content) - 1))
+        if "line" in kind:
+            content = _edit_lines(content, kind, where, what)
+        elif kind == "flip" and content:
+            content = content[:at] + bytes([content[at] ^ (1 << what)]) + content[at + 1 :]
+        elif kind == "byte":
+            content = content[:at] + bytes([what]) + content[at + 1 :]
+        elif kind in ("insert", "overwrite"):
+            content = content[:at] + what + content[at + (len(what) if kind == "overwrite" else 0) :]
+        elif kind == "delete":
+            content = content[:at] + content[at + what :]
+        elif kind == "copy":
+            content = content[:at] + content[at : at + what] + content[at:]
+        elif kind in ("end", "start"):
+            content = content[:at] if kind == "end" else content[at:]
+        elif kind == "all":
+            content = what
+    return content
+
+
+def _edit_lines(content: bytes, kind: str, where: float, what: Any) -> bytes:
+    if kind == "line breaks":
+        return content.replace(b"\n", what)
+    lines = content.split(b"\n")
+    at = int(where * (len(lines) - 1))
+    if kind == "swap lines":
+        other = int(what * (len(lines) - 1))
+        lines[at], lines[other] = lines[other], lines[at]
+    elif kind == "double line":
+        lines.insert(at, lines[at])
+    elif kind == "lose line":
+        del lines[at]
+    else:
+        lines[at] = what
+    return b"\n".join(lines)
+
+
+_CHANGES = st.tuples(
+    st.sampled_from(["replace", "replace", "remove", "rename", "add", "wrap"]), _PLACE, st.sampled_from(VALUES)
+)
+
+
+def _change(value: Any, changes: list[tuple[str, float, Any]]) -> Any:
+    for kind, where, new in changes:
+        value = json.loads(to_json(value))
+        places = list(_places(value))
+        if not places:
+            return new
+        holder, key = places[int(where * (len(places) - 1))]
+        if kind == "replace":
+            holder[key] = new
+        elif kind == "wrap":
+            holder[key] = [holder[key]]
+        elif kind == "remove":
+            del holder[key]
+        elif isinstance(holder, dict):
+            holder[str(new)] = holder.pop(key) if kind == "rename" else holder[key]
+        else:
+            holder.insert(key, new)
+    return value
+
+
+def _places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Each (container, key or index) in a value."""
+    for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        yield value, key
+        yield from _places(value[key])
