@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from opera.core import errors
-from opera.core.errors import InputError, OperaError, TrainingError, nearest
+from opera.core.errors import InputError, OperaError, StorageError, TrainingError, nearest
 
 KINDS = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, OperaError)]
 
 
 def test_wrong_input_exits_with_2_and_failed_training_with_1() -> None:
     status = {kind: kind.exit_status for kind in KINDS}
-    assert {kind for kind, number in status.items() if number == 1} == {OperaError, TrainingError}
+    assert {kind for kind, number in status.items() if number == 1} == {OperaError, StorageError, TrainingError}
     assert all(issubclass(kind, InputError) for kind, number in status.items() if number == 2)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -11,14 +12,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from opera.core.arrays import save_rows
+from opera.core.cache import cached
 from opera.core.errors import DataError
-from opera.core.files import write_once
-from opera.data import RetrievalData, TextTable, cache_folder
+from opera.data import RetrievalData, TextTable
 from opera.data.lines import numbered_lines
 from opera.retrieval.frozen import FrozenVectors
 
 SUFFIXES = (".npy", ".parquet")
 CHUNK_ROWS = 65_536
+VECTORS_FILE = "vectors.npy"
 
 
 def read_both(queries: Path, documents: Path, data: RetrievalData) -> tuple[FrozenVectors, str]:
@@ -54,17 +57,20 @@ def read_vectors(path: Path, table: TextTable, kind: str) -> tuple[NDArray[np.fl
     """
     if path.suffix not in SUFFIXES:
         raise DataError(f"{path}: must end in {' or '.join(SUFFIXES)}; the suffix decides the format")
+
+    def write(folder: Path) -> None:
+        ids, vectors = _read_npy(path) if path.suffix == ".npy" else _read_parquet(path)
+        rows = _find(ids, table, path, kind)
+        save_rows(folder / VECTORS_FILE, _parts(vectors, rows, ids, path), len(rows), vectors.shape[1])
+        if _digest(path, table) != digest:
+            raise DataError(f"{path}: changed while it was read; run the command again")
+
     try:
         digest = _digest(path, table)
-        home = cache_folder() / "vectors" / f"{digest[:32]}.npy"
-        if not home.exists():
-            ids, vectors = _read_npy(path) if path.suffix == ".npy" else _read_parquet(path)
-            rows = _find(ids, table, path, kind)
-            home.parent.mkdir(parents=True, exist_ok=True)
-            write_once(home, lambda temporary: _write(temporary, vectors, rows, ids, path))
+        home = cached("vectors", digest[:32], write)
     except OSError as error:
         raise DataError(f"{error.filename or path}: cannot be read ({error.strerror or error})") from None
-    return np.load(home, mmap_mode="r"), digest
+    return np.load(home / VECTORS_FILE, mmap_mode="r"), digest
 
 
 def _digest(path: Path, table: TextTable) -> str:
@@ -134,9 +140,10 @@ def _find(ids: list[str], table: TextTable, path: Path, kind: str) -> NDArray[np
     return rows
 
 
-def _write(temporary: Path, vectors: NDArray[np.floating], rows: NDArray[np.int64], ids: list[str], path: Path) -> None:
-    """Write the normalised vectors of some rows, chunk by chunk."""
-    out = np.lib.format.open_memmap(temporary, "w+", np.float32, (len(rows), vectors.shape[1]))
+def _parts(
+    vectors: NDArray[np.floating], rows: NDArray[np.int64], ids: list[str], path: Path
+) -> Iterator[NDArray[np.float32]]:
+    """Yield the normalised vectors of some rows, chunk by chunk."""
     for start in range(0, len(rows), CHUNK_ROWS):
         part = rows[start : start + CHUNK_ROWS]
         chunk = vectors[part].astype(np.float64)
@@ -144,8 +151,7 @@ def _write(temporary: Path, vectors: NDArray[np.floating], rows: NDArray[np.int6
         bad = np.flatnonzero(~(np.isfinite(lengths[:, 0]) & (lengths[:, 0] > 0)))
         if bad.size:
             raise DataError(f"{path}: the vector of {ids[part[bad[0]]]!r} is zero or holds a value that is no number")
-        out[start : start + len(part)] = chunk / lengths
-    out.flush()
+        yield (chunk / lengths).astype(np.float32)
 
 
 def _shape(value: object) -> str:

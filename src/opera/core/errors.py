@@ -8,7 +8,8 @@
     │   ├── RunFolderError    the output folder is not free, or not a run
     │   │   └── OtherFormatError  another version of OPERA wrote the run
     │   └── MissingExtraError an optional package is not installed
-    └── TrainingError         training cannot continue (for example, the loss is not a number)
+    ├── TrainingError         training cannot continue (for example, the loss is not a number)
+    └── StorageError          a file or folder cannot be written (for example, the disk is full)
 
 Every message names the parameter, or the file and line, then the rule, the value and what to do.
 """
@@ -57,6 +58,10 @@ class MissingExtraError(InputError):
 
 class TrainingError(OperaError):
     """Training cannot continue."""
+
+
+class StorageError(OperaError):
+    """A file or folder cannot be written: the disk is full, or the place is not writable."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

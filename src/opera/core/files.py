@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from opera.core.errors import SettingError
 from opera.core.paths import kind_of_place
+from opera.core.storage import writing
 from opera.core.terminal import shortened
 
 MAX_NAME = 200
@@ -19,33 +18,25 @@ MAX_NAME = 200
 
 
 def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
-    """Write a temporary file beside ``path``, then move it to ``path`` atomically. Its mode follows the umask."""
+    """Write a temporary file beside ``path``, then move it to ``path`` atomically. Its mode follows the umask.
+
+    Raises:
+        StorageError: if it cannot be written, as where the disk is full.
+    """
     temporary = temporary_beside(path)
-    os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))  # the kernel applies the umask
-    try:
-        write(temporary)
-        temporary.replace(path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with writing(path.parent):
+        try:
+            os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))  # the kernel applies the umask
+            write(temporary)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def temporary_beside(path: Path) -> Path:
     """Return a free name beside ``path``, for what then takes its place: ``.NAME-`` and 16 random digits."""
     name = os.fsencode(path.name)[:MAX_NAME].decode("utf-8", "ignore")
     return path.with_name(f".{name}-{secrets.token_hex(8)}")
-
-
-def write_once(path: Path, write: Callable[[Path], Any]) -> None:
-    """Write a file unless it exists; if another process is writing it, wait for that file."""
-    if path.exists():
-        return
-    lock = path.with_name(f".{path.name}.lock")
-    with lock.open("w") as file:
-        with suppress(OSError):  # no locks on this file system: both processes write the same file
-            fcntl.flock(file, fcntl.LOCK_EX)
-        if not path.exists():
-            replace_file(path, write)
-        lock.unlink(missing_ok=True)
 
 
 def check_output(

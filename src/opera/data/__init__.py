@@ -1,10 +1,10 @@
 """Retrieval data: corpus, queries, qrels and training pairs, and the sources they are read from."""
 
+from opera.core.cache import cache_folder
 from opera.data.python_source import load_python
 from opera.data.qrels import GivenNegatives, Qrels
 from opera.data.retrieval_data import RetrievalData
 from opera.data.sources import SOURCES, DataSource, load_data, register_source
-from opera.data.store import cache_folder
 from opera.data.texts import TextTable
 
 __all__ = [

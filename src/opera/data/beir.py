@@ -44,7 +44,9 @@ def load_beir(folder: Path) -> RetrievalData:
         for path in qrels:
             builder.splits[path.stem] = _read_qrels(path, corpus_table, query_table, builder.notes)
 
-    return load_or_parse(digest_files([corpus, queries, *qrels], "beir"), folder.resolve().name, str(folder), parse)
+    return load_or_parse(
+        lambda: digest_files([corpus, queries, *qrels], "beir"), folder.resolve().name, str(folder), parse
+    )
 
 
 def check_unique_ids(path: Path, table: TextTable) -> None:

@@ -47,7 +47,7 @@ def load_flagembedding(path: Path) -> RetrievalData:
             raise DataError(f"{path}: is empty: no training pairs")
         texts.store(builder)
 
-    return load_or_parse(digest_files([path], "flag"), path.stem, str(path), parse)
+    return load_or_parse(lambda: digest_files([path], "flag"), path.stem, str(path), parse)
 
 
 class _TextCollector:

@@ -104,7 +104,7 @@ def load_python(
         digest.update(f"\0{split}".encode())
         for item in items:
             digest.update("\0".join((item.name, item.summary, *item.chunks)).encode())
-    return load_or_parse(digest.hexdigest(), package, f"python:{package}", parse)
+    return load_or_parse(digest.hexdigest, package, f"python:{package}", parse)
 
 
 def _split_by_module(

@@ -1,33 +1,25 @@
-"""The cache of parsed data: one folder per content hash in the user's cache, written whole or not at all."""
+"""Parsed data in the cache, by the hash of what was read."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
-import tempfile
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import platformdirs
 import pyarrow as pa
 
+from opera.core.cache import cached
+from opera.core.errors import DataError
 from opera.data.qrels import GivenNegatives, Qrels
 from opera.data.retrieval_data import RetrievalData
 from opera.data.texts import TEXT_SCHEMA, TextRow, TextTable, text_batches
 
 LAYOUT = "1"  # part of every key: change it when the stored files, or how sources are parsed, change
 QRELS_ARRAYS = ("query_rows", "offsets", "doc_rows", "grades")
-
-
-def cache_folder() -> Path:
-    """Return the folder of the cache: ``$OPERA_CACHE``, or the user's cache folder. All of it can be made again."""
-    return Path(os.environ.get("OPERA_CACHE") or platformdirs.user_cache_dir("opera"))
 
 
 def digest_files(paths: Iterable[Path], salt: str) -> str:
@@ -64,28 +56,31 @@ class DataBuilder:
         return TextTable.open(path)
 
 
-def load_or_parse(key: str, name: str, source: str, parse: Callable[[DataBuilder], None]) -> RetrievalData:
-    """Load the data cached under ``key``; if there are none, parse and cache them first.
+def load_or_parse(
+    digest: Callable[[], str], name: str, source: str, parse: Callable[[DataBuilder], None]
+) -> RetrievalData:
+    """Load the data cached under their digest; if there are none, parse and cache them first.
 
     Args:
-        key: SHA-256 of what the data are made of; becomes their fingerprint.
+        digest: computes the SHA-256 of what the data are made of, which becomes their fingerprint. It is called again
+            after parsing.
         name: short name, for tables.
         source: what the user passed.
         parse: fills a builder. If it raises, nothing is cached.
+
+    Raises:
+        DataError: if the data changed while they were read.
     """
-    home = cache_folder() / "data" / key[:32]
-    if not (home / "about.json").exists():
-        home.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=".reading-", dir=home.parent))
-        try:
-            builder = DataBuilder(folder)
-            parse(builder)
-            _write_arrays(builder)
-            with suppress(OSError):  # another process was faster and wrote the same data
-                folder.rename(home)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-    return _load(home, key, name, source)
+    key = digest()
+
+    def write(folder: Path) -> None:
+        builder = DataBuilder(folder)
+        parse(builder)
+        _write_arrays(builder)
+        if digest() != key:
+            raise DataError(f"{source}: changed while it was read; run the command again")
+
+    return _load(cached("data", key[:32], write), key, name, source)
 
 
 def _write_arrays(builder: DataBuilder) -> None:

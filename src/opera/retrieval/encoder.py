@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Literal
 
@@ -13,9 +13,11 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from tqdm.auto import tqdm
 
-from opera.core.arrays import IntArray
-from opera.core.files import write_once
-from opera.data import RetrievalData, TextTable, cache_folder
+from opera.core.arrays import IntArray, save_rows
+from opera.core.cache import cached
+from opera.core.errors import ModelError
+from opera.core.storage import writing
+from opera.data import RetrievalData, TextTable
 from opera.data.texts import CorpusText
 from opera.retrieval.device import Precision, autocast, pick_device, resolve_precision
 from opera.retrieval.frozen import embed_rows, lookup_of
@@ -23,6 +25,7 @@ from opera.retrieval.models import is_static, load_model, model_fingerprint, set
 
 Role = Literal["query", "document"]
 BATCHES_PER_CHUNK = 32
+VECTORS_FILE = "vectors.npy"
 MEMORY_LIMIT = 2**30
 """Embeddings without a cache that need more bytes than this go to a temporary file."""
 
@@ -63,7 +66,11 @@ class Encoder:
         return int(self.model.get_embedding_dimension())
 
     def encode(self, texts: list[str], role: Role) -> NDArray[np.float32]:
-        """Encode a few texts: float32 ``[len(texts), dimension]``, rows of length 1."""
+        """Encode a few texts: float32 ``[len(texts), dimension]``, rows of length 1.
+
+        Raises:
+            ModelError: if the embedding of a text holds a value that is no number.
+        """
         encode = self.model.encode_query if role == "query" else self.model.encode_document
         with autocast(self.precision, self.device):
             raw = encode(
@@ -74,6 +81,7 @@ class Encoder:
                 truncate_dim=None,
             )
         embeddings = np.asarray(raw, dtype=np.float32)
+        self._check_finite(embeddings, texts, role)
         lengths = np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-12)
         return np.asarray(embeddings / lengths, dtype=np.float32)
 
@@ -85,14 +93,10 @@ class Encoder:
         """Encode some rows of the query table, or read them from the cache: float32 ``[len(rows), dimension]``."""
         return self._encode_rows(data.queries, rows, "query", "text", f"{data.fingerprint}/queries/{rows_digest(rows)}")
 
-    def cache_file(self, kind: str, *key: str, suffix: str) -> Path | None:
-        """Return the cache file of something this model computed, in a folder that exists; ``None`` without a cache."""
-        if not self.use_cache:
-            return None
+    def cached(self, kind: str, *key: str, write: Callable[[Path], object]) -> Path:
+        """Return the folder of a cache entry that this model computed; ``write`` fills it where there is none."""
         digest = hashlib.sha256("\0".join((self.fingerprint, self.precision, *key)).encode()).hexdigest()
-        path = cache_folder() / kind / f"{digest[:32]}{suffix}"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path
+        return cached(kind, digest[:32], write)
 
     def _encode_rows(
         self, table: TextTable, rows: IntArray | None, role: Role, corpus_text: CorpusText, key: str
@@ -104,27 +108,37 @@ class Encoder:
         def texts(part: slice) -> list[str]:
             return table.texts(part if rows is None else rows[part], corpus_text)
 
-        def write(temporary: Path) -> None:
-            embeddings = np.lib.format.open_memmap(temporary, "w+", np.float32, (count, self.dimension))
-            self._fill(embeddings, texts, role)
-            embeddings.flush()
+        def write(folder: Path) -> None:
+            save_rows(folder / VECTORS_FILE, self._parts(count, texts, role), count, self.dimension)
 
-        path = self.cache_file("vectors", role, corpus_text, key, suffix=".npy")
-        if path is None:
-            embeddings = _allocate(count, self.dimension)
-            self._fill(embeddings, texts, role)
-            return embeddings
-        write_once(path, write)
-        return np.asarray(np.load(path, mmap_mode="r"))
+        if self.use_cache:
+            home = self.cached("vectors", role, corpus_text, key, write=write)
+            return np.asarray(np.load(home / VECTORS_FILE, mmap_mode="r"))
+        if count * self.dimension * 4 < MEMORY_LIMIT:
+            parts = list(self._parts(count, texts, role))
+            return np.concatenate(parts) if parts else np.empty((0, self.dimension), dtype=np.float32)
+        with tempfile.TemporaryDirectory() as folder:  # the mapped file lives on, without a name, while it is used
+            with writing(Path(folder)):
+                write(Path(folder))
+            return np.asarray(np.load(Path(folder) / VECTORS_FILE, mmap_mode="r"))
 
-    def _fill(self, embeddings: NDArray[np.float32], texts: Callable[[slice], list[str]], role: Role) -> None:
-        """Encode ``texts`` into ``embeddings``, chunk by chunk."""
+    def _parts(self, count: int, texts: Callable[[slice], list[str]], role: Role) -> Iterator[NDArray[np.float32]]:
+        """Yield the embeddings of ``count`` texts, chunk by chunk."""
         chunk, unit = self.batch_size * BATCHES_PER_CHUNK, "queries" if role == "query" else "documents"
-        with tqdm(total=len(embeddings), desc=f"encoding {unit}", unit=f" {unit}", disable=self._hide_bar) as bar:
-            for start in range(0, len(embeddings), chunk):
-                part = slice(start, min(start + chunk, len(embeddings)))
-                embeddings[part] = self.encode(texts(part), role)
+        with tqdm(total=count, desc=f"encoding {unit}", unit=f" {unit}", disable=self._hide_bar) as bar:
+            for start in range(0, count, chunk):
+                part = slice(start, min(start + chunk, count))
+                yield self.encode(texts(part), role)
                 bar.update(part.stop - part.start)
+
+    def _check_finite(self, embeddings: NDArray[np.float32], texts: list[str], role: Role) -> None:
+        bad = np.flatnonzero(~np.isfinite(embeddings).all(axis=1))
+        if bad.size:
+            advice = "use precision=fp32, or another model" if self.precision == "fp16" else "use another model"
+            raise ModelError(
+                f"the model's embedding of the {role} {texts[bad[0]][:60]!r} holds values that are no numbers "
+                f"({bad.size:,} of {len(texts):,} texts; precision {self.precision}); {advice}"
+            )
 
 
 def open_encoder(
@@ -146,10 +160,3 @@ def open_encoder(
 def rows_digest(rows: IntArray) -> str:
     """SHA-256 of row numbers, in hex."""
     return hashlib.sha256(np.asarray(rows, dtype=np.int64).tobytes()).hexdigest()
-
-
-def _allocate(rows: int, dimension: int) -> NDArray[np.float32]:
-    """Allocate uncached embeddings: in memory, or past a gigabyte in a temporary file deleted with the array."""
-    if rows * dimension * 4 < MEMORY_LIMIT:
-        return np.empty((rows, dimension), dtype=np.float32)
-    return np.memmap(tempfile.TemporaryFile(), np.float32, "w+", shape=(rows, dimension))

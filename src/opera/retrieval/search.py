@@ -12,7 +12,6 @@ from tqdm.auto import tqdm
 
 from opera.core.arrays import IntArray
 from opera.core.errors import DataError, SettingError
-from opera.core.files import write_once
 from opera.data import RetrievalData, TextTable, load_data
 from opera.data.texts import CorpusText
 from opera.retrieval.encoder import Encoder, open_encoder, rows_digest
@@ -21,6 +20,7 @@ from opera.retrieval.run_model import run_corpus_text
 
 QUERY_CHUNK = 2048
 CORPUS_CHUNK = 65_536
+RANKING_FILE = "ranking.npz"
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,11 @@ def search_corpus(
         document_embeddings = encoder.encode_corpus(data, corpus_text)
         return exact_search(query_embeddings, document_embeddings, data.corpus, depth, encoder.device)
 
-    key = (data.fingerprint, corpus_text, str(depth), rows_digest(query_rows))
-    path = encoder.cache_file("rankings", *key, suffix=".npz")
-    if path is None:
+    if not encoder.use_cache:
         return rank()
-    write_once(path, lambda temporary: _save(temporary, rank()))
-    with np.load(path) as arrays:
+    key = (data.fingerprint, corpus_text, str(depth), rows_digest(query_rows))
+    home = encoder.cached("rankings", *key, write=lambda folder: _save(folder / RANKING_FILE, rank()))
+    with np.load(home / RANKING_FILE) as arrays:
         return Ranking(arrays["doc_rows"], arrays["scores"])
 
 
@@ -146,8 +145,7 @@ def exact_search(
 
 
 def _save(path: Path, ranking: Ranking) -> None:
-    with path.open("wb") as file:
-        np.savez(file, doc_rows=ranking.doc_rows, scores=ranking.scores)
+    np.savez(path, doc_rows=ranking.doc_rows, scores=ranking.scores)
 
 
 def _best_of_chunk(

@@ -1,0 +1,171 @@
+"""The cache: entries are made once, verified when they are opened, and made anew where damaged."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from opera.core.cache import MANIFEST, cached, damage
+from opera.core.errors import DataError, SettingError, StorageError
+
+
+@pytest.fixture(autouse=True)
+def _cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPERA_CACHE", str(tmp_path))
+
+
+def write(folder: Path) -> None:
+    (folder / "a").write_bytes(bytes(range(256)))
+    (folder / "b").write_text("text")
+
+
+def never(folder: Path) -> None:
+    raise AssertionError("there is an entry already")
+
+
+def _flip(home: Path) -> None:
+    content = bytearray((home / "a").read_bytes())
+    content[100] ^= 1
+    stamp = (home / "a").stat()
+    (home / "a").write_bytes(content)
+    os.utime(home / "a", ns=(stamp.st_atime_ns, stamp.st_mtime_ns))  # a change that no time of the file shows
+
+
+def _edit_manifest(home: Path, **changes: object) -> None:
+    manifest = json.loads((home / MANIFEST).read_text())
+    (home / MANIFEST).write_text(json.dumps({**manifest, **changes}))
+
+
+def _move_in(home: Path, key: str) -> None:
+    other = cached(home.parent.name, key, write)
+    shutil.rmtree(home)
+    other.rename(home)
+
+
+DAMAGES: dict[str, Callable[[Path], object]] = {
+    "flipped bit": _flip,
+    "shortened": lambda home: os.truncate(home / "a", 10),
+    "longer": lambda home: os.truncate(home / "a", 300),
+    "empty file": lambda home: (home / "a").write_bytes(b""),
+    "missing file": lambda home: (home / "a").unlink(),
+    "file too many": lambda home: (home / "c").write_bytes(b""),
+    "folder for a file": lambda home: ((home / "a").unlink(), (home / "a").mkdir()),
+    "fifo for a file": lambda home: ((home / "a").unlink(), os.mkfifo(home / "a")),
+    "link for a file": lambda home: (
+        (home / "a").rename(home.parent / "x"),
+        (home / "a").symlink_to(home.parent / "x"),
+    ),
+    "no manifest": lambda home: (home / MANIFEST).unlink(),
+    "empty manifest": lambda home: (home / MANIFEST).write_text(""),
+    "manifest is a list": lambda home: (home / MANIFEST).write_text("[]"),
+    "manifest is nested": lambda home: (home / MANIFEST).write_text("[" * 100_000),
+    "manifest is a fifo": lambda home: ((home / MANIFEST).unlink(), os.mkfifo(home / MANIFEST)),
+    "files are a list": lambda home: _edit_manifest(home, files=[1]),
+    "files are empty": lambda home: _edit_manifest(home, files={}),
+    "another entry": lambda home: _move_in(home, "0123"),
+    "a file": lambda home: (shutil.rmtree(home), home.write_text("x")),
+    "a dangling link": lambda home: (shutil.rmtree(home), home.symlink_to("nowhere")),
+    "a link to an entry": lambda home: (home.rename(home.parent / "y"), home.symlink_to(home.parent / "y")),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_damaged_entry_is_made_anew_with_a_word(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    home = cached("vectors", "abc", write)
+    assert cached("vectors", "abc", never) == home
+    assert not caplog.messages
+    DAMAGES[name](home)
+    assert damage(home)
+    assert cached("vectors", "abc", write) == home
+    assert damage(home) is None
+    assert (home / "a").read_bytes() == bytes(range(256))
+    assert len(caplog.messages) == 1
+    assert str(home) in caplog.messages[0]
+    assert "making it anew" in caplog.messages[0]
+
+
+def test_what_several_need_is_made_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Path] = []
+    arrived, acquire = threading.Semaphore(0), FileLock.acquire
+
+    def arrive(lock: FileLock) -> object:
+        arrived.release()
+        return acquire(lock)
+
+    def make(folder: Path) -> None:
+        made.append(folder)
+        for _ in threads:
+            arrived.acquire()  # none of them has found the entry, and the others wait for this one
+        write(folder)
+
+    monkeypatch.setattr(FileLock, "acquire", arrive)
+    threads = [threading.Thread(target=cached, args=("vectors", "abc", make)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(made) == 1
+    assert [path.name for path in (tmp_path / "vectors").iterdir()] == ["abc"]
+
+
+def test_an_entry_that_fails_leaves_nothing(tmp_path: Path) -> None:
+    def fail(folder: Path) -> None:
+        write(folder)
+        raise DataError("line 7")
+
+    with pytest.raises(DataError, match="line 7"):
+        cached("vectors", "abc", fail)
+    assert not list((tmp_path / "vectors").iterdir())
+    cached("vectors", "abc", write)
+
+
+def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
+    kind = tmp_path / "vectors"
+    for name in (".abc.new", ".dead.new", ".alive.new"):
+        (kind / name).mkdir(parents=True)
+        (kind / name / "a").write_text("half")
+    for name in (".abc.lock", ".dead.lock", ".gone.lock"):
+        (kind / name).touch()
+    with FileLock(kind / ".alive.lock"):
+        cached("vectors", "abc", write)
+        assert {path.name for path in kind.iterdir()} == {"abc", ".alive.new", ".alive.lock"}
+
+
+def test_a_full_disk_is_one_sentence() -> None:
+    def fill(folder: Path) -> None:
+        raise OSError(28, "No space left on device", str(folder / "a"))
+
+    with pytest.raises(StorageError, match="no space left on device; free some space"):
+        cached("vectors", "abc", fill)
+
+
+def test_a_limit_on_the_size_of_files_is_one_sentence() -> None:
+    def fill(folder: Path) -> None:
+        raise OSError("1000 requested and 3 written")  # numpy's words for a full disk
+
+    with pytest.raises(StorageError, match=r"vectors.*OPERA_CACHE.*no space left on device"):
+        cached("vectors", "abc", fill)
+
+
+def test_an_error_of_reading_is_not_taken_for_one_of_the_cache(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        cached("vectors", "abc", lambda folder: Path("/nowhere/at all").read_text())
+
+
+@pytest.mark.parametrize("kind", ["file", "below a file", "too long", "loop"])
+def test_a_cache_that_cannot_be_used_is_named(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "loop").symlink_to("loop")
+    places = {"file": "file", "below a file": "file/x", "too long": "x" * 300, "loop": "loop/x"}
+    monkeypatch.setenv("OPERA_CACHE", str(tmp_path / places[kind]))
+    with pytest.raises(SettingError, match=r"OPERA_CACHE=.*cannot be used as the cache .*set OPERA_CACHE to a folder"):
+        cached("vectors", "abc", write)

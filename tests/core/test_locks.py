@@ -1,0 +1,70 @@
+"""A folder is written by one process at a time."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from opera.core import locks
+from opera.core.errors import RunFolderError
+from opera.core.locks import LOCK_FILE, refuse_in_use, sole_use
+from processes import start
+
+HOLD = """
+import signal, sys
+from pathlib import Path
+from opera.core.locks import sole_use
+with sole_use(Path(sys.argv[1]), "trains into this folder"):
+    (Path(sys.argv[1]) / "held").touch()
+    signal.pause()
+"""
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(locks, "PATIENCE", 0.0)
+
+
+def test_a_held_folder_is_refused_and_the_holder_named(tmp_path: Path) -> None:
+    refuse_in_use(tmp_path)
+    with sole_use(tmp_path, "trains into this folder"):
+        with pytest.raises(RunFolderError, match=f"process {os.getpid()} on .* trains into this folder; wait until"):
+            refuse_in_use(tmp_path)
+        with pytest.raises(RunFolderError, match="trains into this folder"), sole_use(tmp_path, "x"):
+            pass
+    refuse_in_use(tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_error_in_the_block_releases_the_folder(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="stop"), sole_use(tmp_path, "x"):
+        raise ValueError("stop")
+    with sole_use(tmp_path, "x"):
+        pass
+
+
+def test_a_killed_process_holds_nothing(tmp_path: Path) -> None:
+    folder, script = tmp_path / "run", tmp_path / "hold.py"
+    folder.mkdir()
+    script.write_text(HOLD)
+    child = start([str(script), str(folder)], tmp_path / "log")
+    child.wait_until((folder / "held").exists)
+    with pytest.raises(RunFolderError, match="trains into this folder"):
+        refuse_in_use(folder)
+    child.send_signal(9)
+    child.wait()
+    assert (folder / LOCK_FILE).exists()
+    refuse_in_use(folder)
+    with sole_use(folder, "x"):
+        pass
+    assert not (folder / LOCK_FILE).exists()
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"process": "x"}'])
+def test_a_lock_that_cannot_be_read_still_counts(tmp_path: Path, content: str) -> None:
+    with sole_use(tmp_path, "x"):
+        (tmp_path / LOCK_FILE).write_text(content)
+        with pytest.raises(RunFolderError, match="another process uses this folder"):
+            refuse_in_use(tmp_path)
