@@ -44,6 +44,52 @@ def test_quickstart_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         q.quickstart(tmp_path / "quickstart")
 
 
+@pytest.fixture
+def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The data come from a small package, and nothing is trained."""
+    monkeypatch.setattr(q, "TRAIN_QUERIES", 8)
+    monkeypatch.setattr(q, "TEST_QUERIES", 4)
+    monkeypatch.setattr(q, "PACKAGE", "opera")
+    monkeypatch.setattr(q, "adapt", lambda *data, **settings: None)
+
+
+@pytest.mark.usefixtures("stand_ins")
+@pytest.mark.parametrize("kind", ["beside", "in a folder", "other mark", "no mark", "linked", "linked file"])
+def test_nothing_of_the_users_is_replaced(kind: str, tmp_path: Path) -> None:
+    q.quickstart(tmp_path / "one")
+    data = tmp_path / "one" / "data"
+    spoils = {
+        "beside": lambda: (data / "labels.csv").write_text("1,2"),
+        "in a folder": lambda: (data / "qrels" / "mine.tsv").write_text("1,2"),
+        "other mark": lambda: (data / "README.txt").write_text("My data. Written by me."),
+        "no mark": lambda: (data / "README.txt").unlink(),
+        "linked": lambda: (data.rename(tmp_path / "elsewhere"), data.symlink_to(tmp_path / "elsewhere")),
+        "linked file": lambda: (
+            (data / "corpus.jsonl").rename(tmp_path / "corpus.jsonl"),
+            (data / "corpus.jsonl").symlink_to(tmp_path / "corpus.jsonl"),
+        ),
+    }
+    spoils[kind]()
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    for overwrite in (False, True):
+        with pytest.raises(RunFolderError, match="was not written by a quickstart"):
+            q.quickstart(tmp_path / "one", overwrite=overwrite)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.usefixtures("stand_ins")
+def test_an_earlier_quickstart_is_replaced_when_asked(tmp_path: Path) -> None:
+    q.quickstart(tmp_path)
+    for left in (q.UNFINISHED, q.REPLACED):  # of one that was killed
+        (tmp_path / left).mkdir()
+    (tmp_path / "data" / "corpus.jsonl").write_text("")
+    with pytest.raises(RunFolderError, match="holds an earlier quickstart; pass --overwrite"):
+        q.quickstart(tmp_path)
+    q.quickstart(tmp_path, overwrite=True)
+    assert (tmp_path / "data" / "corpus.jsonl").stat().st_size
+    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+
+
 def test_a_data_folder_of_the_users_own_is_spared(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "precious.csv").write_text("1,2\n")

@@ -74,7 +74,7 @@ def compare(
     Takes the settings of opera train, for all cells.
     """
     from opera.experiments.grid.compare import analyse_grid, check_baseline, prepare_grid
-    from opera.experiments.grid.folder import grid_lock, write_grid_file
+    from opera.experiments.grid.folder import opened_grid
     from opera.experiments.grid.plan import grid_axes
     from opera.experiments.grid.preview import time_grid
     from opera.experiments.grid.progress import live_progress
@@ -94,10 +94,10 @@ def compare(
             time_grid(status, model)
         _print_plan(status, json_)
         return
-    write_grid_file(out, model, shared, status.cells)
     if not status.waiting:
         print(f"all {len(status.cells)} cells are already done", file=sys.stderr)
-    with grid_lock(out), interruptible(lambda: _how_to_continue(status)), live_progress(status) as on_change:
+    how_to_continue = interruptible(lambda: _how_to_continue(status))
+    with opened_grid(out, model, shared, status.cells), how_to_continue, live_progress(status) as on_change:
         run_grid(status, model, on_change)
     if status.done:
         _print_results(analyse_grid(status, out, baseline), out, json_)

@@ -32,6 +32,7 @@ import pyarrow.parquet as pq
 
 from opera.core.errors import RunFolderError
 from opera.core.files import replace_file
+from opera.core.locks import LOCK_FILE, refuse_in_use
 from opera.runs.record import RunRecord, TrainingRecord
 from opera.runs.sampling import SamplingRecord
 
@@ -268,6 +269,16 @@ def last_complete_checkpoint(path: Path) -> int | None:
 
 
 def check_out_folder(path: Path, resume: bool, overwrite: bool) -> None:
+    """Refuse an output folder that another process trains into, or that is not free. Writes nothing.
+
+    Raises:
+        RunFolderError: as :func:`check_free`, and where another process holds the folder.
+    """
+    check_free(path, resume, overwrite)
+    refuse_in_use(path)
+
+
+def check_free(path: Path, resume: bool, overwrite: bool) -> None:
     """Refuse an output folder that is not free. Writes nothing.
 
     Raises:
@@ -287,7 +298,7 @@ def check_out_folder(path: Path, resume: bool, overwrite: bool) -> None:
             f"--out {path}: holds {other} run; pass --resume to continue it, --overwrite to replace it, "
             "or another folder"
         )
-    if not ours and path.is_dir() and set(path.iterdir()) - set(_leftovers(path)):
+    if not ours and path.is_dir() and set(path.iterdir()) - {path / LOCK_FILE, *_leftovers(path)}:
         raise RunFolderError(f"--out {path}: is not empty and holds no run; pass an empty or a new folder")
     check_writable(path)
 

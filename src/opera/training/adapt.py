@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from transformers import TrainerCallback
 
 from opera.config.presets import PRESET_LEARNING_RATE
 from opera.config.recipe import make_recipe
+from opera.core.locks import sole_use
 from opera.data import RetrievalData, load_data
 from opera.methods.default import AUTO
 from opera.retrieval.device import join_processes
@@ -26,6 +28,7 @@ from opera.runs.folder import (
     FINE_TUNED_FOLDER,
     Run,
     RunWriter,
+    check_free,
     check_out_folder,
     clear_leftovers,
     clear_run,
@@ -94,13 +97,21 @@ def adapt(
             log.info("%s is already finished: nothing to do", folder)
             return Run.open(folder)
     processes.wait_for_everyone()  # every process has looked at the folder
-    if processes.is_main_process:
+    with _held(folder, resume, overwrite) if processes.is_main_process else nullcontext():
+        processes.wait_for_everyone()
+        return _run(prepared, RunWriter(folder, processes.is_main_process), clock, resume, callbacks)
+
+
+@contextmanager
+def _held(folder: Path, resume: bool, overwrite: bool) -> Iterator[None]:
+    """Make the run folder, hold it for this process, and clear it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with sole_use(folder, "trains into it"):
+        check_free(folder, resume, overwrite)  # another process may have trained into it in the meantime
         if overwrite:
             clear_run(folder)
-        folder.mkdir(parents=True, exist_ok=True)
         clear_leftovers(folder)
-    processes.wait_for_everyone()
-    return _run(prepared, RunWriter(folder, processes.is_main_process), clock, resume, callbacks)
+        yield
 
 
 def _run(prepared: Prepared, run: RunWriter, clock: Clock, resume: bool, callbacks: Sequence[TrainerCallback]) -> Run:

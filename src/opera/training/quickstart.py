@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import logging
+import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 from opera.config.recipe import make_recipe
 from opera.core.errors import RunFolderError
-from opera.data import load_data, load_python
+from opera.core.locks import refuse_in_use, sole_use
+from opera.core.paths import user_path
+from opera.core.reading import read_text
+from opera.core.storage import writing
+from opera.data import RetrievalData, load_data, load_python
 from opera.methods.default import AUTO
 from opera.retrieval.locate import MINILM, minilm_folder
 from opera.runs.folder import Run, check_out_folder, holds_run
@@ -34,28 +39,76 @@ RECIPE: dict[str, Any] = {
     "refit": False,
 }
 PACKAGE, TRAIN_QUERIES, TEST_QUERIES = "stdlib", 1500, 200
+DATA_FOLDER, RUN_FOLDER = "data", "run"
+UNFINISHED, REPLACED = ".data.new", ".data.old"
 MARK = "README.txt"
+MARK_TEXT = "Written by opera quickstart, which replaces this folder when it runs again.\n"
+DATA_FILES = {"corpus.jsonl", "queries.jsonl", "qrels", "qrels/train.tsv", "qrels/test.tsv", MARK}
 
 
 def quickstart(out: Path, method: str = AUTO, seed: int = 0, overwrite: bool = False) -> Run:
     """Write the data to ``out/data`` as a BEIR folder, then adapt MiniLM to it in ``out/run``.
 
     Raises:
-        InputError: if the model's package is missing or ``out/run`` is not free.
+        InputError: if the model's package is missing, or ``out/data`` or ``out/run`` is not free.
     """
     settings = {"method": method, "seed": seed, **RECIPE}
     make_recipe(settings)
     minilm_folder()
-    if holds_run(out / "run") and not overwrite:
-        raise RunFolderError(f"--out {out}: holds an earlier quickstart; pass --overwrite to replace it")
-    check_out_folder(out / "run", resume=False, overwrite=overwrite)
-    if (out / "data").exists() and not (out / "data" / MARK).is_file():
-        raise RunFolderError(
-            f"--out {out}: {out / 'data'} exists and was not written by a quickstart; pass another folder"
-        )
+    out = user_path(out, "--out")
+    check_out(out, overwrite)
+    refuse_in_use(out)
     log.info("reading the Python standard library")
     data = load_python(PACKAGE, seed, TRAIN_QUERIES, TEST_QUERIES)
-    shutil.rmtree(out / "data", ignore_errors=True)
-    data.write_beir(out / "data")
-    (out / "data" / MARK).write_text("Written by opera quickstart, which replaces this folder when it runs again.\n")
-    return adapt(load_data(out / "data"), model=MINILM, out=out / "run", overwrite=overwrite, **settings)
+    out.mkdir(parents=True, exist_ok=True)
+    with sole_use(out, "runs the quickstart"):
+        check_out(out, overwrite)
+        _write_data(data, out)
+        arguments: dict[str, Any] = {"model": MINILM, "out": out / RUN_FOLDER, "overwrite": overwrite}
+        return adapt(load_data(out / DATA_FOLDER), **arguments, **settings)
+
+
+def check_out(out: Path, overwrite: bool) -> None:
+    """Refuse a folder where something of the user's, or an earlier quickstart, would be lost. Writes nothing.
+
+    Raises:
+        RunFolderError: naming what is in the way.
+    """
+    data = out / DATA_FOLDER
+    if (foreign := _foreign(data)) is not None:
+        raise RunFolderError(f"--out {out}: {foreign} was not written by a quickstart; pass another folder")
+    if not overwrite and (data.exists() or holds_run(out / RUN_FOLDER)):
+        raise RunFolderError(f"--out {out}: holds an earlier quickstart; pass --overwrite to replace it")
+    check_out_folder(out / RUN_FOLDER, resume=False, overwrite=overwrite)
+
+
+def _foreign(data: Path) -> Path | None:
+    """Return what is in the data folder, or in its place, and is not of a quickstart."""
+    if not os.path.lexists(data):
+        return None
+    if data.is_symlink() or not data.is_dir():
+        return data
+    for place in sorted(data.rglob("*")):
+        if place.is_symlink() or place.relative_to(data).as_posix() not in DATA_FILES:
+            return place
+    try:
+        return None if read_text(data / MARK) == MARK_TEXT else data
+    except (OSError, ValueError):
+        return data
+
+
+def _write_data(data: RetrievalData, out: Path) -> None:
+    """Write the data folder whole; the caller holds ``out`` and has checked what is in it."""
+    home, unfinished, old = out / DATA_FOLDER, out / UNFINISHED, out / REPLACED
+    for left in (unfinished, old):
+        shutil.rmtree(left, ignore_errors=True)
+    try:
+        with writing(out):
+            data.write_beir(unfinished)
+            (unfinished / MARK).write_text(MARK_TEXT)
+            if home.exists():
+                home.rename(old)
+            unfinished.rename(home)
+    finally:
+        for left in (unfinished, old):
+            shutil.rmtree(left, ignore_errors=True)

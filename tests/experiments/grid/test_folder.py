@@ -9,7 +9,7 @@ import pytest
 
 from grids import finish_cell, planned
 from opera.core.errors import RunFolderError
-from opera.experiments.grid.folder import check_grid_folder, grid_lock, write_grid_file
+from opera.experiments.grid.folder import check_grid_folder, opened_grid, write_grid_file
 from opera.runs.grid_record import planned_cells
 
 
@@ -35,13 +35,28 @@ def test_a_grid_of_another_model_or_settings_is_refused_once_something_ran(tmp_p
         check_grid_folder(out, "one", {})
 
 
-def test_one_process_at_a_time(tmp_path: Path) -> None:
-    write_grid_file(tmp_path, "one", {})
-    with grid_lock(tmp_path):
-        message = f"process {os.getpid()} is running this grid"
-        with pytest.raises(RunFolderError, match=message), grid_lock(tmp_path):
+def test_one_process_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opera.core.locks.PATIENCE", 0.0)
+    with opened_grid(tmp_path, "one", {}, planned(tmp_path, methods=["ft"], seeds=[0])):
+        message = f"process {os.getpid()} on .* runs this grid; wait until"
+        before = (tmp_path / "grid.json").read_text()
+        with (
+            pytest.raises(RunFolderError, match=message),
+            opened_grid(tmp_path, "one", {}, planned(tmp_path, methods=["dp"], seeds=[0])),
+        ):
             pass
-    with grid_lock(tmp_path):
+        assert (tmp_path / "grid.json").read_text() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["grid.json"]
+    with opened_grid(tmp_path, "one", {}, []):
+        pass
+
+
+def test_another_grid_that_came_first_is_refused(tmp_path: Path) -> None:
+    with opened_grid(tmp_path, "one", {}, planned(tmp_path, methods=["ft"], seeds=[0])):
+        pass
+    (tmp_path / "cell").mkdir()
+    (tmp_path / "cell" / "run.json").write_text("{}")
+    with pytest.raises(RunFolderError, match="holds a grid with model 'one'"), opened_grid(tmp_path, "two", {}, []):
         pass
 
 

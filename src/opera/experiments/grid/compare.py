@@ -9,7 +9,7 @@ from typing import Any
 from opera.core.errors import RunFolderError, SettingError, TrainingError
 from opera.data import load_data
 from opera.experiments.analysis import Comparison, analyse_runs, find_groups
-from opera.experiments.grid.folder import check_grid_folder, grid_lock, write_grid_file
+from opera.experiments.grid.folder import check_grid_folder, opened_grid
 from opera.experiments.grid.plan import Cell, GridAxes, canonical_label, grid_axes, plan_grid
 from opera.experiments.grid.progress import live_progress
 from opera.experiments.grid.run import run_grid
@@ -63,8 +63,7 @@ def compare(
     axes, shared = grid_axes(settings, listed, seeds, steps)
     status = prepare_grid(sources, axes, folder, str(model), shared, jobs)
     baseline = check_baseline(baseline, axes)
-    write_grid_file(folder, str(model), shared, status.cells)
-    with grid_lock(folder), live_progress(status) as on_change:
+    with opened_grid(folder, str(model), shared, status.cells), live_progress(status) as on_change:
         run_grid(status, str(model), on_change)
     if status.failed:
         raise TrainingError("\n".join(f"{path}: {reason}" for path, reason in status.failed.items()))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,11 +9,10 @@ from typing import Any
 
 from opera.config.recipe import parse_value, with_full_names
 from opera.core.errors import RunFolderError
+from opera.core.locks import LOCK_FILE, sole_use
 from opera.experiments.grid.plan import Cell
 from opera.runs.folder import RUN_FILE, check_writable
 from opera.runs.grid_record import GRID_FILE, GridRecord, planned_cells
-
-LOCK_FILE = ".running"
 
 
 def check_grid_folder(out: Path, model: str, shared: Mapping[str, Any]) -> None:
@@ -28,7 +25,7 @@ def check_grid_folder(out: Path, model: str, shared: Mapping[str, Any]) -> None:
         raise RunFolderError(f"--out {out}: is a file; give a folder")
     check_writable(out)
     if not (out / GRID_FILE).is_file():
-        if out.is_dir() and any(out.iterdir()):
+        if out.is_dir() and set(out.iterdir()) - {out / LOCK_FILE}:
             raise RunFolderError(f"--out {out}: is not empty and holds no grid; give an empty or a new folder")
         return
     if not any(out.rglob(RUN_FILE)):  # nothing has run yet, so the grid may still change
@@ -72,23 +69,16 @@ def write_grid_file(out: Path, model: str, shared: Mapping[str, Any], cells: Seq
 
 
 @contextmanager
-def grid_lock(out: Path) -> Iterator[None]:
-    """Hold a grid's folder for one process at a time. The system releases the lock when the process ends.
+def opened_grid(out: Path, model: str, shared: Mapping[str, Any], cells: Sequence[Cell]) -> Iterator[None]:
+    """Hold a grid's folder for this process, with ``grid.json`` written.
 
     Raises:
-        RunFolderError: if another process is running the grid.
+        RunFolderError: if another process is running the grid, or has started another one here in the meantime.
     """
-    with (out / LOCK_FILE).open("a+", encoding="utf-8") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            lock.seek(0)
-            raise RunFolderError(
-                f"--out {out}: process {lock.read().strip()} is running this grid; wait until it is done, or stop it"
-            ) from None
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
+    out.mkdir(parents=True, exist_ok=True)
+    with sole_use(out, "runs this grid"):
+        check_grid_folder(out, model, shared)
+        write_grid_file(out, model, shared, cells)
         yield
 
 
