@@ -79,3 +79,27 @@ def test_wrong_input_exits_2_with_one_message_and_writes_nothing(
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
     assert set(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            OSError(5, "Input/output error", "/data/corpus.jsonl"),
+            "opera: error: /data/corpus.jsonl: input/output error",
+        ),
+        (OSError(28, "No space left on device"), "opera: error: no space left on device"),
+        (MemoryError(), "opera: error: out of memory; close other programs"),
+    ],
+)
+def test_what_the_machine_refuses_is_one_sentence(
+    error: Exception, message: str, run_opera: Opera, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise error
+
+    monkeypatch.setattr("opera.data.load_data", fail)
+    done = run_opera("evaluate", "data", "--model", "minilm")
+    assert done.returncode == 1
+    assert done.stderr.startswith(message)
+    assert done.stderr.count("\n") == 1

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from itertools import takewhile
-from typing import Annotated
+from typing import Annotated, NoReturn
 
 import typer
 
@@ -30,6 +30,7 @@ from opera.cli.theory import theory
 from opera.cli.train import train
 from opera.core.errors import OperaError
 from opera.core.extensions import load_extensions
+from opera.core.terminal import printable
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -79,9 +80,12 @@ def main() -> None:
         load_extensions()
         app()
     except OperaError as error:
-        who = "opera" if is_main_process() else f"opera, process {os.environ['RANK']}"
-        print(f"{who}: error: {error}\n", end="", file=sys.stderr, flush=True)
-        sys.exit(error.exit_status)
+        _fail(error, error.exit_status)
+    except OSError as error:
+        place = "" if error.filename is None else f"{error.filename}: "
+        _fail(f"{place}{(error.strerror or str(error)).lower()}", 1)
+    except MemoryError:
+        _fail("out of memory; close other programs, or give the command less to hold at once", 1)
     except SystemExit as end:
         if end.code == WRONG_USAGE and (hint := _one_data_set(sys.argv[1:])):
             print(hint, file=sys.stderr)
@@ -93,6 +97,13 @@ def main() -> None:
         raise
     finally:
         _leave_processes()
+
+
+def _fail(message: object, status: int) -> NoReturn:
+    """End with one message."""
+    who = "opera" if is_main_process() else f"opera, process {os.environ['RANK']}"
+    print(f"{who}: error: {printable(message)}\n", end="", file=sys.stderr, flush=True)
+    sys.exit(status)
 
 
 LOST_PROCESS = ("Connection closed by peer", "Connection reset", "Broken pipe", "NCCL")
