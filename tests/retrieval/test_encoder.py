@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+import os
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import opera
+from opera.core.errors import ModelError
 from opera.data import cache_folder, load_data
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import load_model
@@ -28,3 +33,57 @@ def test_embeddings_are_unit_float32_and_cached(bert_model: Path, beir: Path, pr
     assert np.array_equal(apart.encode_corpus(data), vectors), "the same batches"
     rows = np.array([3, 1])
     assert np.array_equal(encoder.encode_queries(data, rows), encoder.encode(data.queries.texts(rows), "query"))
+
+
+def _damage(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[-40:] = bytes(255 - byte for byte in content[-40:])
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("kind", ["vectors", "rankings", "data"])
+@pytest.mark.parametrize("how", ["changed", "shortened", "emptied", "removed"])
+def test_damage_to_the_cache_changes_no_figure(
+    kind: str,
+    how: str,
+    static_model: Path,
+    beir: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setenv("OPERA_CACHE", str(tmp_path))
+    expected = opera.evaluate(beir, model=static_model).measures
+    if kind == "vectors":  # else they are not read
+        shutil.rmtree(tmp_path / "rankings")
+    files = [path for path in (tmp_path / kind).rglob("*") if path.is_file()]
+    harm = {
+        "changed": _damage,
+        "shortened": lambda path: os.truncate(path, path.stat().st_size - 8),
+        "emptied": lambda path: os.truncate(path, 0),
+        "removed": Path.unlink,
+    }
+    for path in files:
+        harm[how](path)
+    assert files
+    assert opera.evaluate(beir, model=static_model).measures == expected
+    assert sum("making it anew" in message for message in caplog.messages) == len({path.parent for path in files})
+    assert not list(tmp_path.rglob(".*"))
+
+
+def test_many_vectors_without_a_cache_go_to_a_file(
+    static_model: Path, beir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, encoder = load_data(beir), Encoder(load_model(static_model, "cpu"), use_cache=False)
+    expected = encoder.encode_corpus(data)
+    assert not isinstance(expected, np.memmap)
+    monkeypatch.setattr("opera.retrieval.encoder.MEMORY_LIMIT", 100)
+    assert np.array_equal(encoder.encode_corpus(data), expected)
+
+
+def test_a_model_that_computes_no_numbers_is_refused(static_model: Path, beir: Path) -> None:
+    model = load_model(static_model, "cpu")
+    model[0].embedding.weight.data[:] = float("nan")
+    with pytest.raises(ModelError, match=r"embedding of the document '.* holds values that are no numbers \(120 of"):
+        Encoder(model).encode_corpus(load_data(beir))
