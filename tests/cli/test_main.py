@@ -54,7 +54,7 @@ def test_help_has_an_example_for_every_command(run_opera: Opera) -> None:
         (["score", "BEIR", "--model", "MODEL", "--out", "no/x.tsv"], "its folder does not exist"),
         (["mine", "BEIR", "--model", "MODEL", "--out", "x.jsonl", "--range", "9:1"], "1 <= LO <= HI"),
         (["search", "BEIR", " ", "--model", "MODEL"], "query: must not be empty"),
-        (["nonsense"], "No such command"),
+        (["nonsense"], "no such command 'nonsense'"),
         (["evaluate", "run", "BEIR"], "evaluate takes one data set: opera evaluate my-data --model run"),
         (["search", "run", "BEIR", "garlic"], "search takes one data set and one query: opera search my-data QUERY"),
         (["evaluate", "BEIR", "--model", "MODEL", "--measures", ""], "measures: name at least one"),

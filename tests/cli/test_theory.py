@@ -20,7 +20,7 @@ def test_the_command_prints_a_table_and_writes_the_chart(tmp_path: Path) -> None
     assert "0.656" in done.output or "0.657" in done.output
     chart = out.read_text()
     assert chart.startswith("<?xml")
-    done = CliRunner().invoke(app, ["theory", "--auc", "0.8", "--json", "--out", str(out), *SMALL])
+    done = CliRunner().invoke(app, ["theory", "--auc", "0.8", "--json", "--out", str(out), "--overwrite", *SMALL])
     records = json.loads(done.output)["points"]
     assert [record["noise"] for record in records] == [0.1, 0.3, 0.5]
     assert records[1]["closed_form"]["sp"]["precision"] > records[1]["true_share"]

@@ -9,9 +9,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from importlib.metadata import version
-from itertools import takewhile
 from typing import Annotated, NoReturn
 
 import typer
@@ -28,9 +27,10 @@ from opera.cli.score import score
 from opera.cli.search import search
 from opera.cli.theory import theory
 from opera.cli.train import train
+from opera.cli.usage import USAGE_ERROR, explain_usage
 from opera.core.errors import OperaError
 from opera.core.extensions import load_extensions
-from opera.core.terminal import printable
+from opera.core.terminal import printable, say
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -55,7 +55,7 @@ EXAMPLES: dict[Callable[..., None], str] = {
 
 def _print_version(requested: bool) -> None:
     if requested:
-        print(f"opera {version('opera-retrieval')}")
+        say(f"opera {version('opera-retrieval')}")
         raise typer.Exit
 
 
@@ -78,31 +78,30 @@ def main() -> None:
     logging.getLogger("opera").setLevel(logging.INFO if is_main_process() else logging.WARNING)
     try:
         load_extensions()
-        app()
+        status = app(sys.argv[1:] or ["--help"], prog_name="opera", standalone_mode=False)
     except OperaError as error:
         _fail(error, error.exit_status)
+    except USAGE_ERROR as error:
+        _fail(explain_usage(error, sys.argv[1:]), WRONG_USAGE)
     except OSError as error:
         place = "" if error.filename is None else f"{error.filename}: "
         _fail(f"{place}{(error.strerror or str(error)).lower()}", 1)
     except MemoryError:
         _fail("out of memory; close other programs, or give the command less to hold at once", 1)
-    except SystemExit as end:
-        if end.code == WRONG_USAGE and (hint := _one_data_set(sys.argv[1:])):
-            print(hint, file=sys.stderr)
-        raise
     except RuntimeError as error:
         if int(os.environ.get("WORLD_SIZE", "1")) > 1 and any(word in str(error) for word in LOST_PROCESS):
-            print(f"opera, process {os.environ['RANK']}: another process ended; see its message", file=sys.stderr)
+            say(f"opera, process {os.environ['RANK']}: another process ended; see its message", file=sys.stderr)
             sys.exit(1)
         raise
     finally:
         _leave_processes()
+    sys.exit(status or 0)
 
 
 def _fail(message: object, status: int) -> NoReturn:
     """End with one message."""
     who = "opera" if is_main_process() else f"opera, process {os.environ['RANK']}"
-    print(f"{who}: error: {printable(message)}\n", end="", file=sys.stderr, flush=True)
+    say(f"{who}: error: {message}", file=sys.stderr)
     sys.exit(status)
 
 
@@ -111,20 +110,6 @@ LOST_PROCESS = ("Connection closed by peer", "Connection reset", "Broken pipe", 
 
 WRONG_USAGE = 2
 """Exit status of arguments that a command does not take."""
-
-TAKES = {
-    "evaluate": (1, "evaluate takes one data set: opera evaluate my-data --model run"),
-    "search": (2, "search takes one data set and one query: opera search my-data QUERY --model run"),
-}
-"""How many arguments a command takes, and how to call it, by its name."""
-
-
-def _one_data_set(arguments: Sequence[str]) -> str:
-    """Explain a model given as an argument, as in ``opera evaluate RUN DATA``; empty for other calls."""
-    command, *others = arguments or [""]
-    most, hint = TAKES.get(command, (0, ""))
-    leading = list(takewhile(lambda argument: not argument.startswith("-"), others))
-    return hint if len(leading) > most else ""
 
 
 def _leave_processes() -> None:
@@ -141,4 +126,4 @@ class _TqdmHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         from tqdm.auto import tqdm
 
-        tqdm.write(self.format(record), file=sys.stderr)
+        tqdm.write(printable(self.format(record)), file=sys.stderr)

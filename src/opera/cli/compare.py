@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,9 +21,12 @@ from opera.cli.options import (
     SetOption,
     batch_options,
     collect_values,
+    expand_data,
     interruptible,
+    path_option,
 )
 from opera.core.errors import SettingError
+from opera.core.terminal import json_text, say
 
 if TYPE_CHECKING:
     from opera.experiments.analysis import Comparison
@@ -35,9 +37,11 @@ EXAMPLES = {"seeds": "0,1,2", "steps": "100,1000"}
 
 
 def compare(
-    data: Annotated[list[str], typer.Argument(help="data sets, as for opera train", metavar="DATA...")],
+    data: Annotated[
+        list[str], typer.Argument(help="data sets, as for opera train", metavar="DATA...", parser=expand_data)
+    ],
     model: ModelOption,
-    out: Annotated[Path, typer.Option("--out", help="folder of the grid")],
+    out: Annotated[Path, path_option("--out", "folder of the grid")],
     methods: Annotated[
         str | None,
         typer.Option(
@@ -95,7 +99,7 @@ def compare(
         _print_plan(status, json_)
         return
     if not status.waiting:
-        print(f"all {len(status.cells)} cells are already done", file=sys.stderr)
+        say(f"all {len(status.cells)} cells are already done", file=sys.stderr)
     how_to_continue = interruptible(lambda: _how_to_continue(status))
     with opened_grid(out, model, shared, status.cells), how_to_continue, live_progress(status) as on_change:
         run_grid(status, model, on_change)
@@ -103,7 +107,7 @@ def compare(
         _print_results(analyse_grid(status, out, baseline), out, json_)
     if status.failed:
         count = len(status.failed)
-        print(f"{count} cell{'s' * (count > 1)} failed, see above; the same command tries again", file=sys.stderr)
+        say(f"{count} cell{'s' * (count > 1)} failed, see above; the same command tries again", file=sys.stderr)
         raise typer.Exit(1)
 
 
@@ -113,10 +117,10 @@ def _print_plan(status: Status, as_json: bool) -> None:
     from opera.experiments.grid.progress import progress_line
 
     if as_json:
-        print(json.dumps(plan_records(status), indent=2))
+        say(json_text(plan_records(status)))
     else:
         console().print(plan_table(status))
-        print("\n".join(line for line in (progress_line(status), disk_line(status)) if line))
+        say("\n".join(line for line in (progress_line(status), disk_line(status)) if line))
 
 
 def _print_results(comparison: Comparison, out: Path, as_json: bool) -> None:
@@ -124,10 +128,10 @@ def _print_results(comparison: Comparison, out: Path, as_json: bool) -> None:
     from opera.cli.printing.grid_results import print_grid_results
 
     if as_json:
-        print(json.dumps(comparison.as_dict(), indent=2))
+        say(json_text(comparison.as_dict()))
     else:
         print_grid_results(console(), comparison)
-        print(f"\nWrite an HTML report: opera report {out}")
+        say(f"\nWrite an HTML report: opera report {out}")
 
 
 def _how_to_continue(status: Status) -> str:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from opera.cli.options import DataArgument, JsonOption, ModelOption
+from opera.cli.options import DataArgument, JsonOption, ModelOption, OverwriteOption, path_option
+from opera.core.terminal import json_text, say
+
+RUN_FORMATS = (".trec", ".run", ".txt")
 
 
 def evaluate(
@@ -23,18 +25,20 @@ def evaluate(
         int | None,
         typer.Option("--relevant-grade", help="lowest grade that counts as relevant; auto: a run's own, or 1", min=1),
     ] = None,
-    run_file: Annotated[Path | None, typer.Option("--run-file", help="also write the ranking as a TREC run")] = None,
+    run_file: Annotated[Path | None, path_option("--run-file", "also write the ranking as a TREC run")] = None,
+    overwrite: OverwriteOption = False,
     json_: JsonOption = False,
 ) -> None:
     """Measure a model on a split of a data set."""
-    from opera.core.files import check_suffix
+    from opera.core.files import check_output
     from opera.data import load_data
+    from opera.retrieval.locate import inputs_of
     from opera.retrieval.measures import DEFAULT_MEASURES, FULL_MEASURES, check_measures, split_names
 
     names = split_names(measures) if measures is not None else FULL_MEASURES if full else DEFAULT_MEASURES
     check_measures(names)
     if run_file:
-        check_suffix(run_file, (".trec", ".run", ".txt"))
+        check_output(run_file, "--run-file", RUN_FORMATS, overwrite=overwrite, reads=inputs_of(data, model))
     loaded = load_data(data)
 
     from opera.cli.printing.console import console
@@ -47,6 +51,6 @@ def evaluate(
         write_trec_run(run_file, result, loaded)
     if json_:
         facts = {"model": model, "data": data, "split": split, "queries": len(result.query_ids)}
-        print(json.dumps({**facts, "measures": result.measures}, indent=2))
+        say(json_text({**facts, "measures": result.measures}))
     else:
         print_measures(console(), result.measures, f"{model} on {data}, {split}: {len(result.query_ids)} queries")

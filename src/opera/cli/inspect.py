@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated
 
 import typer
 
 from opera.cli.options import DataArgument, JsonOption, ModelOption, RelevantOption, SeedOption
+from opera.core.terminal import json_text, say
 
 
 def inspect(
@@ -32,6 +32,6 @@ def inspect(
 
     seen = inspect_data(loaded, model=model, show=show, seed=seed, relevant_grade=relevant_grade)
     if json_:
-        print(json.dumps(seen.as_dict(), indent=2, ensure_ascii=False))
+        say(json_text(seen.as_dict()))
     else:
         print_inspection(console(), seen)

@@ -7,25 +7,36 @@ from typing import Annotated
 
 import typer
 
-from opera.cli.options import DataArgument, ModelOption, RelevantOption, SeedOption, load_training_data
+from opera.cli.options import (
+    DataArgument,
+    ModelOption,
+    OverwriteOption,
+    RelevantOption,
+    SeedOption,
+    load_training_data,
+    path_option,
+)
+from opera.core.terminal import say
 
 
 def mine(
     data: DataArgument,
     model: ModelOption,
-    out: Annotated[Path, typer.Option("--out", help="file to write: .jsonl (FlagEmbedding) or .tsv (ids)")],
+    out: Annotated[Path, path_option("--out", "file to write: .jsonl (FlagEmbedding) or .tsv (ids)")],
     range_: Annotated[str, typer.Option("--range", help="ranks LO:HI to take negatives from")] = "10:100",
     keep: Annotated[int, typer.Option("--keep", help="maximum negatives per query", min=1)] = 15,
     relevant_grade: RelevantOption = 1,
     seed: SeedOption = 0,
+    overwrite: OverwriteOption = False,
 ) -> None:
     """Mine hard negatives for the training queries; OPERA and FlagEmbedding train with the .jsonl."""
     from opera.config.training import TrainSettings
-    from opera.core.files import check_suffix
+    from opera.core.files import check_output
+    from opera.retrieval.locate import inputs_of
     from opera.training_set.formats import NEGATIVES_FORMATS
     from opera.training_set.negatives import check_range
 
-    check_suffix(out, NEGATIVES_FORMATS)
+    check_output(out, "--out", NEGATIVES_FORMATS, overwrite=overwrite, reads=inputs_of(data, model))
     ranks = TrainSettings.parse({"negatives": "hard", "range": range_}).negative_sampling.mining_range
     loaded = load_training_data(data, model)
     check_range(ranks, len(loaded.corpus))
@@ -33,6 +44,13 @@ def mine(
     from opera.training_set.export import mine as mine_negatives
 
     table = mine_negatives(
-        loaded, model=model, out=out, range=ranks, keep=keep, relevant_grade=relevant_grade, seed=seed
+        loaded,
+        model=model,
+        out=out,
+        range=ranks,
+        keep=keep,
+        relevant_grade=relevant_grade,
+        seed=seed,
+        overwrite=overwrite,
     )
-    print(f"{out}: {table.num_rows:,} negatives")
+    say(f"{out}: {table.num_rows:,} negatives")

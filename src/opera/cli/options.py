@@ -6,26 +6,42 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from opera.core.errors import SettingError
+from opera.core.paths import expand_user, user_path
+from opera.core.terminal import say
 
 if TYPE_CHECKING:
     from opera.data import RetrievalData
 
+
+def path_option(name: str, help: str, **more: Any) -> Any:
+    """Declare an option that takes a path: ``~`` is expanded here, and what no path may be is refused."""
+    return typer.Option(name, help=help, metavar="PATH", parser=partial(user_path, name=name), **more)
+
+
+def source_option(name: str, help: str) -> Any:
+    """Declare an option that takes a path or the name of something else, likewise."""
+    return typer.Option(name, help=help, metavar="PATH|NAME", parser=partial(expand_user, name=name))
+
+
+expand_data = partial(expand_user, name="DATA")
+MODELS = "sentence-transformers folder or hub id, OPERA run, or 'minilm'"
+
 DataArgument = Annotated[
-    str, typer.Argument(help="BEIR folder, FlagEmbedding .jsonl file, or python:PACKAGE", metavar="DATA")
+    str,
+    typer.Argument(
+        help="BEIR folder, FlagEmbedding .jsonl file, or python:PACKAGE", metavar="DATA", parser=expand_data
+    ),
 ]
-ModelOption = Annotated[
-    str, typer.Option("--model", help="sentence-transformers folder or hub id, OPERA run, or 'minilm'")
-]
-OptionalModelOption = Annotated[
-    str | None,
-    typer.Option("--model", help="sentence-transformers folder or hub id, OPERA run, or 'minilm'; or vectors' name"),
-]
+ModelOption = Annotated[str, source_option("--model", MODELS)]
+OptionalModelOption = Annotated[str | None, source_option("--model", f"{MODELS}; or vectors' name")]
+OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="replace the file if it exists")]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON on standard output")]
 RelevantOption = Annotated[int, typer.Option("--relevant-grade", help="lowest grade that counts as relevant", min=1)]
 SeedOption = Annotated[int, typer.Option("--seed", help="seed of every random draw", min=0)]
@@ -50,7 +66,7 @@ AdapterOption = Annotated[
     typer.Option("--adapter", help="train a projection of query or both vectors, and leave the model as it is"),
 ]
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="any setting, as key=value; repeatable")]
-ConfigOption = Annotated[Path | None, typer.Option("--config", help="YAML recipe of settings")]
+ConfigOption = Annotated[Path | None, path_option("--config", "YAML recipe of settings")]
 
 
 def batch_options(
@@ -113,5 +129,5 @@ def interruptible(advice: Callable[[], str]) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        print(f"\nopera: interrupted; {advice()}", file=sys.stderr)
+        say(f"\nopera: interrupted; {advice()}", file=sys.stderr)
         raise typer.Exit(130) from None

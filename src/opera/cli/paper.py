@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from opera.cli.options import JsonOption
+from opera.cli.options import JsonOption, path_option
 from opera.core.errors import SettingError
+from opera.core.terminal import json_text, say
 
 
 def paper(
@@ -17,7 +17,7 @@ def paper(
         str | None, typer.Option("--table", help="which table; omit to list them", show_default=False)
     ] = None,
     grid: Annotated[
-        Path | None, typer.Option("--grid", help="folder of finished runs to set beside it", show_default=False)
+        Path | None, path_option("--grid", "folder of finished runs to set beside it", show_default=False)
     ] = None,
     data: Annotated[
         str | None, typer.Option("--data", help="only this data set, such as fiqa", show_default=False)
@@ -41,7 +41,7 @@ def paper(
         if grid or data or steps or set_:
             raise SettingError("needs --table: which of the paper's tables (opera paper lists them)")
         if json_:
-            print(json.dumps([{"table": t.name, "number": t.number, "what": t.what} for t in TABLES], indent=2))
+            say(json_text([{"table": t.name, "number": t.number, "what": t.what} for t in TABLES]))
         else:
             print_table_list(console())
         return
@@ -58,6 +58,6 @@ def paper(
         rows = align_table(chosen, groups, data, steps)
         models = GridRuns(groups, chosen).models([compared.row.data for compared in rows])
     if json_:
-        print(json.dumps(as_records(chosen, rows, grid is not None), indent=2, ensure_ascii=False))
+        say(json_text(as_records(chosen, rows, grid is not None)))
     else:
         print_paper_table(console(), chosen, rows, models)

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from opera.cli.options import SeedOption, interruptible
+from opera.cli.options import SeedOption, interruptible, path_option
 
 
 def quickstart(
-    out: Annotated[Path, typer.Option("--out", help="folder to write")] = Path("quickstart"),
+    out: Annotated[Path, path_option("--out", "folder to write")] = Path("quickstart"),
     method: Annotated[str, typer.Option("--method", help="as for opera train")] = "auto",
     seed: SeedOption = 0,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace an earlier quickstart")] = False,

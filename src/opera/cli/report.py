@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-import json
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from opera.cli.options import OverwriteOption, path_option, source_option
+from opera.core.paths import user_path
+from opera.core.terminal import json_text, say
+
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="a grid, a run, or any folder of runs", metavar="GRID|RUN")],
-    out: Annotated[Path | None, typer.Option("--out", help="file to write; default report.html in the folder")] = None,
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            help="a grid, a run, or any folder of runs",
+            metavar="GRID|RUN",
+            parser=partial(user_path, name="GRID|RUN"),
+        ),
+    ],
+    out: Annotated[Path | None, path_option("--out", "file to write; default report.html in the folder")] = None,
+    overwrite: OverwriteOption = False,
     baseline: Annotated[
         str | None, typer.Option("--baseline", help="the method to test against; default ft, else the first")
     ] = None,
     data: Annotated[
-        str | None, typer.Option("--data", help="where the data set is now, if it has moved since the runs")
+        str | None, source_option("--data", "where the data set is now, if it has moved since the runs")
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="print the analysis as JSON, and write no page")] = False,
 ) -> None:
@@ -25,7 +37,7 @@ def report(
     from opera.experiments.report import report as write_report
 
     if json_:
-        print(json.dumps(analyse_runs(folder, baseline).as_dict(), indent=2))
+        say(json_text(analyse_runs(folder, baseline).as_dict()))
         return
-    path = write_report(folder, out, baseline=baseline, data=data)
-    print(f"{path}: open it in a browser (self-contained)")
+    path = write_report(folder, out, baseline=baseline, data=data, overwrite=overwrite)
+    say(f"{path}: open it in a browser (self-contained)")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from opera.cli.options import DataArgument, JsonOption, ModelOption
+from opera.core.terminal import json_text, say
 
 
 def search(
@@ -32,6 +32,6 @@ def search(
 
     found = search_data(loaded, query, model=model, top=top)
     if json_:
-        print(json.dumps([asdict(document) for document in found], indent=2, ensure_ascii=False))
+        say(json_text([asdict(document) for document in found]))
     else:
         print_search(console(), found, f"“{query}” in {data}")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from opera.cli.options import JsonOption, SeedOption
+from opera.cli.options import JsonOption, OverwriteOption, SeedOption, path_option
 from opera.core.errors import SettingError
+from opera.core.terminal import json_text, say
 
 
 def theory(
@@ -19,7 +19,8 @@ def theory(
         list[str] | None,
         typer.Option("--set", help="k, v, beta, angle, documents, repeats, dimension, concentration, as key=value"),
     ] = None,
-    out: Annotated[Path, typer.Option("--out", help="chart to write: .svg, .png or .pdf")] = Path("theory.svg"),
+    out: Annotated[Path, path_option("--out", "chart to write: .svg, .png or .pdf")] = Path("theory.svg"),
+    overwrite: OverwriteOption = False,
     seed: SeedOption = 0,
     json_: JsonOption = False,
 ) -> None:
@@ -27,11 +28,11 @@ def theory(
     from opera.cli.printing.console import console
     from opera.cli.printing.theory import print_theory
     from opera.config.yaml import parse_assignments
-    from opera.core.files import check_suffix
+    from opera.core.files import check_output
     from opera.diagnostics.charts import FORMATS, write_theory_chart
     from opera.diagnostics.theory import AUCS, NOISES, World, as_records, grid, sweeps
 
-    check_suffix(out, FORMATS)
+    check_output(out, "--out", FORMATS, overwrite=overwrite)
     noises, aucs = noise or NOISES, auc or AUCS
     base = {"noise": noises[len(noises) // 2], "auc": aucs[-1], "seed": seed}
     assigned = parse_assignments(set_ or [])
@@ -42,7 +43,7 @@ def theory(
     held = ", ".join(f"{name} = {getattr(world, name):g}" for name in ("k", "v", "beta", "angle", "documents"))
     write_theory_chart(out, sweeps(world), f"noise = {world.noise:g}, AUC = {world.auc:g}, {held}")
     if json_:
-        print(json.dumps({"chart": str(out), "points": as_records(points)}, indent=2))
+        say(json_text({"chart": str(out), "points": as_records(points)}))
         return
     print_theory(console(), points, held)
-    print(f"\n{out}: the gain over ft by noise rate, scoring quality, share selected and β")
+    say(f"\n{out}: the gain over ft by noise rate, scoring quality, share selected and β")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from pathlib import Path
@@ -28,8 +27,10 @@ from opera.cli.options import (
     collect_values,
     interruptible,
     is_main_process,
+    path_option,
 )
 from opera.core.errors import SettingError
+from opera.core.terminal import json_text, say
 
 if TYPE_CHECKING:
     from opera.runs.folder import Run
@@ -58,7 +59,7 @@ def _print_settings(requested: bool) -> None:
 
 def train(
     data: DataArgument,
-    out: Annotated[Path, typer.Option("--out", help="run folder to write")],
+    out: Annotated[Path, path_option("--out", "run folder to write")],
     model: OptionalModelOption = None,
     method: Annotated[
         str | None,
@@ -76,11 +77,11 @@ def train(
     range_: RangeOption = None,
     adapter: AdapterOption = None,
     query_vectors: Annotated[
-        str | None,
-        typer.Option("--query-vectors", help=".npy or .parquet of a model that cannot be loaded: trains an adapter"),
+        Path | None,
+        path_option("--query-vectors", ".npy or .parquet of a model that cannot be loaded: trains an adapter"),
     ] = None,
     document_vectors: Annotated[
-        str | None, typer.Option("--document-vectors", help="vectors of the documents, likewise")
+        Path | None, path_option("--document-vectors", "vectors of the documents, likewise")
     ] = None,
     set_: SetOption = None,
     config: ConfigOption = None,
@@ -104,7 +105,8 @@ def train(
     from opera.runs.folder import check_out_folder
 
     options = {"method": method, "max_steps": steps, "seed": seed, "adapter": adapter}
-    options |= {"query_vectors": query_vectors, "document_vectors": document_vectors}
+    vectors = {"query_vectors": query_vectors, "document_vectors": document_vectors}
+    options |= {name: str(path) for name, path in vectors.items() if path is not None}
     values = collect_values(config, set_, options | batch_options(epochs, preset, batch_size, lr, negatives, range_))
     _refuse_label(method)
     recipe = make_recipe(values)
@@ -156,7 +158,7 @@ def _print_run(run: Run, as_json: bool) -> None:
     guard = run.record.guard
     if as_json:
         facts = {"guard": None if guard is None else guard.model_dump()}
-        print(json.dumps({"run": str(run.path), **facts, "measures": run.measures}, indent=2))
+        say(json_text({"run": str(run.path), **facts, "measures": run.measures}))
         return
     settings, screen = run.settings, console()
     queries = run.per_query().num_rows

@@ -82,14 +82,6 @@ def check_output(
         raise SettingError(f"{place}: exists; pass --overwrite to replace it, or another file")
 
 
-def check_suffix(path: Path, known: Sequence[str]) -> None:
-    """Check a suffix and a folder. Being replaced by check_output."""
-    if path.suffix not in known:
-        raise SettingError(f"{path}: must end in {' or '.join(known)}; the suffix decides the format")
-    if not path.parent.is_dir():
-        raise SettingError(f"{path}: its folder does not exist; create it first")
-
-
 def _same_file(path: Path, reads: Iterable[Path]) -> Path | None:
     """Return the file among ``reads`` that is the same as ``path``, by whatever links."""
     this = _identity(path)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
+import sys
+from typing import Any, TextIO
 
 MAX_SHOWN = 100
 """Characters of a value that an error message shows."""
@@ -24,6 +25,11 @@ def printable(text: object) -> str:
     return _UNSAFE_IN_LINES.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), str(text))
 
 
+def say(text: object = "", *, file: TextIO | None = None) -> None:
+    """Print a line, on standard output unless another file is given. OPERA prints by this and by its console only."""
+    print(printable(text), file=file or sys.stdout, flush=True)
+
+
 def shown(value: object) -> str:
     """Return a value as an error message shows it: as Python writes it, on one line, long ones cut in the middle."""
     try:
@@ -41,10 +47,7 @@ def shortened(text: str, limit: int = MAX_SHOWN) -> str:
 
 
 def json_text(value: Any) -> str:
-    r"""Write a value as indented JSON that is safe to print: whatever :func:`printable` escapes stands as ``\uXXXX``.
-
-    Raises:
-        ValueError: for a number that is not finite, which JSON cannot hold.
-    """
-    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    r"""Write a value as indented JSON that is safe to print: what :func:`printable` escapes stands as ``\uXXXX``."""
+    utf8 = (sys.stdout.encoding or "").lower().startswith("utf")
+    text = json.dumps(value, indent=2, ensure_ascii=not utf8)
     return _UNSAFE_IN_LINES.sub(lambda found: json.dumps(found[0])[1:-1], text)

@@ -4,7 +4,7 @@ from opera.core.cache import cache_folder
 from opera.data.python_source import load_python
 from opera.data.qrels import GivenNegatives, Qrels
 from opera.data.retrieval_data import RetrievalData
-from opera.data.sources import SOURCES, DataSource, load_data, register_source
+from opera.data.sources import SOURCES, DataSource, files_read, load_data, register_source
 from opera.data.texts import TextTable
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "RetrievalData",
     "TextTable",
     "cache_folder",
+    "files_read",
     "load_data",
     "load_python",
     "register_source",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from opera.core.errors import DataError
+from opera.core.paths import expand_user
 from opera.data.beir import load_beir
 from opera.data.flagembedding import load_flagembedding
 from opera.data.python_source import load_python
@@ -109,10 +110,19 @@ def load_data(source: str | Path | RetrievalData) -> RetrievalData:
     """
     if isinstance(source, RetrievalData):
         return source
-    text = str(source)
+    text = expand_user(source, "data")
     for known in SOURCES:
         if known.matches(text):
             return known.load(text)
     problem = "not a kind of data that OPERA reads" if Path(text).exists() else "no such file or folder"
     descriptions = [known.description for known in SOURCES]
     raise DataError(f"{text}: {problem}; pass {', '.join(descriptions[:-1])} or {descriptions[-1]}")
+
+
+def files_read(source: str | Path) -> list[Path]:
+    """Return the files of a data set, which no output may replace; a folder stands for every file in it."""
+    path = Path(source)
+    reader = next((known for known in SOURCES if known.matches(str(source))), None)
+    if isinstance(reader, BeirFolder):
+        return [path / "corpus.jsonl", path / "queries.jsonl", path / "qrels"]
+    return [path] if path.exists() else []

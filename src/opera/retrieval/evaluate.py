@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
+from opera.core.paths import expand_user
 from opera.data import RetrievalData, load_data
 from opera.data.splits import copy_splits
 from opera.retrieval.device import Precision
@@ -50,6 +51,7 @@ def evaluate(
     """
     names = split_names(measures) if isinstance(measures, str) else measures
     check_measures(names)
+    model = expand_user(model, "model")
     original = load_data(data)
     prepared = with_run_splits(original, model)
     if relevant_grade is not None:  # keep the run's splits, but count relevance from the original grades

@@ -6,6 +6,8 @@ import hashlib
 from pathlib import Path
 
 from opera.core.errors import MissingExtraError, ModelError
+from opera.core.paths import expand_user
+from opera.data import RetrievalData, files_read
 from opera.runs.folder import ADAPTER_FILE, Run, holds_run
 
 MINILM = "minilm"
@@ -22,10 +24,10 @@ def locate_model(spec: str | Path) -> Path | str:
         ModelError: if there is no such folder, or it holds no model.
         MissingExtraError: if the package of ``minilm`` is not installed.
     """
-    text = str(spec)
+    text = expand_user(spec, "model")
     if text == MINILM:
         return minilm_folder()
-    path = Path(text).expanduser()
+    path = Path(text)
     if path.is_dir():
         folder = Run(path).model_path if holds_run(path) else path
         if folder != path and not folder.is_dir():
@@ -46,6 +48,16 @@ def locate_model(spec: str | Path) -> Path | str:
     if path.exists() or path.is_absolute() or text.startswith((".", "~")) or text.count("/") > 1:
         raise ModelError(f"{text}: no such model folder")
     return text
+
+
+def inputs_of(data: str | Path | RetrievalData, model: str | Path) -> list[Path]:
+    """Return the files of a data set and the folder of a model, which no output may replace.
+
+    Raises:
+        ModelError, MissingExtraError: as for :func:`locate_model`.
+    """
+    source = data.source if isinstance(data, RetrievalData) else expand_user(data, "data")
+    return [*files_read(source), Path(locate_model(model))]
 
 
 def minilm_folder() -> Path:

@@ -12,6 +12,7 @@ from tqdm.auto import tqdm
 
 from opera.core.arrays import IntArray
 from opera.core.errors import DataError, SettingError
+from opera.core.paths import expand_user
 from opera.data import RetrievalData, TextTable, load_data
 from opera.data.texts import CorpusText
 from opera.retrieval.encoder import Encoder, open_encoder, rows_digest
@@ -59,6 +60,7 @@ def search(data: str | Path | RetrievalData, query: str, *, model: str | Path, t
         raise DataError("query: must not be empty")
     if top < 1:
         raise SettingError(f"top: must be 1 or more, got {top}")
+    model = expand_user(model, "model")
     loaded = load_data(data)
     encoder = open_encoder(model)
     query_embeddings = encoder.encode([query], "query")

@@ -16,6 +16,7 @@ from transformers import TrainerCallback
 from opera.config.presets import PRESET_LEARNING_RATE
 from opera.config.recipe import make_recipe
 from opera.core.locks import sole_use
+from opera.core.paths import expand_user, user_path
 from opera.data import RetrievalData, load_data
 from opera.methods.default import AUTO
 from opera.retrieval.device import join_processes
@@ -81,8 +82,8 @@ def adapt(
         KeyboardInterrupt: after Ctrl-C or SIGTERM; a checkpoint is saved first, from which ``resume`` continues.
     """
     recipe = make_recipe({"method": method, **settings})
-    model = model_or_vectors(model, recipe.train)
-    folder = Path(os.path.normpath(out))
+    model = expand_user(model_or_vectors(model, recipe.train), "--model")
+    folder = Path(os.path.normpath(user_path(out, "--out")))
     check_out_folder(folder, resume, overwrite)
     clock = Clock()
     processes = join_processes()

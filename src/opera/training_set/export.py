@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +15,12 @@ import pyarrow.parquet as pq
 from opera.config.automatic import Situation, resolve
 from opera.config.training import TrainSettings
 from opera.core.errors import SettingError
-from opera.core.files import check_suffix, replace_file
+from opera.core.files import check_output, replace_file
+from opera.core.paths import expand_user, user_path
 from opera.core.settings import resolved
 from opera.data import Qrels, RetrievalData, load_data
 from opera.retrieval.encoder import open_encoder
+from opera.retrieval.locate import inputs_of
 from opera.retrieval.models import model_kind
 from opera.retrieval.run_model import run_corpus_text
 from opera.retrieval.search import search_corpus
@@ -39,6 +41,7 @@ def score(
     cbs_pool: int = 0,
     relevant_grade: int = 1,
     seed: int = 0,
+    overwrite: bool = False,
 ) -> pa.Table:
     """Score every training pair with a model: what SP ranks by and DP starts from.
 
@@ -49,6 +52,7 @@ def score(
         cbs_pool: how many random documents to rank each pair among for its CBS (the paper: 10,000); 0 leaves CBS out.
         relevant_grade: lowest grade in the qrels that counts as relevant.
         seed: seed of the random documents.
+        overwrite: replace ``out`` if it exists.
 
     Returns:
         A row per pair: ``query_id``, ``doc_id``, ``grade``, ``similarity``, the estimated ``loss``, and ``cbs`` where
@@ -57,8 +61,7 @@ def score(
     Raises:
         InputError: for invalid input.
     """
-    if out is not None:
-        check_suffix(Path(out), SCORE_FORMATS)
+    model, path = expand_user(model, "model"), _checked_output(out, SCORE_FORMATS, overwrite, data, model)
     if cbs_pool < 0:
         raise SettingError(f"cbs_pool: must be 0 or more, got {cbs_pool}")
     TrainSettings.parse({"relevant_grade": relevant_grade, "seed": seed})
@@ -90,8 +93,8 @@ def score(
         if note := ranks.small_pool_note(cbs_pool):
             log.info("note: %s", note)
     table = pa.table(columns)
-    if out is not None:
-        _write_scores(Path(out), table)
+    if path is not None:
+        _write_scores(path, table)
     return table
 
 
@@ -104,6 +107,7 @@ def mine(
     keep: int = 15,
     relevant_grade: int = 1,
     seed: int = 0,
+    overwrite: bool = False,
 ) -> pa.Table:
     """Mine hard negatives for the training queries.
 
@@ -115,6 +119,7 @@ def mine(
         keep: maximum negatives per query.
         relevant_grade: lowest grade in the qrels that counts as relevant.
         seed: seed of the random choice among them.
+        overwrite: replace ``out`` if it exists.
 
     Returns:
         A row per negative: ``query_id``, ``doc_id``.
@@ -122,8 +127,7 @@ def mine(
     Raises:
         InputError: for invalid input.
     """
-    if out is not None:
-        check_suffix(Path(out), NEGATIVES_FORMATS)
+    model, path = expand_user(model, "model"), _checked_output(out, NEGATIVES_FORMATS, overwrite, data, model)
     if keep < 1:
         raise SettingError(f"keep: must be 1 or more, got {keep}")
     given = {"negatives": "hard", "range": range, "relevant_grade": relevant_grade, "seed": seed}
@@ -139,11 +143,22 @@ def mine(
             "doc_id": loaded.corpus.ids(mined.doc_rows),
         }
     )
-    if out is not None and Path(out).suffix == ".tsv":
-        _write_tsv(Path(out), ["query-id", "corpus-id"], zip(*table.to_pydict().values(), strict=True))
-    elif out is not None:
-        _write_jsonl(Path(out), _flagembedding_records(loaded, qrels, mined))
+    if path is not None and path.suffix == ".tsv":
+        _write_tsv(path, ["query-id", "corpus-id"], zip(*table.to_pydict().values(), strict=True))
+    elif path is not None:
+        _write_jsonl(path, _flagembedding_records(loaded, qrels, mined))
     return table
+
+
+def _checked_output(
+    out: str | Path | None, formats: Sequence[str], overwrite: bool, data: str | Path | RetrievalData, model: str
+) -> Path | None:
+    """Return the file to write, checked before any work; ``None`` where none is asked for."""
+    if out is None:
+        return None
+    path = user_path(out, "out")
+    check_output(path, "out", formats, overwrite=overwrite, reads=inputs_of(data, model))
+    return path
 
 
 def _training_qrels(data: str | Path | RetrievalData, relevant_grade: int) -> tuple[RetrievalData, Qrels]:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import shutil
 import sys
 
-from rich.console import Console
+from opera.core.console import SafeConsole
 
 
-def console() -> Console:
+def console() -> SafeConsole:
     """Return the console for results, on standard output; if that is not a terminal, lines are at least 120 wide."""
     width = None if sys.stdout.isatty() else max(120, shutil.get_terminal_size().columns)
-    return Console(width=width, highlight=False)
+    return SafeConsole(width=width)
 
 
 def one_line(text: str) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.core.errors import SettingError
+from opera.core.paths import expand_user
 from opera.data import Qrels, RetrievalData, TextTable, load_data
 from opera.data.novelty import seen_share
 from opera.data.pairs import TrainingPairs
@@ -128,6 +129,7 @@ def inspect(
     """
     if show < 0:
         raise SettingError(f"show must be 0 or more, got {show}")
+    model = expand_user(model, "model")
     original = load_data(data)
     loaded = original.with_relevant_grade(relevant_grade)
     loaded.training_split()  # data without a training pair are refused before the model is loaded

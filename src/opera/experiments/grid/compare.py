@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from opera.core.errors import RunFolderError, SettingError, TrainingError
+from opera.core.paths import expand_user, user_path
 from opera.data import load_data
 from opera.experiments.analysis import Comparison, analyse_runs, find_groups
 from opera.experiments.grid.folder import check_grid_folder, opened_grid
@@ -57,8 +58,8 @@ def compare(
         TrainingError: if a cell failed. The others are finished, and the same call tries the failed ones again.
         KeyboardInterrupt: after Ctrl-C or SIGTERM. The running cells have saved a checkpoint.
     """
-    sources = [str(data)] if isinstance(data, str | Path) else [str(source) for source in data]
-    folder = Path(out)
+    sources = [expand_user(source, "data") for source in ([data] if isinstance(data, str | Path) else data)]
+    folder, model = user_path(out, "--out"), expand_user(model, "--model")
     listed = [label for label in methods.split(",") if label.strip()] if isinstance(methods, str) else methods
     axes, shared = grid_axes(settings, listed, seeds, steps)
     status = prepare_grid(sources, axes, folder, str(model), shared, jobs)

@@ -9,11 +9,13 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from opera.core.console import SafeConsole
+from opera.core.terminal import say
 from opera.experiments.analysis import PRIMARY
 from opera.experiments.grid.plan import Cell
 from opera.experiments.grid.run import OnChange
@@ -27,7 +29,7 @@ RESERVED_LINES = 6
 @contextmanager
 def live_progress(status: Status) -> Iterator[OnChange]:
     """Show the status on standard error; yields the function to call when it changes."""
-    screen = Console(stderr=True, highlight=False)
+    screen = SafeConsole(stderr=True)
     if not screen.is_terminal:
         yield _print_ended
         return
@@ -123,10 +125,10 @@ def _print_ended(status: Status, ended: Cell | None) -> None:
     if ended is None:
         return
     if ended.folder in status.failed:
-        print(_failure_message(status, ended), file=sys.stderr)
+        say(_failure_message(status, ended), file=sys.stderr)
     elif ended.folder in status.done:
         value = _primary_measure(ended.folder)
-        print(f"done: {ended.title}: {PRIMARY} {value:.4f}; {progress_line(status)}", file=sys.stderr, flush=True)
+        say(f"done: {ended.title}: {PRIMARY} {value:.4f}; {progress_line(status)}", file=sys.stderr)
 
 
 @cache

@@ -23,6 +23,7 @@ from transformers import TrainerCallback
 
 from opera.core.errors import OperaError
 from opera.core.extensions import load_extensions
+from opera.core.terminal import say
 from opera.data import RetrievalData, load_data
 from opera.experiments.grid.timing import time_cell
 from opera.runs.folder import drop_checkpoints, holds_run
@@ -76,7 +77,7 @@ def run_job(job: Mapping[str, Any], out: TextIO) -> dict[str, Any]:
             return {"timing": asdict(time_cell(load_once(job["data"]), job["model"], job["values"]))}
         train_cell(job, out)
     except OperaError as error:
-        print(f"opera: error: {error}", file=sys.stderr)
+        say(f"opera: error: {error}", file=sys.stderr)
         return {"failed": str(error)}
     except Exception as error:  # one cell's failure must not end the others
         traceback.print_exc()

@@ -14,7 +14,9 @@ from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
 from opera.core.errors import SettingError
-from opera.core.files import check_suffix, replace_file
+from opera.core.files import check_output, replace_file
+from opera.core.paths import expand_user, user_path
+from opera.data import files_read
 from opera.experiments.analysis import (
     BUCKETS,
     PAPERS,
@@ -33,6 +35,8 @@ from opera.experiments.report.document import collect_document
 from opera.experiments.report.guard import guard_chart
 from opera.retrieval.measures import DEFAULT_MEASURES
 
+MARK, MARK_WITHIN = b'<meta name="generator" content="OPERA report">', 1000
+"""What a report has among its first bytes, by which a later one knows that it may take its place."""
 SCRIPTS = ("core.js", "tables.js", "charts.js", "sampling.js", "explorer.js", "start.js")
 MAX_TITLED = 8
 """Above this number methods are counted in the title, not named."""
@@ -44,15 +48,17 @@ def report(
     *,
     baseline: str | None = None,
     data: str | Path | None = None,
+    overwrite: bool = False,
 ) -> Path:
     """Write one HTML file on a grid, a run or any folder of runs. It opens from disk and loads nothing else.
 
     Args:
         folder: the folder to report on.
-        out: the file to write; ``None`` writes ``report.html`` in the folder.
+        out: the file to write; ``None`` writes ``report.html`` in the folder, over an earlier report.
         baseline: label of the method that the others are tested against; ``None`` takes ``ft`` if there is one, else
             the first.
         data: where the data set is now, for the explorer's texts; ``None`` takes the path that the runs recorded.
+        overwrite: replace ``out`` if it exists; never a file that the report reads.
 
     Returns:
         Path of the file.
@@ -61,15 +67,27 @@ def report(
         RunFolderError: if the folder holds no finished run.
         SettingError: if the baseline is unknown, the file is not .html, or ``data`` is given for several data sets.
     """
-    path = Path(folder) / "report.html" if out is None else Path(out)
-    check_suffix(path, (".html",)) if out is not None else None
-    comparison = analyse_runs(Path(folder), baseline)
+    folder = user_path(folder, "folder")
+    path = folder / "report.html" if out is None else user_path(out, "out")
+    data = None if data is None else expand_user(data, "data")
+    if folder.is_dir():
+        reads = [folder, *([] if data is None else files_read(data))]
+        free = overwrite or out is None
+        ours = lambda file: free and is_report(file)  # noqa: E731
+        check_output(path, "--out", (".html",), overwrite=overwrite, reads=reads, ours=ours)
+    comparison = analyse_runs(folder, baseline)
     names = sorted({table.name for table in comparison.tables})
     if data is not None and len(names) > 1:
         raise SettingError(f"--data: {folder} has runs on several data sets, {', '.join(names)}; report on one of them")
-    page = render(comparison, None if data is None else str(data))
+    page = render(comparison, data)
     replace_file(path, lambda temporary: temporary.write_text(page, encoding="utf-8"))
     return path
+
+
+def is_report(path: Path) -> bool:
+    """Whether a file is a report that OPERA wrote."""
+    with path.open("rb") as file:
+        return MARK in file.read(MARK_WITHIN)
 
 
 def render(comparison: Comparison, data: str | None = None) -> str:
