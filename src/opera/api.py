@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from opera.core.errors import OperaError as OperaError
     from opera.core.errors import RunFolderError as RunFolderError
     from opera.core.errors import SettingError as SettingError
+    from opera.core.errors import StorageError as StorageError
     from opera.core.errors import TrainingError as TrainingError
     from opera.data import RetrievalData as RetrievalData
     from opera.data import load_data as load_data
@@ -49,6 +50,7 @@ _HOMES = {
     "DataError": "opera.core.errors",
     "ModelError": "opera.core.errors",
     "RunFolderError": "opera.core.errors",
+    "StorageError": "opera.core.errors",
     "TrainingError": "opera.core.errors",
 }
 
@@ -61,6 +63,7 @@ __all__ = [
     "Run",
     "RunFolderError",
     "SettingError",
+    "StorageError",
     "TrainingError",
     "adapt",
     "compare",
