@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
+from transformers import TrainerCallback
 
 import opera
 from opera.core.errors import RunFolderError
@@ -177,3 +178,24 @@ def test_learning_on_nfcorpus(shared: Path, tmp_path: Path) -> None:
         learning_rate=1e-2,
     )
     assert run.measures["after"]["nDCG@10"] > run.measures["before"]["nDCG@10"] + 0.05
+
+
+def test_a_folder_that_another_process_trains_into_is_refused(
+    beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opera.core.locks.PATIENCE", 0.0)
+    refused: list[str] = []
+
+    class Intruder(TrainerCallback):
+        def on_step_end(self, *arguments: object, **others: object) -> None:
+            for options in ({}, {"resume": True}, {"overwrite": True}):
+                with pytest.raises(RunFolderError, match="process .* trains into it; wait until it is done") as caught:
+                    opera.adapt(beir, model=static_model, out=tmp_path / "run", **options, **FAST)
+                refused.append(str(caught.value))
+
+    run = opera.adapt(
+        beir, model=static_model, out=tmp_path / "run", callbacks=[Intruder()], **{**FAST, "max_steps": 1}
+    )
+    assert run.finished
+    assert len(refused) >= 3
+    assert not (tmp_path / "run" / ".running").exists()

@@ -274,8 +274,8 @@ def check_out_folder(path: Path, resume: bool, overwrite: bool) -> None:
     Raises:
         RunFolderError: as :func:`check_free`, and where another process holds the folder.
     """
-    check_free(path, resume, overwrite)
     refuse_in_use(path)
+    check_free(path, resume, overwrite)
 
 
 def check_free(path: Path, resume: bool, overwrite: bool) -> None:
