@@ -189,7 +189,7 @@ def test_a_folder_that_another_process_trains_into_is_refused(
     class Intruder(TrainerCallback):
         def on_step_end(self, *arguments: object, **others: object) -> None:
             for options in ({}, {"resume": True}, {"overwrite": True}):
-                with pytest.raises(RunFolderError, match="process .* trains into it; wait until it is done") as caught:
+                with pytest.raises(RunFolderError, match=r"process .* trains into it; wait until it is done") as caught:
                     opera.adapt(beir, model=static_model, out=tmp_path / "run", **options, **FAST)
                 refused.append(str(caught.value))
 
