@@ -12,6 +12,7 @@ from sentence_transformers.base.modules import Router
 
 from opera.adapter.model import adapter_model
 from opera.config.training import AdapterSettings
+from opera.core.errors import ModelError
 from opera.retrieval import frozen
 from opera.retrieval.frozen import FrozenVectors, VectorLookup, embed_rows, lookup_of, set_vectors
 from opera.retrieval.models import is_static, load_model, model_fingerprint
@@ -85,3 +86,10 @@ def test_the_digest_of_the_vectors_is_part_of_the_fingerprint() -> None:
     models = [SentenceTransformer(modules=[VectorLookup(6, digest)], device="cpu") for digest in ("a", "a", "b")]
     first, same, other = map(model_fingerprint, models)
     assert first == same != other
+
+
+def test_an_adapter_that_computes_no_numbers_is_refused(model: SentenceTransformer) -> None:
+    with torch.no_grad():
+        next(model.parameters())[0, 0] = float("inf")
+    with pytest.raises(ModelError, match="query vectors hold values that are no numbers"):
+        embed_rows(model, "query", None)

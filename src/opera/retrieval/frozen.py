@@ -14,6 +14,7 @@ from sentence_transformers.base.modules import InputModule
 from torch import Tensor
 
 from opera.core.arrays import IntArray
+from opera.core.errors import ModelError
 
 CHUNK_ROWS = 65_536
 
@@ -106,6 +107,9 @@ def embed_rows(model: SentenceTransformer, role: str, rows: IntArray | None) -> 
 
     Returns:
         float32 ``[rows, dimension]``, of length 1. For a role that has nothing to train, the frozen vectors themselves.
+
+    Raises:
+        ModelError: if a vector holds a value that is no number.
     """
     lookup = lookup_of(model)
     if lookup is None or lookup.vectors is None:
@@ -121,6 +125,8 @@ def embed_rows(model: SentenceTransformer, role: str, rows: IntArray | None) -> 
         with torch.inference_mode():
             moved = model({"sentence_embedding": chunk, "task": role})["sentence_embedding"]
         embeddings[part] = moved.float().cpu().numpy()
+    if not np.isfinite(embeddings).all():
+        raise ModelError(f"the adapter's {role} vectors hold values that are no numbers; train it with a lower --lr")
     embeddings /= np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-12)
     return embeddings
 
