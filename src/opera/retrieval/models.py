@@ -13,6 +13,7 @@ from sentence_transformers import SentenceTransformer
 from opera.config.automatic import ModelKind
 from opera.core.errors import ModelError, SettingError
 from opera.retrieval.locate import MINILM, locate_model
+from opera.retrieval.trust import check_model_folder, download_model, pickles_refused
 
 PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
 """Names of prompts that sentence-transformers looks up for each role, in this order."""
@@ -173,7 +174,14 @@ def quiet_libraries() -> None:
 def _open(spec: Path | str, device: str) -> SentenceTransformer:
     quiet_libraries()
     try:
-        model = SentenceTransformer(str(spec), device=device).float()  # autocast handles half precision
+        folder = download_model(spec) if isinstance(spec, str) else spec
+        check_model_folder(folder)
+        with pickles_refused():
+            model = SentenceTransformer(
+                str(folder), device=device, trust_remote_code=False, model_kwargs={"use_safetensors": True}
+            ).float()  # autocast handles half precision
+    except ModelError:
+        raise
     except Exception as error:  # loaders raise many types; all mean that the model is not usable
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         hint = f"; there is no such folder either ('{MINILM}' needs no network)" if isinstance(spec, str) else ""

@@ -1,0 +1,116 @@
+"""A model is read, never run: no pickle, no code that its folder names, and from the hub nothing but data files."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import snapshot_download
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.model import ORIGINAL_TRANSFORMER_MODELS
+from sentence_transformers.base.modules import Module
+from sentence_transformers.util import import_from_string
+
+from opera.core.errors import ModelError
+from opera.core.reading import read_text
+from opera.core.terminal import shown
+
+DATA_FILES = ["*.json", "*.jinja", "*.model", "*.safetensors", "*.txt"]
+"""What is downloaded from a repository on the hub: configuration, vocabulary and weights, no code and no pickle."""
+LISTS_OF_MODULES = ("modules.json", "router_config.json", "config.json")  # the last one in folders of old routers
+NO_PICKLE = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
+"""torch's own variable; without it, a model's ``sentence_bert_config.json`` could ask for ``weights_only=False``."""
+
+
+def download_model(name: str) -> Path:
+    """Return the folder of a model on the hub, downloaded or from huggingface_hub's cache.
+
+    Raises:
+        OSError, ValueError: by huggingface_hub, if there is no such model or the hub cannot be reached.
+    """
+    short = "/" not in name and name.lower() not in ORIGINAL_TRANSFORMER_MODELS
+    full = f"{SentenceTransformer.default_huggingface_organization}/{name}" if short else name
+    return Path(snapshot_download(full, allow_patterns=DATA_FILES))
+
+
+def check_model_folder(folder: Path, known: Iterable[str] = ()) -> None:
+    """Refuse a folder that asks for code of others or holds weights as pickles only.
+
+    Args:
+        folder: as sentence-transformers or transformers saves a model.
+        known: classes beyond those of sentence-transformers that its modules may be of.
+
+    Raises:
+        ModelError: naming the file, the rule and the value.
+    """
+    for path in _files(folder):
+        for name in _module_classes(path) if path.name in LISTS_OF_MODULES else ():
+            if name not in known and not _is_module(name):
+                raise ModelError(
+                    f"{path}: the type of a module must be a module of sentence_transformers, got {shown(name)}; "
+                    "OPERA runs no code that a model's folder names"
+                )
+        if path.match("pytorch_model*.bin") and not any(path.parent.glob("*.safetensors")):
+            raise ModelError(
+                f"{path}: weights must be .safetensors, and this is a pickle, which may run code; if you trust it, "
+                "load the model with sentence_transformers and save it again with save_pretrained"
+            )
+
+
+@contextmanager
+def pickles_refused() -> Iterator[None]:
+    """Inside, ``torch.load`` reads plain weights only, whatever its caller or a model's configuration asks for."""
+    before = os.environ.get(NO_PICKLE)
+    os.environ[NO_PICKLE] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(NO_PICKLE)
+        if before is not None:
+            os.environ[NO_PICKLE] = before
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Yield the files in a folder, also behind links, each folder once."""
+    seen = set()
+    for home, folders, names in os.walk(folder, followlinks=True):
+        seen.add(os.path.realpath(home))
+        folders[:] = sorted(name for name in folders if os.path.realpath(Path(home, name)) not in seen)
+        yield from (Path(home, name) for name in sorted(names))
+
+
+def _module_classes(path: Path) -> list[str]:
+    """Return the classes that ``modules.json`` lists, or that the configuration of a router does."""
+    try:
+        content = json.loads(read_text(path))  # as the library reads it, which takes NaN and the last of equal keys
+    except OSError as error:
+        raise ModelError(f"{path}: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        raise ModelError(f"{path}: not JSON") from None
+    if path.name == "modules.json":
+        if not isinstance(content, list) or not all(isinstance(entry, dict) for entry in content):
+            raise ModelError(f"{path}: must be a list of objects, one per module")
+        return [_text(path, entry.get("type")) for entry in content]
+    types = content.get("types", {}) if isinstance(content, dict) else {}
+    return [_text(path, name) for name in types.values()] if isinstance(types, dict) else []
+
+
+def _text(path: Path, name: Any) -> str:
+    if not isinstance(name, str):
+        raise ModelError(f"{path}: the type of a module must be a text, got {shown(name)}")
+    return name
+
+
+def _is_module(name: str) -> bool:
+    if not name.startswith("sentence_transformers."):
+        return False
+    try:
+        found = import_from_string(name)
+    except (ImportError, ValueError, TypeError):
+        return False
+    return inspect.isclass(found) and issubclass(found, Module)
