@@ -1,32 +1,21 @@
-"""No model runs code: not by a pickle, not by a class or file that its folder names. Each attack here works unguarded."""
+"""No model runs code: no pickle does, and no class or file that its folder names. Each attack works where unguarded."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from sentence_transformers import SentenceTransformer
 
+from attacks import change, plant_bomb
 from opera.core.errors import ModelError
 from opera.retrieval import trust
 from opera.retrieval.models import load_model
 from opera.retrieval.trust import NO_PICKLE, check_model_folder, pickles_refused
-
-
-class Bomb:
-    """Makes a folder when it is unpickled."""
-
-    def __init__(self, mark: Path) -> None:
-        self.mark = mark
-
-    def __reduce__(self) -> tuple[Callable[..., None], tuple[str]]:
-        return os.mkdir, (str(self.mark),)
 
 
 @pytest.fixture
@@ -38,18 +27,6 @@ def folder(bert_model: Path, tmp_path: Path) -> Path:
 def mark(tmp_path: Path) -> Path:
     """The folder that an attack makes when it succeeds."""
     return tmp_path / "code-ran"
-
-
-def change(path: Path, **values: Any) -> None:
-    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
-
-
-def plant_bomb(folder: Path, mark: Path) -> None:
-    """Replace the weights by a pickle, and let the model's own configuration ask for it to be run."""
-    torch.save({"weight": Bomb(mark)}, folder / "pytorch_model.bin")
-    (folder / "model.safetensors").rename(folder / "decoy.safetensors")
-    change(folder / "sentence_bert_config.json", model_args={"weights_only": False, "use_safetensors": False})
-    change(folder / "config.json", dtype=None)  # transformers then looks at the weights, as it is asked to
 
 
 def test_weights_that_are_pickles_only_are_refused(folder: Path) -> None:

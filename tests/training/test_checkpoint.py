@@ -11,14 +11,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import opera
+from attacks import Bomb, plant_bomb
 from killable import Killable, changes
 from opera.core.errors import ModelError, RunFolderError, TrainingError
 from opera.runs.folder import Run
-from opera.training.checkpoint import flatten, nest
+from opera.training.checkpoint import flatten, nest, seal
 from small_runs import SMALL, InterruptedAt, assert_same_run, weights
 
 
@@ -94,6 +96,24 @@ def test_methods_with_state_of_their_own_resume_to_the_same_weights(
     assert resumed.training.resumed_from == 8
     assert weights(resumed) == weights(whole)
     assert resumed.pairs() == whole.pairs()
+
+
+@pytest.mark.parametrize("file", ["optimizer.pt", "scheduler.pt", "rng_state.pth", "pytorch_model.bin"])
+def test_no_pickle_in_a_checkpoint_runs(
+    file: str, beir: Path, bert_model: Path, tmp_path: Path, interrupted_at: InterruptedAt
+) -> None:
+    """The seal is a check sum and no signature: whoever changes a file can seal it anew."""
+    with interrupted_at(6):
+        opera.adapt(beir, model=bert_model, out=tmp_path / "run", **SMALL)
+    checkpoint, mark = tmp_path / "run" / "checkpoints" / "checkpoint-4", tmp_path / "code-ran"
+    if file == "pytorch_model.bin":
+        plant_bomb(checkpoint, mark)
+    else:
+        torch.save(Bomb(mark), checkpoint / file)
+    seal(checkpoint)
+    with pytest.raises((RunFolderError, OSError), match=r"not written by OPERA: .*posix\.mkdir|no file named model"):
+        opera.adapt(beir, model=bert_model, out=tmp_path / "run", resume=True, **SMALL)
+    assert not mark.exists()
 
 
 def test_a_checkpoint_of_other_pairs_is_refused(

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallbac
 from opera.config.optimisation import LOSSES
 from opera.config.recipe import Recipe
 from opera.config.training import TrainSettings
+from opera.core.errors import RunFolderError
 from opera.core.settings import resolved
 from opera.methods import Method, Plan
 from opera.retrieval.frozen import lookup_of
@@ -97,6 +99,12 @@ def train(
     try:
         with tokens_kept(model):
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    except UnpicklingError as error:
+        reason = str(error).partition("Trying to load ")[2].partition("\n")[0]
+        raise RunFolderError(
+            f"{checkpoint}: not written by OPERA: one of its files holds more than tensors and numbers ({reason}); "
+            "remove this folder and pass --resume again"
+        ) from None
     finally:
         stopper.close()
     trace.write()

@@ -13,6 +13,7 @@ from sentence_transformers import (
     SentenceTransformerTrainingArguments,
 )
 from sentence_transformers.base.evaluation import BaseEvaluator
+from sentence_transformers.util import fullname
 from torch.utils.data import DataLoader
 from transformers.integrations import get_reporting_integration_callbacks
 
@@ -25,6 +26,7 @@ from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.frozen import lookup_of
 from opera.retrieval.models import is_static, prompt_for
+from opera.retrieval.trust import check_model_folder, pickles_refused
 from opera.training.callbacks import ignore_signals
 from opera.training.dataset import column_names
 from opera.training.distributed import from_main
@@ -54,6 +56,12 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
             worker_init_fn=ignore_signals,
             prefetch_factor=PREFETCHED if self.args.dataloader_num_workers else None,
         )
+
+    def _load_from_checkpoint(self, checkpoint_path: str) -> None:
+        """Load its weights; a checkpoint is a model's folder, and trusted as little as any."""
+        check_model_folder(Path(checkpoint_path), known={fullname(module) for module in self.model.modules()})
+        with pickles_refused():
+            super()._load_from_checkpoint(checkpoint_path)
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """Leave the automatic model card out: the run writes its own, with its measures."""

@@ -1,0 +1,33 @@
+"""Attacks on whoever loads a model or resumes a run: pickles that make a folder when they are read."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+
+class Bomb:
+    """Makes a folder when it is unpickled."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self) -> tuple[Callable[..., None], tuple[str]]:
+        return os.mkdir, (str(self.mark),)
+
+
+def change(path: Path, **values: Any) -> None:
+    path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+def plant_bomb(folder: Path, mark: Path) -> None:
+    """Replace the weights by a pickle, and let the model's own configuration ask for it to be run."""
+    torch.save({"weight": Bomb(mark)}, folder / "pytorch_model.bin")
+    (folder / "model.safetensors").rename(folder / "decoy.safetensors")
+    change(folder / "sentence_bert_config.json", model_args={"weights_only": False, "use_safetensors": False})
+    change(folder / "config.json", dtype=None)  # transformers then looks at the weights, as it is asked to
