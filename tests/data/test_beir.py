@@ -55,20 +55,30 @@ def test_reads_texts_and_judgements(beir: Path) -> None:
             "corpus.jsonl",
             3,
             '{"_id": "x", "text": "cut \\ud83d"}',
-            "corpus.jsonl:3: column 'text' holds half a character",
+            "corpus.jsonl:3: holds half a character",
         ),
         (
             "corpus.jsonl",
             3,
             '{"_id": "a\\tb", "text": "a"}',
-            "3: column '_id' must not hold a tab or a line break, got 'a\\tb'",
+            "3: column '_id' must not hold a tab, a line break or another control character, got 'a\\tb'",
         ),
-        ("corpus.jsonl", 3, '{"_id": "a\\n", "text": "a"}', "3: column '_id' must not hold a tab or a line break"),
-        ("qrels/train.tsv", 2, "train0\td0\t4294967297", "score must lie between -1000 and 1000"),
+        (
+            "corpus.jsonl",
+            3,
+            '{"_id": "a\\n", "text": "a"}',
+            "3: column '_id' must not hold a tab, a line break or another control character",
+        ),
+        ("qrels/train.tsv", 2, "train0\td0\t4294967297", "score must lie between -1000 and 1000, got '4294967297'"),
         ("qrels/train.tsv", 1, "query-id\tcorpus-id\tgrade", "train.tsv:1: the header must be query-id"),
         ("qrels/train.tsv", 1, "query-id corpus-id score", "columns must be separated by tabs, and there is none"),
         ("qrels/train.tsv", 2, "train0\td0", "train.tsv:2: must have 3 columns"),
-        ("qrels/train.tsv", 2, "train0\td0\thigh", "train.tsv:2: score must be a whole number, got 'high'"),
+        (
+            "qrels/train.tsv",
+            2,
+            "train0\td0\thigh",
+            "train.tsv:2: score must be a whole number in plain digits, got 'high'",
+        ),
         ("qrels/train.tsv", 2, "nobody\td0\t1", "train.tsv:2: query-id 'nobody' does not exist in queries.jsonl"),
         ("qrels/train.tsv", 2, "train0\tdX\t1", "train.tsv:2: corpus-id 'dX' does not exist in corpus.jsonl"),
     ],
@@ -102,6 +112,44 @@ def test_bytes_that_are_not_utf8_are_found(make_beir: MakeBeir) -> None:
     (folder / "corpus.jsonl").write_bytes(b"\n".join(lines))
     with pytest.raises(DataError, match=r"corpus\.jsonl:42: not UTF-8"):
         load_data(folder)
+
+
+@pytest.mark.parametrize("ending", ["\r\n", "\r"])
+def test_a_byte_order_mark_and_other_line_breaks_are_read(make_beir: MakeBeir, ending: str) -> None:
+    folder = make_beir()
+    plain = load_data(folder)
+    for path in (*folder.glob("*.jsonl"), *folder.glob("qrels/*.tsv")):
+        path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\n", ending.encode()))
+    data = load_data(folder)
+    assert data.corpus.table == plain.corpus.table
+    assert data.queries.table == plain.queries.table
+    assert data.split("train").grades.tolist() == plain.split("train").grades.tolist()
+    (folder / "corpus.jsonl").write_bytes(f'{{"_id": "d0", "text": "x"}}{ending}caf'.encode() + b"\xe9")
+    with pytest.raises(DataError, match=r"corpus\.jsonl:2: not UTF-8"):
+        load_data(folder)
+
+
+def test_files_that_macos_and_editors_leave_are_noted(make_beir: MakeBeir) -> None:
+    folder = make_beir()
+    (folder / "qrels" / "._train.tsv").write_bytes(b"\0\5\x16\7")
+    (folder / "qrels" / "train.tsv~").write_text("old")
+    data = load_data(folder)
+    assert set(data.splits) == {"train", "test"}
+    assert data.notes == ("in qrels/ only .tsv files that are not hidden are read, not '._train.tsv', 'train.tsv~'",)
+
+
+def test_two_files_of_one_split_are_refused(make_beir: MakeBeir) -> None:
+    folder = make_beir()
+    (folder / "qrels" / "Train.tsv").write_text("query-id\tcorpus-id\tscore\ntrain0\td0\t1\n")
+    with pytest.raises(DataError, match=r"train\.tsv: names the same split as Train\.tsv; keep one of the two"):
+        load_data(folder)
+
+
+def test_metadata_may_hold_any_json(make_beir: MakeBeir) -> None:
+    folder = make_beir()
+    edit_line(folder / "corpus.jsonl", 1, '{"_id": "d0", "text": "x", "metadata": [1, {"a": [null]}, 1e9]}')
+    edit_line(folder / "corpus.jsonl", 2, '{"_id": "d1", "text": "x", "metadata": "none", "title": null}')
+    assert load_data(folder).corpus.texts(slice(0, 2)) == ["x", "x"]
 
 
 def test_empty_corpus(make_beir: MakeBeir) -> None:

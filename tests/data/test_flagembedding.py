@@ -43,6 +43,17 @@ def test_reads_pairs_and_negatives(tmp_path: Path) -> None:
         ({"query": "x", "pos": "a"}, "train.jsonl:2: column 'pos' must be a list of strings"),
         ({"query": " ", "pos": ["a"]}, "train.jsonl:2: column 'query' must not be empty"),
         ({"query": "x", "pos": [""]}, "train.jsonl:2: column 'pos' holds an empty text"),
+        *[
+            ({"query": "x", "pos": ["a"], "neg": wrong}, "train.jsonl:2: column 'neg' must be a list of strings, got")
+            for wrong in (0, "", False, {}, [None])
+        ],
+        ({"query": "x", "pos": ["a"], "pos_scores": [1, 2]}, "column 'pos_scores' has 2 numbers for the 1 texts of"),
+        (
+            {"query": "x", "pos": ["a"], "neg_scores": [True]},
+            "column 'neg_scores' must be a list of numbers, got [True",
+        ),
+        ('{"query": "x", "pos": ["a"], "pos": ["b"]}', "train.jsonl:2: the key 'pos' occurs twice: '{"),
+        ('{"query": "x", "pos": ["a"], "pos_scores": [NaN]}', "train.jsonl:2: holds NaN, which is no number of JSON"),
         ({"query": "x", "pos": ["a"], "negs": []}, "unknown column 'negs'; did you mean 'neg'?"),
     ],
 )
@@ -51,3 +62,9 @@ def test_a_bad_line_is_named(tmp_path: Path, record: object, message: str) -> No
     with pytest.raises(DataError) as caught:
         load_data(path)
     assert message in str(caught.value)
+
+
+def test_a_column_may_be_null(tmp_path: Path) -> None:
+    path = write(tmp_path, '\ufeff{"query": "q", "pos": ["a"], "neg": null, "pos_scores": null, "neg_scores": []}')
+    data = load_data(path)
+    assert (data.corpus.texts(), data.given_negatives) == (["a"], None)

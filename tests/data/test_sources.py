@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from opera.core.errors import DataError
+from opera.core.errors import DataError, InputError
 from opera.data import RetrievalData, load_data, register_source, sources
 
 MakeBeir = Callable[..., Path]
@@ -49,3 +50,31 @@ def test_a_registered_source_comes_before_those_known(beir: Path, monkeypatch: p
 
     assert load_data(beir).name == "renamed"
     assert load_data(f"{beir}/").fingerprint == known.fingerprint
+
+
+def test_what_is_no_data_is_named(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "train.jsonl")
+    (tmp_path / "loop").symlink_to("loop")
+    for source, problem in {
+        "": "data: must not be empty",
+        str(tmp_path / "train.jsonl"): "is a named pipe; pass a BEIR folder",
+        str(tmp_path / "loop"): "its links lead in a circle",
+        str(tmp_path / ("a" * 300)): "the name is too long",
+        "/dev/zero": "is a device; pass",
+    }.items():
+        with pytest.raises(InputError, match=problem):
+            load_data(source)
+
+
+@pytest.mark.parametrize("name", ["corpus.jsonl", "qrels/train.tsv"])
+def test_data_files_are_files(make_beir: MakeBeir, name: str) -> None:
+    """A pipe must not be opened: nobody may ever write to it."""
+    path = make_beir() / name
+    target = path.with_suffix(".kept")
+    path.rename(target)
+    path.symlink_to(target)
+    load_data(path.parents[name.count("/")])
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(DataError, match=f"{name}: must be a file, but is a named pipe"):
+        load_data(path.parents[name.count("/")])

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import codecs
 import errno
+import io
 import os
 import stat
 from pathlib import Path
-from typing import BinaryIO
 
 from opera.core.paths import KINDS
 
 
-def open_file(path: Path) -> BinaryIO:
+def open_file(path: Path) -> io.BufferedReader:
     """Open a regular file, or a link to one, for reading bytes. Every file that OPERA reads is opened here.
 
     Raises:

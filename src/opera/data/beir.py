@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from opera.core.errors import DataError, nearest
-from opera.data.checks import check_id
+from opera.core.paths import check_input_file
+from opera.core.terminal import shortened, shown
+from opera.data.checks import check_id, parse_grade
 from opera.data.lines import json_records, numbered_lines, text_field
 from opera.data.qrels import Qrels
 from opera.data.retrieval_data import RetrievalData
@@ -19,7 +23,6 @@ from opera.data.store import DataBuilder, digest_files, load_or_parse
 from opera.data.texts import TextRow, TextTable, join_title
 
 QRELS_HEADER = ["query-id", "corpus-id", "score"]
-MAX_GRADE = 1000
 
 
 def load_beir(folder: Path) -> RetrievalData:
@@ -29,12 +32,11 @@ def load_beir(folder: Path) -> RetrievalData:
         DataError: naming file, line, rule and value of the first error.
     """
     corpus, queries = folder / "corpus.jsonl", folder / "queries.jsonl"
-    qrels = sorted((folder / "qrels").glob("*.tsv"))
     for path in (corpus, queries):
-        if not path.is_file():
+        if not os.path.lexists(path):
             raise DataError(f"{folder}: not a BEIR folder: {path.name} is missing")
-    if not qrels:
-        raise DataError(f"{folder}: not a BEIR folder: qrels/ holds no .tsv file such as qrels/train.tsv")
+        check_input_file(path, "", DataError)
+    qrels, left_out = _qrels_files(folder)
 
     def parse(builder: DataBuilder) -> None:
         corpus_table = builder.write_texts("corpus", _texts(corpus, ["_id", "text"], ["title", "metadata"]))
@@ -44,9 +46,36 @@ def load_beir(folder: Path) -> RetrievalData:
         for path in qrels:
             builder.splits[path.stem] = _read_qrels(path, corpus_table, query_table, builder.notes)
 
-    return load_or_parse(
-        lambda: digest_files([corpus, queries, *qrels], "beir"), folder.resolve().name, str(folder), parse
-    )
+    def digest() -> str:
+        return digest_files([corpus, queries, *qrels], "beir")
+
+    data = load_or_parse(digest, folder.resolve().name, str(folder), parse)
+    return replace(data, notes=(*data.notes, *left_out))
+
+
+def _qrels_files(folder: Path) -> tuple[list[Path], list[str]]:
+    """Return the qrels files, in order, and a note on other files beside them, such as those that macOS leaves."""
+    home = folder / "qrels"
+    try:
+        found = sorted(home.iterdir())
+    except NotADirectoryError:
+        raise DataError(f"{folder}: not a BEIR folder: qrels must be a folder") from None
+    except FileNotFoundError:
+        found = []
+    except OSError as error:
+        raise DataError(f"{home}: cannot be read ({error.strerror})") from None
+    files = [path for path in found if path.suffix == ".tsv" and not path.name.startswith(".")]
+    if not files:
+        raise DataError(f"{folder}: not a BEIR folder: qrels/ holds no .tsv file such as qrels/train.tsv")
+    names: dict[str, Path] = {}
+    for path in files:
+        check_input_file(path, "", DataError)
+        check_id(f"{home}: the name of a split", path.stem)
+        if path.stem.casefold() in names:
+            raise DataError(f"{path}: names the same split as {names[path.stem.casefold()].name}; keep one of the two")
+        names[path.stem.casefold()] = path
+    others = ", ".join(shown(path.name) for path in found if path not in files)
+    return files, [f"in qrels/ only .tsv files that are not hidden are read, not {shortened(others)}"] if others else []
 
 
 def check_unique_ids(path: Path, table: TextTable) -> None:
@@ -60,12 +89,12 @@ def check_unique_ids(path: Path, table: TextTable) -> None:
     if pc.count_distinct(table.table["id"]).as_py() == len(table):
         return
     repeated = Counter(table.ids()).most_common(1)[0][0]
-    lines = [
-        number
-        for number, record in json_records(path, ["_id"], ["text", "title", "metadata"])
-        if record["_id"] == repeated
-    ]
-    raise DataError(f"{path}:{lines[1]}: duplicate _id '{repeated}', first seen on line {lines[0]}; ids must be unique")
+    records = json_records(path, ["_id"], ["text", "title", "metadata"])
+    lines = [number for number, record in records if record["_id"] == repeated]
+    if len(lines) < 2:
+        raise DataError(f"{path}: changed while it was read; run the command again")
+    place = f"{path}:{lines[1]}"
+    raise DataError(f"{place}: duplicate _id {shown(repeated)}, first seen on line {lines[0]}; ids must be unique")
 
 
 def _texts(path: Path, required: list[str], optional: list[str]) -> Iterator[TextRow]:
@@ -74,31 +103,19 @@ def _texts(path: Path, required: list[str], optional: list[str]) -> Iterator[Tex
         title, text = (text_field(path, number, record, key) for key in ("title", "text"))
         check_id(f"{path}:{number}: column '_id'", identifier)
         if not join_title(title, text).strip():
-            raise DataError(f"{path}:{number}: _id '{identifier}' has an empty text; add a text or remove the line")
+            raise DataError(f"{path}:{number}: _id {shown(identifier)} has an empty text; add one or remove the line")
         yield identifier, title, text
 
 
 def _read_qrels(path: Path, corpus: TextTable, queries: TextTable, notes: list[str]) -> Qrels:
     numbers, query_ids, doc_ids, grades = [], [], [], []
     lines = numbered_lines(path)
-    first, header = next(lines, (1, ""))
-    if header.split("\t") != QRELS_HEADER:
-        if "\t" not in header:
-            raise DataError(f"{path}:{first}: columns must be separated by tabs, and there is none in {header!r}")
-        found = header.split("\t")
-        wrong = next((name for name in found if name not in QRELS_HEADER), None)
-        hint = f": unknown column '{wrong}'{nearest(wrong, QRELS_HEADER)}" if wrong else ""
-        raise DataError(f"{path}:{first}: the header must be {' TAB '.join(QRELS_HEADER)}, got {header!r}{hint}")
+    _check_header(path, *next(lines, (0, "")))
     for number, line in lines:
         fields = line.split("\t")
         if len(fields) != 3:
-            raise DataError(f"{path}:{number}: must have 3 columns separated by tabs, got {len(fields)}: {line!r}")
-        try:
-            grades.append(int(fields[2]))
-        except ValueError:
-            raise DataError(f"{path}:{number}: score must be a whole number, got '{fields[2]}'") from None
-        if abs(grades[-1]) > MAX_GRADE:
-            raise DataError(f"{path}:{number}: score must lie between -{MAX_GRADE} and {MAX_GRADE}, got {grades[-1]}")
+            raise DataError(f"{path}:{number}: must have 3 columns separated by tabs, got {len(fields)}: {shown(line)}")
+        grades.append(parse_grade(f"{path}:{number}", fields[2]))
         numbers.append(number)
         query_ids.append(fields[0])
         doc_ids.append(fields[1])
@@ -111,8 +128,21 @@ def _read_qrels(path: Path, corpus: TextTable, queries: TextTable, notes: list[s
     ):
         if (rows < 0).any():
             at = int(np.argmax(rows < 0))
-            raise DataError(f"{path}:{numbers[at]}: {what} '{ids[at]}' does not exist in {file}")
+            raise DataError(f"{path}:{numbers[at]}: {what} {shown(ids[at])} does not exist in {file}")
     return _merge_repeats(path, np.array(numbers), query_rows, doc_rows, np.array(grades), notes)
+
+
+def _check_header(path: Path, number: int, header: str) -> None:
+    if number == 0:
+        raise DataError(f"{path}: is empty; it must start with the header {' TAB '.join(QRELS_HEADER)}")
+    found = header.split("\t")
+    if found == QRELS_HEADER:
+        return
+    if len(found) == 1:
+        raise DataError(f"{path}:{number}: columns must be separated by tabs, and there is none in {shown(header)}")
+    wrong = next((name for name in found if name not in QRELS_HEADER), None)
+    hint = f": unknown column {shown(wrong)}{nearest(wrong[:100], QRELS_HEADER)}" if wrong else ""
+    raise DataError(f"{path}:{number}: the header must be {' TAB '.join(QRELS_HEADER)}, got {shown(header)}{hint}")
 
 
 def _merge_repeats(

@@ -1,8 +1,16 @@
-"""Checks of ids and texts that files and dictionaries share: what passes can be written as a BEIR folder."""
+"""Checks of ids, texts and grades that files and dictionaries share: what passes can be written as a BEIR folder."""
 
 from __future__ import annotations
 
+import re
+
 from opera.core.errors import DataError
+from opera.core.terminal import shown
+from opera.data.texts import LONGEST_TEXT
+
+MAX_GRADE = 1000
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+_GRADE = re.compile("-?[0-9]+")  # of ASCII; int() also reads " 1", "+1", "1_0" and the digits of other scripts
 
 
 def check_id(place: str, identifier: object) -> None:
@@ -15,11 +23,11 @@ def check_id(place: str, identifier: object) -> None:
     Raises:
         DataError: naming the rule.
     """
-    _check_string(place, identifier)
-    if not identifier:
+    text = _check_string(place, identifier)
+    if _CONTROL.search(text):
+        raise DataError(f"{place} must not hold a tab, a line break or another control character, got {shown(text)}")
+    if not text.strip():
         raise DataError(f"{place} must not be empty")
-    if "\t" in str(identifier) or str(identifier).splitlines() != [identifier]:
-        raise DataError(f"{place} must not hold a tab or a line break, got {identifier!r}")
 
 
 def check_text(place: str, text: object) -> None:
@@ -32,28 +40,47 @@ def check_text(place: str, text: object) -> None:
     Raises:
         DataError: naming the rule.
     """
-    _check_string(f"{place}: text", text)
-    if not str(text).strip():
+    if not _check_string(f"{place}: text", text).strip():
         raise DataError(f"{place} has an empty text")
 
 
-def check_encodable(place: str, value: str) -> None:
-    """Check that a string has no lone half of a surrogate pair, as texts cut in the middle of an emoji have.
+def parse_grade(place: str, text: str) -> int:
+    """Read a grade as qrels files hold it.
 
     Args:
-        place: start of the message: the column or value.
-        value: the string.
+        place: start of the message.
+        text: its digits, perhaps with a minus sign.
 
     Raises:
-        DataError: naming the half character.
+        DataError: naming the rule.
     """
+    if not _GRADE.fullmatch(text):
+        raise DataError(f"{place}: score must be a whole number in plain digits, got {shown(text)}")
+    if len(text.lstrip("-0")) > len(str(MAX_GRADE)):
+        raise DataError(f"{place}: score must lie between -{MAX_GRADE} and {MAX_GRADE}, got {shown(text)}")
+    return check_grade(place, int(text))
+
+
+def check_grade(place: str, grade: object) -> int:
+    """Check that a grade is a whole number in the range of grades, and return it.
+
+    Raises:
+        DataError: naming the rule.
+    """
+    if isinstance(grade, bool) or not hasattr(grade, "__index__"):
+        raise DataError(f"{place}: score must be a whole number, got {shown(grade)}")
+    if abs(int(grade)) > MAX_GRADE:
+        raise DataError(f"{place}: score must lie between -{MAX_GRADE} and {MAX_GRADE}, got {shown(grade)}")
+    return int(grade)
+
+
+def _check_string(place: str, value: object) -> str:
+    if not isinstance(value, str):
+        raise DataError(f"{place} must be a string, got {shown(value)}")
+    if len(value) > LONGEST_TEXT:
+        raise DataError(f"{place} must have at most {LONGEST_TEXT:,} characters, got {len(value):,}")
     try:
         value.encode("utf-8")
-    except UnicodeEncodeError as error:
+    except UnicodeEncodeError as error:  # as in texts cut in the middle of an emoji
         raise DataError(f"{place} holds half a character ({value[error.start]!r}); remove it") from None
-
-
-def _check_string(place: str, value: object) -> None:
-    if not isinstance(value, str):
-        raise DataError(f"{place} must be a string, got {value!r}")
-    check_encodable(place, value)
+    return value

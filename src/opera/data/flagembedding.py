@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from opera.core.errors import DataError
-from opera.data.checks import check_encodable
+from opera.core.terminal import shown
 from opera.data.lines import json_records, text_field
 from opera.data.qrels import GivenNegatives, Qrels
 from opera.data.retrieval_data import RetrievalData
@@ -37,12 +37,10 @@ def load_flagembedding(path: Path) -> RetrievalData:
             positives = _text_list(path, number, record, "pos")
             if not positives:
                 raise DataError(f"{path}:{number}: column 'pos' must hold at least one text")
-            texts.add(
-                query,
-                positives,
-                _text_list(path, number, record, "neg"),
-                set(record) - {"query", "pos", "neg"},
-            )
+            negatives = _text_list(path, number, record, "neg")
+            for key, values in (("pos", positives), ("neg", negatives)):
+                _check_scores(path, number, record, key, values)
+            texts.add(query, positives, negatives, set(record) - {"query", "pos", "neg"})
         if not texts.positives:
             raise DataError(f"{path}: is empty: no training pairs")
         texts.store(builder)
@@ -93,11 +91,26 @@ class _TextCollector:
 
 
 def _text_list(path: Path, number: int, record: dict[str, Any], key: str) -> list[str]:
-    values = record.get(key) or []
+    """Return a column of texts, an empty list if it is absent or null."""
+    values = record.get(key)
+    if values is None:
+        return []
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise DataError(f"{path}:{number}: column '{key}' must be a list of strings, got {values!r:.80}")
-    for value in values:
-        if not value.strip():
-            raise DataError(f"{path}:{number}: column '{key}' holds an empty text")
-        check_encodable(f"{path}:{number}: column '{key}'", value)
+        raise DataError(f"{path}:{number}: column '{key}' must be a list of strings, got {shown(values)}")
+    if not all(value.strip() for value in values):
+        raise DataError(f"{path}:{number}: column '{key}' holds an empty text")
     return values
+
+
+def _check_scores(path: Path, number: int, record: dict[str, Any], key: str, texts: list[str]) -> None:
+    """Check that scores, which are not used, fit the texts: where they do not, texts were lost or moved."""
+    scores = record.get(f"{key}_scores")
+    if scores is None:
+        return
+    if not isinstance(scores, list) or not all(isinstance(s, int | float) and not isinstance(s, bool) for s in scores):
+        raise DataError(f"{path}:{number}: column '{key}_scores' must be a list of numbers, got {shown(scores)}")
+    if len(scores) != len(texts):
+        raise DataError(
+            f"{path}:{number}: column '{key}_scores' has {len(scores)} numbers for the {len(texts)} texts of '{key}'; "
+            "there must be one for each"
+        )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-import json
+import io
+import os
+import re
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -10,36 +12,39 @@ from typing import Any
 from tqdm.auto import tqdm
 
 from opera.core.errors import DataError, nearest
-from opera.data.checks import check_encodable
+from opera.core.reading import not_utf8, open_file
+from opera.core.strict_json import parse_json
+from opera.core.terminal import shown
+from opera.data.texts import LONGEST_TEXT
 
 PROGRESS_BYTES = 50_000_000
 """Files larger than this show a progress bar."""
+LINE_BREAK = re.compile(rb"\r\n|\r|\n")
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    """Yield (1-based line number, line without its line break) for each line that is not blank.
+    r"""Yield (1-based line number, line without its line break) for each line that holds more than spaces.
+
+    Lines end with ``\n``, ``\r\n`` or ``\r``. A byte-order mark at the start is skipped.
 
     Raises:
-        DataError: if the file cannot be read or is not UTF-8.
+        DataError: if the file cannot be read, is not UTF-8, or has a line longer than any text may be.
     """
-    number = 0
     try:
-        size = path.stat().st_size
-        hidden = None if size > PROGRESS_BYTES else True  # None: shown on a terminal only
-        with (
-            path.open(encoding="utf-8") as file,
-            tqdm(total=size, desc=f"reading {path.name}", unit="B", unit_scale=True, disable=hidden) as bar,
-        ):
-            for number, line in enumerate(file, start=1):
-                bar.update(len(line))
-                if line.strip():
-                    yield number, line.rstrip("\r\n")
+        with open_file(path) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig") as file:
+            size = os.fstat(raw.fileno()).st_size
+            hidden = None if size > PROGRESS_BYTES else True  # None: shown on a terminal only
+            with tqdm(total=size, desc=f"reading {path.name}", unit="B", unit_scale=True, disable=hidden) as bar:
+                for number, line in enumerate(iter(lambda: file.readline(LONGEST_TEXT), ""), start=1):
+                    bar.update(len(line))
+                    if len(line) >= LONGEST_TEXT:
+                        raise DataError(f"{path}:{number}: is a line of {LONGEST_TEXT:,} characters or more; split it")
+                    if line.strip(" \n"):
+                        yield number, line.removesuffix("\n")
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError as error:
-        raise DataError(
-            f"{path}:{_undecodable_line(path)}: not UTF-8 ({error.reason}); convert the file to UTF-8"
-        ) from None
+        raise DataError(_undecodable_line(path, error)) from None
 
 
 def json_records(
@@ -50,22 +55,22 @@ def json_records(
     Raises:
         DataError: for a line that is not a JSON object, or has a missing or unknown key.
     """
+    known = [*required, *optional]
     for number, line in numbered_lines(path):
         try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise DataError(f"{path}:{number}: not JSON ({error.msg}): {_short(line)}") from None
+            record = parse_json(line)
+        except ValueError as error:
+            raise DataError(f"{path}:{number}: {error}: {shown(line)}") from None
         if not isinstance(record, dict):
-            raise DataError(f"{path}:{number}: must be a JSON object, got {_short(line)}")
-        known = [*required, *optional]
+            raise DataError(f"{path}:{number}: must be a JSON object, got {shown(record)}")
         for key in record:
             if key not in known:
-                raise DataError(
-                    f"{path}:{number}: unknown column '{key}'{nearest(key, known)} (known: {', '.join(known)})"
-                )
+                hint = nearest(key[:100], known)
+                raise DataError(f"{path}:{number}: unknown column {shown(key)}{hint} (known: {', '.join(known)})")
         for key in required:
             if key not in record:
-                raise DataError(f"{path}:{number}: column '{key}' is missing (it has: {', '.join(record) or 'none'})")
+                has = ", ".join(record) or "none"  # of the known ones alone
+                raise DataError(f"{path}:{number}: column '{key}' is missing (it has: {has})")
         yield number, record
 
 
@@ -79,21 +84,21 @@ def text_field(path: Path, number: int, record: dict[str, Any], key: str) -> str
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise DataError(f"{path}:{number}: column '{key}' must be a string, got {_short(json.dumps(value))}")
-    check_encodable(f"{path}:{number}: column '{key}'", value)
+        raise DataError(f"{path}:{number}: column '{key}' must be a string, got {shown(value)}")
     return value
 
 
-def _undecodable_line(path: Path) -> int:
-    """Find the first line that is not UTF-8; Python decodes in blocks and does not report the line."""
-    with path.open("rb") as file:
-        for number, line in enumerate(file, start=1):
+def _undecodable_line(path: Path, error: UnicodeDecodeError) -> str:
+    """Name the first line that is not UTF-8; Python decodes in blocks and does not report the line."""
+    number = 1
+    with open_file(path) as file:
+        start = file.read(2)
+        file.seek(0)
+        for part in file:
             try:
-                line.decode("utf-8")
-            except UnicodeDecodeError:
-                return number
-    return 0
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 80 else text[:77] + "..."
+                part.decode("utf-8")
+            except UnicodeDecodeError as found:
+                number += len(LINE_BREAK.findall(part[: found.start]))
+                return f"{path}:{number}: {not_utf8(start, found)}"
+            number += len(LINE_BREAK.findall(part))
+    return f"{path}: {not_utf8(start, error)}"

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from opera.core.errors import DataError, SettingError
-from opera.data.checks import check_id, check_text
+from opera.core.terminal import shown
+from opera.data.checks import check_grade, check_id, check_text
 from opera.data.qrels import GivenNegatives, Qrels
 from opera.data.texts import TextTable
 
@@ -67,15 +68,16 @@ class RetrievalData:
         for kind, texts in (("document", corpus), ("query", queries)):
             for identifier, text in texts.items():
                 check_id(f"{source}: {kind} id", identifier)
-                check_text(f"{source}: {kind} '{identifier}'", text)
+                check_text(f"{source}: {kind} {shown(identifier)}", text)
         corpus_table, query_table = TextTable.from_texts(corpus), TextTable.from_texts(queries)
         splits = {}
         for split, judged in qrels.items():
-            rows = [(query, doc, grade) for query, docs in judged.items() for doc, grade in docs.items()]
+            place = f"{source}: split '{split}'"
+            rows = [(query, doc, check_grade(place, g)) for query, docs in judged.items() for doc, g in docs.items()]
             query_ids, doc_ids, grades = zip(*rows, strict=True) if rows else ((), (), ())
             for kind, ids, texts in (("query", query_ids, queries), ("document", doc_ids, corpus)):
                 if unknown := [identifier for identifier in ids if identifier not in texts]:
-                    raise DataError(f"{source}: split '{split}' judges {kind} {unknown[0]!r} without a text")
+                    raise DataError(f"{place} judges {kind} {shown(unknown[0])} without a text")
             query_rows, doc_rows = query_table.find_rows(query_ids), corpus_table.find_rows(doc_ids)
             splits[split] = Qrels.from_arrays(query_rows, doc_rows, np.array(grades, dtype=np.int32))
         contents = json.dumps([dict(corpus), dict(queries), qrels], default=dict)

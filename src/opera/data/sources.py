@@ -8,11 +8,13 @@ Register your own source with one line above its class::
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 from opera.core.errors import DataError
-from opera.core.paths import expand_user
+from opera.core.paths import expand_user, kind_of_place
+from opera.core.terminal import shortened
 from opera.data.beir import load_beir
 from opera.data.flagembedding import load_flagembedding
 from opera.data.python_source import load_python
@@ -46,7 +48,7 @@ class BeirFolder:
 
     def matches(self, source: str) -> bool:
         """Whether ``source`` is a folder."""
-        return Path(source).is_dir()
+        return os.path.isdir(source)  # noqa: PTH112 - Path.is_dir raises where a name is too long
 
     def load(self, source: str) -> RetrievalData:
         """Read corpus, queries and all qrels."""
@@ -60,7 +62,7 @@ class FlagEmbeddingFile:
 
     def matches(self, source: str) -> bool:
         """Whether ``source`` is a ``.jsonl`` file."""
-        return source.endswith(".jsonl") and Path(source).is_file()
+        return source.endswith(".jsonl") and os.path.isfile(source)  # noqa: PTH113 - as above
 
     def load(self, source: str) -> RetrievalData:
         """Read the pairs as the train split."""
@@ -106,6 +108,7 @@ def load_data(source: str | Path | RetrievalData) -> RetrievalData:
             installed package (``python:stdlib`` for the standard library), or anything a registered source reads.
 
     Raises:
+        SettingError: for a path that cannot be, such as an empty one.
         DataError: if no source reads it, or for an error in the data, naming file, line, rule and value.
     """
     if isinstance(source, RetrievalData):
@@ -114,9 +117,12 @@ def load_data(source: str | Path | RetrievalData) -> RetrievalData:
     for known in SOURCES:
         if known.matches(text):
             return known.load(text)
-    problem = "not a kind of data that OPERA reads" if Path(text).exists() else "no such file or folder"
+    found = kind_of_place(Path(text))
+    problem = "no such file or folder" if found is None else "not a kind of data that OPERA reads"
+    if found not in (None, "a file", "a folder"):
+        problem = f"is {found}"
     descriptions = [known.description for known in SOURCES]
-    raise DataError(f"{text}: {problem}; pass {', '.join(descriptions[:-1])} or {descriptions[-1]}")
+    raise DataError(f"{shortened(text)}: {problem}; pass {', '.join(descriptions[:-1])} or {descriptions[-1]}")
 
 
 def files_read(source: str | Path) -> list[Path]:

@@ -14,20 +14,28 @@ import pyarrow as pa
 
 from opera.core.cache import cached
 from opera.core.errors import DataError
+from opera.core.reading import open_file
 from opera.data.qrels import GivenNegatives, Qrels
 from opera.data.retrieval_data import RetrievalData
 from opera.data.texts import TEXT_SCHEMA, TextRow, TextTable, text_batches
 
-LAYOUT = "1"  # part of every key: change it when the stored files, or how sources are parsed, change
+LAYOUT = "2"  # part of every key: change it when the stored files, or how sources are parsed, change
 QRELS_ARRAYS = ("query_rows", "offsets", "doc_rows", "grades")
 
 
 def digest_files(paths: Iterable[Path], salt: str) -> str:
-    """SHA-256 of the names and contents of files, in hex."""
+    """SHA-256 of the names and contents of files, in hex.
+
+    Raises:
+        DataError: for a file that cannot be read.
+    """
     total = hashlib.sha256(f"{LAYOUT}\0{salt}".encode())
     for path in paths:
-        with path.open("rb") as file:
-            total.update(f"\0{path.name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}".encode())
+        try:
+            with open_file(path) as file:
+                total.update(f"\0{path.name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}".encode())
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read ({error.strerror})") from None
     return total.hexdigest()
 
 

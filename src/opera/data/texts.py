@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from opera.core.arrays import IntArray
 from opera.core.errors import DataError
+from opera.core.terminal import shown
 
 CorpusText = Literal["title_text", "text"]
 """What of a document is encoded: title and text joined, or the text alone."""
@@ -85,9 +86,9 @@ class TextTable:
         """Return the ids of some rows (default all)."""
         return self._column("id", rows)
 
-    def find_rows(self, ids: Sequence[str] | pa.Array) -> NDArray[np.int64]:
+    def find_rows(self, ids: Sequence[str] | pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
         """Return the row of each id: int64 ``[len(ids)]``, -1 for an unknown id."""
-        wanted = ids if isinstance(ids, pa.Array) else pa.array(ids, pa.string())
+        wanted = ids if isinstance(ids, pa.Array | pa.ChunkedArray) else pa.array(ids, pa.string())
         rows = pc.fill_null(pc.index_in(wanted, self.table["id"]), -1)
         return np.asarray(rows.to_numpy(zero_copy_only=False), dtype=np.int64)
 
@@ -109,7 +110,7 @@ class TextTable:
             row = pc.index(pc.utf8_length(pc.utf8_trim_whitespace(self.table["text"])), 0).as_py()
             if row >= 0:
                 raise DataError(
-                    f"corpus_text=text: {kind} '{self.ids(slice(row, row + 1))[0]}' has a title but no text; "
+                    f"corpus_text=text: {kind} {shown(self.ids(slice(row, row + 1))[0])} has a title but no text; "
                     "use corpus_text=title_text"
                 )
 
