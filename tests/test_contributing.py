@@ -25,6 +25,8 @@ from opera.data.sources import SOURCES
 from opera.methods import METHODS, Method, method_named
 from opera.methods.contract import check_method
 from opera.retrieval.measures import OWN_MEASURES, Ranking, per_query
+from opera.training import loss  # noqa: F401 - fills the registry that forgotten_afterwards restores
+from opera.training_set import negatives  # noqa: F401 - as above
 from processes import start
 
 PAGE = Path(__file__).parents[1] / "CONTRIBUTING.md"
