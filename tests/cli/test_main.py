@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 from importlib.metadata import version
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from commands import Opera
+from opera.cli import main
 
 COMMANDS = [
     "train", "evaluate", "score", "mine", "search",
@@ -103,3 +105,16 @@ def test_what_the_machine_refuses_is_one_sentence(
     assert done.returncode == 1
     assert done.stderr.startswith(message)
     assert done.stderr.count("\n") == 1
+
+
+def test_a_terminal_without_unicode_gets_escapes(
+    beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    screen = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", screen)
+    monkeypatch.setattr(sys, "argv", ["opera", "search", str(beir), "λ common0", "--model", str(static_model)])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 0
+    screen.flush()
+    assert b"\\u03bb common0" in screen.buffer.getvalue()  # type: ignore[attr-defined]

@@ -161,11 +161,21 @@ def test_an_error_of_reading_is_not_taken_for_one_of_the_cache(tmp_path: Path) -
         cached("vectors", "abc", lambda folder: Path("/nowhere/at all").read_text())
 
 
-@pytest.mark.parametrize("kind", ["file", "below a file", "too long", "loop"])
-def test_a_cache_that_cannot_be_used_is_named(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("file", r"=.*/file: cannot be used as the cache \(file exists\); set OPERA_CACHE to a folder"),
+        ("file/x", r"=.*/file/x: cannot be used as the cache \(not a directory\); set OPERA_CACHE to a folder"),
+        ("x" * 300, " .*: the name is too long"),
+        ("loop/x", " .*: its links lead in a circle"),
+        ("~nobody at all/x", " .*: there is no such user"),
+    ],
+)
+def test_a_cache_that_cannot_be_used_is_named(
+    place: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("x")
     (tmp_path / "loop").symlink_to("loop")
-    places = {"file": "file", "below a file": "file/x", "too long": "x" * 300, "loop": "loop/x"}
-    monkeypatch.setenv("OPERA_CACHE", str(tmp_path / places[kind]))
-    with pytest.raises(SettingError, match=r"OPERA_CACHE=.*cannot be used as the cache .*set OPERA_CACHE to a folder"):
+    monkeypatch.setenv("OPERA_CACHE", place if place.startswith("~") else str(tmp_path / place))
+    with pytest.raises(SettingError, match=f"OPERA_CACHE{message}"):
         cached("vectors", "abc", write)

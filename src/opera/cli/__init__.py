@@ -6,6 +6,7 @@ Exit status: 0 success, 2 wrong input (one message, no traceback), 3 no gain wit
 
 from __future__ import annotations
 
+import io
 import logging
 import os
 import sys
@@ -74,6 +75,9 @@ for command, example in EXAMPLES.items():
 
 def main() -> None:
     """Run the command line; this is what ``opera`` calls."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that knows no λ must not end hours of training
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[_TqdmHandler()])
     logging.getLogger("opera").setLevel(logging.INFO if is_main_process() else logging.WARNING)
     try:

@@ -22,6 +22,7 @@ import xxhash
 from filelock import FileLock, Timeout
 
 from opera.core.errors import OperaError, SettingError
+from opera.core.paths import user_path
 from opera.core.storage import storage_error, writing
 from opera.core.strict_json import read_json
 
@@ -35,7 +36,7 @@ WHERE = " (in the cache, which OPERA_CACHE can move)"
 def cache_folder() -> Path:
     """Return the folder of the cache: ``$OPERA_CACHE``, or the user's cache folder. All of it can be made again."""
     named = os.environ.get("OPERA_CACHE")
-    return Path(named).expanduser() if named else Path(platformdirs.user_cache_dir("opera"))
+    return user_path(named, "OPERA_CACHE") if named else Path(platformdirs.user_cache_dir("opera"))
 
 
 def cached(kind: str, key: str, write: Callable[[Path], Any]) -> Path:
@@ -80,6 +81,8 @@ def damage(home: Path) -> str | None:
     try:
         manifest = read_json(home / MANIFEST)
         expected = dict(manifest["files"]) if manifest["key"] == home.name else {}
+    except FileNotFoundError:
+        return f"{MANIFEST} is missing"
     except (OSError, ValueError, KeyError, TypeError):
         return f"{MANIFEST} cannot be read"
     try:
