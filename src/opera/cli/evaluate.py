@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from opera.cli.options import DataArgument, JsonOption, ModelOption, OverwriteOption, path_option
+from opera.cli.options import MOST, DataArgument, JsonOption, ModelOption, OverwriteOption, path_option
 from opera.core.terminal import json_text, say
 
 RUN_FORMATS = (".trec", ".run", ".txt")
@@ -23,7 +23,9 @@ def evaluate(
     full: Annotated[bool, typer.Option("--full", help="all measures at 1, 5, 10, 20, 50 and 100")] = False,
     relevant_grade: Annotated[
         int | None,
-        typer.Option("--relevant-grade", help="lowest grade that counts as relevant; auto: a run's own, or 1", min=1),
+        typer.Option(
+            "--relevant-grade", help="lowest grade that counts as relevant; auto: a run's own, or 1", min=1, max=MOST
+        ),
     ] = None,
     run_file: Annotated[Path | None, path_option("--run-file", "also write the ranking as a TREC run")] = None,
     overwrite: OverwriteOption = False,

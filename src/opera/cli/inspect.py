@@ -6,14 +6,14 @@ from typing import Annotated
 
 import typer
 
-from opera.cli.options import DataArgument, JsonOption, ModelOption, RelevantOption, SeedOption
+from opera.cli.options import MOST, DataArgument, JsonOption, ModelOption, RelevantOption, SeedOption
 from opera.core.terminal import json_text, say
 
 
 def inspect(
     data: DataArgument,
     model: ModelOption,
-    show: Annotated[int, typer.Option("--show", help="how many suspicious pairs to show", min=0)] = 10,
+    show: Annotated[int, typer.Option("--show", help="how many suspicious pairs to show", min=0, max=MOST)] = 10,
     relevant_grade: RelevantOption = 1,
     seed: SeedOption = 0,
     json_: JsonOption = False,

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from opera.cli.options import (
+    MOST,
     DataArgument,
     ModelOption,
     OverwriteOption,
@@ -24,7 +25,7 @@ def mine(
     model: ModelOption,
     out: Annotated[Path, path_option("--out", "file to write: .jsonl (FlagEmbedding) or .tsv (ids)")],
     range_: Annotated[str, typer.Option("--range", help="ranks LO:HI to take negatives from")] = "10:100",
-    keep: Annotated[int, typer.Option("--keep", help="maximum negatives per query", min=1)] = 15,
+    keep: Annotated[int, typer.Option("--keep", help="maximum negatives per query", min=1, max=MOST)] = 15,
     relevant_grade: RelevantOption = 1,
     seed: SeedOption = 0,
     overwrite: OverwriteOption = False,

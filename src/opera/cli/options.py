@@ -30,6 +30,9 @@ def source_option(name: str, help: str) -> Any:
     return typer.Option(name, help=help, metavar="PATH|NAME", parser=partial(expand_user, name=name))
 
 
+MOST = 1_000_000_000
+"""Bound of counts that have no smaller one; more is a typing mistake."""
+
 expand_data = partial(expand_user, name="DATA")
 MODELS = "sentence-transformers folder or hub id, OPERA run, or 'minilm'"
 
@@ -43,8 +46,10 @@ ModelOption = Annotated[str, source_option("--model", MODELS)]
 OptionalModelOption = Annotated[str | None, source_option("--model", f"{MODELS}; or vectors' name")]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="replace the file if it exists")]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON on standard output")]
-RelevantOption = Annotated[int, typer.Option("--relevant-grade", help="lowest grade that counts as relevant", min=1)]
-SeedOption = Annotated[int, typer.Option("--seed", help="seed of every random draw", min=0)]
+RelevantOption = Annotated[
+    int, typer.Option("--relevant-grade", help="lowest grade that counts as relevant", min=1, max=MOST)
+]
+SeedOption = Annotated[int, typer.Option("--seed", help="seed of every random draw", min=0, max=2**32 - 1)]
 
 StepsOption = Annotated[int | None, typer.Option("--steps", help="optimizer steps (max_steps)")]
 EpochsOption = Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from opera.cli.options import JsonOption, path_option
+from opera.cli.options import MOST, JsonOption, path_option
 from opera.core.errors import SettingError
 from opera.core.terminal import json_text, say
 
@@ -24,7 +24,7 @@ def paper(
     ] = None,
     steps: Annotated[
         int | None,
-        typer.Option("--steps", help="runs with this many steps; default: the most on each data set", min=1),
+        typer.Option("--steps", help="runs with this many steps; default: the most on each data set", min=1, max=MOST),
     ] = None,
     set_: Annotated[
         list[str] | None,

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from opera.cli.options import (
+    MOST,
     DataArgument,
     ModelOption,
     OverwriteOption,
@@ -25,7 +26,7 @@ def score(
     out: Annotated[Path, path_option("--out", "file to write: .parquet, .tsv or .jsonl")],
     cbs: Annotated[bool, typer.Option("--cbs", help="also rank each pair among random documents (CBS)")] = False,
     cbs_pool: Annotated[
-        int | None, typer.Option("--cbs-pool", help="how many random documents; default 10,000", min=1)
+        int | None, typer.Option("--cbs-pool", help="how many random documents; default 10,000", min=1, max=MOST)
     ] = None,
     relevant_grade: RelevantOption = 1,
     seed: SeedOption = 0,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from opera.cli.options import DataArgument, JsonOption, ModelOption
+from opera.cli.options import MOST, DataArgument, JsonOption, ModelOption
 from opera.core.terminal import json_text, say
 
 
@@ -15,7 +15,7 @@ def search(
     data: DataArgument,
     query: Annotated[str, typer.Argument(help="what to search for", metavar="QUERY")],
     model: ModelOption,
-    top: Annotated[int, typer.Option("--top", help="how many documents", min=1)] = 5,
+    top: Annotated[int, typer.Option("--top", help="how many documents", min=1, max=MOST)] = 5,
     json_: JsonOption = False,
 ) -> None:
     """Search a corpus with a model."""

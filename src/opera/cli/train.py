@@ -102,6 +102,7 @@ def train(
     """Adapt a model to a data set, and measure it before and after on the test split."""
     from opera.config.recipe import make_recipe
     from opera.data import load_data
+    from opera.retrieval.measures import check_measures
     from opera.runs.folder import check_out_folder
 
     options = {"method": method, "max_steps": steps, "seed": seed, "adapter": adapter}
@@ -110,6 +111,8 @@ def train(
     values = collect_values(config, set_, options | batch_options(epochs, preset, batch_size, lr, negatives, range_))
     _refuse_label(method)
     recipe = make_recipe(values)
+    if recipe.train.needs_dev:
+        check_measures([recipe.train.evaluation.metric_for_best_model])
     if require_gain and not recipe.train.guard.guard:
         raise SettingError("--require-gain: needs the guard's verdict, but guard is false; pass --set guard=true")
     check_out_folder(out, resume, overwrite)

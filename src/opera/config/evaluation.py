@@ -6,6 +6,7 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
+from opera.config.optimisation import MOST
 from opera.core.settings import Settings, setting
 
 
@@ -13,7 +14,7 @@ class EvaluationSettings(Settings):
     """Evaluation during training, and the splits that are drawn where the data has none."""
 
     eval_steps: int | None = setting(
-        None, "steps between two evaluations on the dev split; auto: none", "transformers", ge=1
+        None, "steps between two evaluations on the dev split; auto: none", "transformers", ge=1, le=MOST
     )
     metric_for_best_model: str = setting(
         "nDCG@10", "dev measure that chooses the guard's share, and the best model", "OPERA"
@@ -22,7 +23,7 @@ class EvaluationSettings(Settings):
         False, "keep the model of the best evaluation; needs eval_steps, and saves at each", "transformers"
     )
     early_stopping_patience: int | None = setting(
-        None, "evaluations without improvement before training stops; needs eval_steps", "transformers", ge=1
+        None, "evaluations without improvement before training stops; needs eval_steps", "transformers", ge=1, le=MOST
     )
     dev_split: Literal["like-test", "new-documents", "random"] | None = setting(
         None,
@@ -78,5 +79,6 @@ class GuardSettings(Settings):
         "relevant ones, the untrained model's best, and others at random",
         "OPERA",
         ge=100,
+        le=MOST,
     )
     keep_fine_tuned: bool = setting(False, "keep the fine-tuned model, share 1, in RUN/fine_tuned", "issue 11")

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import model_validator
+from pydantic import AfterValidator, model_validator
 
+from opera.config.optional import OPTIMIZERS, check_known
 from opera.core.registry import Registry
 from opera.core.settings import OneOf, Settings, resolved, setting
 
 PREFETCHED = 2
 """Batches that each worker of the data loader reads ahead."""
 
+MOST, MOST_AT_ONCE = 1_000_000_000, 100_000
+"""Bounds of what no machine could hold or live to see: a typing mistake, found before it fills memory."""
+
 LOSSES: Registry[Any] = Registry("loss", shipped=("infonce",))
 """Values of ``loss``; :mod:`opera.training.loss` defines them."""
 
 LossName = Annotated[str, OneOf(LOSSES)]
+Optimizer = Annotated[str, AfterValidator(partial(check_known, known=OPTIMIZERS, kind="an optimizer"))]
 
 
 class OptimisationSettings(Settings):
@@ -35,9 +41,10 @@ class OptimisationSettings(Settings):
         "passes over the training queries, instead of max_steps (--epochs); auto: from the data and the model",
         "docs/defaults.md",
         gt=0,
+        le=1_000_000,
     )
     max_steps: int | None = setting(
-        None, "optimizer steps (--steps); auto: those of the epochs, within limits", "docs/defaults.md", ge=1
+        None, "optimizer steps (--steps); auto: those of the epochs, within limits", "docs/defaults.md", ge=1, le=MOST
     )
     learning_rate: float | None = setting(
         None,
@@ -45,6 +52,7 @@ class OptimisationSettings(Settings):
         "50M parameters, 2e-5 above",
         "docs/defaults.md (the paper: 1e-6 for bge-large over 32,000 steps)",
         gt=0,
+        le=100,
     )
     lr_scheduler_type: Literal["linear", "cosine", "constant", "constant_with_warmup", "polynomial"] = setting(
         "linear", "decay of the learning rate after warm-up", "Appendix C.2"
@@ -56,14 +64,15 @@ class OptimisationSettings(Settings):
         ge=0,
         lt=1,
     )
-    weight_decay: float = setting(0.0, "AdamW's weight decay", "Appendix C.2", ge=0)
-    max_grad_norm: float = setting(1.0, "gradient norm to clip at; 0 turns clipping off", "Appendix C.2", ge=0)
-    optim: str = setting("adamw_torch", "optimizer, by its name in transformers", "transformers")
+    weight_decay: float = setting(0.0, "AdamW's weight decay", "Appendix C.2", ge=0, le=10)
+    max_grad_norm: float = setting(1.0, "gradient norm to clip at; 0 turns clipping off", "Appendix C.2", ge=0, le=MOST)
+    optim: Optimizer = setting("adamw_torch", "optimizer, by its name in transformers", "transformers")
     temperature: float | None = setting(
         None,
         "temperature of the InfoNCE loss over cosine similarities; auto: 0.07 for a static model, 0.05 for others",
         "docs/defaults.md (the paper: 0.02)",
-        gt=0,
+        ge=0.0001,
+        le=100,
     )
     loss: LossName = setting("infonce", "loss of a pair in its batch: infonce, or one that you registered", "OPERA")
     seed: int = setting(0, "seed of every random draw (--seed)", "OPERA", ge=0, lt=2**32)
@@ -86,18 +95,22 @@ class BatchingSettings(Settings):
         "adapter, 64 for a transformer, over all devices together, and no more than there are training queries",
         "docs/defaults.md (the paper: 8 on each of 8 devices)",
         ge=1,
+        le=MOST_AT_ONCE,
     )
-    gradient_accumulation_steps: int = setting(1, "batches per optimizer step", "transformers", ge=1)
+    gradient_accumulation_steps: int = setting(1, "batches per optimizer step", "transformers", ge=1, le=MOST_AT_ONCE)
     train_group_size: int = setting(
-        2, "documents per query in a batch: one positive, the rest negatives", "FlagEmbedding", ge=1
+        2, "documents per query in a batch: one positive, the rest negatives", "FlagEmbedding", ge=1, le=1000
     )
-    dataloader_num_workers: int = setting(0, "processes that look texts up ahead of training", "transformers", ge=0)
+    dataloader_num_workers: int = setting(
+        0, "processes that look texts up ahead of training", "transformers", ge=0, le=256
+    )
     lag: int | None = setting(
         None,
         "steps between an observation and the first draw that uses it; auto: as few as the loader's workers allow, "
         "1 without workers",
         "OPERA",
         ge=1,
+        le=MOST,
     )
 
     @model_validator(mode="after")

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from opera.config.optional import check_installed
 from opera.config.presets import with_preset
 from opera.config.training import TrainSettings
 from opera.core.errors import SettingError
@@ -63,6 +64,7 @@ def make_recipe(values: Mapping[str, Any]) -> Recipe:
     Raises:
         SettingError: reporting every mistake at once: unknown names with the nearest known one, values out of range,
             settings that contradict each other, settings of another method.
+        MissingExtraError: if the optimizer or the logging service needs a package that is not installed.
     """
     values = with_full_names(values)
     name = str(values.pop("method", AUTO))
@@ -82,6 +84,7 @@ def make_recipe(values: Mapping[str, Any]) -> Recipe:
         mistakes += explain(error, method.settings_class.model_fields)
     if mistakes:
         raise SettingError("\n".join(mistakes))
+    check_installed(train.optimisation.optim, train.logging.report_to)
     return Recipe(method=method.name, train=train, method_settings=method_settings)
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import BeforeValidator, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
 from opera.config.evaluation import EvaluationSettings, GuardSettings
-from opera.config.optimisation import BatchingSettings, OptimisationSettings
+from opera.config.optimisation import MOST, MOST_AT_ONCE, BatchingSettings, OptimisationSettings
+from opera.config.optional import SERVICES, check_known
 from opera.core.errors import SettingError
+from opera.core.paths import expand_user
 from opera.core.registry import Registry
 from opera.core.settings import OneOf, SettingDoc, Settings, explain, resolved, setting, unknown_setting
 
@@ -21,15 +25,18 @@ NEGATIVES: Registry[Any] = Registry("kind of negatives", shipped=("random", "har
 """Values of ``negatives``; :mod:`opera.training_set.negatives` defines them."""
 
 
+_RANK = re.compile(r" *\d{1,10} *", re.ASCII)
+
+
 def _parse_range(value: Any) -> Any:
     """Read ``LO:HI`` as a pair of ranks."""
     if isinstance(value, str):
         low, colon, high = value.partition(":")
-        if not (colon and low.strip().isdigit() and high.strip().isdigit()):
+        if not (colon and _RANK.fullmatch(low) and _RANK.fullmatch(high)):
             raise ValueError("must be LO:HI, two ranks such as 10:100")
         value = (int(low), int(high))
-    if isinstance(value, tuple | list) and len(value) == 2 and all(isinstance(v, int) for v in value):
-        if not 1 <= value[0] <= value[1]:
+    if isinstance(value, tuple | list) and len(value) == 2 and all(type(v) is int for v in value):
+        if not 1 <= value[0] <= value[1] <= MOST:
             raise ValueError("must be LO:HI with 1 <= LO <= HI (ranks count from 1, both ends included)")
         return tuple(value)
     raise ValueError("must be LO:HI, two ranks such as 10:100")
@@ -37,17 +44,22 @@ def _parse_range(value: Any) -> Any:
 
 RankRange = Annotated[tuple[int, int], BeforeValidator(_parse_range)]
 NegativeKind = Annotated[str, OneOf(NEGATIVES)]
+Service = Annotated[str, AfterValidator(partial(check_known, known=SERVICES, kind="a logging service"))]
 
 
 class EncodingSettings(Settings):
     """How the model reads texts, in training and in encoding."""
 
-    max_query_length: int = setting(128, "tokens of a query, at most the model's own limit", "Appendix C.2", ge=1)
-    max_passage_length: int = setting(512, "tokens of a document, at most the model's own limit", "Appendix C.2", ge=1)
+    max_query_length: int = setting(
+        128, "tokens of a query, at most the model's own limit", "Appendix C.2", ge=1, le=MOST
+    )
+    max_passage_length: int = setting(
+        512, "tokens of a document, at most the model's own limit", "Appendix C.2", ge=1, le=MOST
+    )
     corpus_text: Literal["title_text", "text"] = setting(
         "title_text", "what of a document is encoded; the release encodes the text alone", "paper.md, row 11"
     )
-    encode_batch_size: int = setting(128, "texts per batch when encoding", "OPERA", ge=1)
+    encode_batch_size: int = setting(128, "texts per batch when encoding", "OPERA", ge=1, le=MOST_AT_ONCE)
     precision: Literal["auto", "fp32", "bf16", "fp16"] = setting(
         "auto", "autocast in training and encoding; auto: bf16 where the device computes in it", "OPERA"
     )
@@ -67,13 +79,13 @@ class AdapterSettings(Settings):
         "documents stays valid, or of both sides; auto: query with query_vectors, else none",
         "OPERA",
     )
-    adapter_rank: int | None = setting(None, "rank of the projection; auto: full", "OPERA", ge=1)
-    query_vectors: str | None = setting(
+    adapter_rank: int | None = setting(None, "rank of the projection; auto: full", "OPERA", ge=1, le=MOST_AT_ONCE)
+    query_vectors: Annotated[str, AfterValidator(partial(expand_user, name="query_vectors"))] | None = setting(
         None,
         "file of the queries' vectors, .npy or .parquet, for a model that cannot be loaded (--query-vectors)",
         "OPERA",
     )
-    document_vectors: str | None = setting(
+    document_vectors: Annotated[str, AfterValidator(partial(expand_user, name="document_vectors"))] | None = setting(
         None, "file of the documents' vectors, likewise (--document-vectors)", "OPERA"
     )
 
@@ -107,7 +119,7 @@ class NegativeSettings(Settings):
     range: RankRange | None = setting(
         None, "ranks LO:HI of the pretrained ranking that hard negatives come from; auto: 10:100", "Table 9"
     )
-    max_mined_negatives: int = setting(200, "hard negatives kept per query", "the release", ge=1)
+    max_mined_negatives: int = setting(200, "hard negatives kept per query", "the release", ge=1, le=MOST_AT_ONCE)
 
     @model_validator(mode="after")
     def _range_needs_hard_negatives(self) -> Self:
@@ -127,7 +139,9 @@ class NegativeSettings(Settings):
 class LabelSettings(Settings):
     """Which qrels count as relevant, and the label noise to inject for experiments."""
 
-    relevant_grade: int = setting(1, "lowest grade in the qrels that counts as relevant, in every split", "BEIR", ge=1)
+    relevant_grade: int = setting(
+        1, "lowest grade in the qrels that counts as relevant, in every split", "BEIR", ge=1, le=MOST
+    )
     noise: Literal["none", "grade", "random", "hard"] = setting(
         "none",
         "false positives injected into the training pairs, for experiments: judged below relevant_grade, random "
@@ -135,7 +149,11 @@ class LabelSettings(Settings):
         "Section 3.5",
     )
     noise_grade: int | None = setting(
-        None, "lowest grade injected by noise=grade (ANTIQUE: relevant_grade=3, noise_grade=2)", "Appendix C.4"
+        None,
+        "lowest grade injected by noise=grade (ANTIQUE: relevant_grade=3, noise_grade=2)",
+        "Appendix C.4",
+        ge=-MOST,
+        le=MOST,
     )
     noise_share: float | None = setting(
         None, "share of the training pairs that are false after noise=random or hard", "OPERA", gt=0, le=0.95
@@ -170,18 +188,19 @@ class LabelSettings(Settings):
 class LoggingSettings(Settings):
     """What a run logs and saves on its way."""
 
-    logging_steps: int = setting(10, "steps between two log lines", "transformers", ge=1)
-    report_to: str = setting("none", "where transformers logs to: none, tensorboard, wandb, ...", "transformers")
+    logging_steps: int = setting(10, "steps between two log lines", "transformers", ge=1, le=MOST)
+    report_to: Service = setting("none", "where transformers logs to: none, tensorboard, wandb, ...", "transformers")
     save_steps: int | None = setting(
-        None, "steps between two checkpoints; auto: a tenth of max_steps, at most 500", "OPERA", ge=1
+        None, "steps between two checkpoints; auto: a tenth of max_steps, at most 500", "OPERA", ge=1, le=MOST
     )
-    save_total_limit: int = setting(2, "checkpoints kept", "transformers", ge=2)
+    save_total_limit: int = setting(2, "checkpoints kept", "transformers", ge=2, le=MOST)
     snapshots: int = setting(
         50,
         "steps at which all sampling probabilities are recorded for opera report, at most every fifth step; "
         "0 records none",
         "OPERA",
         ge=0,
+        le=MOST_AT_ONCE,
     )
 
 

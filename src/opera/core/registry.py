@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 from opera.core.errors import SettingError, nearest
+from opera.core.terminal import shortened
 
 T = TypeVar("T")
 
@@ -60,7 +61,7 @@ class Registry(dict[str, T]):
         known = self.spelling(name)
         if known is None:
             near = nearest(name.lower(), self.names)
-            raise SettingError(f"unknown {self.kind} '{name}'{near} (known: {', '.join(self.names)})")
+            raise SettingError(f"unknown {self.kind} '{shortened(name)}'{near} (known: {', '.join(self.names)})")
         return self[known]
 
 

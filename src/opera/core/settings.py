@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_after_validator_function
 
 from opera.core.errors import SettingError, nearest
 from opera.core.registry import Registry
+from opera.core.terminal import shortened, shown
 
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|nan)", re.ASCII | re.IGNORECASE)
 LISTING = "opera train --help-settings lists all"
 
 RULES = {
@@ -24,6 +35,8 @@ RULES = {
     "float_parsing": "a number",
     "bool_type": "true or false",
     "bool_parsing": "true or false",
+    "finite_number": "a finite number",
+    "int_parsing_size": "a whole number of fewer digits",
 }
 """The rule that a value breaks, by pydantic's name of the mistake, where its own words are long."""
 
@@ -77,8 +90,19 @@ class OneOf:
 class Settings(BaseModel):
     """A frozen group of settings. Unknown names are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
     listing: ClassVar[str] = LISTING
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _numbers_are_numbers(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse what pydantic would take for a number: true, and digits with spaces, underscores, of other scripts."""
+        kinds = _leaves(cls.model_fields[info.field_name or ""].annotation)
+        truth = isinstance(value, bool) and bool not in kinds and bool(kinds & {int, float})
+        text = isinstance(value, str) and kinds <= {int, float, type(None)} and not _NUMBER.fullmatch(value)
+        if truth or text:
+            raise ValueError(f"must be {RULES['float_type' if float in kinds else 'int_type']}")
+        return value
 
     @classmethod
     def parse(cls, values: Mapping[str, Any]) -> Self:
@@ -117,13 +141,21 @@ def explain(error: ValidationError, known: Mapping[str, Any], listing: str = LIS
         else:
             message = f"Input should be {RULES[mistake['type']]}" if mistake["type"] in RULES else mistake["msg"]
             rule = message.removeprefix("Value error, ").replace("Input should be ", "must be ", 1)
-            sentences.append(f"{name}: {rule}, got {mistake['input']!r}" if name else rule)
+            sentences.append(f"{name}: {rule}, got {shown(mistake['input'])}" if name else rule)
     return list(dict.fromkeys(sentences))
 
 
 def unknown_setting(name: str, known: Mapping[str, Any], listing: str = LISTING) -> str:
     """Report that ``name`` is no setting, with the nearest one."""
-    return f"unknown setting '{name}'{nearest(name, known)} ({listing})"
+    return f"unknown setting '{shortened(name)}'{nearest(name, known)} ({listing})"
+
+
+def _leaves(annotation: Any) -> set[Any]:
+    """Return the types that an annotation is a union of; of ``Literal["epoch"]`` its values."""
+    inner = get_args(annotation)
+    if get_origin(annotation) is Annotated:
+        return _leaves(inner[0])
+    return set().union(*map(_leaves, inner)) if get_origin(annotation) in (Union, types.UnionType) else {annotation}
 
 
 def kind_of(annotation: Any) -> str:

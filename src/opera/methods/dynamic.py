@@ -117,11 +117,11 @@ def smaller_strength(settings: DynamicSettings) -> float:
 class DynamicSettings(Settings):
     """Settings of dp; the defaults are the paper's."""
 
-    alpha_start: float = setting(2.0, "query strength α at the first step", "Appendix C.2", ge=1)
-    alpha_end: float = setting(5.0, "query strength α at the last step", "Appendix C.2", ge=1)
+    alpha_start: float = setting(2.0, "query strength α at the first step", "Appendix C.2", ge=1, le=1000)
+    alpha_end: float = setting(5.0, "query strength α at the last step", "Appendix C.2", ge=1, le=1000)
     r_start: float = setting(0.25, "share of high-quality queries at the smaller α", "Appendix C.2", gt=0, lt=1)
-    beta_start: float = setting(5.0, "document strength β at the first step", "Appendix C.2", ge=1)
-    beta_end: float = setting(5.0, "document strength β at the last step", "Appendix C.2", ge=1)
+    beta_start: float = setting(5.0, "document strength β at the first step", "Appendix C.2", ge=1, le=1000)
+    beta_end: float = setting(5.0, "document strength β at the last step", "Appendix C.2", ge=1, le=1000)
     v_start: float = setting(0.25, "share of high-quality pairs at the first step", "Appendix C.2", gt=0, lt=1)
     v_end: float = setting(0.5, "share of high-quality pairs at the last step", "Appendix C.2", gt=0, lt=1)
     query_score: QueryScore = setting(

@@ -60,7 +60,9 @@ class SelectionSettings(RetentionSettings):
         "what ranks the pairs: cosine similarity, or CBS, their rank among random documents",
         "Appendix D.1",
     )
-    cbs_pool: int = setting(CBS_POOL, "how many random documents CBS ranks each pair among", "Appendix D.1", ge=1)
+    cbs_pool: int = setting(
+        CBS_POOL, "how many random documents CBS ranks each pair among", "Appendix D.1", ge=1, le=100_000_000
+    )
 
 
 R = TypeVar("R", bound=RetentionSettings)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import difflib
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from opera.core.errors import SettingError
 from opera.core.registry import Registry
+from opera.core.terminal import shown
 from opera.data.qrels import Qrels
 
 RETRIEVED_IDEAL = "retrieved_ideal_nDCG"
@@ -61,12 +63,21 @@ def check_measures(names: Sequence[str]) -> int:
         raise SettingError("measures: name at least one, such as nDCG@10")
     depth = RETRIEVED_DEPTH
     for name in names:
+        _check_size(name)
         if own := _own_measure(name):
             depth = max(depth, own[1])
         else:
             cutoff = _parse(name).params.get("cutoff", WHOLE_RANKING_DEPTH)
             depth = max(depth, cutoff)
     return depth
+
+
+def _check_size(name: str) -> None:
+    """Refuse names and numbers that nobody means, before a parser meets them."""
+    if len(name) > MAX_NAME:
+        raise SettingError(f"unknown measure {shown(name)}: the name is too long")
+    if too_long := re.search(rf"\d{{{MAX_DIGITS + 1},}}", name):
+        raise SettingError(f"unknown measure '{name}': {too_long[0]} has more than {MAX_DIGITS} digits")
 
 
 def split_names(text: str) -> tuple[str, ...]:
@@ -126,6 +137,9 @@ def retrieved_ideal_ndcg(gains: NDArray[np.float64], cutoff: int) -> NDArray[np.
     return np.divide(found, ideal, out=np.zeros(len(found)), where=ideal > 0)
 
 
+MAX_NAME, MAX_DIGITS = 100, 9
+"""Bounds of a measure's name, and of the numbers in it."""
+
 OwnMeasure = Callable[[NDArray[np.float64], int], NDArray[np.float64]]
 """Takes gains of 0 and 1, float64 ``[n, depth]``, and a cutoff; returns float64 ``[n]``. Depth is at least the cutoff,
 unless the corpus is smaller."""
@@ -163,7 +177,9 @@ def _own_measure(name: str) -> tuple[OwnMeasure, int] | None:
 def _parse(name: str) -> ir_measures.Measure:
     """Parse a measure of ir_measures, and check its parameters and that an installed provider computes it."""
     try:
-        measure = ir_measures.parse_measure(name)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", SyntaxWarning)  # of numbers such as 1x: the ValueError below says it
+            measure = ir_measures.parse_measure(name)
     except NameError:
         raise SettingError(
             f"unknown measure '{name}'{_nearest_measure(name)} (known: {', '.join(OWN_MEASURES)}, and those of "

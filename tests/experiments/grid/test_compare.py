@@ -32,7 +32,7 @@ Call = Callable[..., tuple[int, str, str]]
         ({"--seeds": "²"}, "got '²'"),
         ({"--seeds": str(2**32)}, "seed: must be less than"),
         ({"--steps": "0"}, "max_steps: must be greater than or equal to 1"),
-        ({"--jobs": "0"}, "--jobs: must be 1 or more"),
+        ({"--jobs": "0"}, "--jobs: must be 1 to 1000, got 0"),
         ({"--set": "method=ft", "--methods": "ft,dp"}, "given twice, by its own option and by --set: method"),
         ({"--set": "temprature=1"}, "did you mean 'temperature'?"),
         ({"--baseline": "sp"}, "--baseline sp: must be one of the methods: ft, dp"),

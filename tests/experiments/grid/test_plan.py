@@ -80,9 +80,9 @@ def test_a_recipes_axes_are_defaults_and_the_rest_is_shared() -> None:
 
 def test_seeds_and_steps_are_integers_however_they_are_written(tmp_path: Path) -> None:
     for axes, _ in (
-        grid_axes({"max_steps": 1e3, "seed": True}, ["ft"]),
+        grid_axes({"max_steps": 1e3, "seed": 1.0}, ["ft"]),
         grid_axes({"max_steps": "1000", "seed": "1"}, ["ft"]),
-        grid_axes({}, ["ft"], seeds=[True], steps=[1e3]),  # type: ignore[list-item]
+        grid_axes({}, ["ft"], seeds=[1.0], steps=[1e3]),  # type: ignore[list-item]
     ):
         (cell,) = plan_grid(["data/x"], axes, tmp_path, {})
         assert str(cell.folder.relative_to(tmp_path)) == "x/ft/steps1000/seed1"
@@ -90,6 +90,7 @@ def test_seeds_and_steps_are_integers_however_they_are_written(tmp_path: Path) -
     for values, rule in (
         ({"max_steps": 0}, "max_steps: must be greater"),
         ({"seed": 0.5}, "seed: must be a whole number"),
+        ({"seed": True}, "seed: must be a whole number"),
     ):
         with pytest.raises(SettingError, match=rule):
             grid_axes(values)

@@ -37,13 +37,15 @@ class World(Settings):
     auc: float = setting(0.8, "scoring quality: how often a true document outscores a false one", "OPERA", gt=0, lt=1)
     k: float = setting(0.5, "share of the documents that SP keeps", "Equation 4", gt=0, le=1)
     v: float = setting(0.5, "share of the documents that DP treats as high quality", "Algorithm 1", gt=0, lt=1)
-    beta: float = setting(5.0, "document strength β of DP", "Appendix C.2", ge=1)
+    beta: float = setting(5.0, "document strength β of DP", "Appendix C.2", ge=1, le=1000)
     angle: float = setting(60.0, "degrees between μ₁ and μ₂", "OPERA", gt=0, lt=180)
-    documents: int = setting(200, "labelled documents of the query, m", "OPERA", ge=2)
-    repeats: int = setting(200, "queries to simulate", "OPERA", ge=JACKKNIFE_GROUPS)
-    dimension: int = setting(16, "dimensions of the sphere", "OPERA", ge=2)
-    concentration: float = setting(20.0, "κ of the documents around μ₁ and μ₂ (von Mises-Fisher)", "OPERA", gt=0)
-    seed: int = setting(0, "random seed", "OPERA", ge=0)
+    documents: int = setting(200, "labelled documents of the query, m", "OPERA", ge=2, le=100_000)
+    repeats: int = setting(200, "queries to simulate", "OPERA", ge=JACKKNIFE_GROUPS, le=1_000_000)
+    dimension: int = setting(16, "dimensions of the sphere", "OPERA", ge=2, le=10_000)
+    concentration: float = setting(
+        20.0, "κ of the documents around μ₁ and μ₂ (von Mises-Fisher)", "OPERA", ge=0.001, le=1e6
+    )
+    seed: int = setting(0, "random seed", "OPERA", ge=0, lt=2**32)
 
     @property
     def true_documents(self) -> int:

@@ -8,6 +8,7 @@ from typing import Any
 
 from opera.core.errors import RunFolderError, SettingError, TrainingError
 from opera.core.paths import expand_user, user_path
+from opera.core.terminal import shown
 from opera.data import load_data
 from opera.experiments.analysis import Comparison, analyse_runs, find_groups
 from opera.experiments.grid.folder import check_grid_folder, opened_grid
@@ -16,7 +17,10 @@ from opera.experiments.grid.progress import live_progress
 from opera.experiments.grid.run import run_grid
 from opera.experiments.grid.status import Status
 from opera.retrieval.locate import locate_model
+from opera.retrieval.measures import check_measures
 from opera.runs.folder import Run
+
+MOST_JOBS = 1000
 
 
 def compare(
@@ -87,8 +91,10 @@ def prepare_grid(
     Raises:
         InputError: for invalid input.
     """
-    if jobs < 1:
-        raise SettingError(f"--jobs: must be 1 or more, got {jobs}")
+    if not 1 <= jobs <= MOST_JOBS:
+        raise SettingError(f"--jobs: must be 1 to {MOST_JOBS}, got {shown(jobs)}")
+    if "metric_for_best_model" in shared:
+        check_measures([str(shared["metric_for_best_model"])])
     cells = plan_grid(data, axes, out, shared)
     if shared.get("query_vectors") is None:  # else --model only names the vectors
         locate_model(model)

@@ -1,0 +1,67 @@
+"""Outputs: whole or not at all, as the umask says, and never over what must not be lost."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from opera.core.errors import SettingError
+from opera.core.files import check_output, replace_file
+
+
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
+def test_what_is_written_honours_the_umask(tmp_path: Path, umask: int, mode: int) -> None:
+    before = os.umask(umask)
+    try:
+        replace_file(tmp_path / ("x" * 255), lambda temporary: temporary.write_text("x"))
+    finally:
+        os.umask(before)
+    assert [stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()] == [mode]
+
+
+def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("old")
+
+    def fail(temporary: Path) -> None:
+        temporary.write_text("half")
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        replace_file(tmp_path / "out", fail)
+    assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [("out", "old")]
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Path:
+    """A folder that the command reads, with a file behind a linked folder."""
+    (tmp_path / "data" / "inner").mkdir(parents=True)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "far.tsv").write_text("far")
+    (tmp_path / "data" / "near.tsv").write_text("near")
+    (tmp_path / "data" / "inner" / "link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere" / "back").symlink_to(tmp_path / "data")  # a circle of folders ends all the same
+    return tmp_path / "data"
+
+
+@pytest.mark.parametrize("name", ["data/near.tsv", "elsewhere/far.tsv", "soft.tsv", "hard.tsv"])
+def test_a_file_that_the_command_reads_is_never_replaced_by_whatever_name(
+    tmp_path: Path, read: Path, name: str
+) -> None:
+    (tmp_path / "soft.tsv").symlink_to(read / "near.tsv")
+    (tmp_path / "hard.tsv").hardlink_to(tmp_path / "elsewhere" / "far.tsv")
+    for overwrite in (False, True):
+        with pytest.raises(SettingError, match="which this command reads; pass another file"):
+            check_output(tmp_path / name, "--out", [".tsv"], overwrite=overwrite, reads=[read])
+
+
+def test_other_files_are_replaced_with_overwrite_only(tmp_path: Path, read: Path) -> None:
+    out = tmp_path / "out.tsv"
+    check_output(out, "--out", [".tsv"], overwrite=False, reads=[read, tmp_path / "absent"])
+    out.write_text("same text, another file")
+    with pytest.raises(SettingError, match=r"out\.tsv: exists; pass --overwrite to replace it, or another file"):
+        check_output(out, "--out", [".tsv"], overwrite=False, reads=[read])
+    check_output(out, "--out", [".tsv"], overwrite=True, reads=[read])
+    check_output(out, "--out", [".tsv"], overwrite=False, reads=[tmp_path], ours=lambda file: file == out)

@@ -1,0 +1,62 @@
+"""Paths as users give them: expanded once, and refused where no path can be."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+import pytest
+
+from opera.core.errors import SettingError
+from opera.core.paths import expand_user, kind_of_place, user_path
+
+
+def test_a_tilde_is_expanded_and_names_that_are_no_paths_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/ada")
+    assert user_path("~/run", "--out") == Path("/home/ada/run")
+    assert user_path(Path("~"), "--out") == Path("/home/ada")
+    for name in ("python:json", "org/model", "https://example.org//x", "a~b", "./~"):
+        assert expand_user(name, "data") == name
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("", "--out: must not be empty"),
+        (" \t", "--out: must not be empty"),
+        ("a\0b", "--out: must not hold a NUL character, got 'a\\x00b'"),
+        ("caf\udce9", "--out: must be text in UTF-8, got 'caf\\udce9'; rename the file"),
+        ("~nobody-of-this-name/x", "--out ~nobody-of-this-name/x: there is no such user"),
+        ("x" * 300, f"--out {'x' * 50}…{'x' * 49}: the name is too long for this file system"),
+        ("circle/x", "--out circle/x: its links lead in a circle"),
+    ],
+)
+def test_what_no_path_may_be_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, value: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("circle").symlink_to("circle")
+    with pytest.raises(SettingError) as caught:
+        user_path(value, "--out")
+    assert str(caught.value) == message
+
+
+def test_a_folder_that_may_not_be_entered_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path, **_: object) -> os.stat_result:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    with pytest.raises(SettingError, match=r"^--out closed/x: cannot be looked up \(Permission denied\)$"):
+        user_path("closed/x", "--out")
+    with pytest.raises(SettingError, match="cannot be looked up"):
+        kind_of_place(Path("closed/x"))
+
+
+def test_what_is_at_a_path_is_said_in_words(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "file").touch()
+    (tmp_path / "nowhere").symlink_to("absent")
+    found = {name: kind_of_place(tmp_path / name) for name in ("", "pipe", "file", "nowhere", "file/x")}
+    assert found == {"": "a folder", "pipe": "a named pipe", "file": "a file", "nowhere": None, "file/x": None}
+    assert kind_of_place(Path(os.devnull)) == "a device"

@@ -1,0 +1,62 @@
+"""Whatever text is printed, none of it is a command to the terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.table import Table
+from rich.text import Text
+
+from opera.core.console import SafeConsole
+from opera.core.terminal import json_text, printable, say, shortened, shown
+
+UNSAFE = re.compile(r"(?!\n)[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+ANY_TEXT = st.text(st.characters() | st.characters(categories=["Cc", "Cf", "Cs"]))
+
+
+@given(ANY_TEXT)
+def test_nothing_unsafe_is_left_and_the_rest_stays(text: str) -> None:
+    assert not UNSAFE.search(printable(text))
+    assert not UNSAFE.search(shown(text))
+    assert printable(printable(text)) == printable(text)
+    assert json.loads(json_text([text])) == [text]
+    assert not UNSAFE.search(json_text({text: text}))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("\x1b[2J\x9b1m\a\r\t", "\\x1b[2J\\x9b1m\\x07\\r\\t"),
+        ("two\nlines", "two\nlines"),
+        ("\u202eevil\u2066", "\\u202eevil\\u2066"),
+        ("half \ud83d", "half \\ud83d"),
+        ("é 日本 👩\u200d🔬 α", "é 日本 👩\u200d🔬 α"),
+    ],
+)
+def test_escapes_are_those_of_python(text: str, expected: str) -> None:
+    assert printable(text) == expected
+
+
+def test_values_in_messages_are_short() -> None:
+    assert shown("x" * 1000) == f"'{'x' * 49}…{'x' * 48}'"
+    assert shown(10**5000) == "a number of too many digits"
+    assert len(shortened("y" * 1000)) == 100
+
+
+def test_lines_and_tables_are_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    say("\x1b]0;title\a")
+    assert capsys.readouterr().out == "\\x1b]0;title\\x07\n"
+    table = Table("[bold]a\x1b[31m")
+    table.add_row(Text("\x9b\u202e"))
+    screen = SafeConsole(file=io.StringIO(), width=60)
+    screen.print(table)
+    screen.print("[/nothing] :smile: \x1b[0m")
+    text = screen.file.getvalue()  # type: ignore[attr-defined]
+    assert not UNSAFE.search(text)
+    assert "[bold]a\\x1b" in text
+    assert "[/nothing] :smile: \\x1b[0m" in text
