@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -84,11 +87,75 @@ def test_limits_and_seed() -> None:
     assert data.fingerprint != load_python("opera", seed=2, train_queries=30, test_queries=10).fingerprint
 
 
-def test_nothing_is_imported() -> None:
+@pytest.mark.parametrize("installed", ["folders", "editable", "namespace"])
+def test_nothing_of_a_package_runs(installed: str, tmp_path: Path) -> None:
+    """Neither the package, nor its parents, as importing would; the code runs in a process that has imported none."""
+    inner = tmp_path / "home" / "outer" / "middle" / "inner"
+    inner.mkdir(parents=True)
+    for folder in (inner, inner.parent, inner.parent.parent):
+        for name in ("__init__", "one", "two"):
+            text = MODULE.format(name=f"{folder.name}{name}") + f"\nopen({str(tmp_path / 'ran')!r}, 'w')\n"
+            (folder / f"{name}.py").write_text(text)
+    if installed == "namespace":
+        (inner.parent / "__init__.py").unlink()
+        (inner.parent.parent / "__init__.py").unlink()
+    finder = f"""
+class Editable:
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if name == "outer":
+            return spec_from_file_location(name, {str(inner.parents[1] / "__init__.py")!r})
+sys.meta_path.append(Editable)
+"""
     code = (
-        "import sys, opera.data; opera.data.load_data('python:opera')\nassert 'opera.training.adapt' not in sys.modules"
+        "import sys\nfrom importlib.util import spec_from_file_location\n"
+        + (finder if installed == "editable" else f"sys.path.insert(0, {str(tmp_path / 'home')!r})\n")
+        + "import opera.data\n"
+        "for name in ('outer', 'outer.middle', 'outer.middle.inner'):\n"
+        "    assert 'inner.one.Shape' in str(opera.data.load_data(f'python:{name}').corpus.ids())\n"
+        "assert not [name for name in sys.modules if name.startswith('outer')]"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("", "must be the import name of a package, such as json, got ''"),
+        ("..", "must be the import name of a package"),
+        ("a..b", "must be the import name of a package"),
+        ("json/../os", "must be the import name of a package"),
+        ("__main__", "no installed package of that name"),
+        ("json.decoder.none", "no installed package of that name"),
+        ("sys", "has no source in files: it is built in, compiled, or in an archive"),
+        ("math", "has no source in files"),
+        ("archived", "has no source in files"),
+    ],
+)
+def test_what_is_no_package_in_files(name: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with zipfile.ZipFile(tmp_path / "archive.zip", "w") as archive:
+        archive.writestr("archived/__init__.py", MODULE)
+    monkeypatch.syspath_prepend(str(tmp_path / "archive.zip"))
+    with pytest.raises(DataError, match=re.escape(message)):
+        load_python(name)
+
+
+def test_files_that_cannot_be_read_are_noted(package: str, tmp_path: Path) -> None:
+    home = tmp_path / package
+    (home / "latin.py").write_bytes(b"x = 'caf\xe9'\n")
+    (home / "deep.py").write_text("x = " + "(" * 5000 + ")" * 5000)
+    (home / "elif.py").write_text("if x: pass\n" + "elif x: pass\n" * 3000)
+    (home / "nul.py").write_bytes(b"x = '\0'\n")
+    (home / "loop.py").symlink_to("loop.py")
+    (home / "folder.py").mkdir()
+    (home / "half.py").write_text(
+        "def f(x):\n    'Say half \\ud83d of a thing'\n    return 'of more than 40 characters, ' * x"
+    )
+    os.mkfifo(home / "pipe.py")
+    data = load_python(package)
+    assert data.notes == ("left out 4 of 9 files that are no Python in UTF-8: deep.py, elif.py, latin.py, nul.py",)
+    assert "Say half ? of a thing" in data.queries.texts()
 
 
 def test_absent_and_tiny_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

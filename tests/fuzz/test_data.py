@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -84,3 +85,37 @@ def test_flagembedding_files(content: bytes) -> None:
             assert found == len(wrong - pairs)
 
         loads(folder / "train.jsonl", check)
+
+
+MODULE = b'''"""A module."""
+if True:
+    def first(x):
+        """Return the first of %s things.
+
+        It must not be empty; there is more text here.
+        """
+        return x[0]  # and some more characters
+class Things(list):
+    """Hold a number of things %s."""
+    @property
+    def last(self):
+        "Return the last of these %s."
+        return self[-1]  # and some more characters
+'''
+
+
+@given(spoilt(MODULE.replace(b"%s", b"two")))
+def test_source_code(content: bytes) -> None:
+    with workplace() as folder:
+        (folder / "fuzzed").mkdir()
+        (folder / "fuzzed" / "__init__.py").write_bytes(MODULE.replace(b"%s", b"one"))
+        (folder / "fuzzed" / "spoilt.py").write_bytes(content)
+        sys.path.insert(0, str(folder))
+        try:
+            with only_refusals(lambda message: message.startswith("python:fuzzed: ")):
+                data = load_data("python:fuzzed")
+                assert any(name.startswith("fuzzed.first") for name in data.queries.ids())
+                assert len(data.corpus) >= len(data.queries)
+        finally:
+            sys.path.remove(str(folder))
+            sys.path_importer_cache.pop(str(folder), None)

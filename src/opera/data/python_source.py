@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import importlib.util
 import inspect
-import sysconfig
 import textwrap
 import warnings
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
 from opera.core.errors import DataError
+from opera.core.reading import read_text
 from opera.core.rng import generator
+from opera.core.terminal import printable, shortened
+from opera.data.checks import check_id
+from opera.data.packages import source_files
 from opera.data.qrels import Qrels
 from opera.data.retrieval_data import RetrievalData
 from opera.data.store import LAYOUT, DataBuilder, load_or_parse
@@ -31,18 +32,6 @@ CHUNK_CHARACTERS = 600
 SHORTEST_CHUNK = 40
 MIN_WORDS = 3
 TEST_SHARE = 0.2
-NOT_STDLIB = {
-    "site-packages",
-    "dist-packages",
-    "test",
-    "tests",
-    "idlelib",
-    "lib2to3",
-    "turtledemo",
-    "ensurepip",
-    "pydoc_data",
-    "__pycache__",
-}
 
 Documentable = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -71,7 +60,8 @@ def load_python(
     Raises:
         DataError: if the package is not installed, or has too few documented objects in too few modules.
     """
-    objects = _distinct_names(_distinct_summaries(list(_documented_objects(package))))
+    found, left_out = _documented_objects(package)
+    objects = _distinct_names(_distinct_summaries(found))
     modules = sorted({item.module for item in objects})
     if len(modules) < 2:
         raise DataError(
@@ -104,7 +94,8 @@ def load_python(
         digest.update(f"\0{split}".encode())
         for item in items:
             digest.update("\0".join((item.name, item.summary, *item.chunks)).encode())
-    return load_or_parse(digest.hexdigest, package, f"python:{package}", parse)
+    data = load_or_parse(digest.hexdigest, package, f"python:{package}", parse)
+    return replace(data, notes=(*data.notes, *left_out))
 
 
 def _split_by_module(
@@ -152,41 +143,32 @@ def _distinct_names(objects: list[DocumentedObject]) -> list[DocumentedObject]:
     return renamed
 
 
-def _documented_objects(package: str) -> Iterator[DocumentedObject]:
-    for module, path in _modules(package):
+def _documented_objects(package: str) -> tuple[list[DocumentedObject], list[str]]:
+    """Return the documented objects of a package, and a note on the files that cannot be read.
+
+    Many packages hold templates, or files in other encodings.
+    """
+    objects: list[DocumentedObject] = []
+    left_out = []
+    files = source_files(package)
+    for module, path in files:
         try:
-            source = path.read_text(encoding="utf-8")
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # syntax warnings of that package do not concern the user
-                tree = ast.parse(source)
-        except (SyntaxError, ValueError, OSError):
-            continue  # many packages hold templates or files in other encodings; skip them
-        yield from _objects_in(tree, source.split("\n"), module, module)
+            check_id("its name", module)  # ids start with it
+            objects += _read(module, read_text(path))
+        except (DataError, SyntaxError, ValueError, OSError, RecursionError, MemoryError):  # the last two: deep nesting
+            left_out.append(path.name)
+    if not left_out:
+        return objects, []
+    names = shortened(printable(", ".join(left_out)))
+    return objects, [f"left out {len(left_out)} of {len(files)} files that are no Python in UTF-8: {names}"]
 
 
-def _modules(package: str) -> Iterator[tuple[str, Path]]:
-    if package == "stdlib":
-        root = Path(sysconfig.get_paths()["stdlib"])
-        files = (p for p in sorted(root.rglob("*.py")) if not NOT_STDLIB & set(p.relative_to(root).parts))
-        yield from ((_dotted(path.relative_to(root)), path) for path in files)
-        return
-    try:
-        spec = importlib.util.find_spec(package)
-    except (ImportError, ValueError):
-        spec = None
-    if spec is None:
-        raise DataError(f"python:{package}: no installed package of that name (use its import name)")
-    roots = [Path(place) for place in spec.submodule_search_locations or []]
-    if not roots and spec.origin and spec.origin.endswith(".py"):
-        yield package, Path(spec.origin)
-    for root in roots:
-        for path in sorted(root.rglob("*.py")):
-            yield f"{package}.{_dotted(path.relative_to(root))}".removesuffix("."), path
-
-
-def _dotted(path: Path) -> str:
-    parts = path.with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+def _read(module: str, text: str) -> list[DocumentedObject]:
+    source = text.replace("\r\n", "\n").replace("\r", "\n")  # as Python counts lines
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # syntax warnings of that package do not concern the user
+        tree = ast.parse(source)
+    return list(_objects_in(tree, source.split("\n"), module, module))
 
 
 def _objects_in(node: ast.AST, lines: list[str], scope: str, module: str) -> Iterator[DocumentedObject]:
@@ -206,6 +188,7 @@ def _document(node: Documentable, lines: list[str], name: str, module: str) -> D
     docstring = ast.get_docstring(node)
     if not docstring:
         return None
+    docstring = docstring.encode("utf-8", "replace").decode("utf-8")  # an escape can be half a character
     summary, _, rest = inspect.cleandoc(docstring).partition("\n\n")
     summary = " ".join(summary.split())
     if len(summary.split()) < MIN_WORDS:
