@@ -164,7 +164,7 @@ def test_an_error_of_reading_is_not_taken_for_one_of_the_cache(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("place", "message"),
     [
-        ("file", r"=.*/file: cannot be used as the cache \(file exists\); set OPERA_CACHE to a folder"),
+        ("file", r"=.*/file: cannot be used as the cache \(not a directory\); set OPERA_CACHE to a folder"),
         ("file/x", r"=.*/file/x: cannot be used as the cache \(not a directory\); set OPERA_CACHE to a folder"),
         ("x" * 300, " .*: the name is too long"),
         ("loop/x", " .*: its links lead in a circle"),
