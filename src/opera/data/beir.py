@@ -13,7 +13,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from opera.core.errors import DataError, nearest
-from opera.core.paths import check_input_file
 from opera.core.terminal import shortened, shown
 from opera.data.checks import check_id, parse_grade
 from opera.data.lines import json_records, numbered_lines, text_field
@@ -35,7 +34,6 @@ def load_beir(folder: Path) -> RetrievalData:
     for path in (corpus, queries):
         if not os.path.lexists(path):
             raise DataError(f"{folder}: not a BEIR folder: {path.name} is missing")
-        check_input_file(path, "", DataError)
     qrels, left_out = _qrels_files(folder)
 
     def parse(builder: DataBuilder) -> None:
@@ -69,7 +67,6 @@ def _qrels_files(folder: Path) -> tuple[list[Path], list[str]]:
         raise DataError(f"{folder}: not a BEIR folder: qrels/ holds no .tsv file such as qrels/train.tsv")
     names: dict[str, Path] = {}
     for path in files:
-        check_input_file(path, "", DataError)
         check_id(f"{home}: the name of a split", path.stem)
         if path.stem.casefold() in names:
             raise DataError(f"{path}: names the same split as {names[path.stem.casefold()].name}; keep one of the two")

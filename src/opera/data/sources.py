@@ -125,6 +125,20 @@ def load_data(source: str | Path | RetrievalData) -> RetrievalData:
     raise DataError(f"{shortened(text)}: {problem}; pass {', '.join(descriptions[:-1])} or {descriptions[-1]}")
 
 
+def load_stored(source: str) -> RetrievalData:
+    """Read a folder or file by its path alone: for data that a file names, and not the user.
+
+    Neither registered sources nor Python packages are asked.
+
+    Raises:
+        InputError: as :func:`load_data`.
+    """
+    for known in (BeirFolder(), FlagEmbeddingFile()):
+        if known.matches(source):
+            return known.load(source)
+    raise DataError(f"{shortened(source)}: not a BEIR folder or .jsonl file; pass the data yourself to read them")
+
+
 def files_read(source: str | Path) -> list[Path]:
     """Return the files of a data set, which no output may replace; a folder stands for every file in it."""
     path = Path(source)

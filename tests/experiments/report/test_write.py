@@ -14,6 +14,7 @@ import pytest
 
 import opera
 from opera.core.errors import RunFolderError, SettingError
+from opera.data import SOURCES
 from opera.experiments.analysis import analyse_runs
 from opera.experiments.analysis.verdict import verdict
 from opera.experiments.report.write import render
@@ -73,8 +74,37 @@ def test_missing_texts_are_reported(hostile_data: Path, grid: Path, tmp_path: Pa
     record = json.loads((run / "run.json").read_text())
     record["data"]["source"] = str(tmp_path / "not-here")
     (run / "run.json").write_text(json.dumps(record))
-    assert "pass its new location to opera report --data" in opera.report(run).read_text()
-    assert "pass its new location to opera report --data" not in opera.report(run, data=moved).read_text()
+    assert "pass the data to opera report --data" in opera.report(run).read_text()
+    assert "pass the data to opera report --data" not in opera.report(run, data=moved).read_text()
+
+
+def test_a_run_does_not_choose_code_that_the_report_runs(
+    grid: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run from elsewhere can name any data; only files are read for it."""
+    asked = []
+
+    class Source:
+        description = "anything"
+
+        def matches(self, source: str) -> bool:
+            asked.append(source)
+            return False
+
+        def load(self, source: str) -> opera.RetrievalData:
+            raise AssertionError
+
+    monkeypatch.setattr("opera.data.sources.SOURCES", [Source(), *SOURCES])
+    run = shutil.copytree(grid / "dp" / "steps16" / "seed0", tmp_path / "run")
+    record = json.loads((run / "run.json").read_text())
+    for source in ("python:json", str(tmp_path), str(tmp_path / "a.csv"), "a\0b", "x" * 5000):
+        record["data"]["source"] = source
+        (run / "run.json").write_text(json.dumps(record))
+        text = opera.report(run, tmp_path / "page.html", overwrite=True).read_text()
+        assert "so ids stand for texts" in text or "no texts: " in text
+        assert not asked
+    assert "is not what the runs were trained on" in opera.report(run, data="python:json", overwrite=True).read_text()
+    assert asked
 
 
 def test_a_loss_that_diverged_is_a_gap(grid: Path, tmp_path: Path) -> None:

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opera.core.errors import InputError
+from opera.core.terminal import shown
 from opera.data import RetrievalData, TextTable, load_data
+from opera.data.sources import load_stored
 from opera.experiments.analysis import BUCKETS, PRIMARY, Group, query_differences, tertiles
 
 MAX_QUERIES = 600
@@ -55,7 +57,9 @@ def explorer_data(groups: Sequence[Group], baseline: str | None, source: str | N
     Args:
         groups: one per method, all on this data set with the same number of steps.
         baseline: label that the others are tested against.
-        source: where the texts are now; ``None``: where the runs recorded them.
+        source: where the texts are now, by whoever asks for the report; ``None``: the folder or file that the runs
+            recorded. Other kinds of data that runs name are not loaded: a run may come from anywhere, and loading
+            its data must not run code.
 
     Returns:
         Queries, documents by number, the measure, and a note where texts are missing or queries were left out.
@@ -85,7 +89,7 @@ def explorer_data(groups: Sequence[Group], baseline: str | None, source: str | N
             }
         )
     notes = _omissions(ids, shown, results)
-    data = _load_texts(source or groups[0].data, groups[0].runs[0].record.data.fingerprint, notes)
+    data = _load_texts(source, groups[0].data, groups[0].runs[0].record.data.fingerprint, notes)
     query_ids = [query["id"] for query in queries]
     return {
         "measure": PRIMARY,
@@ -142,18 +146,20 @@ def _omissions(ids: Sequence[str], shown: Sequence[int], results: Mapping[str, M
     return notes
 
 
-def _load_texts(source: str, fingerprint: str, notes: list[str]) -> RetrievalData | None:
-    """Load the data set for its texts; adds a note if it is missing or has changed."""
-    if not source.startswith("python:") and not Path(source).exists():
-        notes.append(f"{source} does not exist, so ids stand for texts; pass its new location to opera report --data")
+def _load_texts(source: str | None, recorded: str, fingerprint: str, notes: list[str]) -> RetrievalData | None:
+    """Load the data set for its texts; adds a note if they are missing or have changed."""
+    place = source or recorded
+    if source is None and not os.path.lexists(recorded):
+        advice = "so ids stand for texts; pass the data to opera report --data"
+        notes.append(f"{shown(recorded)} is no file or folder here, {advice}")
         return None
     try:
-        data = load_data(source)
+        data = load_data(source) if source is not None else load_stored(recorded)
     except InputError as error:
         notes.append(f"no texts: {error}")
         return None
     if data.fingerprint != fingerprint:
-        notes.append(f"{source} is not what the runs were trained on: its texts may have changed since")
+        notes.append(f"{shown(place)} is not what the runs were trained on: its texts may have changed since")
     return data
 
 
