@@ -80,9 +80,6 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")  # a terminal that knows no λ must not end hours of training
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[_TqdmHandler()])
     logging.getLogger("opera").setLevel(logging.INFO if is_main_process() else logging.WARNING)
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal that is not UTF-8 gets an escape, not a traceback
-            stream.reconfigure(errors="backslashreplace")
     try:
         load_extensions()
         status = app(sys.argv[1:] or ["--help"], prog_name="opera", standalone_mode=False)
