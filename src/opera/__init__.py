@@ -9,9 +9,13 @@
 
 from typing import TYPE_CHECKING
 
-from opera.api import __all__ as __all__
-from opera.api import __dir__ as __dir__
-from opera.api import __getattr__ as __getattr__
+from opera.core.reproducible import fix_arithmetic
+
+fix_arithmetic()  # before anything imports NumPy
+
+from opera.api import __all__ as __all__  # noqa: E402
+from opera.api import __dir__ as __dir__  # noqa: E402
+from opera.api import __getattr__ as __getattr__  # noqa: E402
 
 if TYPE_CHECKING:
     from opera.api import *  # noqa: F403

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
+from opera.core import reproducible
 from opera.core.errors import SettingError
 from opera.retrieval import device as module
-from opera.retrieval.device import autocast, describe_device, pick_device, resolve_precision
+from opera.retrieval.device import Precision, autocast, describe_device, pick_device, resolve_precision
 
 
 @pytest.mark.parametrize(
@@ -56,6 +57,30 @@ class TestPrecision:
         assert resolve_precision("fp16", "cuda", is_transformer=True) == "fp16"
         with pytest.raises(SettingError, match="precision=fp16: needs CUDA, this machine has cpu"):
             resolve_precision("fp16", "cpu", is_transformer=True)
+
+
+class TestReproducible:
+    """With ``OPERA_REPRODUCIBLE`` nothing is computed where processors differ; tests/core has the kernels."""
+
+    @pytest.fixture(autouse=True)
+    def _asked_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("OPERA_REPRODUCIBLE", "1")
+
+    def test_it_is_the_processor_in_fp32(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        assert pick_device() == "cpu"
+        assert resolve_precision("auto", "cpu", is_transformer=True) == "fp32"
+        assert describe_device("cpu") == f"cpu ({torch.get_num_threads()} threads, reproducible)"
+
+    @pytest.mark.parametrize("precision", ["bf16", "fp16"])
+    def test_half_precision_is_refused(self, precision: Precision) -> None:
+        with pytest.raises(SettingError, match=f"precision={precision}: OPERA_REPRODUCIBLE computes in fp32"):
+            resolve_precision(precision, "cpu", is_transformer=True)
+
+    def test_what_cannot_be_had_is_said_before_anything_is_computed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(reproducible, "_problems", ["torch was imported before"])
+        with pytest.raises(SettingError, match="OPERA_REPRODUCIBLE=1: torch was imported before"):
+            pick_device()
 
 
 def test_autocast_computes_in_the_resolved_precision() -> None:

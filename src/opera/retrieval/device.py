@@ -11,6 +11,7 @@ import torch
 from accelerate import PartialState
 
 from opera.core.errors import SettingError
+from opera.core.reproducible import VARIABLE, check_arithmetic, is_reproducible
 
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 
@@ -32,7 +33,16 @@ def join_processes() -> PartialState:
 
 
 def pick_device() -> str:
-    """Return the first available of ``cuda``, ``mps`` and ``cpu``; with several GPUs, each process uses its own."""
+    """Return the first available of ``cuda``, ``mps`` and ``cpu``; with several GPUs, each process uses its own.
+
+    With ``OPERA_REPRODUCIBLE`` it is ``cpu``.
+
+    Raises:
+        SettingError: if ``OPERA_REPRODUCIBLE`` asks for what this processor or process cannot do.
+    """
+    check_arithmetic()
+    if is_reproducible():
+        return "cpu"
     if _started_by_torchrun():
         return str(join_processes().device.type)
     if torch.cuda.is_available():
@@ -48,17 +58,25 @@ def describe_device(device: str) -> str:
     """Describe the device, such as ``cuda (NVIDIA H100)`` or ``cpu (2 threads)``."""
     if device == "cuda":
         return f"cuda ({torch.cuda.get_device_name()})"
-    return f"cpu ({torch.get_num_threads()} threads)" if device == "cpu" else device
+    agreed = ", reproducible" if is_reproducible() else ""
+    return f"cpu ({torch.get_num_threads()} threads{agreed})" if device == "cpu" else device
 
 
 def resolve_precision(precision: Precision, device: str, is_transformer: bool) -> Literal["fp32", "bf16", "fp16"]:
     """Resolve ``auto``: fp32 for a static model; for a transformer bf16 where the device supports it.
 
-    CUDA devices without bf16 get fp16, other devices fp32.
+    CUDA devices without bf16 get fp16, other devices fp32, and so do all with ``OPERA_REPRODUCIBLE``.
 
     Raises:
-        SettingError: for fp16 on a device other than CUDA, where gradients cannot be scaled.
+        SettingError: for fp16 on a device other than CUDA, where gradients cannot be scaled; for half precision with
+            ``OPERA_REPRODUCIBLE``, whose kernels differ by processor.
     """
+    if is_reproducible():
+        if precision not in ("auto", "fp32"):
+            raise SettingError(
+                f"precision={precision}: {VARIABLE} computes in fp32; leave the setting out, or unset it"
+            )
+        return "fp32"
     if precision == "fp16" and device != "cuda":
         raise SettingError(f"precision=fp16: needs CUDA, this machine has {device}; use auto, fp32 or bf16")
     if precision != "auto":

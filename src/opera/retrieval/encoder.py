@@ -16,6 +16,7 @@ from tqdm.auto import tqdm
 from opera.core.arrays import IntArray, save_rows
 from opera.core.cache import cached
 from opera.core.errors import ModelError
+from opera.core.reproducible import is_reproducible
 from opera.core.storage import writing
 from opera.data import RetrievalData, TextTable
 from opera.data.texts import CorpusText
@@ -95,7 +96,8 @@ class Encoder:
 
     def cached(self, kind: str, *key: str, write: Callable[[Path], object]) -> Path:
         """Return the folder of a cache entry that this model computed; ``write`` fills it where there is none."""
-        digest = hashlib.sha256("\0".join((self.fingerprint, self.precision, *key)).encode()).hexdigest()
+        arithmetic = f"{self.precision} reproducible" if is_reproducible() else self.precision
+        digest = hashlib.sha256("\0".join((self.fingerprint, arithmetic, *key)).encode()).hexdigest()
         return cached(kind, digest[:32], write)
 
     def _encode_rows(

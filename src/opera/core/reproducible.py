@@ -1,0 +1,66 @@
+"""The same arithmetic on every x86-64 processor: what ``OPERA_REPRODUCIBLE=1`` sets before NumPy and torch load.
+
+These libraries hold several versions of their kernels, choose by processor, and add numbers in another order in each.
+The variables below pin the versions for AVX2, which nearly all processors since 2015 have (docs/determinism.md).
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import warnings
+from pathlib import Path
+
+from opera.core.errors import SettingError
+
+VARIABLE = "OPERA_REPRODUCIBLE"
+KERNELS = {
+    "ATEN_CPU_CAPABILITY": "avx2",  # torch's own kernels
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "MKL_CBWR": "COMPATIBLE",  # torch's matrix products; the one version that MKL has for every maker of processors
+    "OPENBLAS_CORETYPE": "Haswell",  # NumPy's and SciPy's
+    "NPY_DISABLE_CPU_FEATURES": "AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR X86_V4",
+}
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+def is_reproducible() -> bool:
+    """Whether the user asked for arithmetic that machines agree on."""
+    return os.environ.get(VARIABLE, "") not in ("", "0")
+
+
+def fix_arithmetic() -> None:
+    """Set the variables if the user asked for it; ``import opera`` calls this, and child processes inherit them.
+
+    The number of threads is 1, or ``OMP_NUM_THREADS`` where that is set: machines agree if it is the same on both.
+    """
+    wanted = {**KERNELS, **dict.fromkeys(THREADS, os.environ.get("OMP_NUM_THREADS", "1")), "MKL_DYNAMIC": "FALSE"}
+    if not is_reproducible() or all(os.environ.get(name) == value for name, value in wanted.items()):
+        return  # the process that started this one may have set them
+    _problems.extend(_find_problems())
+    if not _problems:
+        os.environ.update(wanted)
+        warnings.filterwarnings("ignore", "During parsing environment variable: 'NPY_DISABLE", ImportWarning)
+
+
+def check_arithmetic() -> None:
+    """Check that what the user asked for could be had; called before anything is computed.
+
+    Raises:
+        SettingError: if the processor has no AVX2, or NumPy or torch were imported before and have made their choice.
+    """
+    if is_reproducible() and _problems:
+        raise SettingError(f"{VARIABLE}={os.environ[VARIABLE]}: {_problems[0]}")
+
+
+_problems: list[str] = []
+
+
+def _find_problems() -> list[str]:
+    facts = Path("/proc/cpuinfo")
+    flags = facts.read_text(encoding="utf-8", errors="replace") if facts.is_file() else "avx2"
+    if platform.machine().lower() not in ("x86_64", "amd64") or "avx2" not in flags:
+        return [f"needs an x86-64 processor with AVX2, this is {platform.machine()}; unset it"]
+    early = [name for name in ("numpy", "torch") if name in sys.modules]
+    return [f"{name} was imported before opera and has chosen its kernels; import opera first" for name in early]

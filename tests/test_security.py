@@ -1,0 +1,71 @@
+"""What docs/security.md promises of the code as a whole; attacks on models and checkpoints are in their own tests."""
+
+from __future__ import annotations
+
+import ast
+import socket
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub.constants
+import pytest
+
+import opera
+from small_runs import SMALL
+
+HOME = Path(opera.__file__).parent
+ROOT = Path(__file__).parents[1]
+FORBIDDEN_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal", "tarfile", "zipfile"}
+FORBIDDEN_CALLS = {"eval", "exec", "compile", "os.system", "os.popen", "torch.load", "shutil.unpack_archive"}
+
+
+def calls(tree: ast.AST) -> dict[str, list[ast.Call]]:
+    """Return a module's calls by name, such as ``np.load``."""
+    found: dict[str, list[ast.Call]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            found.setdefault(ast.unparse(node.func), []).append(node)
+    return found
+
+
+@pytest.mark.parametrize("path", sorted(HOME.rglob("*.py")), ids=lambda path: str(path.relative_to(HOME)))
+def test_no_module_unpickles_unpacks_or_evaluates(path: Path) -> None:
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            imported |= {f"{node.module}.{alias.name}" for alias in node.names}
+    imported.discard("pickle.UnpicklingError")  # to catch it
+    assert not {name for name in imported if name.split(".")[0] in FORBIDDEN_MODULES}
+    used = calls(tree)
+    assert not FORBIDDEN_CALLS & used.keys()
+    for call in [call for of_name in used.values() for call in of_name]:
+        values = {word.arg: ast.unparse(word.value) for word in call.keywords}
+        assert values.get("trust_remote_code", "False") == "False"
+        assert values.get("allow_pickle", "False") == "False"
+        assert values.get("shell", "False") == "False"
+
+
+def test_nothing_uses_the_network(
+    beir: Path, static_model: Path, bert_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No telemetry, no look at the hub, although it may be asked: data and models are local."""
+    asked: list[Any] = []
+
+    def refuse(*arguments: Any, **_: Any) -> None:
+        asked.append(arguments)
+        raise OSError("the network must not be used")
+
+    for name in ("connect", "connect_ex", "sendto"):
+        monkeypatch.setattr(socket.socket, name, refuse)
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
+    for model in (static_model, bert_model):
+        out = tmp_path / model.parent.name
+        run = opera.adapt(beir, model=model, out=out, **{**SMALL, "max_steps": 2, "save_steps": 2})
+        opera.evaluate(beir, model=out)
+        assert run.model_path is not None
+    opera.search(beir, "t1w1", model=out)
+    opera.inspect(beir, model=static_model)
+    opera.report(out)
+    assert asked == []
