@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -55,3 +56,24 @@ def test_the_module_beside_it_needs_numpy_alone(folder: Path, tmp_path: Path) ->
 def test_a_folder_without_one_is_explained(tmp_path: Path) -> None:
     with pytest.raises(ModelError, match=r"holds no adapter\.npz.*SentenceTransformer"):
         load(tmp_path)
+
+
+def test_spoilt_files_are_explained(folder: Path) -> None:
+    path = folder / "adapter.npz"
+    eye = np.eye(3, dtype=np.float32)
+    for arrays, message in (
+        ({"query": eye[:2]}, r"the matrix 'query' must be \[d, d\] of float32, got \[2, 3\] of float32"),
+        ({"query": eye.astype(int)}, r"got \[3, 3\] of int64"),
+        ({"query": eye * np.float32("nan")}, "the matrix 'query' holds values that are no numbers"),
+        ({"other": eye}, "must hold matrices named query and document, got 'other'"),
+        ({"query": eye, "document": np.eye(2, dtype=np.float32)}, "must hold one matrix, or two of one size"),
+        ({"query": np.array(None)}, r"is not an adapter that can be read \(Object arrays cannot be loaded"),
+        ({}, "must hold one matrix, or two of one size"),
+    ):
+        np.savez(path, **arrays)
+        with pytest.raises(ModelError, match=message):
+            load(folder)
+    for content in (b"", b"PK\x03\x04 no archive", pickle.dumps({})):
+        path.write_bytes(content)
+        with pytest.raises(ModelError, match=r"adapter\.npz: is not an adapter that can be read"):
+            load(folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -60,15 +61,35 @@ SPOILT: dict[str, tuple[Callable[[Path], Path], str]] = {
     "missing": (lambda p: write(p / "v.npy", ids=["b", "x", "y", "z"]), "no vector for query 'a'; 2 of 3 have none"),
     "shape": (lambda p: write(p / "v.npy", VECTORS[0]), r"must hold an array \[n, d\] of floats, got \[2\] of float32"),
     "whole": (lambda p: write(p / "v.npy", VECTORS.astype(int)), "of floats, got .* of int64"),
-    "nan": (lambda p: write(p / "v.npy", VECTORS * np.float32("nan")), "the vector of 'a' is zero or holds a value"),
-    "zero": (lambda p: write(p / "v.npy", 0 * VECTORS), "the vector of 'a' is zero or holds a value"),
-    "columns": (lambda p: write(p / "v.parquet", key=IDS), r"has no column 'id' \(it has: key\)"),
-    "lists": (lambda p: write(p / "v.parquet", id=IDS, vector=IDS), "'vector' must hold lists of floats, got string"),
-    "ints": (lambda p: write(p / "v.parquet", id=["a"], vector=[[1]]), "lists of floats, got list<"),
+    "nan": (
+        lambda p: write(p / "v.npy", VECTORS * np.float32("nan")),
+        "the vector of 'a' is zero, too long, or holds a value",
+    ),
+    "zero": (lambda p: write(p / "v.npy", 0 * VECTORS), "the vector of 'a' is zero, too long, or holds a value"),
+    "huge": (lambda p: write(p / "v.npy", VECTORS.astype(float) * 1e300), "the vector of 'a' is zero, too long, or"),
+    "null": (lambda p: write(p / "v.parquet", id=list("abc"), vector=[[1.0, None]] * 3), "the vector of 'a' is zero,"),
+    "objects": (
+        lambda p: write(p / "v.npy", VECTORS.astype(object)),
+        r"that can be read \(Array can't be memory-mapped",
+    ),
+    "archive": (lambda p: archive(p / "v.npy"), r"v\.npy: is not a NumPy array that can be read \(the magic string"),
+    "empty": (lambda p: (p / "v.npy").touch() or (p / "v.txt").touch() or p / "v.npy", "is not a NumPy array"),  # type: ignore[func-returns-value]
+    "pipe": (lambda p: os.mkfifo(p / "v.parquet") or p / "v.parquet", r"cannot be read \(it is a named pipe\)"),  # type: ignore[func-returns-value]
+    "folder": (lambda p: (p / "v.parquet").mkdir() or p / "v.parquet", r"cannot be read \(it is a folder\)"),  # type: ignore[func-returns-value]
+    "no rows": (lambda p: write(p / "v.parquet", id=[], vector=pa.array([], pa.list_(pa.float32()))), "must be a row"),
+    "columns": (lambda p: write(p / "v.parquet", key=IDS), r"must have one column 'id' \(it has: key\)"),
+    "lists": (lambda p: write(p / "v.parquet", id=IDS, vector=IDS), "'vector' must hold lists of floats, got 'string'"),
+    "ints": (lambda p: write(p / "v.parquet", id=["a"], vector=[[1]]), "lists of floats, got 'list<"),
     "ragged": (lambda p: write(p / "v.parquet", id=["a", "b"], vector=[[1.0], [1.0, 2.0]]), "of the same length"),
     "no parquet": (lambda p: text(p / "v.parquet"), r"v\.parquet: is not a Parquet file"),
     "no array": (lambda p: text(p / "v.npy"), r"v\.npy: is not a NumPy array"),
 }
+
+
+def archive(path: Path) -> Path:
+    np.savez(path.with_suffix(".npz"), VECTORS)
+    path.with_suffix(".txt").touch()
+    return path.with_suffix(".npz").rename(path)
 
 
 def text(path: Path) -> Path:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
 from opera.core.errors import ModelError, SettingError
@@ -22,6 +25,23 @@ def test_a_folder_that_holds_no_model_is_refused(tmp_path: Path) -> None:
     for absent in ("./absent", str(tmp_path / "absent"), "a/b/c"):
         with pytest.raises(ModelError, match="no such model folder"):
             load_model(absent, "cpu")
+
+
+def test_weights_that_are_no_numbers_are_refused(static_model: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(static_model, tmp_path / "model")
+    for path in folder.rglob("*.safetensors"):
+        weights = load_file(path)
+        weights["embedding.weight"][7, 3] = float("inf")
+        save_file(weights, path)
+    with pytest.raises(ModelError, match=r"the weights '0\.embedding\.weight' hold values that are no numbers"):
+        load_model(folder, "cpu")
+
+
+def test_a_pipe_in_a_model_folder_is_not_opened(static_model: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(static_model, tmp_path / "model")
+    os.mkfifo(folder / "config.json")
+    with pytest.raises(ModelError, match=r"config\.json: must be a file, but is a named pipe"):
+        load_model(folder, "cpu")
 
 
 def test_hub_ids_are_tried_on_the_hub() -> None:

@@ -12,9 +12,13 @@ from numpy.typing import ArrayLike, NDArray
 
 from opera.core.errors import ModelError
 from opera.core.files import replace_file
+from opera.core.paths import user_path
+from opera.core.reading import open_file
+from opera.core.terminal import printable, shortened, shown
 from opera.runs.folder import ADAPTER_FILE, MODEL_FOLDER
 
 MODULE_FILE = "adapter.py"
+ROLES = ("query", "document")
 
 MODULE = '''"""Apply the adapter beside this file to vectors [n, d] of the service; needs NumPy alone."""
 
@@ -74,17 +78,36 @@ def load(path: str | Path) -> NumpyAdapter:
         path: a run folder, its ``model`` folder, or an ``adapter.npz``.
 
     Raises:
-        ModelError: if there is no adapter.
+        ModelError: if there is no adapter, or it cannot be read or holds something else.
     """
-    given = Path(path)
-    for place in (given, given / ADAPTER_FILE, given / MODEL_FOLDER / ADAPTER_FILE):
-        if place.is_file():
-            with np.load(place) as arrays:
-                return NumpyAdapter({role: arrays[role] for role in arrays.files})
-    raise ModelError(
-        f"{path}: holds no {ADAPTER_FILE}; the adapter of a sentence-transformers model is part of it: load RUN/model "
-        "with SentenceTransformer"
-    )
+    given = user_path(path, "path")
+    place = next((p for p in (given, given / ADAPTER_FILE, given / MODEL_FOLDER / ADAPTER_FILE) if p.is_file()), None)
+    if place is None:
+        raise ModelError(
+            f"{path}: holds no {ADAPTER_FILE}; the adapter of a sentence-transformers model is part of it: load "
+            "RUN/model with SentenceTransformer"
+        )
+    try:
+        with open_file(place) as file, np.load(file, allow_pickle=False) as arrays:
+            matrices = {role: arrays[role] for role in arrays.files}
+    except Exception as error:  # NumPy and zipfile raise many types on a spoilt file
+        reason = shortened(printable(" ".join(str(error).split()))) or type(error).__name__
+        raise ModelError(f"{place}: is not an adapter that can be read ({reason})") from None
+    _check(matrices, place)
+    return NumpyAdapter(matrices)
+
+
+def _check(matrices: Mapping[str, NDArray[Any]], place: Path) -> None:
+    for role, matrix in matrices.items():
+        if role not in ROLES:
+            raise ModelError(f"{place}: must hold matrices named {' and '.join(ROLES)}, got {shown(role)}")
+        if matrix.dtype != np.float32 or matrix.ndim != 2 or len(set(matrix.shape)) != 1:
+            got = f"{list(matrix.shape)} of {matrix.dtype}"
+            raise ModelError(f"{place}: the matrix '{role}' must be [d, d] of float32, got {shortened(got)}")
+        if not np.isfinite(matrix).all():
+            raise ModelError(f"{place}: the matrix '{role}' holds values that are no numbers")
+    if len({len(matrix) for matrix in matrices.values()}) != 1:
+        raise ModelError(f"{place}: must hold one matrix, or two of one size")
 
 
 def save(folder: Path, matrices: Mapping[str, NDArray[np.float32]]) -> None:

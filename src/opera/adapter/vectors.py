@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from numpy.typing import NDArray
 from opera.core.arrays import save_rows
 from opera.core.cache import cached
 from opera.core.errors import DataError
+from opera.core.reading import open_file
+from opera.core.terminal import printable, shortened, shown
 from opera.data import RetrievalData, TextTable
 from opera.data.lines import numbered_lines
 from opera.retrieval.frozen import FrozenVectors
@@ -77,25 +80,25 @@ def _digest(path: Path, table: TextTable) -> str:
     """SHA-256 of the files and of the table's ids."""
     total = hashlib.sha256("\0".join(table.ids()).encode())
     for file in [path, *([_ids_file(path)] if path.suffix == ".npy" else [])]:
-        with file.open("rb") as opened:
+        with open_file(file) as opened:
             total.update(hashlib.file_digest(opened, "sha256").digest())
     return total.hexdigest()
 
 
 def _ids_file(path: Path) -> Path:
     ids = path.with_suffix(".txt")
-    if path.is_file() and not ids.is_file():
+    if os.path.lexists(path) and not os.path.lexists(ids):
         raise DataError(f"{path}: needs {ids.name} beside it, with the id of each row, one per line")
     return ids
 
 
 def _read_npy(path: Path) -> tuple[list[str], NDArray[np.floating]]:
     try:
-        vectors = np.load(path, mmap_mode="r", allow_pickle=False)
-    except ValueError as error:
-        raise DataError(f"{path}: is not a NumPy array ({error})") from None
-    if not isinstance(vectors, np.ndarray) or vectors.ndim != 2 or vectors.dtype.kind != "f":
-        raise DataError(f"{path}: must hold an array [n, d] of floats, got {_shape(vectors)}")
+        vectors = np.lib.format.open_memmap(path, mode="r")  # unlike np.load it reads neither archives nor pickles
+    except Exception as error:  # the header is an expression of Python; a spoilt one raises many types
+        raise DataError(f"{path}: is not a NumPy array that can be read ({_reason(error)})") from None
+    if vectors.ndim != 2 or vectors.dtype.kind != "f":
+        raise DataError(f"{path}: must hold an array [n, d] of floats, got {list(vectors.shape)} of {vectors.dtype}")
     ids = [line for _, line in numbered_lines(_ids_file(path))]
     if len(ids) != len(vectors):
         raise DataError(f"{path}: has {len(vectors):,} rows, but {_ids_file(path).name} has {len(ids):,} ids")
@@ -104,23 +107,35 @@ def _read_npy(path: Path) -> tuple[list[str], NDArray[np.floating]]:
 
 def _read_parquet(path: Path) -> tuple[list[str], NDArray[np.floating]]:
     try:
-        names = pq.read_schema(path).names
-        if missing := [name for name in ("id", "vector") if name not in names]:
-            raise DataError(f"{path}: has no column '{missing[0]}' (it has: {', '.join(names)})")
-        table = pq.read_table(path, columns=["id", "vector"]).combine_chunks()
-    except pa.ArrowInvalid as error:
-        raise DataError(f"{path}: is not a Parquet file ({error})") from None
+        with pq.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            for name in ("id", "vector"):
+                if names.count(name) != 1:
+                    has = shortened(printable(", ".join(names)))
+                    raise DataError(f"{path}: must have one column '{name}' (it has: {has})")
+            table = file.read(columns=["id", "vector"]).combine_chunks()
+        return _ids_and_vectors(path, table)
+    except DataError:
+        raise
+    except Exception as error:  # Arrow raises many types on spoilt files
+        raise DataError(f"{path}: is not a Parquet file that can be read ({_reason(error)})") from None
+
+
+def _ids_and_vectors(path: Path, table: pa.Table) -> tuple[list[str], NDArray[np.floating]]:
     ids, column = table["id"].cast(pa.string()).to_pylist(), table["vector"]
     kind = column.type
-    if not (pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind) or pa.types.is_large_list(kind)):
-        raise DataError(f"{path}: the column 'vector' must hold lists of floats, got {kind}")
-    if not pa.types.is_floating(kind.value_type):
-        raise DataError(f"{path}: the column 'vector' must hold lists of floats, got {kind}")
+    lists = pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind) or pa.types.is_large_list(kind)
+    if not lists or not pa.types.is_floating(kind.value_type):
+        raise DataError(f"{path}: the column 'vector' must hold lists of floats, got {shown(str(kind))}")
     lengths = set(pc.list_value_length(column).to_pylist())
     if len(lengths) != 1 or None in lengths or None in ids:
-        raise DataError(f"{path}: every row must have an id and a vector of the same length")
+        raise DataError(f"{path}: every row must have an id and a vector of the same length, and there must be a row")
     flat = pa.concat_arrays([chunk.flatten() for chunk in column.chunks])
     return ids, flat.to_numpy(zero_copy_only=False).reshape(len(ids), lengths.pop())
+
+
+def _reason(error: Exception) -> str:
+    return shortened(printable(" ".join(str(error).split()))) or type(error).__name__
 
 
 def _find(ids: list[str], table: TextTable, path: Path, kind: str) -> NDArray[np.int64]:
@@ -128,13 +143,13 @@ def _find(ids: list[str], table: TextTable, path: Path, kind: str) -> NDArray[np
     if len(set(ids)) < len(ids):
         seen: set[str] = set()
         twice = next(identifier for identifier in ids if identifier in seen or seen.add(identifier))  # type: ignore[func-returns-value]
-        raise DataError(f"{path}: has two vectors for the id {twice!r}")
+        raise DataError(f"{path}: has two vectors for the id {shown(twice)}")
     places = {identifier: place for place, identifier in enumerate(ids)}
     wanted = table.ids()
     rows = np.array([places.get(identifier, -1) for identifier in wanted], dtype=np.int64)
     if (absent := np.flatnonzero(rows < 0)).size:
         raise DataError(
-            f"{path}: has no vector for {kind} {wanted[absent[0]]!r}; {absent.size:,} of {len(wanted):,} have "
+            f"{path}: has no vector for {kind} {shown(wanted[absent[0]])}; {absent.size:,} of {len(wanted):,} have "
             "none, and each needs one"
         )
     return rows
@@ -147,12 +162,10 @@ def _parts(
     for start in range(0, len(rows), CHUNK_ROWS):
         part = rows[start : start + CHUNK_ROWS]
         chunk = vectors[part].astype(np.float64)
-        lengths = np.linalg.norm(chunk, axis=1, keepdims=True)
+        with np.errstate(all="ignore"):  # what is no number is looked for below
+            lengths = np.linalg.norm(chunk, axis=1, keepdims=True)
         bad = np.flatnonzero(~(np.isfinite(lengths[:, 0]) & (lengths[:, 0] > 0)))
         if bad.size:
-            raise DataError(f"{path}: the vector of {ids[part[bad[0]]]!r} is zero or holds a value that is no number")
+            name = shown(ids[part[bad[0]]])
+            raise DataError(f"{path}: the vector of {name} is zero, too long, or holds a value that is no number")
         yield (chunk / lengths).astype(np.float32)
-
-
-def _shape(value: object) -> str:
-    return f"{list(value.shape)} of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__

@@ -12,6 +12,7 @@ from sentence_transformers import SentenceTransformer
 
 from opera.config.automatic import ModelKind
 from opera.core.errors import ModelError, SettingError
+from opera.core.terminal import shown
 from opera.retrieval.locate import MINILM, locate_model
 from opera.retrieval.trust import check_model_folder, download_model, pickles_refused
 
@@ -186,5 +187,15 @@ def _open(spec: Path | str, device: str) -> SentenceTransformer:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         hint = f"; there is no such folder either ('{MINILM}' needs no network)" if isinstance(spec, str) else ""
         raise ModelError(f"{spec}: cannot be loaded as a sentence-transformers model: {reason}{hint}") from error
+    _check_weights(model, spec)
     model.model_card_data.local_files_only = True  # saving the model must not query the hub
     return model
+
+
+def _check_weights(model: SentenceTransformer, spec: Path | str) -> None:
+    """Refuse weights that are no numbers: some texts would have no embedding. Takes 1 ms per million parameters."""
+    for name, weight in model.named_parameters():
+        if weight.numel() and not torch.isfinite(torch.stack(torch.aminmax(weight.detach()))).all():
+            raise ModelError(
+                f"{spec}: the weights {shown(name)} hold values that are no numbers; use another copy of it"
+            )

@@ -17,6 +17,7 @@ from sentence_transformers.base.modules import Module
 from sentence_transformers.util import import_from_string
 
 from opera.core.errors import ModelError
+from opera.core.paths import kind_of_place
 from opera.core.reading import read_text
 from opera.core.terminal import shown
 
@@ -49,6 +50,8 @@ def check_model_folder(folder: Path, known: Iterable[str] = ()) -> None:
         ModelError: naming the file, the rule and the value.
     """
     for path in _files(folder):
+        if (found := kind_of_place(path)) not in ("a file", None):  # opening a pipe would wait for ever
+            raise ModelError(f"{path}: must be a file, but is {found}")
         for name in _module_classes(path) if path.name in LISTS_OF_MODULES else ():
             if name not in known and not _is_module(name):
                 raise ModelError(
