@@ -7,6 +7,7 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
+import matplotlib.font_manager  # noqa: F401 - it writes its list of fonts to the home folder, which is another in rows
 import pytest
 
 import opera

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -26,7 +27,7 @@ from opera.cli.options import (
     path_option,
 )
 from opera.core.errors import SettingError
-from opera.core.terminal import json_text, say
+from opera.core.terminal import json_text, say, shown
 
 if TYPE_CHECKING:
     from opera.experiments.analysis import Comparison
@@ -144,8 +145,8 @@ def _listed(text: str) -> list[str]:
 
 def _numbers(name: str, text: str) -> list[int]:
     parts = _listed(text)
-    if bad := [part for part in parts if not part.isdecimal()]:
+    if bad := [part for part in parts if not re.fullmatch(r"[0-9]{1,10}", part)]:
         raise SettingError(
-            f"--{name}: must be whole numbers separated by commas, such as {EXAMPLES[name]}, got '{bad[0]}'"
+            f"--{name}: must be whole numbers separated by commas, such as {EXAMPLES[name]}, got {shown(bad[0])}"
         )
     return [int(part) for part in parts]

@@ -37,7 +37,8 @@ def theory(
     base = {"noise": noises[len(noises) // 2], "auc": aucs[-1], "seed": seed}
     assigned = parse_assignments(set_ or [])
     if twice := base.keys() & assigned.keys():
-        raise SettingError(f"has an option of its own, --{twice.pop()}: leave it out of --set")
+        name = twice.pop()
+        raise SettingError(f"--set {name}: has an option of its own, --{name}; use that")
     world = World.parse({**base, **assigned})
     points = grid(world, noises, aucs)
     held = ", ".join(f"{name} = {getattr(world, name):g}" for name in ("k", "v", "beta", "angle", "documents"))

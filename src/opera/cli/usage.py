@@ -14,6 +14,11 @@ from opera.core.terminal import shown
 USAGE_ERROR: Any = typer.BadParameter.__base__
 """What typer raises for wrong arguments; it exports only the class below this one."""
 
+TYPER_RULES = {
+    "a valid integer": RULES["int_type"],
+    "a valid number": RULES["float_type"],
+    "Unable to parse input string as an integer, exceeded maximum size": f"must be {RULES['int_parsing_size']}",
+}
 TAKES = {
     "evaluate": (1, "evaluate takes one data set: opera evaluate my-data --model run"),
     "search": (2, "search takes one data set and one query: opera search my-data QUERY --model run"),
@@ -29,14 +34,14 @@ def explain_usage(error: Any, arguments: Sequence[str]) -> str:
     value = _value_of(options, arguments)
     if value is not None and hasattr(error, "message") and error.message:
         return f"{options[0]}: {_rule(error.message)}, got {shown(value)}; {hint}"
-    message = " ".join(error.format_message().split()).removesuffix(".")
+    message = " ".join(error.format_message().split()).replace(". Did you mean", "; did you mean").rstrip(".")
     return f"{message[:1].lower()}{message[1:]}; {hint}"
 
 
 def _rule(message: str) -> str:
     """Typer's rule, which is pydantic's, in the words of our settings."""
     words = message.replace("Input should be ", "must be ").split(", unable")[0].rstrip(".")
-    for kind, rule in (("a valid integer", RULES["int_type"]), ("a valid number", RULES["float_type"])):
+    for kind, rule in TYPER_RULES.items():
         words = words.replace(kind, rule)
     return words
 

@@ -14,6 +14,7 @@ from opera.core.arrays import IntArray
 from opera.core.errors import DataError, SettingError
 from opera.core.paths import expand_user
 from opera.data import RetrievalData, TextTable, load_data
+from opera.data.checks import check_text
 from opera.data.texts import CorpusText
 from opera.retrieval.encoder import Encoder, open_encoder, rows_digest
 from opera.retrieval.measures import Ranking
@@ -58,6 +59,7 @@ def search(data: str | Path | RetrievalData, query: str, *, model: str | Path, t
     """
     if not query.strip():
         raise DataError("query: must not be empty")
+    check_text("query", query)
     if top < 1:
         raise SettingError(f"top: must be 1 or more, got {top}")
     model = expand_user(model, "model")
