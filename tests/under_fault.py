@@ -8,7 +8,7 @@ made or removed, inside one of the folders. The faults:
     term   SIGTERM
     full   from there on every file opened for writing meets a full disk
 
-Environment variables: ``FILE_LIMIT`` is the most bytes that a file may have, and ``CLOCK`` by how many seconds the clock
+Environment variables: ``FILE_LIMIT`` is the most bytes that a file may have, ``CLOCK`` by how many seconds the clock
 is off. With ``FAULT_IN=worker`` the fault meets the workers of ``compare``, each at its own n-th change, and not it.
 """
 
