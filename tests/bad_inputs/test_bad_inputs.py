@@ -17,7 +17,7 @@ from conftest import write_beir
 from opera.experiments.grid.compare import prepare_grid
 from opera.experiments.grid.folder import write_grid_file
 from opera.experiments.grid.plan import grid_axes
-from opera.runs.folder import drop_checkpoints
+from opera.runs.housekeeping import drop_checkpoints
 
 ROWS = table.all_rows()
 CONTROL = re.compile(r"(?!\n)[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")

@@ -33,10 +33,24 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert planned_cells(tmp_path) == [tmp_path / "x/ft/steps10/seed0"]
 
 
-@pytest.mark.parametrize("text", ["", "[1]", '{"cells": []}', '{"model": "m", "settings": {}, "cells": [1]}'])
-def test_anything_else_is_no_grid(tmp_path: Path, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "not JSON"),
+        ("[1]", "must be a JSON object"),
+        ('{"cells": []}', "model: Field required"),
+        ('{"model": "m", "settings": {}, "cells": [1]}', r"cells\.0: Input should be a valid string"),
+        (
+            '{"model": "m", "settings": {}, "cells": ["../other"]}',
+            r"cells: '\.\./other' is no folder inside",
+        ),
+        ('{"model": "m", "settings": {}, "cells": ["/etc"]}', "cells: '/etc' is no folder inside the grid's"),
+        ('{"model": "m", "settings": {}, "cells": ["a\\u0000b"]}', "is no folder inside the grid's"),
+    ],
+)
+def test_anything_else_is_no_grid(tmp_path: Path, text: str, reason: str) -> None:
     assert planned_cells(tmp_path) == []
     (tmp_path / "grid.json").write_text(text)
-    assert planned_cells(tmp_path) == []
-    with pytest.raises(RunFolderError, match=r"grid.json: is not as OPERA wrote it; give another folder"):
-        GridRecord.read(tmp_path)
+    for read in (planned_cells, GridRecord.read):
+        with pytest.raises(RunFolderError, match=rf"grid\.json: is not as OPERA wrote it: .*{reason}"):
+            read(tmp_path)

@@ -10,7 +10,8 @@ import pytest
 
 from opera.core.errors import RunFolderError
 from opera.experiments.analysis import find_runs
-from opera.runs.folder import Run, RunWriter, check_out_folder, holds_run
+from opera.runs.folder import Run, RunWriter, holds_run
+from opera.runs.housekeeping import check_out_folder
 from opera.runs.record import FORMAT, RunRecord
 
 VALUES: dict[str, Any] = {

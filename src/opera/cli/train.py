@@ -103,7 +103,7 @@ def train(
     from opera.config.recipe import make_recipe
     from opera.data import load_data
     from opera.retrieval.measures import check_measures
-    from opera.runs.folder import check_out_folder
+    from opera.runs.housekeeping import check_out_folder
 
     options = {"method": method, "max_steps": steps, "seed": seed, "adapter": adapter}
     vectors = {"query_vectors": query_vectors, "document_vectors": document_vectors}
@@ -131,7 +131,8 @@ def train(
 
 
 def _how_to_continue(out: Path, started: float, overwrite: bool) -> str:
-    from opera.runs.folder import TRIAL_FOLDER, last_complete_checkpoint, run_started_after
+    from opera.runs.folder import TRIAL_FOLDER
+    from opera.runs.housekeeping import last_complete_checkpoint, run_started_after
 
     if not run_started_after(out, started):
         return "nothing was written yet: the same command starts again"

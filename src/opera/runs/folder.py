@@ -9,6 +9,7 @@
       sampling.npz        the sampling probabilities at about 50 steps
       model/              loads with SentenceTransformer(path)
       checkpoints/        what --resume continues from
+      not_finite.json     after a loss that was no number: the pairs of that batch
       fine_tuned/         with keep_fine_tuned: the model as trained, before it is mixed with the untrained one
       trial/              where two trainings were run: trace, sampling and checkpoints of the one that chose the share
 
@@ -19,8 +20,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -31,9 +32,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from opera.core.errors import RunFolderError
-from opera.core.files import replace_file
-from opera.core.locks import LOCK_FILE, refuse_in_use
-from opera.runs.record import RunRecord, TrainingRecord
+from opera.core.files import replace_file, temporary_beside
+from opera.core.storage import writing
+from opera.runs.reading import read_model, read_object, read_table
+from opera.runs.record import Measures, RunRecord, TrainingRecord
 from opera.runs.sampling import SamplingRecord
 
 RUN_FILE = "run.json"
@@ -49,8 +51,10 @@ TRIAL_FOLDER = "trial"
 FINE_TUNED_FOLDER = "fine_tuned"
 SAMPLER_FILE = "sampler.npz"
 WHOLE_FILE = "whole.json"
+NOT_FINITE_FILE = "not_finite.json"
 OURS = (
     RUN_FILE,
+    NOT_FINITE_FILE,
     MEASURES_FILE,
     PER_QUERY_FILE,
     PAIRS_FILE,
@@ -78,12 +82,12 @@ class Run:
         """Open an existing run.
 
         Raises:
-            RunFolderError: if the folder holds no run.
+            RunFolderError: if the folder holds no run, or one whose ``run.json`` cannot be read.
         """
-        folder = Path(path)
-        if not holds_run(folder):
+        found = run_in(Path(path))
+        if found is None:
             raise RunFolderError(f"{path}: not a run folder: it holds no {RUN_FILE} that opera wrote")
-        return cls(folder)
+        return found
 
     @cached_property
     def record(self) -> RunRecord:
@@ -109,11 +113,12 @@ class Run:
         """``{"before": {measure: mean}, "fine_tuned": {...}, "after": {...}}`` on the test split.
 
         ``fine_tuned`` is the model as trained, ``after`` the model handed over. Older runs hand over the first.
+
+        Raises:
+            RunFolderError: if ``measures.json`` is missing or holds anything else.
         """
-        found = dict(json.loads((self.path / MEASURES_FILE).read_text(encoding="utf-8")))
-        if "after" in found:
-            found.setdefault("fine_tuned", found["after"])
-        return found
+        found = dict(read_model(self.path / MEASURES_FILE, Measures).root)
+        return {**found, "fine_tuned": found.get("fine_tuned", found["after"])}
 
     @property
     def training(self) -> TrainingRecord:
@@ -139,22 +144,27 @@ class Run:
     def per_query(self) -> pa.Table:
         """A row per test query: ``query_id``, the ids of its ``relevant`` documents, the pretrained model's mean
         ``similarity`` to them, each measure ``before`` training, ``fine_tuned`` (but in older runs) and ``after``, and
-        the best ``documents`` before and after."""
-        return pq.read_table(self.path / PER_QUERY_FILE)
+        the best ``documents`` before and after.
+
+        Raises:
+            RunFolderError: as all readers here, if the file is missing, damaged or not such a table.
+        """
+        return read_table(self.path / PER_QUERY_FILE, {"query_id": "text"})
 
     def pairs(self) -> pa.Table:
         """A row per training pair: ``query_id``, ``doc_id``, ``grade``, ``injected``, ``times_drawn``, ``kept`` (not
         pruned before training), and the pretrained ``similarity`` and ``cbs`` where the method needed them."""
-        return pq.read_table(self.path / PAIRS_FILE)
+        columns = {"query_id": "text", "times_drawn": "whole", "injected": "flag"}
+        return read_table(self.path / PAIRS_FILE, columns)
 
     def trace(self) -> pa.Table:
         """A row per step: loss, learning rate, the method's schedule, seconds."""
-        return pq.read_table(self.path / TRACE_FILE)
+        return read_table(self.path / TRACE_FILE, {"step": "whole"})
 
     def sampling(self) -> SamplingRecord | None:
         """The recorded sampling probabilities, or ``None`` for a run with ``snapshots=0``."""
         path = self.path / SAMPLING_FILE
-        return SamplingRecord.read(path) if path.is_file() else None
+        return SamplingRecord.read(path) if os.path.lexists(path) else None
 
 
 class RunWriter:
@@ -171,7 +181,8 @@ class RunWriter:
     def nested(self, name: str) -> RunWriter:
         """A writer of a folder inside this one, made if it is missing."""
         if self.writes:
-            (self.path / name).mkdir(exist_ok=True)
+            with writing(self.path):
+                (self.path / name).mkdir(exist_ok=True)
         return RunWriter(self.path / name, self.writes)
 
     def write_record(self, record: RunRecord) -> None:
@@ -181,6 +192,15 @@ class RunWriter:
     def write_measures(self, measures: Mapping[str, Mapping[str, float]]) -> None:
         """Write ``measures.json``."""
         self._write_text(MEASURES_FILE, json.dumps(measures, indent=2, ensure_ascii=False) + "\n")
+
+    def write_not_finite(self, values: Mapping[str, Any]) -> None:
+        """Write ``not_finite.json``: a step whose loss was no number, and the pairs of its batch."""
+        self._write_text(NOT_FINITE_FILE, json.dumps(values, indent=1, ensure_ascii=False) + "\n")
+
+    def clear_not_finite(self) -> None:
+        """Remove what an earlier session wrote of such a step."""
+        if self.writes:
+            (self.path / NOT_FINITE_FILE).unlink(missing_ok=True)
 
     def write_per_query(self, columns: Mapping[str, Any]) -> None:
         """Write ``per_query.parquet``."""
@@ -215,17 +235,18 @@ class RunWriter:
         """Write the model folder, or another; ``save`` writes it to a temporary path, which then takes its place."""
         if not self.writes:
             return
-        temporary = Path(tempfile.mkdtemp(prefix=f".{name}-", dir=self.path))
-        temporary.chmod(0o755)
-        save(temporary)
-        home = self.path / name
-        old = None
-        if home.exists():
-            old = Path(tempfile.mkdtemp(prefix=".old-", dir=self.path))
-            home.rename(old / "model")
-        temporary.rename(home)
-        if old is not None:
-            shutil.rmtree(old)
+        home, old = self.path / name, temporary_beside(self.path / "old")
+        temporary = temporary_beside(home)
+        with writing(self.path):
+            try:
+                temporary.mkdir()
+                save(temporary)
+                if os.path.lexists(home):
+                    home.rename(old)
+                temporary.rename(home)
+                remove(old)
+            finally:
+                shutil.rmtree(temporary, ignore_errors=True)  # a full disk is grateful for every byte
 
     @property
     def model_path(self) -> Path:
@@ -247,124 +268,35 @@ class RunWriter:
             replace_file(self.path / name, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
+def run_in(path: Path) -> Run | None:
+    """Return the run in a folder; ``None`` where there is no ``run.json``, or one that is not OPERA's.
+
+    Raises:
+        RunFolderError: if there is one that cannot be read, so that nobody knows whose it is.
+    """
+    if not os.path.lexists(path / RUN_FILE):
+        return None
+    return Run(path) if {"status", "identity", "settings"} <= read_object(path / RUN_FILE).keys() else None
+
+
 def holds_run(path: Path) -> bool:
-    """Whether a folder holds a ``run.json`` that OPERA wrote."""
+    """Whether a folder holds a ``run.json`` that OPERA wrote and that can be read."""
     try:
-        values = json.loads((path / RUN_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(values, dict) and {"status", "identity", "settings"} <= values.keys()
-
-
-def run_started_after(path: Path, moment: float) -> bool:
-    """Whether a folder's ``run.json`` was written at or after ``moment``, in seconds since 1970."""
-    return holds_run(path) and (path / RUN_FILE).stat().st_mtime >= moment
-
-
-def last_complete_checkpoint(path: Path) -> int | None:
-    """Return the step of the newest complete checkpoint, or ``None``."""
-    seals = (path / CHECKPOINTS_FOLDER).glob(f"checkpoint-*/{WHOLE_FILE}")
-    steps = [seal.parent.name.rsplit("-", 1)[-1] for seal in seals]
-    return max((int(step) for step in steps if step.isdigit()), default=None)
-
-
-def check_out_folder(path: Path, resume: bool, overwrite: bool) -> None:
-    """Refuse an output folder that another process trains into, or that is not free. Writes nothing.
-
-    Raises:
-        RunFolderError: as :func:`check_free`, and where another process holds the folder.
-    """
-    refuse_in_use(path)
-    check_free(path, resume, overwrite)
-
-
-def check_free(path: Path, resume: bool, overwrite: bool) -> None:
-    """Refuse an output folder that is not free. Writes nothing.
-
-    Raises:
-        RunFolderError: if it holds a run and neither ``resume`` nor ``overwrite`` is given, if it holds anything else,
-            or if there is nothing to resume.
-    """
-    if resume and overwrite:
-        raise RunFolderError("--resume continues a run and --overwrite replaces it: pass one of the two")
-    if path.exists() and not path.is_dir():
-        raise RunFolderError(f"--out {path}: is a file; pass a folder")
-    ours = holds_run(path)
-    if resume and not ours:
-        raise RunFolderError(f"--out {path}: holds no run to resume; omit --resume to start one")
-    if ours and not resume and not overwrite:
-        other = "another" if _is_finished(path) else "an unfinished"
-        raise RunFolderError(
-            f"--out {path}: holds {other} run; pass --resume to continue it, --overwrite to replace it, "
-            "or another folder"
-        )
-    if not ours and path.is_dir() and set(path.iterdir()) - {path / LOCK_FILE, *_leftovers(path)}:
-        raise RunFolderError(f"--out {path}: is not empty and holds no run; pass an empty or a new folder")
-    check_writable(path)
-
-
-def _is_finished(path: Path) -> bool:
-    """Whether the run in a folder is finished; true for one that this version of OPERA cannot read."""
-    try:
-        return Run.open(path).finished
+        return run_in(path) is not None
     except RunFolderError:
-        return True
+        return False
 
 
-def check_writable(path: Path) -> None:
-    """Refuse an output folder that cannot be created or written to.
-
-    Raises:
-        RunFolderError: naming the obstacle.
-    """
-    existing = next(place for place in (path, *path.absolute().parents) if place.exists())
-    if not existing.is_dir() or not os.access(existing, os.W_OK):
-        raise RunFolderError(f"--out {path}: {existing} is not a folder that can be written to")
-
-
-def clear_run(path: Path) -> None:
-    """Remove a run's own files from its folder, and nothing else in it."""
-    clear_leftovers(path)
-    for name in reversed(OURS):  # run.json last: until then the folder is known as a run
-        _remove(path / name)
-
-
-def drop_checkpoints(path: Path) -> None:
-    """Remove the checkpoints of a finished run: they are larger than its model, and nothing resumes from them."""
-    for folder in (path, path / TRIAL_FOLDER):
-        _remove(folder / CHECKPOINTS_FOLDER)
-
-
-def clear_leftovers(path: Path) -> None:
-    """Remove the temporary files that a killed process left."""
-    for place in _leftovers(path):
-        _remove(place)
-
-
-def _leftovers(path: Path) -> list[Path]:
-    folders = (path, path / TRIAL_FOLDER)
-    return [place for folder in folders for name in (*OURS, "old") for place in folder.glob(f".{name}-*")]
-
-
-def _remove(place: Path) -> None:
-    if place.is_dir():
+def remove(place: Path) -> None:
+    """Remove a file, a folder, or a link but not what it leads to; nothing happens where there is nothing."""
+    if place.is_dir() and not place.is_symlink():
         shutil.rmtree(place)
     else:
         place.unlink(missing_ok=True)
 
 
-def refuse_other_settings(path: Path, identity: Mapping[str, Any]) -> None:
-    """Refuse to resume a run with a different model, data or settings.
-
-    Raises:
-        RunFolderError: naming each difference.
-    """
-    recorded = Run.open(path).record.identity
-    differences = [
-        f"{key}: the run has {recorded.get(key)!r}, this call {identity.get(key)!r}"
-        for key in sorted({*recorded, *identity})
-        if recorded.get(key) != identity.get(key)
-    ]
-    if differences:
-        advice = "use the same settings, or --overwrite to start again"
-        raise RunFolderError(f"--resume {path}: was started differently; {advice}:\n" + "\n".join(differences))
+def checkpoint_folders(path: Path) -> dict[int, Path]:
+    """Return the checkpoints in a folder by ascending step; whatever else lies beside them is left out."""
+    steps = {path.name: re.fullmatch(r"checkpoint-(0|[1-9][0-9]*)", path.name) for path in path.glob("checkpoint-*")}
+    found = {int(match[1]): path / name for name, match in steps.items() if match}
+    return dict(sorted(found.items()))

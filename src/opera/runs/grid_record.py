@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, field_validator
 
-from opera.core.errors import RunFolderError
 from opera.core.files import replace_file
+from opera.core.terminal import shown
+from opera.runs.reading import read_model
 
 GRID_FILE = "grid.json"
 
@@ -30,6 +32,14 @@ class GridRecord(BaseModel):
     settings: dict[str, Any]
     cells: list[str] = []
 
+    @field_validator("cells")
+    @classmethod
+    def _stay_inside(cls, cells: list[str]) -> list[str]:
+        for cell in cells:
+            if not cell.strip() or "\0" in cell or Path(cell).is_absolute() or ".." in Path(cell).parts:
+                raise ValueError(f"{shown(cell)} is no folder inside the grid's")
+        return cells
+
     @classmethod
     def of_cells(cls, model: str, settings: Mapping[str, Any], cells: Sequence[str] = ()) -> Self:
         """Build a record; settings become what JSON makes of them, sorted by name."""
@@ -43,10 +53,7 @@ class GridRecord(BaseModel):
         Raises:
             RunFolderError: if ``grid.json`` is missing, or is not as OPERA wrote it.
         """
-        try:
-            return cls.model_validate_json((folder / GRID_FILE).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, ValidationError):
-            raise RunFolderError(f"{folder / GRID_FILE}: is not as OPERA wrote it; give another folder") from None
+        return read_model(folder / GRID_FILE, cls)
 
     def write(self, folder: Path) -> None:
         """Write ``grid.json`` to an existing folder."""
@@ -55,8 +62,11 @@ class GridRecord(BaseModel):
 
 
 def planned_cells(folder: Path) -> list[Path]:
-    """Return the run folders that a grid plans, finished or not; empty for a folder that is not a grid."""
-    try:
-        return [folder / cell for cell in GridRecord.read(folder).cells]
-    except RunFolderError:
+    """Return the run folders that a grid plans, finished or not; empty for a folder that is not a grid.
+
+    Raises:
+        RunFolderError: if there is a ``grid.json``, and it is not as OPERA wrote it.
+    """
+    if not os.path.lexists(folder / GRID_FILE):
         return []
+    return [folder / cell for cell in GridRecord.read(folder).cells]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, FiniteFloat, RootModel, model_validator
 
-from opera.core.errors import OtherFormatError, RunFolderError
+from opera.core.errors import OtherFormatError
+from opera.core.terminal import shown
+from opera.runs.reading import read_model, read_object
 
 FORMAT: Literal[2] = 2
 """Raised whenever a field changes its name or meaning; runs of other formats are refused."""
@@ -161,6 +163,19 @@ class GuardRecord(_Part):
     refit: bool
 
 
+class Measures(RootModel[dict[str, dict[str, FiniteFloat]]]):
+    """``measures.json``: means over the test queries, by measure, ``before`` training and ``after`` it."""
+
+    @model_validator(mode="after")
+    def _both(self) -> Self:
+        for moment in ("before", "after"):
+            if moment not in self.root:
+                raise ValueError(f"{moment!r} is missing")
+        if "fine_tuned" in self.root and self.root["fine_tuned"].keys() != self.root["after"].keys():
+            raise ValueError("'fine_tuned' and 'after' have other measures")
+        return self
+
+
 class RunRecord(_Part):
     """``run.json``.
 
@@ -212,18 +227,13 @@ class RunRecord(_Part):
             OtherFormatError: if another version of OPERA wrote it.
             RunFolderError: if it was edited into something else.
         """
-        values = json.loads(path.read_text(encoding="utf-8"))
-        if values.get("format") != FORMAT:
+        values = read_object(path)
+        if values.get("format", 1) != FORMAT:
             raise OtherFormatError(
-                f"{path}: was written by another version of OPERA (format {values.get('format', 1)}; this one reads "
-                f"{FORMAT}); use that version, or train again with --overwrite"
+                f"{path}: was written by another version of OPERA (format {shown(values.get('format', 1))}; this one "
+                f"reads {FORMAT}); use that version, or train again with --overwrite"
             )
-        try:
-            return cls(**values)
-        except ValidationError as error:
-            first = error.errors()[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise RunFolderError(f"{path}: is not as OPERA wrote it: {where}: {first['msg']}") from None
+        return read_model(path, cls, values)
 
     def to_json(self) -> str:
         """The text of ``run.json``."""

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.core.arrays import FloatArray
+from opera.runs.reading import broken, read_arrays
 
 MAX_LOG_RATIO = 12.0
 """Logarithm, to base 2, of the largest ratio that a code can express."""
@@ -33,6 +34,17 @@ def ratios(codes: NDArray[np.uint8]) -> NDArray[np.float64]:
     """Decode what :func:`quantised` encoded: float64 of the same shape."""
     exponent = (codes.astype(np.float64) - 1) / (CODES - 1) * 2 * MAX_LOG_RATIO - MAX_LOG_RATIO
     return np.where(codes > 0, np.exp2(exponent), 0.0)
+
+
+ARRAYS = {
+    "steps": ("int32", 1),
+    "query_ids": ("int32", 1),
+    "pair_ids": ("int32", 1),
+    "query_codes": ("uint8", 2),
+    "document_codes": ("uint8", 2),
+    "similarity": ("int64", 2),
+}
+"""Type and number of dimensions of each array in the file."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +70,27 @@ class SamplingRecord:
 
     @classmethod
     def read(cls, path: Path) -> SamplingRecord:
-        """Read what :meth:`write` wrote."""
-        with np.load(path) as arrays:
-            return cls(*(arrays[name] for name in cls.__dataclass_fields__))
+        """Read what :meth:`write` wrote.
+
+        Raises:
+            RunFolderError: if the file holds anything else.
+        """
+        arrays = read_arrays(path)
+        kinds = {name: (array.dtype.name, array.ndim) for name, array in arrays.items()}
+        if kinds != ARRAYS:
+            raise broken(path, f"must hold the arrays {', '.join(ARRAYS)}")
+        record = cls(**arrays)
+        snapshots, queries, pairs = len(record.steps), len(record.query_ids), len(record.pair_ids)
+        if (
+            record.query_codes.shape != (snapshots, queries)
+            or record.document_codes.shape != (snapshots, pairs)
+            or record.similarity.shape not in ((snapshots, 0), (snapshots, len(BIN_EDGES) - 1))
+            or (record.steps < 0).any()
+            or (np.diff(record.steps) <= 0).any()
+            or (record.similarity < 0).any()
+        ):
+            raise broken(path, "its arrays do not fit each other")
+        return record
 
     def write(self, path: Path) -> None:
         """Write a compressed ``.npz`` file."""

@@ -25,16 +25,8 @@ from opera.retrieval.evaluation import Evaluation, evaluate_encoder, query_diffi
 from opera.retrieval.frozen import lookup_of
 from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import load_model
-from opera.runs.folder import (
-    FINE_TUNED_FOLDER,
-    Run,
-    RunWriter,
-    check_free,
-    check_out_folder,
-    clear_leftovers,
-    clear_run,
-    refuse_other_settings,
-)
+from opera.runs.folder import FINE_TUNED_FOLDER, Run, RunWriter
+from opera.runs.housekeeping import check_free, check_out_folder, clear_leftovers, clear_run, refuse_other_settings
 from opera.runs.record import GuardRecord
 from opera.training.fit import fit, listed_counts
 from opera.training.guard.guarded import Guarded, fit_guarded

@@ -17,7 +17,8 @@ from opera.core.storage import writing
 from opera.data import RetrievalData, load_data, load_python
 from opera.methods.default import AUTO
 from opera.retrieval.locate import MINILM, minilm_folder
-from opera.runs.folder import Run, check_out_folder, holds_run
+from opera.runs.folder import Run, holds_run
+from opera.runs.housekeeping import check_out_folder
 from opera.training.adapt import adapt
 
 log = logging.getLogger("opera")

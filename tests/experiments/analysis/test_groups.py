@@ -103,7 +103,8 @@ def test_unfinished_runs_are_left_out_and_named(folder: RunsFolder) -> None:
     comparison = analyse_runs(folder.home)
     assert [row.method for row in comparison.tables[0].rows] == ["ft", "dp"]
     assert comparison.unfinished == (unfinished,)
+    assert [str(folder.home / "junk" / "run.json") in reason for reason in comparison.damaged] == [True]
     with pytest.raises(RunFolderError, match="holds no finished run, only 1 unfinished"):
         analyse_runs(unfinished)
-    with pytest.raises(RunFolderError, match=r"holds no finished run$"):
+    with pytest.raises(RunFolderError, match=r"junk/run\.json: is not as OPERA wrote it: not JSON"):
         analyse_runs(folder.home / "junk")

@@ -45,6 +45,8 @@ def print_grid_results(screen: Console, comparison: Comparison) -> None:
     if comparison.other_format:
         paths = ", ".join(map(str, comparison.other_format))
         screen.print(Text(f"left out, written by another version of OPERA: {paths}"))
+    for reason in comparison.damaged:
+        screen.print(Text(f"left out, damaged: {reason}"))
 
 
 def _print_table(screen: Console, comparison: Comparison, table: ResultsTable) -> None:

@@ -1,5 +1,6 @@
 """What finished runs show when their methods are compared. Reads run folders only, needs no torch."""
 
+from opera.experiments.analysis.checks import check_run
 from opera.experiments.analysis.convergence import Convergence, compute_convergence
 from opera.experiments.analysis.coverage import Coverage, compute_coverage
 from opera.experiments.analysis.difficulty import BUCKETS, measure_by_difficulty, tertiles
@@ -44,6 +45,7 @@ __all__ = [
     "ResultsTable",
     "analyse_runs",
     "average_ranks",
+    "check_run",
     "compute_convergence",
     "compute_coverage",
     "find_groups",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from opera.experiments.analysis.groups import PRIMARY, Group
+from opera.experiments.analysis.groups import PRIMARY, Group, ratio
 
 
 @dataclass(frozen=True)
@@ -60,5 +60,5 @@ def _first_match(groups: Sequence[Group], best: Group, measure: str) -> Converge
         baseline_steps=best.steps,
         steps=first.steps if first else None,
         step_ratio=first.steps / best.steps if first else None,
-        seconds_ratio=first.training_seconds / best.training_seconds if first else None,
+        seconds_ratio=ratio(first.training_seconds, best.training_seconds) if first else None,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,9 +13,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from opera.core.errors import OtherFormatError, RunFolderError
+from opera.experiments.analysis.checks import check_run
 from opera.experiments.analysis.labels import differing_settings, method_label, short_name
 from opera.methods import METHODS
-from opera.runs.folder import RUN_FILE, Run, holds_run
+from opera.runs.folder import RUN_FILE, Run, run_in
 
 PRIMARY, PAPERS, RECALL = "nDCG@10", "retrieved_ideal_nDCG@10", "R@20"
 WARM_UP = 5
@@ -106,42 +108,62 @@ class FolderRuns:
         finished: the finished runs.
         unfinished: folders of the unfinished ones.
         other_format: folders of those that another version of OPERA wrote.
+        damaged: why each run that cannot be used is left out; the sentence names the file.
     """
 
     finished: tuple[Run, ...]
     unfinished: tuple[Path, ...]
     other_format: tuple[Path, ...]
+    damaged: tuple[str, ...]
 
 
-def find_runs(folder: Path) -> FolderRuns:
+def find_runs(folder: Path, measures: Sequence[str] = ()) -> FolderRuns:
     """Find the runs in a folder, at any depth. A run folder holds one run: itself.
+
+    Args:
+        folder: the folder.
+        measures: measures that a run must have; one without them counts as damaged.
 
     Raises:
         OtherFormatError: if the folder is a run that another version of OPERA wrote.
-        RunFolderError: if no run is finished.
+        RunFolderError: if no run is finished, or the folder is a run that is damaged.
     """
     if not folder.is_dir():
         raise RunFolderError(f"{folder}: no such folder")
-    is_run = holds_run(folder)
-    candidates = [folder] if is_run else sorted(path.parent for path in folder.rglob(RUN_FILE))
+    if os.path.lexists(folder / RUN_FILE) and (run := run_in(folder)) is not None:
+        if run.finished:
+            check_run(run, measures)
+            return FolderRuns((run,), (), (), ())
+        candidates = [folder]
+    else:
+        candidates = sorted(path.parent for path in folder.rglob(RUN_FILE))
     finished: list[Run] = []
     unfinished: list[Path] = []
     other_format: list[Path] = []
-    for run in (Run.open(path) for path in candidates if holds_run(path)):
+    damaged: list[str] = []
+    for path in candidates:
         try:
+            run = run_in(path)
+            if run is None:
+                continue
             if run.finished:
+                check_run(run, measures)
                 finished.append(run)
             else:
-                unfinished.append(run.path)
+                unfinished.append(path)
         except OtherFormatError:
-            if is_run:
-                raise
-            other_format.append(run.path)
+            other_format.append(path)
+        except RunFolderError as error:
+            damaged.append(str(error))
     if not finished:
-        kinds = {"unfinished": unfinished, "written by another version of OPERA": other_format}
-        others = " and ".join(f"{len(paths)} {kind}" for kind, paths in kinds.items() if paths)
+        kinds: dict[str, Sequence[object]] = {
+            "unfinished": unfinished,
+            "written by another version of OPERA": other_format,
+            f"damaged ({damaged[0] if damaged else ''})": damaged,
+        }
+        others = " and ".join(f"{len(found)} {kind}" for kind, found in kinds.items() if found)
         raise RunFolderError(f"{folder}: holds no finished run{f', only {others}' if others else ''}")
-    return FolderRuns(tuple(finished), tuple(unfinished), tuple(other_format))
+    return FolderRuns(tuple(finished), tuple(unfinished), tuple(other_format), tuple(damaged))
 
 
 def find_groups(folder: Path) -> list[Group]:
@@ -170,6 +192,11 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
         by_seed[seed] = run
     groups = [_group(data, method, by_seed) for (data, method, _), by_seed in by_key.items()]
     return sorted(groups, key=lambda group: (group.data, group.steps, _registry_order(group.method), group.method))
+
+
+def ratio(seconds: float, reference: float) -> float | None:
+    """Divide seconds; ``None`` where the reference took none, as a clock that stood still has it."""
+    return seconds / reference if reference > 0 else None
 
 
 def _group(data: str, method: str, by_seed: Mapping[int, Run]) -> Group:

@@ -11,7 +11,7 @@ from opera.core.errors import SettingError
 from opera.experiments.analysis.convergence import Convergence, compute_convergence
 from opera.experiments.analysis.coverage import Coverage, compute_coverage
 from opera.experiments.analysis.difficulty import measure_by_difficulty
-from opera.experiments.analysis.groups import PAPERS, PRIMARY, RECALL, Group, MeanStd, find_runs, group_runs
+from opera.experiments.analysis.groups import PAPERS, PRIMARY, RECALL, Group, MeanStd, find_runs, group_runs, ratio
 from opera.experiments.analysis.guard import GuardResult, guard_results
 from opera.experiments.analysis.labels import display_names, shared_settings
 from opera.experiments.analysis.ranks import average_ranks, winners
@@ -111,6 +111,7 @@ class Comparison:
         ranks: average ranks by measure, each data set with its largest number of steps; empty for one data set.
         unfinished: folders of runs left out because they are unfinished.
         other_format: folders of runs left out because another version of OPERA wrote them.
+        damaged: why each run that is damaged is left out.
         planned: number of cells in the grid's plan; 0 for a folder that is no grid.
         missing: how many of them are not finished.
     """
@@ -125,6 +126,7 @@ class Comparison:
     ranks: dict[str, dict[str, float]]
     unfinished: tuple[Path, ...]
     other_format: tuple[Path, ...]
+    damaged: tuple[str, ...]
     planned: int
     missing: int
 
@@ -141,6 +143,7 @@ class Comparison:
             "average_ranks": self.ranks,
             "unfinished": [str(path) for path in self.unfinished],
             "other_format": [str(path) for path in self.other_format],
+            "damaged": list(self.damaged),
             "planned_cells": self.planned,
             "missing_cells": self.missing,
         }
@@ -170,7 +173,7 @@ def analyse_runs(folder: Path, baseline: str | None = None) -> Comparison:
         RunFolderError: if there is no finished run.
         SettingError: if no run has the baseline's label.
     """
-    folder_runs = find_runs(folder)
+    folder_runs = find_runs(folder, DEFAULT_MEASURES)
     runs = folder_runs.finished
     planned = planned_cells(folder)
     groups = group_runs(runs)
@@ -189,6 +192,7 @@ def analyse_runs(folder: Path, baseline: str | None = None) -> Comparison:
         ranks={measure: by_label for measure, by_label in ranks.items() if by_label},
         unfinished=folder_runs.unfinished,
         other_format=folder_runs.other_format,
+        damaged=folder_runs.damaged,
         planned=len(planned),
         missing=len({path.resolve() for path in planned} - {run.path.resolve() for run in runs}),
     )
@@ -250,7 +254,7 @@ def _method_result(
         coverage=compute_coverage(group),
         difficulty=_difficulty(group, "after"),
         seconds_per_step=group.seconds_per_step,
-        step_ratio=group.seconds_per_step / reference.seconds_per_step if reference else None,
+        step_ratio=ratio(group.seconds_per_step, reference.seconds_per_step) if reference else None,
         training_seconds=group.training_seconds,
     )
 

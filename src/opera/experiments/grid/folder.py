@@ -11,8 +11,9 @@ from opera.config.recipe import parse_value, with_full_names
 from opera.core.errors import RunFolderError
 from opera.core.locks import LOCK_FILE, sole_use
 from opera.experiments.grid.plan import Cell
-from opera.runs.folder import RUN_FILE, check_writable
+from opera.runs.folder import RUN_FILE
 from opera.runs.grid_record import GRID_FILE, GridRecord, planned_cells
+from opera.runs.housekeeping import check_writable
 
 
 def check_grid_folder(out: Path, model: str, shared: Mapping[str, Any]) -> None:

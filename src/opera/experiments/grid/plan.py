@@ -23,10 +23,11 @@ from opera.config.presets import with_preset
 from opera.config.recipe import ALIASES, make_recipe, with_full_names
 from opera.config.training import TrainSettings
 from opera.config.yaml import parse_assignments
-from opera.core.errors import OtherFormatError, SettingError
-from opera.experiments.analysis import short_name
+from opera.core.errors import OtherFormatError, RunFolderError, SettingError
+from opera.experiments.analysis import check_run, short_name
 from opera.methods import METHODS, method_named
-from opera.runs.folder import Run, holds_run
+from opera.retrieval.measures import DEFAULT_MEASURES
+from opera.runs.folder import run_in
 
 DEFAULT_METHODS, DEFAULT_SEEDS = ("ft", "dp"), (0, 1, 2)
 AXIS_SETTINGS = ("method", "max_steps", "seed")
@@ -74,12 +75,19 @@ class Cell:
 
         Raises:
             OtherFormatError: if another version of OPERA wrote it.
+            RunFolderError: if it is damaged.
         """
         try:
-            return holds_run(self.folder) and Run.open(self.folder).finished
+            run = run_in(self.folder)
+            if run is None or not run.finished:
+                return False
+            check_run(run, DEFAULT_MEASURES)
         except OtherFormatError:
             message = f"{self.folder}: is a run by another version of OPERA; give another --out"
             raise OtherFormatError(message) from None
+        except RunFolderError as error:
+            raise RunFolderError(f"{error}; remove {self.folder}, and the cell is trained again") from None
+        return True
 
     @property
     def log(self) -> Path:

@@ -114,7 +114,7 @@ class Status:
         """Look which cells are finished.
 
         Raises:
-            OtherFormatError: if another version of OPERA wrote the run of a cell.
+            RunFolderError: if the run of a cell is damaged, or another version of OPERA wrote it.
         """
         return cls(cells, jobs, {cell.folder for cell in cells if cell.finished})
 

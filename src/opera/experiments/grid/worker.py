@@ -26,7 +26,8 @@ from opera.core.extensions import load_extensions
 from opera.core.terminal import say
 from opera.data import RetrievalData, load_data
 from opera.experiments.grid.timing import time_cell
-from opera.runs.folder import drop_checkpoints, holds_run
+from opera.runs.folder import holds_run
+from opera.runs.housekeeping import drop_checkpoints
 from opera.training.adapt import adapt
 
 REPORT_SECONDS = 0.5

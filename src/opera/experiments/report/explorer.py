@@ -15,11 +15,15 @@ from opera.core.terminal import shown
 from opera.data import RetrievalData, TextTable, load_data
 from opera.data.sources import load_stored
 from opera.experiments.analysis import BUCKETS, PRIMARY, Group, query_differences, tertiles
+from opera.runs.folder import PER_QUERY_FILE
+from opera.runs.reading import check_columns
 
 MAX_QUERIES = 600
 """Above this number of test queries only those whose measure changed most, up or down, are shown."""
 
 MAX_CHARACTERS = 400
+DOCUMENTS = ("before documents", "after documents")
+"""Columns with the ids of what was retrieved."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,11 @@ def explorer_data(groups: Sequence[Group], baseline: str | None, source: str | N
     Returns:
         Queries, documents by number, the measure, and a note where texts are missing or queries were left out.
     """
+    for group in groups:
+        for run, table in zip(group.runs, group.query_tables, strict=True):
+            check_columns(run.path / PER_QUERY_FILE, table, dict.fromkeys(DOCUMENTS, "texts"))
     table = groups[0].query_tables[0]
+    check_columns(groups[0].runs[0].path / PER_QUERY_FILE, table, {f"before {PRIMARY}": "measure"})
     ids = table["query_id"].to_pylist()
     before = table[f"before {PRIMARY}"].to_numpy()
     results = {group.method: _query_results(group) for group in groups}
@@ -149,13 +157,13 @@ def _omissions(ids: Sequence[str], shown: Sequence[int], results: Mapping[str, M
 def _load_texts(source: str | None, recorded: str, fingerprint: str, notes: list[str]) -> RetrievalData | None:
     """Load the data set for its texts; adds a note if they are missing or have changed."""
     place = source or recorded
-    if source is None and not os.path.lexists(recorded):
-        advice = "so ids stand for texts; pass the data to opera report --data"
-        notes.append(f"{shown(recorded)} is no file or folder here, {advice}")
-        return None
     try:
+        if source is None and not os.path.lexists(recorded):
+            advice = "so ids stand for texts; pass the data to opera report --data"
+            notes.append(f"{shown(recorded)} is no file or folder here, {advice}")
+            return None
         data = load_data(source) if source is not None else load_stored(recorded)
-    except InputError as error:
+    except (InputError, OSError, ValueError) as error:
         notes.append(f"no texts: {error}")
         return None
     if data.fingerprint != fingerprint:

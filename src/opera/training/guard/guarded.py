@@ -9,7 +9,8 @@ from accelerate import PartialState
 
 from opera.config.automatic import TRANSFORMERS
 from opera.data.novelty import seen_share
-from opera.runs.folder import TRIAL_FOLDER, drop_checkpoints
+from opera.runs.folder import TRIAL_FOLDER
+from opera.runs.housekeeping import drop_checkpoints
 from opera.runs.record import GuardRecord
 from opera.training.distributed import from_main
 from opera.training.fit import Fit, fit
