@@ -8,11 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from opera.core.errors import SettingError
+from opera.core.errors import RunFolderError, SettingError
 from opera.core.paths import kind_of_place
 from opera.core.storage import writing
 from opera.core.terminal import shortened
 
+PATH_MAX, ROOM = 4096, 500
+"""Bytes of a path that Linux takes, and those kept for the names of files and folders below a run or a grid."""
 MAX_NAME = 200
 """Characters of a name kept in the name of a temporary file, which must not be too long for the file system."""
 
@@ -76,16 +78,56 @@ def check_output(
         raise SettingError(f"{place}: is {found}; pass a file")
     if ours(path):
         return
-    if found is not None and (read := _same_file(path, reads)):
-        raise SettingError(f"{place}: is {shortened(str(read))}, which this command reads; pass another file")
+    if found is not None and (reading := _reading(path, reads)):
+        raise SettingError(f"{place}: {reading}; pass another file")
     if not overwrite:
         raise SettingError(f"{place}: exists; pass --overwrite to replace it, or another file")
 
 
-def _same_file(path: Path, reads: Iterable[Path]) -> Path | None:
-    """Return the file among ``reads`` that is the same as ``path``, by whatever links."""
+def check_folder(path: Path, name: str) -> None:
+    """Check, before any work, that a folder can be made or written to.
+
+    Raises:
+        RunFolderError: naming what is there instead, or the obstacle.
+    """
+    place = f"{name} {shortened(str(path))}"
+    found = kind_of_place(path)
+    if found is None and path.is_symlink():
+        found = "a link to nothing"
+    if found not in ("a folder", None):
+        raise RunFolderError(f"{place}: is {found}; pass a folder")
+    if len(os.fsencode(path.absolute())) + ROOM > PATH_MAX:
+        raise RunFolderError(f"{place}: the path is too long for the files in it; pass a shorter one")
+    existing = next(parent for parent in (path, *path.parents, Path()) if os.path.lexists(parent))
+    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+        raise RunFolderError(f"{place}: {shortened(str(existing))} is not a folder that can be written to")
+
+
+def check_reads_stay(folder: Path, name: str, reads: Iterable[Path]) -> None:
+    """Check that a folder whose files are about to be replaced holds nothing that the command reads.
+
+    Raises:
+        RunFolderError: naming what is read.
+    """
+    home = folder.resolve()
+    for read in reads:
+        if read.exists() and read.resolve().is_relative_to(home):
+            raise RunFolderError(
+                f"{name} {shortened(str(folder))}: --overwrite would delete {shortened(str(read))}, which this "
+                "command reads; pass another folder"
+            )
+
+
+def _reading(path: Path, reads: Iterable[Path]) -> str:
+    """Say how a file is among those that the command reads, by whatever links; empty if it is not."""
     this = _identity(path)
-    return next((file for read in reads for file in _files(read) if _identity(file) == this), None)
+    for read in reads:
+        for file in _files(read):
+            if _identity(file) == this:
+                if file != path:
+                    return f"is the same file as {shortened(str(file))}, which this command reads"
+                return "is read by this command" if file == read else f"lies in {read}, which this command reads"
+    return ""
 
 
 def _files(path: Path) -> Iterator[Path]:

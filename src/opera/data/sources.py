@@ -139,10 +139,10 @@ def load_stored(source: str) -> RetrievalData:
     raise DataError(f"{shortened(source)}: not a BEIR folder or .jsonl file; pass the data yourself to read them")
 
 
-def files_read(source: str | Path) -> list[Path]:
+def files_read(source: str | Path | RetrievalData) -> list[Path]:
     """Return the files of a data set, which no output may replace; a folder stands for every file in it."""
-    path = Path(source)
-    reader = next((known for known in SOURCES if known.matches(str(source))), None)
+    text = source.source if isinstance(source, RetrievalData) else expand_user(source, "data")
+    reader = next((known for known in SOURCES if known.matches(text)), None)
     if isinstance(reader, BeirFolder):
-        return [path / "corpus.jsonl", path / "queries.jsonl", path / "qrels"]
-    return [path] if path.exists() else []
+        return [Path(text) / name for name in ("corpus.jsonl", "queries.jsonl", "qrels")]
+    return [Path(text)] if Path(text).exists() else []

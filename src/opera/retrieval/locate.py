@@ -56,8 +56,7 @@ def inputs_of(data: str | Path | RetrievalData, model: str | Path) -> list[Path]
     Raises:
         ModelError, MissingExtraError: as for :func:`locate_model`.
     """
-    source = data.source if isinstance(data, RetrievalData) else expand_user(data, "data")
-    return [*files_read(source), Path(locate_model(model))]
+    return [*files_read(data), Path(locate_model(model))]
 
 
 def minilm_folder() -> Path:

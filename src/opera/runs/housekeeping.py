@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from opera.core.errors import RunFolderError
+from opera.core.files import check_folder
 from opera.core.locks import LOCK_FILE, refuse_in_use
 from opera.runs.folder import (
     CHECKPOINTS_FOLDER,
@@ -53,8 +54,7 @@ def check_free(path: Path, resume: bool, overwrite: bool) -> None:
     """
     if resume and overwrite:
         raise RunFolderError("--resume continues a run and --overwrite replaces it: pass one of the two")
-    if path.exists() and not path.is_dir():
-        raise RunFolderError(f"--out {path}: is a file; pass a folder")
+    check_folder(path, "--out")
     ours = run_in(path) is not None
     if resume and not ours:
         raise RunFolderError(f"--out {path}: holds no run to resume; omit --resume to start one")
@@ -68,7 +68,6 @@ def check_free(path: Path, resume: bool, overwrite: bool) -> None:
         raise RunFolderError(f"--out {path}: is not empty and holds no run; pass an empty or a new folder")
     if resume:
         _refuse_links(path)
-    check_writable(path)
 
 
 def _refuse_links(path: Path) -> None:
@@ -92,17 +91,6 @@ def _is_finished(path: Path) -> bool:
         return Run.open(path).finished
     except RunFolderError:
         return True
-
-
-def check_writable(path: Path) -> None:
-    """Refuse an output folder that cannot be created or written to.
-
-    Raises:
-        RunFolderError: naming the obstacle.
-    """
-    existing = next(place for place in (path, *path.absolute().parents) if place.exists())
-    if not existing.is_dir() or not os.access(existing, os.W_OK):
-        raise RunFolderError(f"--out {path}: {existing} is not a folder that can be written to")
 
 
 def clear_run(path: Path) -> None:

@@ -15,14 +15,17 @@ from transformers import TrainerCallback
 
 from opera.config.presets import PRESET_LEARNING_RATE
 from opera.config.recipe import make_recipe
+from opera.config.training import AdapterSettings
+from opera.core.files import check_reads_stay
 from opera.core.locks import sole_use
 from opera.core.paths import expand_user, user_path
-from opera.data import RetrievalData, load_data
+from opera.data import RetrievalData, files_read, load_data
 from opera.methods.default import AUTO
 from opera.retrieval.device import join_processes
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import Evaluation, evaluate_encoder, query_difficulty, relevant_ids
 from opera.retrieval.frozen import lookup_of
+from opera.retrieval.locate import inputs_of
 from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import load_model
 from opera.runs.folder import FINE_TUNED_FOLDER, Run, RunWriter
@@ -77,6 +80,8 @@ def adapt(
     model = expand_user(model_or_vectors(model, recipe.train), "--model")
     folder = Path(os.path.normpath(user_path(out, "--out")))
     check_out_folder(folder, resume, overwrite)
+    if overwrite:
+        check_reads_stay(folder, "--out", _reads(data, model, recipe.train.adapter))
     clock = Clock()
     processes = join_processes()
     with clock.phase("load"):
@@ -93,6 +98,12 @@ def adapt(
     with _held(folder, resume, overwrite) if processes.is_main_process else nullcontext():
         processes.wait_for_everyone()
         return _run(prepared, RunWriter(folder, processes.is_main_process), clock, resume, callbacks)
+
+
+def _reads(data: str | Path | RetrievalData, model: str, adapter: AdapterSettings) -> list[Path]:
+    """The files and folders that a run reads."""
+    vectors = [Path(file) for file in (adapter.query_vectors, adapter.document_vectors) if file is not None]
+    return [*files_read(data), *vectors] if vectors else inputs_of(data, model)
 
 
 @contextmanager

@@ -40,7 +40,7 @@ Call = Callable[..., tuple[int, str, str]]
         ({"--model": "./absent"}, "no such model folder"),
         ({"DATA": "absent"}, "absent: no such file or folder"),
         ({"--out": "taken"}, "is not empty and holds no grid"),
-        ({"--out": "file"}, "is a file; give a folder"),
+        ({"--out": "file"}, "is a file; pass a folder"),
         ({"--out": "file/grid"}, "is not a folder that can be written to"),
     ],
 )

@@ -9,11 +9,11 @@ from typing import Any
 
 from opera.config.recipe import parse_value, with_full_names
 from opera.core.errors import RunFolderError
+from opera.core.files import check_folder
 from opera.core.locks import LOCK_FILE, sole_use
 from opera.experiments.grid.plan import Cell
 from opera.runs.folder import RUN_FILE
 from opera.runs.grid_record import GRID_FILE, GridRecord, planned_cells
-from opera.runs.housekeeping import check_writable
 
 
 def check_grid_folder(out: Path, model: str, shared: Mapping[str, Any]) -> None:
@@ -22,9 +22,7 @@ def check_grid_folder(out: Path, model: str, shared: Mapping[str, Any]) -> None:
     Raises:
         RunFolderError: naming the difference, or a folder that cannot be written to.
     """
-    if out.exists() and not out.is_dir():
-        raise RunFolderError(f"--out {out}: is a file; give a folder")
-    check_writable(out)
+    check_folder(out, "--out")
     if not (out / GRID_FILE).is_file():
         if out.is_dir() and set(out.iterdir()) - {out / LOCK_FILE}:
             raise RunFolderError(f"--out {out}: is not empty and holds no grid; give an empty or a new folder")

@@ -71,10 +71,13 @@ def report(
     path = folder / "report.html" if out is None else user_path(out, "out")
     data = None if data is None else expand_user(data, "data")
     if folder.is_dir():
+        if out is None and path.is_file() and not is_report(path):
+            raise SettingError(f"{path}: exists and is no report that opera wrote; pass --out with another file")
         reads = [folder, *([] if data is None else files_read(data))]
         free = overwrite or out is None
-        ours = lambda file: free and is_report(file)  # noqa: E731
-        check_output(path, "--out", (".html",), overwrite=overwrite, reads=reads, ours=ours)
+        check_output(
+            path, "--out", (".html",), overwrite=overwrite, reads=reads, ours=lambda file: free and is_report(file)
+        )
     comparison = analyse_runs(folder, baseline)
     names = sorted({table.name for table in comparison.tables})
     if data is not None and len(names) > 1:
