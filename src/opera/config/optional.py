@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.util import find_spec
 
-from opera.core.errors import MissingExtraError, nearest
+from opera.core.errors import MissingExtraError
 from opera.core.terminal import shown
 
 _TORCH = ("adamw_torch", "adamw_torch_fused", "adafactor", "sgd", "adagrad", "rmsprop")
@@ -60,7 +60,7 @@ def check_known(value: str, known: Mapping[str, str], kind: str) -> str:
     """Check that an optimizer or a service is known; for pydantic, which turns the ValueError into a message."""
     if value not in known:
         examples = ", ".join(list(known)[:5])
-        raise ValueError(f"must be {kind} that OPERA offers, such as {examples}{nearest(value, known)}")
+        raise ValueError(f"must be {kind} that OPERA offers, such as {examples}")
     return value
 
 

@@ -33,6 +33,7 @@ RULES = {
     "int_from_float": "a whole number",
     "float_type": "a number",
     "float_parsing": "a number",
+    "string_type": "text",
     "bool_type": "true or false",
     "bool_parsing": "true or false",
     "finite_number": "a finite number",

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 from opera.core.errors import MissingExtraError, ModelError
-from opera.core.paths import expand_user
+from opera.core.paths import expand_user, kind_of_place
 from opera.data import RetrievalData, files_read
 from opera.runs.folder import ADAPTER_FILE, Run, holds_run
 
@@ -45,7 +45,9 @@ def locate_model(spec: str | Path) -> Path | str:
                 "(transformers)"
             )
         return folder
-    if path.exists() or path.is_absolute() or text.startswith((".", "~")) or text.count("/") > 1:
+    if (found := kind_of_place(path)) is not None:
+        raise ModelError(f"{text}: must be the folder of a model, but is {found}")
+    if path.is_absolute() or text.startswith((".", "~")) or text.count("/") > 1:
         raise ModelError(f"{text}: no such model folder")
     return text
 
