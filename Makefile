@@ -3,7 +3,7 @@ VENV := .venv
 RUN := $(VENV)/bin/
 IN_PARALLEL := --numprocesses 2 --dist worksteal # each process computes with one thread: tests/conftest.py
 
-.PHONY: help install quickstart test test-slow test-all check fuzz bench-sampler format clean
+.PHONY: help install quickstart test test-slow test-all check fuzz bench-sampler audit format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -38,6 +38,11 @@ check: install ## lint and type-check
 
 bench-sampler: install ## time a sampler step against the direct way (about 10 minutes, 12 GB); fills docs/performance.md
 	OMP_NUM_THREADS=1 $(RUN)python benchmarks/sampler.py
+
+audit: install ## known vulnerabilities of the pinned packages: by PyPI, or by OSV_DATABASE=all.zip without a network
+	test -n "$$OSV_DATABASE" || { $(PYTHON) -m venv $(VENV)/audit && \
+	  $(VENV)/audit/bin/python -m pip install --quiet --disable-pip-version-check pip-audit==2.10.1; }
+	$(RUN)python tools/audit.py --pip-audit $(VENV)/audit/bin/pip-audit
 
 format: install ## rewrite files in the house style
 	$(RUN)ruff check --fix .

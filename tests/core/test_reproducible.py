@@ -1,4 +1,4 @@
-"""``OPERA_REPRODUCIBLE``: the kernels are pinned before NumPy and torch load, here and in processes started from here."""
+"""``OPERA_REPRODUCIBLE``: kernels are pinned before NumPy and torch load, also in processes started from here."""
 
 from __future__ import annotations
 

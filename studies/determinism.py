@@ -1,0 +1,237 @@
+"""How far do figures move from processor to processor, and does OPERA_REPRODUCIBLE make them agree?
+
+    .venv/bin/python studies/determinism.py            # runs what is missing, then fills in docs/determinism.md
+    .venv/bin/python studies/determinism.py --tables   # makes the tables of the committed results
+
+A run is repeated under variables by which torch, oneDNN, MKL, OpenBLAS and NumPy take the kernels that they would take
+on another processor, and with another seed, which is the yardstick. Short runs take 20 steps on one package of the
+standard library; whole ones are the quickstart. Each variant has an embedding cache of its own. With ``--qemu PATH`` (a
+qemu-x86_64, 7.2 or newer) a short run is also done on an emulated Haswell, which is a real processor as far as any
+library can tell. Finished runs are not repeated, so it can be stopped at any time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import hashlib
+import math
+import os
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+
+import numpy as np
+
+from opera.data import load_python
+from opera.runs.folder import Run, holds_run
+from opera.training.quickstart import RECIPE, TEST_QUERIES, TRAIN_QUERIES
+from page import ROOT, fill, table_lines
+
+PAGE = ROOT / "docs" / "determinism.md"
+RESULTS = ROOT / "studies" / "results" / "determinism.csv"
+RUNS = Path("runs/determinism")
+NO_AVX512 = "AVX512F AVX512_SKX AVX512_ICL AVX512_SPR X86_V4"
+AVX2 = {
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "MKL_CBWR": "COMPATIBLE",
+    "OPENBLAS_CORETYPE": "Haswell",
+    "NPY_DISABLE_CPU_FEATURES": NO_AVX512,
+}
+VARIANTS: dict[str, dict[str, str]] = {
+    "as it is": {},
+    "two threads": {"OMP_NUM_THREADS": "2"},
+    "bf16 without its instructions": {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE"},
+    "bf16, torch's kernels for AVX2": {"ATEN_CPU_CAPABILITY": "avx2"},
+    "fp32": {"precision": "fp32"},
+    "fp32, torch's kernels for AVX2": {"precision": "fp32", "ATEN_CPU_CAPABILITY": "avx2"},
+    "fp32, oneDNN's for AVX2": {"precision": "fp32", "ONEDNN_MAX_CPU_ISA": "AVX2"},
+    "fp32, MKL's for any maker": {"precision": "fp32", "MKL_CBWR": "COMPATIBLE"},
+    "fp32, NumPy's for AVX2": {"precision": "fp32", "NPY_DISABLE_CPU_FEATURES": NO_AVX512},
+    "fp32, all for AVX2": {"precision": "fp32", **AVX2},
+    "OPERA_REPRODUCIBLE": {"OPERA_REPRODUCIBLE": "1"},
+    "OPERA_REPRODUCIBLE, other variables set": {"OPERA_REPRODUCIBLE": "1", "ATEN_CPU_CAPABILITY": "default"},
+    "OPERA_REPRODUCIBLE, C library without FMA": {
+        "OPERA_REPRODUCIBLE": "1",
+        "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-FMA,-FMA4,-AVX2,-AVX512F",
+    },
+    "OPERA_REPRODUCIBLE, two threads": {"OPERA_REPRODUCIBLE": "1", "OMP_NUM_THREADS": "2"},
+    "OPERA_REPRODUCIBLE, NumPy for SSE": {"OPERA_REPRODUCIBLE": "1", "sse": "1"},
+    "OPERA_REPRODUCIBLE, NumPy for SSE, emulated Haswell": {
+        "OPERA_REPRODUCIBLE": "1",
+        "sse": "1",
+        "cpu": "Haswell-noTSX",
+    },
+}
+"""Environment variables, and in small letters: the precision, NumPy without AVX2, and the processor to emulate."""
+WHOLE = [("as it is", 0), ("as it is", 1), ("as it is", 2), ("fp32", 0), ("OPERA_REPRODUCIBLE", 0)]
+SHORT = {"max_steps": 20, "save_steps": 20}
+SOURCES = {"short": ("asyncio", 1500, 60), "whole": ("stdlib", TRAIN_QUERIES, TEST_QUERIES)}
+SSE = "import opera, os; os.environ['NPY_DISABLE_CPU_FEATURES'] += ' X86_V3'\n"  # QEMU 7.2 gets NumPy's sort wrong
+TRAIN = "from opera.cli import main; main()"
+EMBED = """
+import sys
+import opera
+import numpy as np
+from opera.data import load_data
+from opera.retrieval.encoder import open_encoder
+from opera.retrieval.search import exact_search
+
+data, out, precision, queries, passages = sys.argv[1:]
+data = load_data(data)
+encoder = open_encoder("minilm", precision, int(queries), int(passages))
+texts = encoder.encode_queries(data, np.arange(len(data.queries))), encoder.encode_corpus(data)
+ranked = exact_search(*texts, data.corpus, 50)
+np.savez(out, queries=texts[0], documents=texts[1], ranked=ranked.doc_rows)
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One run against "as it is", or a reproducible one against "OPERA_REPRODUCIBLE", of the same seed.
+
+    Attributes:
+        embeddings: largest difference of a component, before training.
+        lists: share of the queries whose 50 nearest documents are others, or in another order.
+        first_step: the first step whose loss is another; 0 if none is.
+        moved: points of nDCG@10 by which the one handed over differs, and ``queries`` how many queries are affected.
+        same: whether the weights are the same bytes.
+    """
+
+    kind: str
+    variant: str
+    seed: int
+    before: float
+    fine_tuned: float
+    after: float
+    share: float
+    embeddings: float
+    lists: float
+    first_step: int
+    moved: float
+    queries: int
+    same: bool
+    seconds: float
+
+
+def run(kind: str, variant: str, seed: int, qemu: str | None) -> Path:
+    """Do a run unless it is done, and return its folder; ``embedded.npz`` and ``seconds`` are beside it."""
+    settings = dict(VARIANTS[variant])
+    home = RUNS / kind / f"{variant.replace(' ', '-').replace(',', '')}-{seed}"
+    out = home / "run"
+    if holds_run(out) and Run.open(out).finished and (home / "seconds").exists():
+        return out
+    home.mkdir(parents=True, exist_ok=True)
+    precision, sse, cpu = (settings.pop(name, "") for name in ("precision", "sse", "cpu"))
+    if cpu and not qemu:
+        sys.exit(f"{variant}: pass --qemu PATH")
+    python = [*([qemu, "-cpu", cpu] if cpu and qemu else []), sys.executable, "-c"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **settings, "OPERA_CACHE": str(home / "cache")}
+    data = RUNS / "data" / f"{kind}-{seed}"
+    if not data.is_dir():
+        package, train, test = SOURCES[kind]
+        load_python(package, seed, train, test).write_beir(data)
+    recipe = {**RECIPE, "seed": seed, "precision": precision or "auto", **(SHORT if kind == "short" else {})}
+    lengths = [str(RECIPE["max_query_length"]), str(RECIPE["max_passage_length"])]
+    embed = [EMBED, str(data), str(home / "embedded.npz"), str(recipe["precision"]), *lengths]
+    words = [word for name, value in recipe.items() for word in ("--set", f"{name}={str(value).lower()}")]
+    train_it = [TRAIN, "train", str(data), "--model", "minilm", "--out", str(out), "--overwrite", *words]
+    for code, *arguments in (embed, train_it):
+        start = time.monotonic()
+        subprocess.run([*python, (SSE if sse else "") + code, *arguments], env=environment, check=True)
+    (home / "seconds").write_text(f"{time.monotonic() - start:.1f}")
+    return out
+
+
+def row(kind: str, variant: str, seed: int, out: Path, base: Path) -> Row:
+    """Compare a run with another."""
+    one, other = Run.open(out), Run.open(base)
+    mine, theirs = (np.load(place.parent / "embedded.npz") for place in (out, base))
+    losses = [np.array(of.trace()["loss"]) for of in (one, other)]
+    after = [np.array(of.per_query()["after nDCG@10"]) for of in (one, other)]
+    different = np.flatnonzero(losses[0] != losses[1])
+    digests = [hashlib.sha256((of.model_path / "model.safetensors").read_bytes()).digest() for of in (one, other)]
+    values = {name: one.measures[name]["nDCG@10"] for name in ("before", "fine_tuned", "after")}
+    embeddings, lists = math.nan, math.nan
+    if mine["queries"].shape == theirs["queries"].shape:  # another seed draws other queries
+        embeddings = max(float(np.abs(mine[name] - theirs[name]).max()) for name in ("queries", "documents"))
+        lists = float((mine["ranked"] != theirs["ranked"]).any(axis=1).mean())
+    return Row(
+        kind,
+        variant,
+        seed,
+        **values,
+        share=one.record.guard.share if one.record.guard else 1.0,
+        embeddings=embeddings,
+        lists=lists,
+        first_step=int(different[0]) + 1 if len(different) else 0,
+        moved=100 * float(after[0].mean() - after[1].mean()),
+        queries=int((after[0] != after[1]).sum()) if len(after[0]) == len(after[1]) else -1,
+        same=digests[0] == digests[1],
+        seconds=float((out.parent / "seconds").read_text()),
+    )
+
+
+def measure(qemu: str | None) -> None:
+    """Do all runs, and write the results as soon as there are new ones."""
+    plan = [("short", variant, 0) for variant in VARIANTS] + [("whole", *one) for one in WHOLE]
+    rows = []
+    for kind, variant, seed in plan:
+        if "cpu" in VARIANTS[variant] and not qemu:
+            continue
+        out = run(kind, variant, seed, qemu)
+        base = "OPERA_REPRODUCIBLE" if "OPERA_REPRODUCIBLE" in VARIANTS[variant] and kind == "short" else "as it is"
+        rows.append(row(kind, variant, seed, out, run(kind, base, 0, qemu)))
+        with RESULTS.open("w", newline="") as file:
+            writer = csv.DictWriter(file, [field.name for field in fields(Row)], lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(asdict(one) for one in rows)
+
+
+def tables() -> None:
+    """Fill in the tables of the page."""
+    with RESULTS.open() as file:
+        rows = list(csv.DictReader(file))
+    head = ["run", "embeddings differ by", "other nearest 50", "first other loss", "nDCG@10, points", "seconds"]
+    short = [
+        [
+            row["variant"],
+            f"{float(row['embeddings']):.1e}",
+            f"{float(row['lists']):.0%}",
+            {"0": "never"}.get(row["first_step"], f"step {row['first_step']}"),
+            "the same bytes" if row["same"] == "True" else f"{float(row['moved']):+.2f}",
+            f"{float(row['seconds']):.0f}",
+        ]
+        for row in rows
+        if row["kind"] == "short"
+    ]
+    gain = lambda row: f"{100 * (float(row['after']) - float(row['before'])):+.1f}"  # noqa: E731
+    whole = [
+        [
+            *(row["variant"], row["seed"]),
+            *(f"{float(row[name]):.4f}" for name in ("before", "fine_tuned", "after")),
+            *(gain(row), row["share"], f"{float(row['seconds']):.0f}"),
+        ]
+        for row in rows
+        if row["kind"] == "whole"
+    ]
+    whole_head = ["quickstart", "seed", "before", "fine-tuned", "handed over", "gain, points", "share", "seconds"]
+    fill(PAGE, {"short": table_lines(head, short), "whole": table_lines(whole_head, whole)})
+
+
+def main() -> None:
+    """Run the study."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tables", action="store_true")
+    parser.add_argument("--qemu")
+    arguments = parser.parse_args()
+    if not arguments.tables:
+        measure(arguments.qemu)
+    tables()
+
+
+if __name__ == "__main__":
+    main()

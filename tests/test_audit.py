@@ -1,0 +1,88 @@
+"""``make audit``: a copy of the vulnerability database is read as the standard has it, and silence is no clean bill."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+spec = importlib.util.spec_from_file_location("audit", ROOT / "tools" / "audit.py")
+assert spec is not None
+assert spec.loader is not None
+audit = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(audit)
+
+
+def advisory(name: str = "Some.Package", **affected: Any) -> dict[str, Any]:
+    return {"id": "X-1", "summary": "bad", "affected": [{"package": {"name": name}, **affected}]}
+
+
+def between(*events: dict[str, str]) -> dict[str, Any]:
+    return {"ranges": [{"type": "ECOSYSTEM", "events": list(events)}]}
+
+
+@pytest.mark.parametrize(
+    ("affected", "known"),
+    [
+        ({"versions": ["1.9", "1.10"]}, True),
+        ({"versions": ["1.1"]}, False),
+        (between({"introduced": "0"}), True),
+        (between({"introduced": "0"}, {"fixed": "1.10"}), False),
+        (between({"introduced": "0"}, {"fixed": "1.9"}, {"introduced": "1.10"}), True),
+        (between({"introduced": "1.2"}, {"last_affected": "1.10"}), True),
+        (between({"introduced": "1.2"}, {"last_affected": "1.9"}), False),
+        (between({"introduced": "2"}), False),
+        ({"ranges": [{"type": "GIT", "events": [{"introduced": "0"}]}]}, False),
+    ],
+)
+def test_affected_versions_are_found(affected: dict[str, Any], known: bool) -> None:
+    assert audit.concerns(advisory(**affected), "some-package", "1.10") is known
+    assert not audit.concerns(advisory(**affected), "other-package", "1.10")
+    assert not audit.concerns({**advisory(**affected), "withdrawn": "2026-01-01"}, "some-package", "1.10")
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_a_copy_of_the_database_needs_no_network(
+    packed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, version = next(iter(audit.pinned().items()))
+    files = {"a.json": advisory(name, versions=[version]), "b.json": advisory("unheard-of", versions=[version])}
+    database = tmp_path / "all.zip" if packed else tmp_path
+    if packed:
+        with zipfile.ZipFile(database, "w") as archive:
+            for file, content in files.items():
+                archive.writestr(file, json.dumps(content))
+    else:
+        for file, content in files.items():
+            (tmp_path / file).write_text(json.dumps(content))
+    monkeypatch.setenv("OSV_DATABASE", str(database))
+    monkeypatch.setattr("sys.argv", ["audit.py"])
+    assert audit.main() == 1
+    assert f"{name} {version}: X-1: bad" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("output", ["", '{"dependencies": [{"name": "numpy", "skip_reason": "not found"}]}'])
+def test_what_could_not_be_checked_is_no_success(
+    output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """pip-audit itself succeeds if it could check nothing."""
+    tool = tmp_path / "pip-audit"
+    tool.write_text(f"#!/bin/sh\necho '{output}'\n")
+    tool.chmod(0o755)
+    monkeypatch.delenv("OSV_DATABASE", raising=False)
+    for arguments in ([], ["--pip-audit", str(tool)]):
+        monkeypatch.setattr("sys.argv", ["audit.py", *arguments])
+        assert audit.main() == audit.NOT_CHECKED
+        assert capsys.readouterr().out.startswith(f"0 of {len(audit.pinned())} pinned packages checked")
+
+
+def test_the_page_lists_the_licence_of_every_pinned_package() -> None:
+    rows = re.findall(r"^\| (\S+) (\S+) \| (.+) \|$", audit.PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert {name: version for name, version, _ in rows} == audit.pinned(), "run: python tools/audit.py --licences"
+    assert all(licence != "not stated" for *_, licence in rows)
