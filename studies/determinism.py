@@ -68,7 +68,7 @@ VARIANTS: dict[str, dict[str, str]] = {
 }
 """Environment variables, and in small letters: the precision, NumPy without AVX2, and the processor to emulate."""
 WHOLE = [("as it is", 0), ("as it is", 1), ("as it is", 2), ("fp32", 0), ("OPERA_REPRODUCIBLE", 0)]
-SHORT = {"max_steps": 20, "save_steps": 20}
+SHORT = {"max_steps": 10, "save_steps": 10, "per_device_train_batch_size": 16, "guard": False}
 SOURCES = {"short": ("asyncio", 1500, 60), "whole": ("stdlib", TRAIN_QUERIES, TEST_QUERIES)}
 SSE = "import opera, os; os.environ['NPY_DISABLE_CPU_FEATURES'] += ' X86_V3'\n"  # QEMU 7.2 gets NumPy's sort wrong
 TRAIN = "from opera.cli import main; main()"

@@ -148,9 +148,10 @@ def main() -> int:
     elif arguments.pip_audit:
         lines, unchecked = known_online(arguments.pip_audit)
     print(*lines, sep="\n", end="\n" if lines else "")
-    print(f"{len(pinned()) - unchecked} of {len(pinned())} pinned packages checked, {len(lines)} known vulnerabilities")
+    checked = len(pinned()) - unchecked
+    print(f"{checked} of {len(pinned())} pinned packages checked, {len(lines)} known vulnerabilities")
     if unchecked:
-        print("the others were not checked: PyPI's advisories cannot be reached; set OSV_DATABASE to a copy of osv.dev's")
+        print("the others were not checked: no answer from PyPI; set OSV_DATABASE to a copy of osv.dev's database")
     return 1 if lines else NOT_CHECKED if unchecked else 0
 
 
