@@ -30,7 +30,7 @@ def parse_json(text: str) -> Any:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
         place = f"column {error.colno}" if error.lineno == 1 else f"line {error.lineno}, column {error.colno}"
-        raise ValueError(f"not JSON ({error.msg} at {place})") from None
+        raise ValueError(f"not JSON ({error.msg.removesuffix(' at')} at {place})") from None
     except RecursionError:
         raise _too_deep() from None
     # A value that is nested too deep or holds half a character has many brackets or an escape; most have neither.
