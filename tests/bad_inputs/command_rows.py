@@ -428,12 +428,36 @@ ROWS = [
     Bad(
         "compare: a label that holds a path",
         f"{COMPARE} --methods sp:score=../../../tmp/x",
-        "sp:score=../../../tmp/x: score: must be 'similarity' or 'cbs', got '../../../tmp/x'",
+        "sp:score=../../../tmp/x: names a folder, so it must hold no space, slash or control character; "
+        "use --set for those",
+    ),
+    Bad(
+        "compare: a label that leads elsewhere",
+        f"{COMPARE} --methods ft:loss=infonce/../../../x",
+        "ft:loss=infonce/../../../x: names a folder, so it must hold no space, slash or control "
+        "character; use --set for those",
     ),
     Bad(
         "compare: a label with control characters",
         [*COMPARE.split(), "--methods", "sp:k=\x1b[31m0.5"],
-        "sp:k=\\x1b[31m0.5: k: must be a number, got '\\x1b[31m0.5'",
+        "sp:k=\\x1b[31m0.5: names a folder, so it must hold no space, slash or control character; use --set for those",
+    ),
+    Bad(
+        "compare: a label with a tab",
+        [*COMPARE.split(), "--methods", "sp:k=0.5\t:score=cbs"],
+        "sp:k=0.5\\t:score=cbs: names a folder, so it must hold no space, slash or control character; "
+        "use --set for those",
+    ),
+    Bad(
+        "compare: a label too long for a folder",
+        f"{COMPARE} --methods ft:precision={'0' * 300}",
+        "ft:precision=0000000000000000000000000000000000000…00000000000000000000000000000000000000000000"
+        "00000: names a folder, so it must have at most 200 bytes; use --set for some settings",
+    ),
+    Bad(
+        "compare: a label of dots",
+        f"{COMPARE} --methods ft,..",
+        "..: names a folder, so it must hold no space, slash or control character; use --set for those",
     ),
     Bad(
         "compare: a label without a value",

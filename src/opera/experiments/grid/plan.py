@@ -24,12 +24,15 @@ from opera.config.recipe import ALIASES, make_recipe, with_full_names
 from opera.config.training import TrainSettings
 from opera.config.yaml import parse_assignments
 from opera.core.errors import OtherFormatError, RunFolderError, SettingError
+from opera.core.terminal import shortened
 from opera.experiments.analysis import check_run, short_name
 from opera.methods import METHODS, method_named
 from opera.retrieval.measures import DEFAULT_MEASURES
 from opera.runs.folder import run_in
 
 DEFAULT_METHODS, DEFAULT_SEEDS = ("ft", "dp"), (0, 1, 2)
+MAX_LABEL = 200
+"""Bytes of a label: file systems take names of 255, and a temporary name is longer."""
 AXIS_SETTINGS = ("method", "max_steps", "seed")
 """Settings that differ between cells, so that all cells cannot share them."""
 
@@ -210,14 +213,23 @@ def _check_axes(data: Sequence[str], axes: GridAxes, shared: Mapping[str, Any]) 
         raise SettingError(f"{name}: differs between cells: give --methods, --steps and --seeds instead")
 
 
+def _check_label(label: str) -> None:
+    """Check that a label can be the name of a folder, and of no other folder than its own."""
+    if not label.isprintable() or re.search(r"[\s/\\]", label) or label.startswith("."):
+        raise SettingError("names a folder, so it must hold no space, slash or control character; use --set for those")
+    if len(label.encode()) > MAX_LABEL:
+        raise SettingError(f"names a folder, so it must have at most {MAX_LABEL} bytes; use --set for some settings")
+
+
 def _settings_by_label(axes: GridAxes, shared: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Combine each method's own settings with the shared ones, and check the recipe of each."""
     parsed, mistakes = {}, []
     for label in axes.methods:
         try:
+            _check_label(label)
             parsed[label] = parse_method(label)
         except SettingError as error:
-            mistakes.append(f"{label}: {error}")
+            mistakes.append(f"{shortened(label)}: {error}")
     methods = {method for method, _ in parsed.values()}
     settings: dict[str, dict[str, Any]] = {}
     label_by_recipe: dict[str, str] = {}
