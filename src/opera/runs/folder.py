@@ -241,6 +241,8 @@ class RunWriter:
             try:
                 temporary.mkdir()
                 save(temporary)
+                for file in filter(Path.is_file, temporary.rglob("*")):  # safetensors' files are for their owner alone
+                    file.chmod(temporary.stat().st_mode & 0o666)
                 if os.path.lexists(home):
                     home.rename(old)
                 temporary.rename(home)

@@ -16,6 +16,7 @@ from transformers import TrainerCallback
 from opera.config.presets import PRESET_LEARNING_RATE
 from opera.config.recipe import make_recipe
 from opera.config.training import AdapterSettings
+from opera.core.errors import StorageError
 from opera.core.files import check_reads_stay
 from opera.core.locks import sole_use
 from opera.core.paths import expand_user, user_path
@@ -74,6 +75,7 @@ def adapt(
     Raises:
         InputError: for invalid input, before anything is written.
         TrainingError: if training fails.
+        StorageError: if the disk is full, or the run folder cannot be written to any more; ``resume`` continues.
         KeyboardInterrupt: after Ctrl-C or SIGTERM; a checkpoint is saved first, from which ``resume`` continues.
     """
     recipe = make_recipe({"method": method, **settings})
@@ -97,7 +99,10 @@ def adapt(
     processes.wait_for_everyone()  # every process has looked at the folder
     with _held(folder, resume, overwrite) if processes.is_main_process else nullcontext():
         processes.wait_for_everyone()
-        return _run(prepared, RunWriter(folder, processes.is_main_process), clock, resume, callbacks)
+        try:
+            return _run(prepared, RunWriter(folder, processes.is_main_process), clock, resume, callbacks)
+        except StorageError as error:
+            raise StorageError(f"{error}; with --resume it goes on from where it is") from error
 
 
 def _reads(data: str | Path | RetrievalData, model: str, adapter: AdapterSettings) -> list[Path]:

@@ -39,7 +39,7 @@ class Trace(TrainerCallback):  # type: ignore[misc]
         self.rows: list[dict[str, float | None]] = []
         self._losses: list[NDArray[np.float32]] = []
         self._learning_rate = 0.0
-        self._step_start = time.perf_counter()
+        self.begun, self._step_start = False, time.perf_counter()
 
     def add_losses(self, losses: NDArray[np.float32]) -> None:
         """Add the losses of one batch of the step."""
@@ -48,6 +48,10 @@ class Trace(TrainerCallback):  # type: ignore[misc]
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Start the clock."""
         self._step_start = time.perf_counter()
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Note that everything is loaded: what fails from here on is training."""
+        self.begun = True
 
     def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Record the learning rate that this step uses."""
@@ -69,17 +73,19 @@ class Trace(TrainerCallback):  # type: ignore[misc]
         self._losses, self._step_start = [], now
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Write the trace and, beside the trainer's checkpoint, the sampler's state; then seal the checkpoint."""
-        self.write()
+        """Write the trace, also into the trainer's checkpoint; then the sampler's state, and seal the checkpoint."""
+        self.write(self.run)
         PartialState().wait_for_everyone()  # every process has written its part
         if self.run.writes:
-            save_sampler(Path(args.output_dir) / f"checkpoint-{state.global_step}", self.sampler)
+            checkpoint = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+            self.write(RunWriter(checkpoint))
+            save_sampler(checkpoint, self.sampler)
 
-    def write(self) -> None:
+    def write(self, run: RunWriter) -> None:
         """Write ``trace.parquet`` and, where probabilities are recorded, ``sampling.npz``."""
-        self.run.write_trace(self.rows)
+        run.write_trace(self.rows)
         if self.sampler.recorder is not None:
-            self.run.write_sampling(self.sampler.recorder.finished())
+            run.write_sampling(self.sampler.recorder.finished())
 
 
 class Stopper(TrainerCallback):  # type: ignore[misc]

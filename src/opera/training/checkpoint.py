@@ -5,17 +5,24 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import shutil
-from collections.abc import Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
 from transformers import TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 
+from opera.core.errors import OperaError, RunFolderError
 from opera.core.files import replace_file
-from opera.runs.folder import SAMPLER_FILE, WHOLE_FILE
+from opera.core.reading import open_file
+from opera.core.storage import writing
+from opera.core.terminal import shortened
+from opera.runs.folder import SAMPLER_FILE, WHOLE_FILE, checkpoint_folders, remove
+from opera.runs.reading import read_arrays, read_object
 from opera.training.sampler import PairSampler
 
 log = logging.getLogger("opera")
@@ -38,9 +45,36 @@ def load_sampler(folder: Path, sampler: PairSampler) -> None:
 
     Raises:
         TrainingError: if it belongs to other training pairs.
+        RunFolderError: if the file is not as OPERA wrote it.
     """
-    with np.load(folder / SAMPLER_FILE) as arrays:
-        sampler.load_state_dict(nest({name: arrays[name] for name in arrays.files}))
+    sampler.load_state_dict(nest(read_arrays(folder / SAMPLER_FILE)))
+
+
+@contextmanager
+def loading(checkpoint: Path | None, begun: Callable[[], bool] = lambda: False) -> Iterator[None]:
+    """Turn whatever a checkpoint's contents make of the block into one error, until training has begun.
+
+    Raises:
+        RunFolderError: naming the checkpoint, and what to do.
+    """
+    try:
+        yield
+    except OperaError:
+        raise
+    except Exception as error:
+        if checkpoint is None or begun():
+            raise
+        if isinstance(error, UnpicklingError):  # torch reads checkpoints with weights_only=True
+            reason = str(error).partition("Trying to load ")[2].partition("\n")[0]
+            raise RunFolderError(
+                f"{checkpoint}: not written by OPERA: one of its files holds more than tensors and numbers ({reason}); "
+                "remove this folder and pass --resume again"
+            ) from None
+        said = shortened(" ".join(f"{type(error).__name__}: {error}".split()), 200)
+        raise RunFolderError(
+            f"{checkpoint}: cannot be resumed ({said}); remove it to resume from the checkpoint before, or pass "
+            "--overwrite to start again"
+        ) from error
 
 
 def seal(folder: Path) -> None:
@@ -53,27 +87,44 @@ def seal(folder: Path) -> None:
 
 def damage(folder: Path) -> str:
     """Describe what is wrong with a checkpoint; an empty string where it is complete."""
+    if folder.is_symlink() or not folder.is_dir():
+        return "it is not a folder"
     try:
-        hashes = json.loads((folder / WHOLE_FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return "writing it was interrupted"
+        if not os.path.lexists(folder / WHOLE_FILE):
+            return "writing it was interrupted"
+        hashes = read_object(folder / WHOLE_FILE)
+    except (OSError, RunFolderError):
+        return f"{WHOLE_FILE} cannot be read"
+    for name in (SAMPLER_FILE, TRAINER_STATE_NAME):
+        if name not in hashes:
+            return f"{WHOLE_FILE} does not name {name}"
     for name, sha256 in hashes.items():
-        if not (folder / name).is_file():
-            return f"{name} is missing"
-        if _sha256(folder / name) != sha256:
-            return f"{name} is damaged"
+        place = folder / name
+        try:
+            if ".." in Path(name).parts or not place.resolve().is_relative_to(folder.resolve()):
+                return f"{WHOLE_FILE} names a file elsewhere"
+            if not os.path.lexists(place):
+                return f"{name} is missing"
+            if _sha256(place) != sha256:
+                return f"{name} is damaged"
+        except (OSError, ValueError, RuntimeError) as error:  # a link in a circle is a RuntimeError
+            return f"{shortened(name)} cannot be read ({getattr(error, 'strerror', None) or error})"
     return ""
 
 
 def newest_checkpoint(checkpoints: Path) -> Path | None:
-    """Return the newest complete checkpoint, or ``None``; remove damaged and incomplete ones, with a warning."""
-    folders = sorted(checkpoints.glob("checkpoint-*"), key=lambda path: int(path.name.rsplit("-", 1)[-1]))
-    for folder in reversed(folders):
+    """Return the newest complete checkpoint, or ``None``; remove damaged and incomplete ones, with a warning.
+
+    Raises:
+        StorageError: if one cannot be removed.
+    """
+    for folder in reversed(checkpoint_folders(checkpoints).values()):
         problem = damage(folder)
         if not problem:
             return folder
         log.info("note: %s cannot be used (%s); resuming from the one before", folder.name, problem)
-        shutil.rmtree(folder)
+        with writing(folder):
+            remove(folder)
     return None
 
 
@@ -106,5 +157,5 @@ def nest(flat: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_file(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from opera.config.optimisation import LOSSES
-from opera.core.errors import TrainingError
 from opera.training.distributed import gather_embeddings, gather_values
+from opera.training.not_finite import NotFiniteError
 from opera.training.sampler import Batch, PairSampler
 from opera.training_set.known_positives import KnownPositives
 
@@ -109,10 +109,9 @@ class InBatchLoss(nn.Module, ABC):
         return torch.from_numpy(excluded).to(device)
 
     def _observe(self, step: int, batch: Batch, similarity: Tensor, losses: Tensor) -> None:
-        if not torch.isfinite(losses).all():
-            raise TrainingError(
-                f"step {step}: the loss is not a finite number; lower learning_rate, or set precision=fp32"
-            )
+        finite = torch.isfinite(losses)
+        if not finite.all():
+            raise NotFiniteError("the loss", step, batch.pair_ids[batch.own], finite.cpu().numpy())
         observed = gather_values(torch.stack([similarity.float(), losses.float()], dim=1)).cpu().numpy()
         self.observer(step, batch.pair_ids, observed[:, 0], observed[:, 1])
 

@@ -182,6 +182,10 @@ class PairSampler:
         own = slice(self.rank * self.batch_size, (self.rank + 1) * self.batch_size)
         return Batch(drawn.pair_ids[whole], drawn.doc_rows[whole], drawn.weights[whole], own)
 
+    def pairs_of(self, step: int) -> IntArray:
+        """Return the pair ids of a step that is drawn and not trained yet."""
+        return self._untrained[step].pair_ids
+
     def finish(self, step: int) -> dict[str, float]:
         """Mark the step as trained; return the method's schedule when it was drawn."""
         self.trained_steps = step + 1

@@ -17,6 +17,7 @@ from transformers import TrainerCallback
 from opera.retrieval.device import describe_device
 from opera.runs.folder import Run, RunWriter
 from opera.runs.record import DataRecord, ModelRecord, RunRecord
+from opera.training.memory import memory_advice
 from opera.training_set.prepare import Prepared
 
 log = logging.getLogger("opera")
@@ -98,9 +99,13 @@ class Session:
 
     @contextmanager
     def phase(self, name: str, what: str) -> Iterator[None]:
-        """Log what happens now and how long the run has taken, and time the block."""
+        """Log what happens now and how long the run has taken, and time the block.
+
+        Raises:
+            TrainingError: if memory runs out; it says which settings to lower.
+        """
         log.info("%s (%.0f s so far)", what, self.clock.elapsed)
-        with self.clock.phase(name):
+        with self.clock.phase(name), memory_advice(name, self.prepared.settings):
             yield
 
 

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
@@ -18,18 +17,20 @@ from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallbac
 from opera.config.optimisation import LOSSES
 from opera.config.recipe import Recipe
 from opera.config.training import TrainSettings
-from opera.core.errors import RunFolderError
 from opera.core.settings import resolved
 from opera.methods import Method, Plan
 from opera.retrieval.frozen import lookup_of
 from opera.retrieval.models import freeze_unused_parameters
-from opera.runs.folder import Run, RunWriter
+from opera.runs.folder import TRACE_FILE, Run, RunWriter
+from opera.runs.housekeeping import last_complete_checkpoint
+from opera.runs.reading import broken
 from opera.runs.record import TrainingRecord
 from opera.training.callbacks import Progress, Stopper, Trace
-from opera.training.checkpoint import load_sampler, newest_checkpoint, stopped_early
+from opera.training.checkpoint import load_sampler, loading, newest_checkpoint, stopped_early
 from opera.training.dataset import PairDataset, RowDataset
 from opera.training.distributed import from_main
 from opera.training.loss import InBatchLoss
+from opera.training.not_finite import NotFiniteError, check_weights, with_pairs
 from opera.training.sampler import PairSampler
 from opera.training.sampling_recorder import SamplingRecorder
 from opera.training.tokens import tokens_kept
@@ -82,7 +83,8 @@ def train(
         callbacks: additional transformers callbacks for the trainer.
 
     Raises:
-        TrainingError: if the loss is not a finite number.
+        TrainingError: if a loss, a gradient or a weight is not a finite number; the last checkpoint is kept.
+        RunFolderError: if the checkpoint to resume from cannot be used.
         KeyboardInterrupt: after Ctrl-C or SIGTERM, when the checkpoint is saved.
     """
     sampler = _make_sampler(training_set, method, settings)
@@ -93,21 +95,19 @@ def train(
     trainer = _make_trainer(model, training_set, sampler, loss, settings, run, [trace, stopper, progress, *callbacks])
     checkpoint = _resume(sampler, trace, run) if resume else None
     resumed_from = sampler.trained_steps
-    if checkpoint and stopped_early(checkpoint, settings.evaluation.early_stopping_patience):
-        trainer.args.max_steps = sampler.trained_steps  # no step is left, but what follows training is
-        sampler.end()
+    run.clear_not_finite()
     try:
-        with tokens_kept(model):
+        with tokens_kept(model), loading(checkpoint, lambda: trace.begun):
+            if checkpoint and stopped_early(checkpoint, settings.evaluation.early_stopping_patience):
+                trainer.args.max_steps = sampler.trained_steps  # no step is left, but what follows training is
+                sampler.end()
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-    except UnpicklingError as error:
-        reason = str(error).partition("Trying to load ")[2].partition("\n")[0]
-        raise RunFolderError(
-            f"{checkpoint}: not written by OPERA: one of its files holds more than tensors and numbers ({reason}); "
-            "remove this folder and pass --resume again"
-        ) from None
+    except NotFiniteError as error:
+        raise with_pairs(error, training_set, run, last_complete_checkpoint(run.path)) from None
     finally:
         stopper.close()
-    trace.write()
+    check_weights(model, trainer.state.global_step)
+    trace.write(run)
     if stopper.stopped:
         raise KeyboardInterrupt
     metric = f"eval_{settings.evaluation.metric_for_best_model}"
@@ -189,11 +189,15 @@ def _resume(sampler: PairSampler, trace: Trace, run: RunWriter) -> Path | None:
     """Restore sampler, trace and recorded probabilities from the newest checkpoint, if there is one."""
     checkpoint = from_main(newest_checkpoint(run.checkpoints) if PartialState().is_main_process else None)
     if checkpoint:
-        load_sampler(checkpoint, sampler)
-        earlier_run = Run(run.path)
-        trace.rows = [row for row in earlier_run.trace().to_pylist() if row["step"] <= sampler.trained_steps]
-        earlier = earlier_run.sampling()
-        if sampler.recorder is not None and earlier is not None:
-            sampler.recorder.resume_from(earlier.until(sampler.next_step))
+        # a checkpoint of an earlier version has no trace of its own: the run's, which goes on behind it, has its steps
+        home = Run(checkpoint if (checkpoint / TRACE_FILE).is_file() else run.path)
+        with loading(checkpoint):
+            load_sampler(checkpoint, sampler)
+            trace.rows = [row for row in home.trace().to_pylist() if row["step"] <= sampler.trained_steps]
+            if [row["step"] for row in trace.rows] != list(range(1, sampler.trained_steps + 1)):
+                raise broken(home.path / TRACE_FILE, f"lacks steps before {sampler.trained_steps}")
+            earlier = home.sampling()
+            if sampler.recorder is not None and earlier is not None:
+                sampler.recorder.resume_from(earlier.until(sampler.next_step))
     log.info("resuming from step %d", sampler.trained_steps)
     return checkpoint

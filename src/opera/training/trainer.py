@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from transformers.integrations import get_reporting_integration_callbacks
 from opera.config.optimisation import PREFETCHED
 from opera.config.training import TrainSettings
 from opera.core.errors import SettingError
+from opera.core.storage import writing
 from opera.data import RetrievalData
 from opera.retrieval.device import WAIT, resolve_precision
 from opera.retrieval.encoder import Encoder
@@ -30,6 +32,7 @@ from opera.retrieval.trust import check_model_folder, pickles_refused
 from opera.training.callbacks import ignore_signals
 from opera.training.dataset import column_names
 from opera.training.distributed import from_main
+from opera.training.not_finite import NotFiniteError, check_weights
 from opera.training.sampler import PairSampler
 
 
@@ -62,6 +65,20 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
         check_model_folder(Path(checkpoint_path), known={fullname(module) for module in self.model.modules()})
         with pickles_refused():
             super()._load_from_checkpoint(checkpoint_path)
+
+    def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
+        """Stop at a gradient that is no finite number; fp16 skips such steps by itself."""
+        norm = super()._get_grad_norm(model, grad_norm=grad_norm)
+        if not self.args.fp16 and norm is not None and not math.isfinite(float(norm)):
+            step = self.state.global_step
+            raise NotFiniteError("the gradient", step, self.sampler.pairs_of(step))
+        return norm
+
+    def _save_checkpoint(self, model: Any, trial: Any) -> None:
+        """Save a checkpoint, but never of weights that are no finite numbers."""
+        check_weights(self.model, self.state.global_step)
+        with writing(Path(self.args.output_dir)):
+            super()._save_checkpoint(model, trial)
 
     def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
         """Leave the automatic model card out: the run writes its own, with its measures."""

@@ -1,0 +1,44 @@
+"""Out of memory, in one sentence that says which settings to lower."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+from opera.config.training import TrainSettings
+from opera.core.errors import TrainingError
+from opera.runs.folder import TRIAL_FOLDER
+
+SAYINGS = ("can't allocate memory", "out of memory", "ALLOC_FAILED", "cudaErrorMemoryAllocation")
+"""How torch says it in a plain RuntimeError."""
+TRAINING = ("per_device_train_batch_size", "n_negatives", "max_passage_length")
+ENCODING = ("encode_batch_size", "max_passage_length")
+
+
+@contextmanager
+def memory_advice(phase: str, settings: TrainSettings) -> Iterator[None]:
+    """Turn out of memory inside the block into advice.
+
+    Args:
+        phase: of the run: ``train`` and ``trial`` train, all others encode or measure.
+        settings: the run's settings.
+
+    Raises:
+        TrainingError: naming the settings to lower, with their values.
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        known = isinstance(error, MemoryError | torch.OutOfMemoryError)
+        if not known and not any(words in str(error) for words in SAYINGS):
+            raise
+        trains = phase in ("train", TRIAL_FOLDER)
+        values = settings.flat()
+        listed = ", ".join(f"{name} (now {values[name]})" for name in (TRAINING if trains else ENCODING))
+        more = "; gradient_accumulation_steps keeps a step's queries, gradient_checkpointing=true trades speed"
+        what, more = ("training", more) if trains else ("encoding texts", "")
+        raise TrainingError(
+            f"out of memory while {what}: lower {listed}{more}; then start again with --overwrite"
+        ) from error
