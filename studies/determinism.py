@@ -20,7 +20,8 @@ import os
 import subprocess
 import sys
 import time
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 import numpy as np
@@ -41,37 +42,48 @@ AVX2 = {
     "OPENBLAS_CORETYPE": "Haswell",
     "NPY_DISABLE_CPU_FEATURES": NO_AVX512,
 }
-VARIANTS: dict[str, dict[str, str]] = {
-    "as it is": {},
-    "two threads": {"OMP_NUM_THREADS": "2"},
-    "bf16 without its instructions": {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE"},
-    "bf16, torch's kernels for AVX2": {"ATEN_CPU_CAPABILITY": "avx2"},
-    "fp32": {"precision": "fp32"},
-    "fp32, torch's kernels for AVX2": {"precision": "fp32", "ATEN_CPU_CAPABILITY": "avx2"},
-    "fp32, oneDNN's for AVX2": {"precision": "fp32", "ONEDNN_MAX_CPU_ISA": "AVX2"},
-    "fp32, MKL's for any maker": {"precision": "fp32", "MKL_CBWR": "COMPATIBLE"},
-    "fp32, NumPy's for AVX2": {"precision": "fp32", "NPY_DISABLE_CPU_FEATURES": NO_AVX512},
-    "fp32, all for AVX2": {"precision": "fp32", **AVX2},
-    "OPERA_REPRODUCIBLE": {"OPERA_REPRODUCIBLE": "1"},
-    "OPERA_REPRODUCIBLE, other variables set": {"OPERA_REPRODUCIBLE": "1", "ATEN_CPU_CAPABILITY": "default"},
-    "OPERA_REPRODUCIBLE, C library without FMA": {
-        "OPERA_REPRODUCIBLE": "1",
-        "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-FMA,-FMA4,-AVX2,-AVX512F",
-    },
-    "OPERA_REPRODUCIBLE, two threads": {"OPERA_REPRODUCIBLE": "1", "OMP_NUM_THREADS": "2"},
-    "OPERA_REPRODUCIBLE, NumPy for SSE": {"OPERA_REPRODUCIBLE": "1", "sse": "1"},
-    "OPERA_REPRODUCIBLE, NumPy for SSE, emulated Haswell": {
-        "OPERA_REPRODUCIBLE": "1",
-        "sse": "1",
-        "cpu": "Haswell-noTSX",
-    },
+NO_AVX2 = {"NPY_DISABLE_CPU_FEATURES": f"X86_V3 {NO_AVX512}"}  # QEMU 7.2 gets NumPy's sort with AVX2 wrong
+FIXED = {"OPERA_REPRODUCIBLE": "1"}
+HASWELL = "Haswell-noTSX"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """How to run: variables, variables set after OPERA has set its own, settings, and a processor to emulate."""
+
+    variables: Mapping[str, str] = field(default_factory=dict)
+    later: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
+    processor: str = ""
+
+
+FP32 = {"precision": "fp32"}
+VARIANTS = {
+    "as it is": Variant(),
+    "two threads": Variant({"OMP_NUM_THREADS": "2"}),
+    "bf16 without AVX512_BF16": Variant({"ONEDNN_MAX_CPU_ISA": "AVX512_CORE"}),
+    "bf16, torch for AVX2": Variant({"ATEN_CPU_CAPABILITY": "avx2"}),
+    "fp32": Variant(settings=FP32),
+    "fp32, all for AVX2": Variant(AVX2, settings=FP32),
+    "fp32, Haswell": Variant(NO_AVX2, settings=FP32, processor=HASWELL),
+    "reproducible": Variant(FIXED),
+    "reproducible, other variables set": Variant({**FIXED, "ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "AVX2"}),
+    "reproducible, C library without FMA": Variant({**FIXED, "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-FMA,-FMA4,-AVX2"}),
+    "reproducible, two threads": Variant({**FIXED, "OMP_NUM_THREADS": "2"}),
+    "reproducible, NumPy for SSE": Variant(FIXED, NO_AVX2),
+    "reproducible, NumPy for SSE, Haswell": Variant(FIXED, NO_AVX2, processor=HASWELL),
+    "reproducible but MKL for AVX2": Variant(FIXED, {**NO_AVX2, "MKL_CBWR": "AVX2"}),
+    "reproducible but MKL for AVX2, Haswell": Variant(FIXED, {**NO_AVX2, "MKL_CBWR": "AVX2"}, processor=HASWELL),
 }
-"""Environment variables, and in small letters: the precision, NumPy without AVX2, and the processor to emulate."""
-WHOLE = [("as it is", 0), ("as it is", 1), ("as it is", 2), ("fp32", 0), ("OPERA_REPRODUCIBLE", 0)]
-SHORT = {"max_steps": 10, "save_steps": 10, "per_device_train_batch_size": 16, "guard": False}
-SOURCES = {"short": ("asyncio", 1500, 60), "whole": ("stdlib", TRAIN_QUERIES, TEST_QUERIES)}
-SSE = "import opera, os; os.environ['NPY_DISABLE_CPU_FEATURES'] += ' X86_V3'\n"  # QEMU 7.2 gets NumPy's sort wrong
-TRAIN = "from opera.cli import main; main()"
+PLAN = [
+    *(("tiny", name, 0) for name, variant in VARIANTS.items() if not variant.processor),
+    *(("whole", name, seed) for name, seed in [("fp32", 0), ("reproducible", 0), ("as it is", 0), ("as it is", 1)]),
+    *(("tiny", name, 0) for name, variant in VARIANTS.items() if variant.processor),
+    *(("whole", name, seed) for name, seed in [("as it is", 2), ("bf16, torch for AVX2", 0)]),
+]
+TINY = {"max_steps": 3, "save_steps": 3, "per_device_train_batch_size": 8, "guard": False, "range": "1:10"}
+SOURCES = {"tiny": ("concurrent", 1500, 10), "whole": ("stdlib", TRAIN_QUERIES, TEST_QUERIES)}
+TRAIN = "\nfrom opera.cli import main; main()"
 EMBED = """
 import sys
 import opera
@@ -119,29 +131,29 @@ class Row:
 
 def run(kind: str, variant: str, seed: int, qemu: str | None) -> Path:
     """Do a run unless it is done, and return its folder; ``embedded.npz`` and ``seconds`` are beside it."""
-    settings = dict(VARIANTS[variant])
+    how = VARIANTS[variant]
     home = RUNS / kind / f"{variant.replace(' ', '-').replace(',', '')}-{seed}"
     out = home / "run"
     if holds_run(out) and Run.open(out).finished and (home / "seconds").exists():
         return out
-    home.mkdir(parents=True, exist_ok=True)
-    precision, sse, cpu = (settings.pop(name, "") for name in ("precision", "sse", "cpu"))
-    if cpu and not qemu:
+    if how.processor and not qemu:
         sys.exit(f"{variant}: pass --qemu PATH")
-    python = [*([qemu, "-cpu", cpu] if cpu and qemu else []), sys.executable, "-c"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", **settings, "OPERA_CACHE": str(home / "cache")}
+    home.mkdir(parents=True, exist_ok=True)
+    python = [*([qemu, "-cpu", how.processor] if how.processor and qemu else []), sys.executable, "-c"]
+    later = f"import opera, os\nos.environ.update({dict(how.later)})\n"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **how.variables, "OPERA_CACHE": str(home / "cache")}
     data = RUNS / "data" / f"{kind}-{seed}"
     if not data.is_dir():
         package, train, test = SOURCES[kind]
         load_python(package, seed, train, test).write_beir(data)
-    recipe = {**RECIPE, "seed": seed, "precision": precision or "auto", **(SHORT if kind == "short" else {})}
+    recipe = {**RECIPE, "seed": seed, "precision": "auto", **how.settings, **(TINY if kind == "tiny" else {})}
     lengths = [str(RECIPE["max_query_length"]), str(RECIPE["max_passage_length"])]
     embed = [EMBED, str(data), str(home / "embedded.npz"), str(recipe["precision"]), *lengths]
     words = [word for name, value in recipe.items() for word in ("--set", f"{name}={str(value).lower()}")]
     train_it = [TRAIN, "train", str(data), "--model", "minilm", "--out", str(out), "--overwrite", *words]
     for code, *arguments in (embed, train_it):
         start = time.monotonic()
-        subprocess.run([*python, (SSE if sse else "") + code, *arguments], env=environment, check=True)
+        subprocess.run([*python, later + code, *arguments], env=environment, check=True)
     (home / "seconds").write_text(f"{time.monotonic() - start:.1f}")
     return out
 
@@ -177,16 +189,13 @@ def row(kind: str, variant: str, seed: int, out: Path, base: Path) -> Row:
 
 def measure(qemu: str | None) -> None:
     """Do all runs, and write the results as soon as there are new ones."""
-    plan = [("short", variant, 0) for variant in VARIANTS] + [("whole", *one) for one in WHOLE]
     rows = []
-    for kind, variant, seed in plan:
-        if "cpu" in VARIANTS[variant] and not qemu:
-            continue
-        out = run(kind, variant, seed, qemu)
-        base = "OPERA_REPRODUCIBLE" if "OPERA_REPRODUCIBLE" in VARIANTS[variant] and kind == "short" else "as it is"
-        rows.append(row(kind, variant, seed, out, run(kind, base, 0, qemu)))
+    for kind, variant, seed in PLAN:
+        base = "as it is" if kind == "whole" or not variant.startswith("reproducible") else "reproducible"
+        places = [run(kind, name, at, qemu) for name, at in ((variant, seed), (base, 0))]
+        rows.append(row(kind, variant, seed, *places))
         with RESULTS.open("w", newline="") as file:
-            writer = csv.DictWriter(file, [field.name for field in fields(Row)], lineterminator="\n")
+            writer = csv.DictWriter(file, [one.name for one in fields(Row)], lineterminator="\n")
             writer.writeheader()
             writer.writerows(asdict(one) for one in rows)
 
@@ -195,8 +204,8 @@ def tables() -> None:
     """Fill in the tables of the page."""
     with RESULTS.open() as file:
         rows = list(csv.DictReader(file))
-    head = ["run", "embeddings differ by", "other nearest 50", "first other loss", "nDCG@10, points", "seconds"]
-    short = [
+    head = ["run", "embeddings differ by", "other ranks of 50", "first other loss", "nDCG@10, points", "seconds"]
+    tiny = [
         [
             row["variant"],
             f"{float(row['embeddings']):.1e}",
@@ -206,7 +215,7 @@ def tables() -> None:
             f"{float(row['seconds']):.0f}",
         ]
         for row in rows
-        if row["kind"] == "short"
+        if row["kind"] == "tiny"
     ]
     gain = lambda row: f"{100 * (float(row['after']) - float(row['before'])):+.1f}"  # noqa: E731
     whole = [
@@ -219,7 +228,7 @@ def tables() -> None:
         if row["kind"] == "whole"
     ]
     whole_head = ["quickstart", "seed", "before", "fine-tuned", "handed over", "gain, points", "share", "seconds"]
-    fill(PAGE, {"short": table_lines(head, short), "whole": table_lines(whole_head, whole)})
+    fill(PAGE, {"tiny": table_lines(head, tiny), "whole": table_lines(whole_head, whole)})
 
 
 def main() -> None:

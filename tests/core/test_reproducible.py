@@ -21,7 +21,7 @@ needs_avx2 = pytest.mark.skipif(not HAS_AVX2, reason="needs an x86-64 processor 
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reproducible, "_problems", [])
     monkeypatch.setenv("OPERA_REPRODUCIBLE", "1")
-    for name in (*KERNELS, *THREADS, "MKL_DYNAMIC"):
+    for name in (*KERNELS, *THREADS, "MKL_DYNAMIC", "CUDA_VISIBLE_DEVICES"):
         monkeypatch.setenv(name, "")  # so that it is restored
         monkeypatch.delenv(name)
 
@@ -51,6 +51,7 @@ def test_kernels_and_threads_are_pinned(threads: str | None, monkeypatch: pytest
     check_arithmetic()
     assert {name: os.environ[name] for name in KERNELS} == KERNELS
     assert {os.environ[name] for name in THREADS} == {threads or "1"}
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
 
 
 @needs_avx2
@@ -74,9 +75,9 @@ def test_other_processors_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_the_command_and_what_it_starts_load_torch_with_these_kernels() -> None:
     """A process started by one that has imported NumPy inherits the variables and finds nothing to complain of."""
     child = "import numpy, opera, torch; from opera.core.reproducible import check_arithmetic; check_arithmetic(); "
-    child += "print(torch.backends.cpu.get_cpu_capability(), torch.get_num_threads())"
+    child += "print(torch.backends.cpu.get_cpu_capability(), torch.get_num_threads(), torch.cuda.is_available())"
     parent = f"import opera.cli, subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}], check=True)"
     source = Path(reproducible.__file__).parents[2]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(source), os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run([sys.executable, "-c", parent], check=True, capture_output=True, text=True, env=environment)
-    assert done.stdout.split() == ["AVX2", "1"]
+    assert done.stdout.split() == ["AVX2", "1", "False"]

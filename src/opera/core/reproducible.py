@@ -35,7 +35,8 @@ def fix_arithmetic() -> None:
 
     The number of threads is 1, or ``OMP_NUM_THREADS`` where that is set: machines agree if it is the same on both.
     """
-    wanted = {**KERNELS, **dict.fromkeys(THREADS, os.environ.get("OMP_NUM_THREADS", "1")), "MKL_DYNAMIC": "FALSE"}
+    threads = dict.fromkeys(THREADS, os.environ.get("OMP_NUM_THREADS") or "1")
+    wanted = {**KERNELS, **threads, "MKL_DYNAMIC": "FALSE", "CUDA_VISIBLE_DEVICES": ""}
     if not is_reproducible() or all(os.environ.get(name) == value for name, value in wanted.items()):
         return  # the process that started this one may have set them
     _problems.extend(_find_problems())

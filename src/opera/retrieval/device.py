@@ -35,14 +35,10 @@ def join_processes() -> PartialState:
 def pick_device() -> str:
     """Return the first available of ``cuda``, ``mps`` and ``cpu``; with several GPUs, each process uses its own.
 
-    With ``OPERA_REPRODUCIBLE`` it is ``cpu``.
-
     Raises:
         SettingError: if ``OPERA_REPRODUCIBLE`` asks for what this processor or process cannot do.
     """
-    check_arithmetic()
-    if is_reproducible():
-        return "cpu"
+    check_arithmetic()  # it also hides the GPUs
     if _started_by_torchrun():
         return str(join_processes().device.type)
     if torch.cuda.is_available():
