@@ -11,7 +11,7 @@ from typing import Any
 from opera.core.errors import RunFolderError, SettingError
 from opera.core.paths import kind_of_place
 from opera.core.storage import writing
-from opera.core.terminal import shortened
+from opera.core.terminal import place
 
 PATH_MAX, ROOM = 4096, 500
 """Bytes of a path that Linux takes, and those kept for the names of files and folders below a run or a grid."""
@@ -63,25 +63,25 @@ def check_output(
     Raises:
         SettingError: naming the rule and what to do.
     """
-    place = f"{name} {shortened(str(path))}"
+    where = f"{name} {place(path)}"
     if path.suffix not in suffixes:
-        raise SettingError(f"{place}: must end in {' or '.join(suffixes)}; the suffix decides the format")
+        raise SettingError(f"{where}: must end in {' or '.join(suffixes)}; the suffix decides the format")
     folder = path.parent
     if not folder.is_dir():
-        raise SettingError(f"{place}: its folder does not exist; create it first")
+        raise SettingError(f"{where}: its folder does not exist; create it first")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise SettingError(f"{place}: its folder cannot be written to")
+        raise SettingError(f"{where}: its folder cannot be written to")
     found = kind_of_place(path)
     if found is None and not path.is_symlink():
         return
     if found not in ("a file", None):
-        raise SettingError(f"{place}: is {found}; pass a file")
+        raise SettingError(f"{where}: is {found}; pass a file")
     if ours(path):
         return
     if found is not None and (reading := _reading(path, reads)):
-        raise SettingError(f"{place}: {reading}; pass another file")
+        raise SettingError(f"{where}: {reading}; pass another file")
     if not overwrite:
-        raise SettingError(f"{place}: exists; pass --overwrite to replace it, or another file")
+        raise SettingError(f"{where}: exists; pass --overwrite to replace it, or another file")
 
 
 def check_folder(path: Path, name: str) -> None:
@@ -90,17 +90,17 @@ def check_folder(path: Path, name: str) -> None:
     Raises:
         RunFolderError: naming what is there instead, or the obstacle.
     """
-    place = f"{name} {shortened(str(path))}"
+    where = f"{name} {place(path)}"
     found = kind_of_place(path)
     if found is None and path.is_symlink():
         found = "a link to nothing"
     if found not in ("a folder", None):
-        raise RunFolderError(f"{place}: is {found}; pass a folder")
+        raise RunFolderError(f"{where}: is {found}; pass a folder")
     if len(os.fsencode(path.absolute())) + ROOM > PATH_MAX:
-        raise RunFolderError(f"{place}: the path is too long for the files in it; pass a shorter one")
+        raise RunFolderError(f"{where}: the path is too long for the files in it; pass a shorter one")
     existing = next(parent for parent in (path, *path.parents, Path()) if os.path.lexists(parent))
     if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        raise RunFolderError(f"{place}: {shortened(str(existing))} is not a folder that can be written to")
+        raise RunFolderError(f"{where}: {place(existing)} is not a folder that can be written to")
 
 
 def check_reads_stay(folder: Path, name: str, reads: Iterable[Path]) -> None:
@@ -113,7 +113,7 @@ def check_reads_stay(folder: Path, name: str, reads: Iterable[Path]) -> None:
     for read in reads:
         if read.exists() and read.resolve().is_relative_to(home):
             raise RunFolderError(
-                f"{name} {shortened(str(folder))}: --overwrite would delete {shortened(str(read))}, which this "
+                f"{name} {place(folder)}: --overwrite would delete {place(read)}, which this "
                 "command reads; pass another folder"
             )
 
@@ -125,7 +125,7 @@ def _reading(path: Path, reads: Iterable[Path]) -> str:
         for file in _files(read):
             if _identity(file) == this:
                 if file != path:
-                    return f"is the same file as {shortened(str(file))}, which this command reads"
+                    return f"is the same file as {place(file)}, which this command reads"
                 return "is read by this command" if file == read else f"lies in {read}, which this command reads"
     return ""
 

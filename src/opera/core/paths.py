@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 
 from opera.core.errors import InputError, SettingError
-from opera.core.terminal import shortened, shown
+from opera.core.terminal import place, shown
 
 HIDDEN = (errno.ENOENT, errno.ENOTDIR)
 """What the system says of a path where nothing is: for whoever reads or writes it to judge."""
@@ -45,10 +45,10 @@ def expand_user(value: str | Path, name: str) -> str:
     except UnicodeEncodeError:
         raise SettingError(f"{name}: must be text in UTF-8, got {shown(text)}; rename the file") from None
     except RuntimeError:
-        raise SettingError(f"{name} {shortened(text)}: there is no such user") from None
+        raise SettingError(f"{name} {place(text)}: there is no such user") from None
     except OSError as error:
         if error.errno not in HIDDEN:
-            raise SettingError(f"{name} {shortened(text)}: {_reason(error)}") from None
+            raise SettingError(f"{name} {place(text)}: {_reason(error)}") from None
     return text
 
 
@@ -68,14 +68,14 @@ def check_input_file(path: Path, name: str, error_class: type[InputError] = Sett
     Raises:
         InputError: of ``error_class``, saying what is there instead.
     """
-    place = f"{name} {shortened(str(path))}" if name else shortened(str(path))
+    where = f"{name} {place(path)}" if name else place(path)
     found = kind_of_place(path)
     if found is None:
-        raise error_class(f"{place}: {'a link to nothing' if path.is_symlink() else 'no such file'}")
+        raise error_class(f"{where}: {'a link to nothing' if path.is_symlink() else 'no such file'}")
     if found != "a file":
-        raise error_class(f"{place}: must be a file, but is {found}")
+        raise error_class(f"{where}: must be a file, but is {found}")
     if not os.access(path, os.R_OK):
-        raise error_class(f"{place}: cannot be read (Permission denied)")
+        raise error_class(f"{where}: cannot be read (Permission denied)")
 
 
 def kind_of_place(path: Path) -> str | None:
@@ -89,7 +89,7 @@ def kind_of_place(path: Path) -> str | None:
     except OSError as error:
         if error.errno in HIDDEN:
             return None
-        raise SettingError(f"{shortened(str(path))}: {_reason(error)}") from None
+        raise SettingError(f"{place(path)}: {_reason(error)}") from None
     return KINDS.get(stat.S_IFMT(mode), "a file")
 
 

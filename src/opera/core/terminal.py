@@ -39,6 +39,11 @@ def shown(value: object) -> str:
     return printable(shortened(text))
 
 
+def place(path: object) -> str:
+    """Return a path as an error message shows it: on one line, safe to print, a long one cut in the middle."""
+    return printable(shortened(str(path))).replace("\n", "\\n")
+
+
 def shortened(text: str, limit: int = MAX_SHOWN) -> str:
     """Cut a text in the middle to ``limit`` characters."""
     if len(text) <= limit:
