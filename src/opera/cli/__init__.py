@@ -31,7 +31,7 @@ from opera.cli.train import train
 from opera.cli.usage import USAGE_ERROR, explain_usage
 from opera.core.errors import OperaError
 from opera.core.extensions import load_extensions
-from opera.core.terminal import printable, say
+from opera.core.terminal import printable, say, shortened
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -105,12 +105,16 @@ def main() -> None:
 def _fail(message: object, status: int) -> NoReturn:
     """End with one message."""
     who = "opera" if is_main_process() else f"opera, process {os.environ['RANK']}"
-    say(f"{who}: error: {message}", file=sys.stderr)
+    lines = [shortened(line, LONGEST_LINE) for line in str(message).splitlines()]  # whatever was put in it
+    say(f"{who}: error: " + "\n".join(lines), file=sys.stderr)
     sys.exit(status)
 
 
 LOST_PROCESS = ("Connection closed by peer", "Connection reset", "Broken pipe", "NCCL")
 
+
+LONGEST_LINE = 3000
+"""Characters of a line of a message."""
 
 WRONG_USAGE = 2
 """Exit status of arguments that a command does not take."""

@@ -208,7 +208,7 @@ def _check_axes(data: Sequence[str], axes: GridAxes, shared: Mapping[str, Any]) 
         if not values:
             raise SettingError(f"{option}: give at least one")
         if repeated := [value for index, value in enumerate(values) if value in values[:index]]:
-            raise SettingError(f"{option}: {repeated[0]} is given twice")
+            raise SettingError(f"{option}: {shortened(str(repeated[0]))} is given twice")
     if name := _axis_setting(shared):
         raise SettingError(f"{name}: differs between cells: give --methods, --steps and --seeds instead")
 
@@ -238,12 +238,12 @@ def _settings_by_label(axes: GridAxes, shared: Mapping[str, Any]) -> dict[str, d
         try:
             recipe = repr(make_recipe({**settings[label], "max_steps": axes.steps[0]}).flat())
         except SettingError as error:
-            mistakes.append(f"{label}: {error}")
+            mistakes.append(f"{shortened(label)}: {error}")
             continue
         if name := _axis_setting(own):
             mistakes.append(f"{label}: {name} differs between cells: give --methods, --steps and --seeds instead")
         if (other := label_by_recipe.setdefault(recipe, label)) != label:
-            mistakes.append(f"--methods: {other} and {label} are the same settings")
+            mistakes.append(f"--methods: {shortened(other)} and {shortened(label)} are the same settings")
     if mistakes:
         raise SettingError("\n".join(mistakes))
     return settings
