@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from opera.core.errors import DataError
+from opera.core.errors import DataError, SettingError
 from opera.data import load_data, load_python
 
 MODULE = '''
@@ -80,6 +80,8 @@ def test_ids_are_unique_even_where_names_are_not(package: str) -> None:
 
 
 def test_limits_and_seed() -> None:
+    with pytest.raises(SettingError, match="train_queries: must be 1 or more, got 0"):
+        load_python("opera", train_queries=0)
     data = load_python("opera", seed=1, train_queries=30, test_queries=10)
     assert data.split("train").n_queries == 30
     assert data.split("test").n_queries == 10

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from opera.core.errors import DataError, nearest
+from opera.core.paths import kind_of_place
 from opera.core.terminal import shortened, shown
 from opera.data.checks import check_id, parse_grade
 from opera.data.lines import json_records, numbered_lines, text_field
@@ -28,11 +28,12 @@ def load_beir(folder: Path) -> RetrievalData:
     """Read a BEIR folder; each ``.tsv`` file in ``qrels/`` is a split.
 
     Raises:
+        SettingError: for a folder that may not be entered.
         DataError: naming file, line, rule and value of the first error.
     """
     corpus, queries = folder / "corpus.jsonl", folder / "queries.jsonl"
     for path in (corpus, queries):
-        if not os.path.lexists(path):
+        if kind_of_place(path) is None and not path.is_symlink():
             raise DataError(f"{folder}: not a BEIR folder: {path.name} is missing")
     qrels, left_out = _qrels_files(folder)
 

@@ -18,10 +18,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from opera.core.errors import DataError
+from opera.core.errors import DataError, SettingError
 from opera.core.reading import read_text
 from opera.core.rng import generator
-from opera.core.terminal import printable, shortened
+from opera.core.terminal import printable, shortened, shown
 from opera.data.checks import check_id
 from opera.data.packages import source_files
 from opera.data.qrels import Qrels
@@ -58,8 +58,12 @@ def load_python(
         test_queries: maximum number of test objects.
 
     Raises:
+        SettingError: for a limit below 1.
         DataError: if the package is not installed, or has too few documented objects in too few modules.
     """
+    for name, limit in (("train_queries", train_queries), ("test_queries", test_queries)):
+        if limit is not None and limit < 1:
+            raise SettingError(f"{name}: must be 1 or more, got {shown(limit)}")
     found, left_out = _documented_objects(package)
     objects = _distinct_names(_distinct_summaries(found))
     modules = sorted({item.module for item in objects})
@@ -67,6 +71,7 @@ def load_python(
         raise DataError(
             f"python:{package}: found {len(objects)} documented objects in {len(modules)} modules; "
             "at least 2 modules are needed, because train and test objects come from different modules"
+            + "".join(f"; {note}" for note in left_out)
         )
     train, test = _split_by_module(objects, modules, seed)
     kept = {
