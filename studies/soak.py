@@ -54,6 +54,8 @@ class Watch(TrainerCallback):  # type: ignore[misc]
         """Take a sample, if it is time."""
         if state.global_step % self.every == 0:
             self.samples.append(sample(state.global_step))
+        if state.global_step % (20 * self.every) == 0:
+            print(*self.samples[-1], flush=True)
 
 
 def watched(call: Callable[[], object], done: Callable[[], int], seconds: float = 2.0) -> dict[str, list[Sample]]:
@@ -85,7 +87,7 @@ def watched(call: Callable[[], object], done: Callable[[], int], seconds: float 
     return samples
 
 
-def summary(samples: list[Sample], per: int) -> dict[str, float]:
+def summary(samples: list[Sample], per: int) -> dict[str, Any]:
     """Slope of the resident memory after warm-up in megabytes per ``per`` steps or cells, and the ends of the rest."""
     rest = np.array(samples[int(WARM_UP * len(samples)) :])
     slope = float(np.polyfit(rest[:, 0], rest[:, 1], 1)[0]) * per
@@ -100,6 +102,7 @@ def summary(samples: list[Sample], per: int) -> dict[str, float]:
         "files most": int(rest[:, 2].max()),
         "threads first": int(np.median(first[:, 3])),
         "threads last": int(np.median(last[:, 3])),
+        "MB at": {int(at): round(megabytes) for at, megabytes, *_ in samples[:: max(1, len(samples) // 20)]},
     }
 
 

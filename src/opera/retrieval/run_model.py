@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from opera.config.training import TrainSettings
+from opera.core.errors import SettingError
 from opera.data import RetrievalData
 from opera.data.splits import draw_missing_splits
 from opera.data.texts import CorpusText
-from opera.runs.folder import Run, holds_run
+from opera.runs.folder import RUN_FILE, Run, holds_run
+from opera.runs.reading import broken
 
 BEFORE_THE_GUARD = {"guard": False, "dev_split": "random"}
 """What runs did before they had these settings."""
@@ -23,7 +27,7 @@ def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
         return data
     names = ("seed", "test_fraction", "dev_fraction", "dev_split", "relevant_grade", "guard", "eval_steps")
     given = {**BEFORE_THE_GUARD, **run.record.identity}
-    settings = TrainSettings.parse({name: given[name] for name in names if name in given})
+    settings = recorded_settings(run, {name: given[name] for name in names if name in given})
     return draw_missing_splits(
         data.with_relevant_grade(settings.labels.relevant_grade),
         seed=settings.optimisation.seed,
@@ -44,4 +48,16 @@ def trained_on_dev(data: RetrievalData, model: str | Path) -> bool:
 
 def run_corpus_text(model: str | Path) -> CorpusText:
     """Return what of a document a run's model was trained on; title and text for any other model."""
-    return "text" if holds_run(Path(model)) and Run.open(model).settings["corpus_text"] == "text" else "title_text"
+    return "text" if holds_run(Path(model)) and Run.open(model).settings.get("corpus_text") == "text" else "title_text"
+
+
+def recorded_settings(run: Run, values: Mapping[str, Any]) -> TrainSettings:
+    """Check settings that a run's ``run.json`` holds.
+
+    Raises:
+        RunFolderError: naming the file, and each setting that breaks its rule.
+    """
+    try:
+        return TrainSettings.parse(values)
+    except SettingError as error:
+        raise broken(run.path / RUN_FILE, "; ".join(str(error).splitlines())) from None

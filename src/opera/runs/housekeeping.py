@@ -10,6 +10,7 @@ from typing import Any
 from opera.core.errors import RunFolderError
 from opera.core.files import check_folder
 from opera.core.locks import LOCK_FILE, refuse_in_use
+from opera.core.terminal import shortened, shown
 from opera.runs.folder import (
     CHECKPOINTS_FOLDER,
     OURS,
@@ -125,7 +126,7 @@ def refuse_other_settings(path: Path, identity: Mapping[str, Any]) -> None:
     """
     recorded = Run.open(path).record.identity
     differences = [
-        f"{key}: the run has {recorded.get(key)!r}, this call {identity.get(key)!r}"
+        f"{shortened(shown(key)[1:-1])}: the run has {shown(recorded.get(key))}, this call {shown(identity.get(key))}"
         for key in sorted({*recorded, *identity})
         if recorded.get(key) != identity.get(key)
     ]

@@ -46,7 +46,7 @@ Model = TypeVar("Model", bound=BaseModel)
 
 def broken(path: Path, reason: str) -> RunFolderError:
     """Return the error for a file of a run that cannot be used."""
-    return RunFolderError(f"{path}: is not as OPERA wrote it: {printable(reason)}")
+    return RunFolderError(f"{path}: is not as OPERA wrote it: {printable(' '.join(reason.split()))}")
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -173,8 +173,8 @@ def _reading(path: Path) -> Iterator[None]:
         raise
     except FileNotFoundError:
         raise RunFolderError(f"{path}: is missing") from None
-    except OSError as error:
-        raise RunFolderError(f"{path}: cannot be read: {(error.strerror or str(error)).lower()}") from None
     except Exception as error:
+        if isinstance(error, OSError) and error.strerror:
+            raise RunFolderError(f"{path}: cannot be read: {error.strerror.lower()}") from None
         said = shortened(" ".join(str(error).split()), 200)
         raise broken(path, said or type(error).__name__) from None

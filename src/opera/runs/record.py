@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, FiniteFloat, RootModel, model_validator
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, RootModel, model_validator
 
 from opera.core.errors import OtherFormatError
 from opera.core.terminal import shown
@@ -17,7 +17,7 @@ FORMAT: Literal[2] = 2
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=())
+    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), allow_inf_nan=False)
 
 
 class DataRecord(_Part):
@@ -149,7 +149,7 @@ class GuardRecord(_Part):
         refit: whether the model handed over was trained again, with the dev split in train.
     """
 
-    share: float
+    share: float = Field(ge=0, le=1)
     verdict: Literal["better", "same", "kept"]
     measure: str
     dev_split: str

@@ -13,6 +13,7 @@ from accelerate import PartialState
 from sentence_transformers import SentenceTransformer
 from transformers import TrainerCallback
 
+from opera.config.automatic import AUTOMATIC
 from opera.config.presets import PRESET_LEARNING_RATE
 from opera.config.recipe import make_recipe
 from opera.config.training import AdapterSettings
@@ -29,6 +30,7 @@ from opera.retrieval.frozen import lookup_of
 from opera.retrieval.locate import inputs_of
 from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import load_model
+from opera.retrieval.run_model import recorded_settings
 from opera.runs.folder import FINE_TUNED_FOLDER, Run, RunWriter
 from opera.runs.housekeeping import check_free, check_out_folder, clear_leftovers, clear_run, refuse_other_settings
 from opera.runs.record import GuardRecord
@@ -92,10 +94,13 @@ def adapt(
         training_arguments(prepared.settings, prepared.model, RunWriter(folder).checkpoints)  # to refuse early
     if resume:
         refuse_other_settings(folder, prepared.identity)
-        prepared = prepared.resolved_as(Run.open(folder).settings)
-        if Run.open(folder).finished:
+        earlier = Run.open(folder)
+        for name in AUTOMATIC:
+            recorded_settings(earlier, {name: earlier.settings[name]} if name in earlier.settings else {})
+        prepared = prepared.resolved_as(earlier.settings)
+        if earlier.finished:
             log.info("%s is already finished: nothing to do", folder)
-            return Run.open(folder)
+            return earlier
     processes.wait_for_everyone()  # every process has looked at the folder
     with _held(folder, resume, overwrite) if processes.is_main_process else nullcontext():
         processes.wait_for_everyone()

@@ -39,11 +39,15 @@ def check_run(run: Run, measures: Sequence[str] = ()) -> None:
         _per_query_kinds(queries) | {f"after {name}": "measure" for name in measures},
     )
     kinds = {"doc_id": "text", "kept": "flag", "similarity": "measure", "cbs": "measure"}
-    _check_columns(run.path / PAIRS_FILE, pairs, {name: kinds[name] for name in kinds if name in pairs.column_names})
+    needed = {"doc_id": "text"} if "similarity" in pairs.column_names else {}
+    _check_columns(
+        run.path / PAIRS_FILE, pairs, needed | {name: kinds[name] for name in kinds if name in pairs.column_names}
+    )
     drawn = pairs["times_drawn"].to_numpy()
     if (drawn < 0).any() or not drawn.any():
         raise broken(run.path / PAIRS_FILE, "column 'times_drawn' holds no counts")
-    _check_columns(run.path / TRACE_FILE, trace, {"seconds": "measure"})
+    values = dict.fromkeys(set(trace.column_names) - {"step"}, "number")
+    _check_columns(run.path / TRACE_FILE, trace, {**values, "seconds": "measure"})
     if (trace["seconds"].to_numpy() < 0).any():
         raise broken(run.path / TRACE_FILE, "column 'seconds' holds negative values")
     _check_sampling(run, pairs)
@@ -67,6 +71,8 @@ def _check_settings(run: Run) -> None:
         optional = name.startswith("identity") and value is None
         if not optional and not (isinstance(value, int) and 1 <= value <= MAX_STEPS):
             raise broken(place, f"{name}: must be a number of steps, got {shown(value)}")
+    if record.guard is not None and record.guard.share not in {point.share for point in record.guard.curve}:
+        raise broken(place, "guard.share: was not tried")
     if record.training.evaluations and not isinstance(record.settings.get("metric_for_best_model"), str):
         raise broken(place, "settings.metric_for_best_model: is missing, though the run was evaluated")
 
@@ -96,5 +102,7 @@ def _check_sampling(run: Run, pairs: pa.Table) -> None:
     queries = pairs["query_id"].to_numpy(zero_copy_only=False)[ids]
     if 1 + int((queries[1:] != queries[:-1]).sum()) != len(record.query_ids):
         raise broken(place, "its queries are not those of the run")
-    if record.similarity.shape[1] and not record.similarity.any():
-        raise broken(place, "its histogram is empty")
+    if record.similarity.shape[1]:
+        check_columns(run.path / PAIRS_FILE, pairs, {"kept": "flag"})
+        if not record.similarity.any():
+            raise broken(place, "its histogram is empty")
