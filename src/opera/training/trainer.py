@@ -20,7 +20,7 @@ from transformers.integrations import get_reporting_integration_callbacks
 
 from opera.config.optimisation import PREFETCHED
 from opera.config.training import TrainSettings
-from opera.core.errors import SettingError
+from opera.core.errors import ModelError, SettingError
 from opera.core.storage import writing
 from opera.data import RetrievalData
 from opera.retrieval.device import WAIT, resolve_precision
@@ -63,8 +63,11 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
     def _load_from_checkpoint(self, checkpoint_path: str) -> None:
         """Load its weights; a checkpoint is a model's folder, and trusted as little as any."""
         check_model_folder(Path(checkpoint_path), known={fullname(module) for module in self.model.modules()})
-        with pickles_refused():
-            super()._load_from_checkpoint(checkpoint_path)
+        try:
+            with pickles_refused():
+                super()._load_from_checkpoint(checkpoint_path)
+        except OSError as error:  # transformers found no safetensors
+            raise ModelError(f"{checkpoint_path}: its weights cannot be read: {str(error).splitlines()[0]}") from None
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
         """Stop at a gradient that is no finite number; fp16 skips such steps by itself."""
