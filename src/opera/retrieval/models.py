@@ -179,7 +179,11 @@ def _open(spec: Path | str, device: str) -> SentenceTransformer:
         check_model_folder(folder)
         with pickles_refused():
             model = SentenceTransformer(
-                str(folder), device=device, trust_remote_code=False, model_kwargs={"use_safetensors": True}
+                str(folder),
+                device=device,
+                trust_remote_code=False,
+                local_files_only=True,
+                model_kwargs={"use_safetensors": True},
             ).float()  # autocast handles half precision
     except ModelError:
         raise
