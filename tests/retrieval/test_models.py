@@ -37,6 +37,23 @@ def test_weights_that_are_no_numbers_are_refused(static_model: Path, tmp_path: P
         load_model(folder, "cpu")
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ('"forward"', '"forwent"', "cannot be loaded .*: Model does not have the requested 'forwent' method"),
+        ('"last_hidden_state"', '"last_hidden_date"', "cannot be loaded .*: Could not access output key"),
+    ],
+)
+def test_a_model_that_loads_but_cannot_encode_is_refused(
+    old: str, new: str, message: str, bert_model: Path, tmp_path: Path
+) -> None:
+    config = shutil.copytree(bert_model, tmp_path / "model") / "sentence_bert_config.json"
+    assert old in config.read_text()
+    config.write_text(config.read_text().replace(old, new))
+    with pytest.raises(ModelError, match=message):
+        load_model(tmp_path / "model", "cpu")
+
+
 def test_a_pipe_in_a_model_folder_is_not_opened(static_model: Path, tmp_path: Path) -> None:
     folder = shutil.copytree(static_model, tmp_path / "model")
     os.mkfifo(folder / "config.json")

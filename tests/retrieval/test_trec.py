@@ -33,7 +33,7 @@ def test_a_line_per_query_and_rank(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(("query", "doc"), [("q 0", "a"), ("q0", "a b"), ("q0", "\u00a0")])
+@pytest.mark.parametrize(("query", "doc"), [("q 0", "a"), ("q0", "a b"), ("q0", "a\u00a0b")])
 def test_ids_with_white_space_are_refused_and_nothing_is_written(tmp_path: Path, query: str, doc: str) -> None:
     with pytest.raises(DataError, match=r"TREC's run format cannot hold the id '.*': it has white space"):
         write_trec_run(tmp_path / "run.trec", evaluated([query, "q1"]), data_of(["c", "d", doc]))

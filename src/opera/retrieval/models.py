@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 
 from opera.config.automatic import ModelKind
 from opera.core.errors import ModelError, SettingError
-from opera.core.terminal import shown
+from opera.core.terminal import printable, shortened, shown
 from opera.retrieval.locate import MINILM, locate_model
 from opera.retrieval.trust import check_model_folder, download_model, pickles_refused
 
@@ -185,13 +185,14 @@ def _open(spec: Path | str, device: str) -> SentenceTransformer:
                 local_files_only=True,
                 model_kwargs={"use_safetensors": True},
             ).float()  # autocast handles half precision
+        _check_weights(model, spec)
+        _try_out(model)
     except ModelError:
         raise
     except Exception as error:  # loaders raise many types; all mean that the model is not usable
-        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        reason = shortened(printable((str(error).strip().splitlines() or [type(error).__name__])[0]))
         hint = f"; there is no such folder either ('{MINILM}' needs no network)" if isinstance(spec, str) else ""
         raise ModelError(f"{spec}: cannot be loaded as a sentence-transformers model: {reason}{hint}") from error
-    _check_weights(model, spec)
     model.model_card_data.local_files_only = True  # saving the model must not query the hub
     return model
 
@@ -203,3 +204,16 @@ def _check_weights(model: SentenceTransformer, spec: Path | str) -> None:
             raise ModelError(
                 f"{spec}: the weights {shown(name)} hold values that are no numbers; use another copy of it"
             )
+
+
+def _try_out(model: SentenceTransformer) -> None:
+    """Encode a text: a folder whose configuration is wrong may load all the same, and fail only here.
+
+    Raises:
+        Exception: of any type, by the model's modules, or a ValueError if what they return is no embedding.
+    """
+    expected = (1, model.get_embedding_dimension())
+    for encode in (model.encode_query, model.encode_document):
+        found = encode(["a"], show_progress_bar=False).shape
+        if found != expected:
+            raise ValueError(f"its embedding of a text has the shape {list(found)}, and not {list(expected)}")
