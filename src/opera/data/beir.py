@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from opera.core.errors import DataError, nearest
-from opera.core.paths import kind_of_place
 from opera.core.terminal import shortened, shown
 from opera.data.checks import check_id, parse_grade
 from opera.data.lines import json_records, numbered_lines, text_field
@@ -28,13 +27,16 @@ def load_beir(folder: Path) -> RetrievalData:
     """Read a BEIR folder; each ``.tsv`` file in ``qrels/`` is a split.
 
     Raises:
-        SettingError: for a folder that may not be entered.
         DataError: naming file, line, rule and value of the first error.
     """
     corpus, queries = folder / "corpus.jsonl", folder / "queries.jsonl"
     for path in (corpus, queries):
-        if kind_of_place(path) is None and not path.is_symlink():
-            raise DataError(f"{folder}: not a BEIR folder: {path.name} is missing")
+        try:
+            path.lstat()
+        except FileNotFoundError:
+            raise DataError(f"{folder}: not a BEIR folder: {path.name} is missing") from None
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read ({error.strerror})") from None
     qrels, left_out = _qrels_files(folder)
 
     def parse(builder: DataBuilder) -> None:
