@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fuzzing import lines_of, only_refusals, spoilt, spoilt_values, to_json, workplace
-from opera.data import RetrievalData, load_data
+from opera.data import SOURCES, RetrievalData, load_data
 
 CORPUS = [
     {"_id": "d0", "title": "of one", "text": "a text", "metadata": {"a": [1, {"b": None}]}},
@@ -119,3 +119,8 @@ def test_source_code(content: bytes) -> None:
         finally:
             sys.path.remove(str(folder))
             sys.path_importer_cache.pop(str(folder), None)
+
+
+def test_every_source_that_ships_has_a_fuzzer() -> None:
+    shipped = {type(source).__name__ for source in SOURCES if type(source).__module__ == "opera.data.sources"}
+    assert shipped == {"BeirFolder", "FlagEmbeddingFile", "PythonPackage"}, "add a fuzzer here, and bad inputs"
