@@ -80,7 +80,7 @@ class Trial:
         status, text = child.wait(), child.log.read_text(errors="replace")
         row = self.row
         row.statuses.append(status)
-        row.kills += status == KILLED
+        row.kills += (status == KILLED) + text.count("its process was killed")  # of a grid's workers
         if status in (KILLED, STOPPED) or "struck at" in text:
             row.points.append(self._point(text))
         if "Traceback" in text and not row.traceback:

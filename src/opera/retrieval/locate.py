@@ -8,7 +8,7 @@ from pathlib import Path
 from opera.core.errors import MissingExtraError, ModelError
 from opera.core.paths import expand_user, kind_of_place
 from opera.data import RetrievalData, files_read
-from opera.runs.folder import ADAPTER_FILE, Run, holds_run
+from opera.runs.folder import ADAPTER_FILE, Run, holds_run, run_in
 
 MINILM = "minilm"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -40,6 +40,7 @@ def locate_model(spec: str | Path) -> Path | str:
                 f"the run's measures.json; apply it to vectors with {folder / 'adapter.py'} or opera.adapter.load"
             )
         if not (folder / "modules.json").is_file() and not (folder / "config.json").is_file():
+            run_in(path)  # a run.json that cannot be read is why it is no run
             raise ModelError(
                 f"{text}: not a model folder: it holds neither modules.json (sentence-transformers) nor config.json "
                 "(transformers)"
