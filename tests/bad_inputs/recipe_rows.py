@@ -69,7 +69,7 @@ RECIPES = [
         f"lag: 0x{'f' * 5000}",
         "holds a number that is none, or one of more than 1,024 bits",
     ),
-    recipe("a megabyte", "#" * 10**6, "has 1,000,000 characters; at most 100,000 are read"),
+    recipe("a megabyte", "#" * 10**6, "has 1,000,000 characters; at most 20,000 are read"),
     recipe(
         "a NUL",
         "lag: '\0'",

@@ -15,8 +15,8 @@ from opera.core.errors import SettingError
 from opera.core.reading import read_text
 from opera.core.terminal import shortened, shown
 
-MAX_CHARACTERS = 100_000
-"""Of a recipe; reading one takes a second per 100,000."""
+MAX_CHARACTERS = 20_000
+"""Of a recipe; the densest take a second to read."""
 MAX_DEPTH = 20
 """Lists and mappings within each other."""
 MAX_BITS = 1024
