@@ -105,7 +105,7 @@ def main() -> None:
 def _fail(message: object, status: int) -> NoReturn:
     """End with one message."""
     who = "opera" if is_main_process() else f"opera, process {os.environ['RANK']}"
-    lines = [shortened(line, LONGEST_LINE) for line in str(message).splitlines()]  # whatever was put in it
+    lines = [shortened(line, LONGEST_LINE) for line in str(message).split("\n")]  # whatever was put in it
     say(f"{who}: error: " + "\n".join(lines), file=sys.stderr)
     sys.exit(status)
 
