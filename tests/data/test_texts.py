@@ -49,6 +49,16 @@ def test_a_batch_of_long_texts_ends_early(monkeypatch: pytest.MonkeyPatch, make_
         assert found.texts(np.array([49, 0, 13])) == [texts[f"d{row}"] for row in (49, 0, 13)]
 
 
+@pytest.mark.parametrize("count", [0, 1, 2500])
+def test_rows_are_selected_in_any_order(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    monkeypatch.setattr("opera.data.texts.BATCH_ROWS", 7)
+    table = TextTable.from_texts({f"d{row}": f"text {row}" for row in range(60)})
+    rows = np.random.default_rng(1).integers(60, size=count)
+    found = table.select(rows)
+    assert found.table.schema == table.table.schema
+    assert (found.ids(), found.texts()) == ([f"d{row}" for row in rows], [f"text {row}" for row in rows])
+
+
 def test_rows_are_found_by_id() -> None:
     table = TextTable.from_texts({"b": "x", "a": "y", "c": "z"})
     assert table.find_rows(["c", "nobody", "b"]).tolist() == [2, -1, 0]

@@ -187,7 +187,7 @@ def find_leak(
     checked = np.zeros(held_out.n_queries, dtype=bool)
     checked[rows] = True
     held_out = held_out.select_queries(checked)
-    train_queries = TextTable(data.queries.table.take(train.query_rows))
+    train_queries = data.queries.select(train.query_rows)
     texts, ids = data.queries.texts(held_out.query_rows, "text"), data.queries.ids(held_out.query_rows)
     duplicates = find_near_duplicates(
         texts, np.array(split_embeddings[rows]), train_queries, train_embeddings, includes_self=False, device=device

@@ -179,7 +179,7 @@ class _EmbeddedData:
 
     def judged_queries(self) -> TextTable:
         """Return the judged queries."""
-        return TextTable(self.data.queries.table.take(self.judged_rows))
+        return self.data.queries.select(self.judged_rows)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.core.rng import generator
-from opera.data import Qrels, RetrievalData, TextTable
+from opera.data import Qrels, RetrievalData
 from opera.data.texts import CorpusText
 from opera.retrieval.encoder import Encoder, rows_digest
 from opera.retrieval.search import search_corpus
@@ -64,7 +64,7 @@ def _with_documents(data: RetrievalData, qrels: Qrels, rows: NDArray[np.int64]) 
     return replace(
         data,
         fingerprint=f"{data.fingerprint}/documents/{rows_digest(rows)}",
-        corpus=TextTable(data.corpus.table.take(rows)),
+        corpus=data.corpus.select(rows),
         splits={"dev": Qrels.from_arrays(query_rows, doc_rows, qrels.grades[judged])},
         given_negatives=None,
         held_out=None,
