@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import shutil
+from pathlib import Path
 
 import pytest
 
@@ -29,3 +31,45 @@ def test_every_error_that_users_may_catch_is_public() -> None:
         name for name, kind in vars(errors).items() if inspect.isclass(kind) and issubclass(kind, errors.OperaError)
     }
     assert raised - set(opera.__all__) <= {"MissingExtraError", "OtherFormatError"}
+
+
+def test_a_tilde_is_the_home_folder_everywhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beir: Path, static_model: Path
+) -> None:
+    home = tmp_path / "home"
+    shutil.copytree(beir, home / "data")
+    shutil.copytree(static_model, home / "model")
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.chdir(tmp_path)
+    run = opera.adapt("~/data", model="~/model", out="~/run", max_steps=2, guard=False, relevant_grade=2)
+    assert run.path == home / "run" == opera.Run.open("~/run").path
+    measured = opera.evaluate("~/data", model="~/run")
+    assert measured.measures["nDCG@10"] == run.measures["after"]["nDCG@10"]  # the run's own relevant grade
+    assert opera.search("~/data", "t1w1", model="~/run", top=1)
+    assert opera.inspect("~/data", model="~/run").source == str(home / "data")
+    opera.score("~/data", model="~/run", out="~/pairs.tsv")
+    opera.mine("~/data", model="~/run", out="~/mined.tsv", range=(1, 5))
+    assert opera.report("~/run", data="~/data") == home / "run" / "report.html"
+    assert opera.report("~/run", "~/page.html") == home / "page.html"
+    assert [path.name for path in tmp_path.iterdir()] == ["home"]
+
+
+def test_functions_replace_files_when_told_to_and_never_what_they_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beir: Path, static_model: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(beir, "data")
+    before = Path("data/qrels/train.tsv").read_bytes()
+    Path("link.tsv").symlink_to("data/qrels/train.tsv")
+    Path("mine.tsv").touch()
+    for write in (opera.score, opera.mine):
+        with pytest.raises(opera.SettingError, match=r"mine\.tsv: exists; pass --overwrite"):
+            write("data", model=static_model, out="mine.tsv")
+        loaded = opera.load_data("data")
+        with pytest.raises(
+            opera.SettingError, match=r"the same file as data/qrels/train\.tsv, which this command reads"
+        ):
+            write(loaded, model=static_model, out="link.tsv", overwrite=True)
+    opera.score("data", model=static_model, out="mine.tsv", overwrite=True)
+    assert Path("mine.tsv").stat().st_size > 0
+    assert Path("data/qrels/train.tsv").read_bytes() == before

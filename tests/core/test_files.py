@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from opera.core.errors import SettingError
-from opera.core.files import check_output, replace_file
+from opera.core.errors import RunFolderError, SettingError
+from opera.core.files import check_folder, check_output, check_reads_stay, replace_file
 
 
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
@@ -65,3 +65,23 @@ def test_other_files_are_replaced_with_overwrite_only(tmp_path: Path, read: Path
         check_output(out, "--out", [".tsv"], overwrite=False, reads=[read])
     check_output(out, "--out", [".tsv"], overwrite=True, reads=[read])
     check_output(out, "--out", [".tsv"], overwrite=False, reads=[tmp_path], ours=lambda file: file == out)
+
+
+def test_what_cannot_be_written_is_said_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write anywhere
+    with pytest.raises(SettingError, match=r"^--out x\.tsv: its folder cannot be written to$"):
+        check_output(Path("x.tsv"), "--out", [".tsv"], overwrite=False)
+    with pytest.raises(RunFolderError, match=r"^--out a/b: \. is not a folder that can be written to$"):
+        check_folder(Path("a/b"), "--out")
+    with pytest.raises(RunFolderError, match="the path is too long for the files in it"):
+        check_folder(Path("/".join(["d" * 200] * 18)), "--out")
+
+
+def test_a_folder_whose_files_are_read_is_not_emptied(tmp_path: Path) -> None:
+    (tmp_path / "run" / "model").mkdir(parents=True)
+    (tmp_path / "linked").symlink_to("run/model")
+    for read in (tmp_path / "run", tmp_path / "run" / "model", tmp_path / "linked"):
+        with pytest.raises(RunFolderError, match=r"--overwrite would delete .*, which this command reads"):
+            check_reads_stay(tmp_path / "run", "--out", [read])
+    check_reads_stay(tmp_path / "run", "--out", [tmp_path, tmp_path / "run" / "absent", Path("minilm")])

@@ -11,7 +11,7 @@ from opera.core.errors import DataError
 from opera.data import RetrievalData
 from opera.retrieval.evaluation import Evaluation
 from opera.retrieval.measures import Ranking
-from opera.retrieval.trec import write_trec_run
+from opera.retrieval.trec import check_trec_ids, write_trec_run
 
 
 def evaluated(query_ids: list[str]) -> Evaluation:
@@ -34,7 +34,17 @@ def test_a_line_per_query_and_rank(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("query", "doc"), [("q 0", "a"), ("q0", "a b"), ("q0", "a\u00a0b")])
-def test_ids_with_white_space_are_refused_and_nothing_is_written(tmp_path: Path, query: str, doc: str) -> None:
-    with pytest.raises(DataError, match=r"TREC's run format cannot hold the id '.*': it has white space"):
-        write_trec_run(tmp_path / "run.trec", evaluated([query, "q1"]), data_of(["c", "d", doc]))
-    assert list(tmp_path.iterdir()) == []
+def test_ids_with_white_space_are_refused(query: str, doc: str) -> None:
+    texts = {"corpus": {"c": "text", doc: "text"}, "queries": {query: "text", "not judged": "text"}}
+    data = RetrievalData.from_dicts("mine", **texts, qrels={"test": {query: {"c": 1}}})
+    with pytest.raises(DataError, match=r"^x\.run: a TREC run cannot hold the id '.*': it has white space$"):
+        check_trec_ids(Path("x.run"), data, "test")
+    with pytest.raises(DataError, match="'not judged'"):
+        check_trec_ids(Path("x.run"), data_with("c"), "of the run")
+
+
+def data_with(doc: str) -> RetrievalData:
+    queries = {"not judged": "text", "q": "text"}
+    data = RetrievalData.from_dicts("mine", corpus={doc: "text"}, queries=queries, qrels={"test": {"q": {doc: 1}}})
+    check_trec_ids(Path("x.run"), data, "test")  # queries of other splits may be called as they like
+    return data

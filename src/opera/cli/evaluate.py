@@ -36,17 +36,19 @@ def evaluate(
     from opera.data import load_data
     from opera.retrieval.locate import inputs_of
     from opera.retrieval.measures import DEFAULT_MEASURES, FULL_MEASURES, check_measures, split_names
+    from opera.retrieval.trec import check_trec_ids, write_trec_run
 
     names = split_names(measures) if measures is not None else FULL_MEASURES if full else DEFAULT_MEASURES
     check_measures(names)
     if run_file:
         check_output(run_file, "--run-file", RUN_FORMATS, overwrite=overwrite, reads=inputs_of(data, model))
     loaded = load_data(data)
+    if run_file:
+        check_trec_ids(run_file, loaded, split)
 
     from opera.cli.printing.console import console
     from opera.cli.printing.results import print_measures
     from opera.retrieval.evaluate import evaluate as evaluate_model
-    from opera.retrieval.trec import write_trec_run
 
     result = evaluate_model(loaded, model=model, split=split, measures=names, relevant_grade=relevant_grade)
     if run_file:

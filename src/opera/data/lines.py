@@ -14,7 +14,7 @@ from tqdm.auto import tqdm
 from opera.core.errors import DataError, nearest
 from opera.core.reading import not_utf8, open_file
 from opera.core.strict_json import parse_json
-from opera.core.terminal import shown
+from opera.core.terminal import printable, shown
 from opera.data.texts import LONGEST_TEXT
 
 PROGRESS_BYTES = 50_000_000
@@ -34,7 +34,8 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
         with open_file(path) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig") as file:
             size = os.fstat(raw.fileno()).st_size
             hidden = None if size > PROGRESS_BYTES else True  # None: shown on a terminal only
-            with tqdm(total=size, desc=f"reading {path.name}", unit="B", unit_scale=True, disable=hidden) as bar:
+            name = printable(path.name)
+            with tqdm(total=size, desc=f"reading {name}", unit="B", unit_scale=True, disable=hidden) as bar:
                 for number, line in enumerate(iter(lambda: file.readline(LONGEST_TEXT), ""), start=1):
                     bar.update(len(line))
                     if len(line) >= LONGEST_TEXT:

@@ -33,6 +33,7 @@ import pyarrow.parquet as pq
 
 from opera.core.errors import RunFolderError
 from opera.core.files import replace_file, temporary_beside
+from opera.core.paths import user_path
 from opera.core.storage import writing
 from opera.runs.reading import read_model, read_object, read_table
 from opera.runs.record import Measures, RunRecord, TrainingRecord
@@ -84,7 +85,7 @@ class Run:
         Raises:
             RunFolderError: if the folder holds no run, or one whose ``run.json`` cannot be read.
         """
-        found = run_in(Path(path))
+        found = run_in(user_path(path, "run"))
         if found is None:
             raise RunFolderError(f"{path}: not a run folder: it holds no {RUN_FILE} that opera wrote")
         return found
