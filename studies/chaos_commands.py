@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # the models are tiny; threads would only wait for each other
+
 from opera.runs.folder import Run, holds_run
 
 TESTS = Path(__file__).parents[1] / "tests"
@@ -137,7 +139,7 @@ COMMANDS = {
         Command("train adapter", _train("bert", "--adapter", "query"), run_outcome, "run"),
         Command("compare", _compare, grid_outcome, "grid"),
         Command("mine", _file("mine", "--range", "2:30"), file_outcome, "mined.jsonl"),
-        Command("score", _file("score", "--cbs-pool", "50"), file_outcome, "pairs.parquet"),
+        Command("score", _file("score", "--cbs", "--cbs-pool", "50"), file_outcome, "pairs.parquet"),
         Command("evaluate", _file("evaluate", "--json", option="--run-file"), file_outcome, "ranking.trec"),
         Command(
             "report", lambda world, out: ["report", str(world.grid), "--out", str(out)], file_outcome, "report.html"

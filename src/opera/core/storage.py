@@ -23,7 +23,15 @@ ADVICE = {
 }
 """What to do about an error of the operating system."""
 
-FAILED_WRITING = ("No space left", "os error 28", "os error 27", "File too large", "failed writing", "unexpected pos")
+FAILED_WRITING = (
+    "No space left",
+    "os error 28",
+    "os error 27",
+    "File too large",
+    "failed writing",
+    "unexpected pos",
+    "iostream error",
+)
 """How libraries report a full disk without an error number: safetensors the first three, torch the others."""
 
 

@@ -30,6 +30,7 @@ from opera.training.checkpoint import load_sampler, loading, newest_checkpoint, 
 from opera.training.dataset import PairDataset, RowDataset
 from opera.training.distributed import from_main
 from opera.training.loss import InBatchLoss
+from opera.training.memory import keep_heap_small
 from opera.training.not_finite import NotFiniteError, check_weights, with_pairs
 from opera.training.sampler import PairSampler
 from opera.training.sampling_recorder import SamplingRecorder
@@ -96,6 +97,7 @@ def train(
     checkpoint = _resume(sampler, trace, run) if resume else None
     resumed_from = sampler.trained_steps
     run.clear_not_finite()
+    keep_heap_small(model)
     try:
         with tokens_kept(model), loading(checkpoint, lambda: trace.begun):
             if checkpoint and stopped_early(checkpoint, settings.evaluation.early_stopping_patience):

@@ -48,7 +48,8 @@ def test_a_cell_is_trained_and_keeps_no_checkpoints(beir: Path, static_model: Pa
     ("error", "reason", "printed"),
     [
         (SettingError("k: must be 1"), "k: must be 1", "opera: error: k: must be 1\n"),
-        (OSError("disk full"), "OSError: disk full", "Traceback (most recent call last)"),
+        (OSError(28, "No space left", "x"), "x: no space left", "opera: error: x: no space left\n"),
+        (KeyError("k"), "KeyError: 'k'", "Traceback (most recent call last)"),
     ],
 )
 def test_a_failure_is_a_message(

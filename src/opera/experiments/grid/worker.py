@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import logging
 import os
+import select
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Iterator, Mapping
@@ -53,13 +55,16 @@ class ProgressReport(TrainerCallback):  # type: ignore[misc]
 
 
 def main() -> None:
-    """Run jobs until standard input is closed."""
+    """Run jobs until standard input is closed. Where that happens during a job, the parent is gone, and this ends."""
+    busy = threading.Event()
+    threading.Thread(target=end_with_parent, args=(busy,), daemon=True).start()
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # nothing printed may be taken for a message
     logging.basicConfig(level=logging.WARNING, format="%(message)s")
     logging.getLogger("opera").setLevel(logging.INFO)
     for line in iter(sys.stdin.readline, ""):
         job = json.loads(line)
+        busy.set()
         try:
             with output_appended_to(job["log"]):
                 message = run_job(job, out)
@@ -67,7 +72,20 @@ def main() -> None:
             with suppress(BrokenPipeError):  # the parent may be gone
                 send(out, stopped=True)
             return
+        busy.clear()
         send(out, **message)
+
+
+def end_with_parent(busy: threading.Event) -> None:
+    """End this process as soon as its parent has ended without a word, so that the next call can train the cell.
+
+    A run that is ended at any moment resumes to the same end.
+    """
+    hung_up = select.poll()
+    hung_up.register(0, 0)  # a hang-up is always reported; lines that arrive are not
+    hung_up.poll()
+    if busy.is_set():
+        os._exit(1)
 
 
 def run_job(job: Mapping[str, Any], out: TextIO) -> dict[str, Any]:
@@ -78,12 +96,20 @@ def run_job(job: Mapping[str, Any], out: TextIO) -> dict[str, Any]:
             return {"timing": asdict(time_cell(load_once(job["data"]), job["model"], job["values"]))}
         train_cell(job, out)
     except OperaError as error:
-        say(f"opera: error: {error}", file=sys.stderr)
-        return {"failed": str(error)}
+        return _failed(str(error))
+    except OSError as error:
+        return _failed(f"{error.filename or job.get('out', job['data'])}: {(error.strerror or str(error)).lower()}")
     except Exception as error:  # one cell's failure must not end the others
-        traceback.print_exc()
+        with suppress(OSError):
+            traceback.print_exc()
         return {"failed": f"{type(error).__name__}: {error}"}
     return {"done": True}
+
+
+def _failed(reason: str) -> dict[str, Any]:
+    with suppress(OSError):  # the log may lie on a full disk
+        say(f"opera: error: {reason}", file=sys.stderr)
+    return {"failed": reason}
 
 
 def train_cell(job: Mapping[str, Any], out: TextIO) -> None:
@@ -116,8 +142,9 @@ def output_appended_to(path: str) -> Iterator[None]:
         try:
             yield
         finally:
-            sys.stdout.flush()
-            sys.stderr.flush()
+            for stream in (sys.stdout, sys.stderr):
+                with suppress(OSError):  # the log may lie on a full disk
+                    stream.flush()
             for descriptor, original in enumerate(saved, start=1):
                 os.dup2(original, descriptor)
                 os.close(original)
