@@ -157,6 +157,27 @@ ROWS = [
         f"{TRAIN} --seed 4294967296",
         "seed: must be less than 4294967296, got 4294967296",
     ),
+    Bad("train: a setting twice", f"{TRAIN} --set lag=1 --set lag=2", "--set lag: given twice"),
+    Bad(
+        "train: a setting by both of its names",
+        f"{TRAIN} --set lr=1 --set learning_rate=1",
+        "given twice, as lr and as learning_rate: leave one of them out",
+    ),
+    Bad(
+        "train: a setting by its option and by --set",
+        f"{TRAIN} --steps 3 --set max_steps=3",
+        "given twice, by its own option and by --set: max_steps",
+    ),
+    Bad(
+        "output: a chart where nothing can be made",
+        "theory --out /proc/chart.svg",
+        "--out /proc/chart.svg: its folder cannot be written to (No such file or directory)",
+    ),
+    Bad(
+        "output: a run where nothing can be made",
+        "train data --model model --out /proc/run",
+        "--out /proc/run: /proc cannot be written to (No such file or directory)",
+    ),
     Bad(
         "train: an unknown method",
         f"{TRAIN} --method dq",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from pathlib import Path
@@ -69,11 +70,16 @@ def test_other_files_are_replaced_with_overwrite_only(tmp_path: Path, read: Path
 
 def test_what_cannot_be_written_is_said_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write anywhere
-    with pytest.raises(SettingError, match=r"^--out x\.tsv: its folder cannot be written to$"):
-        check_output(Path("x.tsv"), "--out", [".tsv"], overwrite=False)
-    with pytest.raises(RunFolderError, match=r"^--out a/b: \. is not a folder that can be written to$"):
-        check_folder(Path("a/b"), "--out")
+
+    def refuse(*_: object) -> int:  # root may write anywhere
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refuse)
+        with pytest.raises(SettingError, match=r"its folder cannot be written to \(Permission denied\)$"):
+            check_output(Path("x.tsv"), "--out", [".tsv"], overwrite=False)
+        with pytest.raises(RunFolderError, match=r"^--out a/b: \. cannot be written to \(Permission denied\)$"):
+            check_folder(Path("a/b"), "--out")
     with pytest.raises(RunFolderError, match="the path is too long for the files in it"):
         check_folder(Path("/".join(["d" * 200] * 18)), "--out")
 

@@ -24,7 +24,7 @@ BAD: list[tuple[dict[str, Any], type[InputError], str]] = [
     ({"method": "dp", "alpha_start": 1.0}, SettingError, "which must lie between 0 and 1"),
     ({"max_query_length": 5}, SettingError, "reads whole texts"),
     ({"eval_steps": 5, "metric_for_best_model": "NDGC"}, SettingError, "unknown measure 'NDGC'"),
-    ({"optim": "adamw_torhc"}, SettingError, "transformers refuses the settings"),
+    ({"optim": "adamw_torhc"}, SettingError, "optim: must be an optimizer that OPERA offers"),
     ({"lr_scheduler_type": "liner"}, SettingError, "lr_scheduler_type: must be 'linear'"),
     ({"noise": "random"}, SettingError, "noise=random needs noise_share"),
     ({"noise_share": 0.5}, SettingError, "noise_share=0.5 needs noise=random or hard, but noise is none"),

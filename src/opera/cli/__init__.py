@@ -20,7 +20,7 @@ from opera.cli.compare import compare
 from opera.cli.evaluate import evaluate
 from opera.cli.inspect import inspect
 from opera.cli.mine import mine
-from opera.cli.options import is_main_process
+from opera.cli.options import check_launcher, is_main_process, several_processes
 from opera.cli.paper import paper
 from opera.cli.quickstart import quickstart
 from opera.cli.report import report
@@ -75,12 +75,14 @@ for command, example in EXAMPLES.items():
 
 def main() -> None:
     """Run the command line; this is what ``opera`` calls."""
+    sys.stdout, sys.stderr = (stream or io.StringIO() for stream in (sys.stdout, sys.stderr))  # None where it is closed
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that knows no λ must not end hours of training
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[_TqdmHandler()])
     logging.getLogger("opera").setLevel(logging.INFO if is_main_process() else logging.WARNING)
     try:
+        check_launcher()
         load_extensions()
         status = app(sys.argv[1:] or ["--help"], prog_name="opera", standalone_mode=False)
     except OperaError as error:
@@ -93,7 +95,7 @@ def main() -> None:
     except MemoryError:
         _fail("out of memory; close other programs, or give the command less to hold at once", 1)
     except RuntimeError as error:
-        if int(os.environ.get("WORLD_SIZE", "1")) > 1 and any(word in str(error) for word in LOST_PROCESS):
+        if several_processes() and any(word in str(error) for word in LOST_PROCESS):
             say(f"opera, process {os.environ['RANK']}: another process ended; see its message", file=sys.stderr)
             sys.exit(1)
         raise
@@ -121,10 +123,10 @@ WRONG_USAGE = 2
 
 
 def _leave_processes() -> None:
-    if int(os.environ.get("WORLD_SIZE", "1")) > 1 and "torch" in sys.modules:
+    if "torch" in sys.modules:
         import torch.distributed as dist
 
-        if dist.is_initialized():
+        if dist.is_available() and dist.is_initialized():
             dist.destroy_process_group()
 
 

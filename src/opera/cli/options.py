@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ import typer
 
 from opera.core.errors import SettingError
 from opera.core.paths import expand_user, user_path
-from opera.core.terminal import say
+from opera.core.terminal import say, shown
 
 if TYPE_CHECKING:
     from opera.data import RetrievalData
@@ -121,6 +122,23 @@ def load_training_data(source: str, model: str) -> RetrievalData:
     loaded = load_data(source)
     loaded.training_split()
     return loaded
+
+
+def check_launcher() -> None:
+    """Check what torchrun tells its processes; a shell may hold something else under these names.
+
+    Raises:
+        SettingError: naming the variable.
+    """
+    for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_PORT"):
+        value = os.environ.get(name, "0")
+        if not re.fullmatch(r"-?[0-9]{1,9}", value):
+            raise SettingError(f"{name}: must be a whole number, got {shown(value)}; unset it, or start with torchrun")
+
+
+def several_processes() -> bool:
+    """Whether torchrun started this process beside others."""
+    return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
 def is_main_process() -> bool:

@@ -89,7 +89,14 @@ def make_recipe(values: Mapping[str, Any]) -> Recipe:
 
 
 def with_full_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace the short names of settings by their full ones."""
+    """Replace the short names of settings by their full ones.
+
+    Raises:
+        SettingError: if a setting is given by both of its names.
+    """
+    for short, full in ALIASES.items():
+        if short in values and full in values:
+            raise SettingError(f"given twice, as {short} and as {full}: leave one of them out")
     return {ALIASES.get(name, name): value for name, value in values.items()}
 
 

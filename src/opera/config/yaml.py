@@ -57,14 +57,16 @@ def parse_assignments(assignments: Sequence[str]) -> dict[str, Any]:
     """Read ``--set key=value`` arguments; values are YAML scalars.
 
     Raises:
-        SettingError: if one is not ``key=value``.
+        SettingError: if one is not ``key=value``, or a key is given twice.
     """
     values = {}
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
         if not equals or not key.strip():
-            raise SettingError(f"--set {assignment}: must be key=value, such as --set temperature=0.05")
-        values[key.strip()] = parse_scalar(text)
+            raise SettingError(f"--set {shortened(assignment)}: must be key=value, such as --set temperature=0.05")
+        if (name := key.strip()) in values:
+            raise SettingError(f"--set {shortened(name)}: given twice")
+        values[name] = parse_scalar(text)
     return values
 
 

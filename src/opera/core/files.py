@@ -69,8 +69,8 @@ def check_output(
     folder = path.parent
     if not folder.is_dir():
         raise SettingError(f"{where}: its folder does not exist; create it first")
-    if not os.access(folder, os.W_OK | os.X_OK):
-        raise SettingError(f"{where}: its folder cannot be written to")
+    if reason := _unwritable(folder):
+        raise SettingError(f"{where}: its folder cannot be written to ({reason})")
     found = kind_of_place(path)
     if found is None and not path.is_symlink():
         return
@@ -99,8 +99,10 @@ def check_folder(path: Path, name: str) -> None:
     if len(os.fsencode(path.absolute())) + ROOM > PATH_MAX:
         raise RunFolderError(f"{where}: the path is too long for the files in it; pass a shorter one")
     existing = next(parent for parent in (path, *path.parents, Path()) if os.path.lexists(parent))
-    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
+    if not existing.is_dir():
         raise RunFolderError(f"{where}: {place(existing)} is not a folder that can be written to")
+    if reason := _unwritable(existing):
+        raise RunFolderError(f"{where}: {place(existing)} cannot be written to ({reason})")
 
 
 def check_reads_stay(folder: Path, name: str, reads: Iterable[Path]) -> None:
@@ -116,6 +118,17 @@ def check_reads_stay(folder: Path, name: str, reads: Iterable[Path]) -> None:
                 f"{name} {place(folder)}: --overwrite would delete {place(read)}, which this "
                 "command reads; pass another folder"
             )
+
+
+def _unwritable(folder: Path) -> str:
+    """Say why no file can be made in a folder, by making one; permissions alone do not tell. Empty if one can."""
+    probe = temporary_beside(folder / "opera")
+    try:
+        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        probe.unlink()
+    except OSError as error:
+        return error.strerror or type(error).__name__
+    return ""
 
 
 def _reading(path: Path, reads: Iterable[Path]) -> str:
