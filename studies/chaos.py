@@ -32,10 +32,10 @@ REFUSED = 2
 
 
 def killed_at_changes(trial: Trial, where: str = "parent") -> Row:
-    """Killed twice at a random change, the second time in the call that was to finish."""
+    """Killed at a random change, and twice more in the calls that were to finish."""
     assert trial.whole is not None
     count = trial.whole.changes if where == "parent" else trial.whole.worker_changes
-    for most in (count, max(1, count // 2)):
+    for most in (count, max(1, count // 2), max(1, count // 3)):
         trial.run("kill", trial.rng.randint(1, most), FAULT_IN=where)
     return trial.finish()
 
@@ -142,21 +142,21 @@ def one_folder(trial: Trial) -> Row:
 
 TRAININGS, FILES = ("train dp", "train bert", "train adapter"), ("mine", "score", "evaluate", "report")
 PLAN: list[tuple[Callable[[Trial], Row], tuple[str, ...], int]] = [
-    (killed_at_changes, TRAININGS, 16),
-    (killed_at_moments, TRAININGS, 8),
-    (killed_at_changes, ("compare",), 8),
-    (killed_in_worker, ("compare",), 8),
-    (killed_at_moments, ("compare",), 4),
-    (killed_at_changes, FILES, 6),
-    (killed_at_moments, FILES, 3),
-    (terminated, (*TRAININGS, "compare"), 4),
-    (full_disk, tuple(COMMANDS), 4),
-    (small_files, tuple(COMMANDS), 3),
-    (small_disk, ("train dp", "train bert", "compare", "mine"), 4),
-    (one_cache, ("train dp", "mine"), 3),
-    (one_folder, ("train dp", "compare", "mine"), 3),
-    (moved_clock, ("train dp", "compare"), 3),
-    (other_locale, ("train dp", "mine"), 2),
+    (small_disk, ("train dp", "train bert", "compare", "mine"), 2),
+    (full_disk, tuple(COMMANDS), 2),
+    (small_files, tuple(COMMANDS), 1),
+    (one_folder, ("train dp", "compare", "mine"), 2),
+    (one_cache, ("train dp", "mine"), 2),
+    (moved_clock, ("train dp", "compare"), 2),
+    (other_locale, ("train dp", "mine"), 1),
+    (terminated, (*TRAININGS, "compare"), 2),
+    (killed_at_changes, FILES, 5),
+    (killed_at_moments, FILES, 2),
+    (killed_at_changes, ("compare",), 6),
+    (killed_in_worker, ("compare",), 6),
+    (killed_at_moments, ("compare",), 3),
+    (killed_at_changes, TRAININGS, 11),
+    (killed_at_moments, TRAININGS, 6),
 ]
 """What is tried: the fault, the commands, and how many trials of each."""
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import random
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +23,7 @@ from attacks import Bomb, plant_bomb
 from killable import Killable, changes
 from opera.core.errors import InputError, ModelError, RunFolderError, TrainingError
 from opera.runs.folder import Run
-from opera.training.checkpoint import flatten, nest, seal
+from opera.training.checkpoint import damage, flatten, nest, seal
 from small_runs import SMALL, InterruptedAt, assert_same_run, weights
 
 
@@ -183,3 +186,133 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before_and_says_so(
 def test_flatten_and_nest_undo_each_other(value: object) -> None:
     state = {"root": value}
     assert nest(flatten(state)) == state
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, beir: Path, static_model: Path) -> Run:
+    return opera.adapt(beir, model=static_model, out=tmp_path_factory.mktemp("whole") / "run", **TWELVE)
+
+
+TWELVE: dict[str, Any] = {**SMALL, "max_steps": 12, "snapshots": 3}
+
+
+def spoil_the_runs_trace(out: Path) -> None:
+    (out / "trace.parquet").write_bytes(b"PAR1")
+    (out / "sampling.npz").unlink()
+
+
+def spoil_the_checkpoints_trace(out: Path) -> None:
+    path = out / "checkpoints" / "checkpoint-8" / "trace.parquet"
+    path.write_bytes(path.read_bytes()[::-1])
+
+
+def make_it_of_an_earlier_version(out: Path) -> None:
+    for folder in (out / "checkpoints").iterdir():
+        for name in ("trace.parquet", "sampling.npz"):
+            (folder / name).unlink()
+        seal(folder)
+
+
+def put_strays_beside_it(out: Path) -> None:
+    for name in ("checkpoint-old", "checkpoint-", "checkpoint-10x", "checkpoint-٣", "checkpoint-010"):
+        (out / "checkpoints" / name).mkdir()
+    (out / "checkpoints" / "checkpoint-11").write_text("a file")
+    (out / "checkpoints" / "checkpoint-999999999").mkdir()
+    os.mkfifo(out / "checkpoints" / "checkpoint-12")
+
+
+def name_a_pipe_in_the_seal(out: Path) -> None:
+    folder = out / "checkpoints" / "checkpoint-8"
+    (folder / "sampler.npz").unlink()
+    os.mkfifo(folder / "sampler.npz")
+
+
+def name_a_file_elsewhere_in_the_seal(out: Path) -> None:
+    path = out / "checkpoints" / "checkpoint-8" / "whole.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "../../../secret": "0" * 64}))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "resumed_from"),
+    [
+        (spoil_the_runs_trace, 8),
+        (spoil_the_checkpoints_trace, 4),
+        (make_it_of_an_earlier_version, 8),
+        (put_strays_beside_it, 8),
+        (name_a_pipe_in_the_seal, 4),
+        (name_a_file_elsewhere_in_the_seal, 4),
+    ],
+)
+def test_a_resumed_run_ends_alike_whatever_became_of_its_files(
+    spoil: Callable[[Path], None],
+    resumed_from: int,
+    whole: Run,
+    beir: Path,
+    static_model: Path,
+    tmp_path: Path,
+    interrupted_at: InterruptedAt,
+) -> None:
+    with interrupted_at(10):
+        opera.adapt(beir, model=static_model, out=tmp_path / "cut", **TWELVE)
+    spoil(tmp_path / "cut")
+    resumed = opera.adapt(beir, model=static_model, out=tmp_path / "cut", resume=True, **TWELVE)
+    assert resumed.training.resumed_from == resumed_from
+    assert_same_run(resumed, whole)
+    assert (resumed.path / "sampling.npz").read_bytes() == (whole.path / "sampling.npz").read_bytes()
+
+
+def test_links_are_removed_and_not_followed(
+    whole: Run, beir: Path, static_model: Path, tmp_path: Path, interrupted_at: InterruptedAt
+) -> None:
+    out, elsewhere = tmp_path / "cut", tmp_path / "elsewhere"
+    with interrupted_at(10):
+        opera.adapt(beir, model=static_model, out=out, **TWELVE)
+    elsewhere.mkdir()
+    (elsewhere / "thesis.tex").write_text("years of work")
+    (out / "checkpoints" / "checkpoint-12").symlink_to(elsewhere)
+    assert_same_run(opera.adapt(beir, model=static_model, out=out, resume=True, **TWELVE), whole)
+    for name in ("model", "checkpoints"):
+        shutil.rmtree(out / name)
+        (out / name).symlink_to(elsewhere)
+    assert_same_run(opera.adapt(beir, model=static_model, out=out, overwrite=True, **TWELVE), whole)
+    assert not (out / "model").is_symlink()
+    assert {path.name for path in elsewhere.iterdir()} == {"thesis.tex"}
+
+
+def test_a_sealed_checkpoint_that_makes_no_sense_is_named(
+    beir: Path, static_model: Path, tmp_path: Path, interrupted_at: InterruptedAt
+) -> None:
+    out = tmp_path / "cut"
+    with interrupted_at(6):
+        opera.adapt(beir, model=static_model, out=out, **TWELVE)
+    folder = out / "checkpoints" / "checkpoint-4"
+    for name, content in (
+        ("trainer_state.json", b"{}"),
+        ("model.safetensors", b"no tensors"),
+        ("sampler.npz", b"PK\x03\x04"),
+    ):
+        before = (folder / name).read_bytes()
+        (folder / name).write_bytes(content)
+        seal(folder)
+        with pytest.raises(RunFolderError, match=rf"{folder}.*: (cannot be resumed|is not as OPERA wrote it)"):
+            opera.adapt(beir, model=static_model, out=out, resume=True, **TWELVE)
+        (folder / name).write_bytes(before)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="no permissions")
+def test_a_checkpoint_that_cannot_be_read_gives_way(
+    tmp_path: Path, beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch, interrupted_at: InterruptedAt
+) -> None:
+    """Of another user: opening it is refused, to root as well."""
+    with interrupted_at(10):
+        opera.adapt(beir, model=static_model, out=tmp_path / "cut", **TWELVE)
+    opened = os.open
+
+    def refuse(path: Any, *arguments: Any, **options: Any) -> int:
+        if "checkpoint-8" in str(path):
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, *arguments, **options)
+
+    monkeypatch.setattr(os, "open", refuse)
+    assert "cannot be read" in damage(tmp_path / "cut" / "checkpoints" / "checkpoint-8")
+    assert damage(tmp_path / "cut" / "checkpoints" / "checkpoint-4") == ""

@@ -16,7 +16,7 @@ from opera.runs.folder import TRIAL_FOLDER
 
 SAYINGS = ("can't allocate memory", "out of memory", "ALLOC_FAILED", "cudaErrorMemoryAllocation")
 """How torch says it in a plain RuntimeError."""
-TRAINING = ("per_device_train_batch_size", "n_negatives", "max_passage_length")
+TRAINING = ("per_device_train_batch_size", "train_group_size", "max_passage_length")
 ENCODING = ("encode_batch_size", "max_passage_length")
 
 M_MMAP_THRESHOLD = -3
