@@ -3,7 +3,7 @@ VENV := .venv
 RUN := $(VENV)/bin/
 IN_PARALLEL := --numprocesses 2 --dist worksteal # each process computes with one thread: tests/conftest.py
 
-.PHONY: help install quickstart test test-slow test-all check fuzz bench-sampler audit format clean
+.PHONY: help install quickstart test test-slow test-all check fuzz chaos soak bench-sampler audit format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -30,6 +30,14 @@ test-all: test test-slow ## run every test
 
 fuzz: install ## spoil 10,000 files of each kind that OPERA reads (hours); a failure prints how to repeat it
 	$(RUN)python -m pytest tests/fuzz --hypothesis-profile=nightly --hypothesis-show-statistics --timeout=36000
+
+chaos: install ## kill, stop and starve every command at random, and compare its end (25 minutes); fills docs/reliability.md
+	OMP_NUM_THREADS=1 $(RUN)python studies/chaos.py
+	$(RUN)python studies/reliability.py
+
+soak: install ## 20,000 steps and 200 cells with memory, files and threads watched (half an hour); fills docs/reliability.md
+	OMP_NUM_THREADS=1 $(RUN)python studies/soak.py
+	$(RUN)python studies/reliability.py
 
 check: install ## lint and type-check
 	$(RUN)ruff check .

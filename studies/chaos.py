@@ -150,13 +150,13 @@ PLAN: list[tuple[Callable[[Trial], Row], tuple[str, ...], int]] = [
     (moved_clock, ("train dp", "compare"), 2),
     (other_locale, ("train dp", "mine"), 1),
     (terminated, (*TRAININGS, "compare"), 2),
-    (killed_at_changes, FILES, 5),
-    (killed_at_moments, FILES, 2),
-    (killed_at_changes, ("compare",), 6),
-    (killed_in_worker, ("compare",), 6),
+    (killed_at_changes, FILES, 14),
+    (killed_at_moments, FILES, 5),
+    (killed_at_changes, TRAININGS, 9),
+    (killed_at_moments, TRAININGS, 5),
+    (killed_at_changes, ("compare",), 4),
+    (killed_in_worker, ("compare",), 4),
     (killed_at_moments, ("compare",), 3),
-    (killed_at_changes, TRAININGS, 11),
-    (killed_at_moments, TRAININGS, 6),
 ]
 """What is tried: the fault, the commands, and how many trials of each."""
 

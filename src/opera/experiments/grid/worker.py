@@ -72,6 +72,8 @@ def main() -> None:
             with suppress(BrokenPipeError):  # the parent may be gone
                 send(out, stopped=True)
             return
+        except OSError as error:  # the log cannot be written
+            message = _failed(f"{job['log']}: {(error.strerror or str(error)).lower()}")
         busy.clear()
         send(out, **message)
 

@@ -1,0 +1,122 @@
+"""Fill the tables of docs/reliability.md from the records of ``make chaos`` and ``make soak``.
+
+python studies/reliability.py
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from chaos import PLAN, RESULTS, read_record
+from page import ROOT, fill, table_lines
+from soak import RESULTS as SOAK
+
+PAGE = ROOT / "docs" / "reliability.md"
+FAULTS = {fault.__name__: (fault.__doc__ or "").strip().rstrip(".") for fault, _, _ in PLAN}
+
+
+def chaos_table() -> str:
+    """A row per fault: how often, and how it ended."""
+    rows, record = [], read_record(RESULTS)
+    for fault, what in FAULTS.items():
+        trials = [row for row in record if row["fault"] == fault]
+        if trials:
+            commands = sorted({row["command"] for row in trials})
+            rows.append([f"`{fault}`: {what}", ", ".join(commands), *_counts(trials)])
+    rows.append(["all", "", *_counts(record)])
+    heads = ["fault", "commands", "trials", "kills", "ended equal", "left something behind", "a traceback"]
+    return table_lines(heads, rows)
+
+
+def phase_table() -> str:
+    """Where kills struck: the phase of the log, or the file that was about to change."""
+    points = [point for row in read_record(RESULTS) for point in row["points"].split("; ") if point]
+    counts: dict[str, int] = {}
+    for point in points:
+        counts[phase_of(point)] = counts.get(phase_of(point), 0) + 1
+    ordered = sorted(counts.items(), key=lambda item: -item[1])
+    return table_lines(["about to happen", "faults that struck there"], [[name, str(count)] for name, count in ordered])
+
+
+def phase_of(point: str) -> str:
+    """Sort a point into a phase."""
+    kinds = {
+        "cache/data": "data preparation",
+        "cache/vectors": "encoding into the cache",
+        "cache/rankings": "caching a ranking (mining)",
+        "cache": "another entry of the cache",
+        "checkpoint": "a checkpoint",
+        "training": "training",
+        "model": "saving the model handed over",
+        "measuring": "evaluation",
+        "measures": "evaluation",
+        "per_query": "evaluation",
+        "encoding": "encoding for the adapter",
+        "out/grid": "the grid's own files, or a cell's",
+        "report": "the report",
+        "mined": "the mined negatives",
+        "ranking": "the ranking of `evaluate`",
+        "building": "building the training set (scores, mining)",
+        "pairs": "the pairs' scores",
+        "trace": "trace and sampling probabilities",
+        "sampling": "trace and sampling probabilities",
+        "start": "before the first phase: imports, loading",
+        "LC_ALL": "anywhere, in another locale",
+        "run": "`run.json` and the folder itself",
+    }
+    return next((name for word, name in kinds.items() if word in point), "another moment")
+
+
+def soak_table() -> str:
+    """Memory, files and threads of the long training and of the large grid."""
+    found: dict[str, Any] = json.loads(SOAK.read_text(encoding="utf-8"))
+    rows = []
+    for part, who, unit in (
+        ("training", "trainer", "1,000 steps"),
+        ("grid", "parent", "100 cells"),
+        ("grid", "worker", "100 cells"),
+    ):
+        if part in found and who in found[part]:
+            rows.append(_soak_row(found[part], who, unit))
+    heads = [
+        "process",
+        "length",
+        "MB in the first tenth after warm-up",
+        "in the last",
+        "slope",
+        "open files",
+        "threads",
+    ]
+    return table_lines(heads, rows)
+
+
+def _soak_row(part: dict[str, Any], who: str, unit: str) -> list[str]:
+    values = part[who]
+    slope = next(value for name, value in values.items() if name.startswith("MB per"))
+    length = f"{part['steps']:,} steps" if who == "trainer" else f"{part['cells']} cells"
+    return [
+        who,
+        f"{length}, {part['seconds'] / 60:.0f} min",
+        f"{values['MB first tenth']:,.1f}",
+        f"{values['MB last tenth']:,.1f}",
+        f"{slope:+.2f} MB per {unit}",
+        f"{values['files first']} → {values['files last']}",
+        f"{values['threads first']} → {values['threads last']}",
+    ]
+
+
+def _counts(trials: Sequence[dict[str, str]]) -> list[str]:
+    equal = sum(row["equal"] == "True" for row in trials)
+    return [
+        str(len(trials)),
+        str(sum(int(row["kills"]) for row in trials)),
+        f"{equal} of {len(trials)}",
+        str(sum(bool(row["left"]) for row in trials)),
+        str(sum(row["traceback"] == "True" for row in trials)),
+    ]
+
+
+if __name__ == "__main__":
+    fill(PAGE, {"chaos": chaos_table(), "phases": phase_table(), "soak": soak_table()})
