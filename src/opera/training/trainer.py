@@ -16,6 +16,7 @@ from sentence_transformers import (
 from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.util import fullname
 from torch.utils.data import DataLoader
+from transformers import Trainer
 from transformers.integrations import get_reporting_integration_callbacks
 
 from opera.config.optimisation import PREFETCHED
@@ -130,6 +131,7 @@ def training_arguments(
             **_processes(model),
         )
         get_reporting_integration_callbacks(arguments.report_to)
+        Trainer.get_optimizer_cls_and_kwargs(arguments, model)
     except (ValueError, ImportError, RuntimeError) as error:
         raise SettingError(f"transformers refuses the settings: {error}") from None
     if arguments.n_gpu > 1:  # torch's DataParallel would split batches behind the sampler's back
