@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import errno
-import os
 import stat
 from pathlib import Path
 
-from opera.core.errors import InputError, SettingError
+from opera.core.errors import SettingError
 from opera.core.terminal import place, shown
 
 HIDDEN = (errno.ENOENT, errno.ENOTDIR)
@@ -55,27 +54,6 @@ def expand_user(value: str | Path, name: str) -> str:
 def user_path(value: str | Path, name: str) -> Path:
     """Return the path that a user gave, ``~`` expanded. Arguments and errors as for :func:`expand_user`."""
     return Path(expand_user(value, name))
-
-
-def check_input_file(path: Path, name: str, error_class: type[InputError] = SettingError) -> None:
-    """Check that a path is a regular file that can be read; opening a pipe would wait for ever.
-
-    Args:
-        path: a file, or a link to one.
-        name: what the message starts with; the path itself where it is empty.
-        error_class: what to raise.
-
-    Raises:
-        InputError: of ``error_class``, saying what is there instead.
-    """
-    where = f"{name} {place(path)}" if name else place(path)
-    found = kind_of_place(path)
-    if found is None:
-        raise error_class(f"{where}: {'a link to nothing' if path.is_symlink() else 'no such file'}")
-    if found != "a file":
-        raise error_class(f"{where}: must be a file, but is {found}")
-    if not os.access(path, os.R_OK):
-        raise error_class(f"{where}: cannot be read (Permission denied)")
 
 
 def kind_of_place(path: Path) -> str | None:
