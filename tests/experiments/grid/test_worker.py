@@ -15,6 +15,7 @@ from opera.core.errors import SettingError
 from opera.experiments.grid import worker
 from opera.experiments.grid.worker import ProgressReport, output_appended_to, run_job
 from opera.runs.folder import Run
+from processes import start
 
 VALUES = {"method": "ft", "max_steps": 4, "save_steps": 2, "per_device_train_batch_size": 8}
 
@@ -80,3 +81,26 @@ def test_all_output_goes_to_the_log_and_comes_back(tmp_path: Path, capfd: pytest
     os.write(1, b"after\n")
     assert log.read_text() == "an earlier try\nstandard output\nstandard error\n"
     assert capfd.readouterr().out == "after\n"
+
+
+ORPHAN = """
+import os, threading
+from opera.experiments.grid.worker import end_with_parent
+
+theirs, ours = os.pipe()
+os.dup2(theirs, 0)
+os.close(theirs)
+busy = threading.Event()
+watch = threading.Thread(target=end_with_parent, args=(busy,))
+watch.start()
+os.write(ours, b"a job\\n")  # lines that arrive are no hang-up
+busy.set()
+os.close(ours)
+watch.join()
+"""
+
+
+def test_a_worker_ends_with_its_parent(tmp_path: Path) -> None:
+    script = tmp_path / "orphan.py"
+    script.write_text(ORPHAN)
+    assert start([str(script)], tmp_path / "log").wait() == 1

@@ -139,3 +139,14 @@ def test_missing_cells_are_reported_first(grid: Path, tmp_path: Path) -> None:
     text = opera.report(part).read_text()
     assert f"Left out, written by another version of OPERA: {other}." in text
     assert f"2 of this grid's {len(cells)} cells are not finished" in text.split("<nav>")[0].split("<body>")[1]
+
+
+def test_a_damaged_run_is_left_out_and_named(grid: Path, tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        shutil.copytree(grid / "dp" / "steps4" / f"seed{int(name == 'other')}", tmp_path / "runs" / name)
+    (tmp_path / "runs" / "other" / "pairs.parquet").write_bytes(b"PAR1 and <script>")
+    text = opera.report(tmp_path / "runs", tmp_path / "report.html").read_text()
+    assert f"Left out, damaged: {tmp_path / 'runs' / 'other' / 'pairs.parquet'}: is not as OPERA wrote it" in text
+    with pytest.raises(opera.RunFolderError, match=r"pairs\.parquet: is not as OPERA wrote it"):
+        opera.report(tmp_path / "runs" / "other", tmp_path / "none.html")
+    assert not (tmp_path / "none.html").exists()

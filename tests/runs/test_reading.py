@@ -1,0 +1,96 @@
+"""Files of runs are read whole, within bounds, and without running or unpickling anything in them."""
+
+from __future__ import annotations
+
+import io
+import os
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from opera.core.errors import RunFolderError
+from opera.runs import reading
+from opera.runs.reading import read_arrays, read_object, read_table
+
+
+def test_arrays_are_read_as_they_were_written(tmp_path: Path) -> None:
+    arrays: dict[str, Any] = {
+        "a/b": np.arange(6, dtype=np.int32).reshape(2, 3),
+        "column": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        "empty": np.zeros((0, 4), dtype=np.uint8),
+        "one": np.array(7),
+        "flag": np.array([True, False]),
+    }
+    for save in (np.savez, np.savez_compressed):
+        save(tmp_path / "x.npz", **arrays)
+        found = read_arrays(tmp_path / "x.npz")
+        assert found.keys() == arrays.keys()
+        for name, values in arrays.items():
+            assert found[name].dtype == values.dtype
+            assert np.array_equal(found[name], values)
+            assert found[name].flags.writeable
+
+
+def header(shape: str, dtype: str = "<f8") -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, np.zeros(3))
+    return buffer.getvalue().replace(b"(3,)", shape.encode()).replace(b"<f8", dtype.encode())
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        header("(999999999999,)"),
+        header("(-3,)"),
+        header("(4,)"),
+        header("(3,)", "|O8"),
+        header("(3,)")[:-1],
+        header("(3,)") + b"more",
+        b"\x93NUMPY\x03\x00" + header("(3,)")[8:],
+        b"",
+        b"(__import__('os').system('true'),)",
+    ],
+)
+def test_headers_that_lie_take_no_memory(tmp_path: Path, content: bytes) -> None:
+    with zipfile.ZipFile(tmp_path / "x.npz", "w") as archive:
+        archive.writestr("a.npy", content)
+    with pytest.raises(RunFolderError, match=r"x\.npz: is not as OPERA wrote it: "):
+        read_arrays(tmp_path / "x.npz")
+
+
+def test_sizes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pq.write_table(pa.table({"a": np.zeros(50, dtype=np.int64)}), tmp_path / "x.parquet")
+    np.savez_compressed(tmp_path / "x.npz", a=np.zeros(10_000))
+    (tmp_path / "x.json").write_text("{}" + " " * 100)
+    for name in ("MAX_ROWS", "MAX_ARRAYS", "MAX_JSON"):
+        monkeypatch.setattr(reading, name, 20)
+    for read, name in (
+        (lambda path: read_table(path, {}), "x.parquet"),
+        (read_arrays, "x.npz"),
+        (read_object, "x.json"),
+    ):
+        with pytest.raises(RunFolderError, match=name):
+            read(tmp_path / name)
+
+
+def test_files_that_may_not_be_read_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As those of a colleague; root may read everything, so opening is made to fail."""
+
+    def refuse(path: object, *arguments: object) -> int:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    for name in ("x.json", "x.npz", "x.parquet"):
+        (tmp_path / name).write_text("{}")
+    monkeypatch.setattr(os, "open", refuse)
+    for read, name in (
+        (lambda path: read_table(path, {}), "x.parquet"),
+        (read_arrays, "x.npz"),
+        (read_object, "x.json"),
+    ):
+        with pytest.raises(RunFolderError, match=rf"{name}: cannot be read: permission denied"):
+            read(tmp_path / name)
