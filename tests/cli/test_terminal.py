@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -80,3 +81,12 @@ def test_a_run_and_its_report_are_told_without_commands(run_opera: Opera, evil_d
         assert done.returncode == 0, done.stderr
         assert not CONTROL.search(done.stdout + done.stderr)
     assert printable(out) in run_opera("report", out).stdout
+
+
+def test_a_traceback_holds_no_commands(
+    run_opera: Opera, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
+    run_opera("paper")
+    sys.excepthook(ValueError, ValueError(EVIL), None)
+    assert capsys.readouterr().err == f"ValueError: {printable(EVIL)}\n"

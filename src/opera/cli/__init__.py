@@ -10,8 +10,10 @@ import io
 import logging
 import os
 import sys
+import traceback
 from collections.abc import Callable
 from importlib.metadata import version
+from types import TracebackType
 from typing import Annotated, NoReturn
 
 import typer
@@ -81,6 +83,7 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")  # a terminal that knows no λ must not end hours of training
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[_TqdmHandler()])
     logging.getLogger("opera").setLevel(logging.INFO if is_main_process() else logging.WARNING)
+    sys.excepthook = _print_traceback
     try:
         check_launcher()
         load_extensions()
@@ -102,6 +105,11 @@ def main() -> None:
     finally:
         _leave_processes()
     sys.exit(status or 0)
+
+
+def _print_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Print what no code expected; its message may hold a user's text."""
+    say("".join(traceback.format_exception(kind, error, trace)).rstrip(), file=sys.stderr)
 
 
 def _fail(message: object, status: int) -> NoReturn:
