@@ -49,3 +49,12 @@ def test_other_encodings_are_refused_with_the_line(tmp_path: Path) -> None:
     (tmp_path / "utf16").write_text("abc", encoding="utf-16")
     with pytest.raises(ValueError, match=r"^line 1 is not UTF-8 but UTF-16; convert"):
         read_text(tmp_path / "utf16")
+
+
+def test_a_file_of_absurd_size_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opera.core.reading.MOST_BYTES", 10)
+    (tmp_path / "large").write_bytes(b"x" * 11)
+    with pytest.raises(ValueError, match="^has more than 10 bytes, which no file of its kind has$"):
+        read_text(tmp_path / "large")
+    (tmp_path / "large").write_bytes(b"x" * 10)
+    assert read_text(tmp_path / "large") == "x" * 10

@@ -11,6 +11,9 @@ from pathlib import Path
 
 from opera.core.paths import KINDS
 
+MOST_BYTES = 2**28
+"""Of a file that is read at once; data files, which may be larger, are read line by line."""
+
 
 def open_file(path: Path) -> io.BufferedReader:
     """Open a regular file, or a link to one, for reading bytes. Every file that OPERA reads is opened here.
@@ -36,10 +39,12 @@ def read_text(path: Path) -> str:
 
     Raises:
         OSError: as :func:`open_file`.
-        ValueError: if it is not UTF-8; names the line.
+        ValueError: if it is not UTF-8, naming the line, or has more than :data:`MOST_BYTES`.
     """
     with open_file(path) as file:
-        content = file.read()
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise ValueError(f"has more than {MOST_BYTES:,} bytes, which no file of its kind has")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
