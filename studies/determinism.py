@@ -4,10 +4,11 @@
     .venv/bin/python studies/determinism.py --tables   # makes the tables of the committed results
 
 A run is repeated under variables by which torch, oneDNN, MKL, OpenBLAS and NumPy take the kernels that they would take
-on another processor, and with another seed, which is the yardstick. Tiny runs take three steps on one small package;
-whole ones are the quickstart. Each run has an embedding cache of its own. ``--qemu PATH`` (a qemu-x86_64, 7.2 or newer)
-adds tiny runs on an emulated Haswell, which is a real processor as far as any library can tell. Finished runs are not
-repeated, so it can be stopped at any time.
+on another processor, and with another seed, which is the yardstick. Tiny runs take three steps on one small package,
+short ones 20 on a larger one; whole ones are the quickstart. Each has an embedding cache of its own. ``--qemu PATH``
+(a qemu-x86_64, 7.2 or newer) adds a run of one layer on an emulated Haswell, which is a real processor as far as any
+library can tell. Finished runs are not repeated, so it can be stopped at any time. ``--finished`` makes the tables of
+what is finished.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from pathlib import Path
 import numpy as np
 
 from opera.data import load_python
+from opera.retrieval.models import load_model
 from opera.runs.folder import Run, holds_run
 from opera.training.quickstart import RECIPE, TEST_QUERIES, TRAIN_QUERIES
 from page import ROOT, fill, table_lines
@@ -65,28 +67,32 @@ VARIANTS = {
     "bf16, torch for AVX2": Variant({"ATEN_CPU_CAPABILITY": "avx2"}),
     "fp32": Variant(settings=FP32),
     "fp32, all for AVX2": Variant(AVX2, settings=FP32),
-    "fp32, Haswell": Variant(NO_AVX2, settings=FP32, processor=HASWELL),
     "reproducible": Variant(FIXED),
     "reproducible, other variables set": Variant({**FIXED, "ATEN_CPU_CAPABILITY": "default", "MKL_CBWR": "AVX2"}),
     "reproducible, C library without FMA": Variant({**FIXED, "GLIBC_TUNABLES": "glibc.cpu.hwcaps=-FMA,-FMA4,-AVX2"}),
-    "reproducible, NumPy for SSE": Variant(FIXED, NO_AVX2),
-    "reproducible, NumPy for SSE, Haswell": Variant(FIXED, NO_AVX2, processor=HASWELL),
-    "reproducible, two threads": Variant({**FIXED, "OMP_NUM_THREADS": "2"}),
-    "reproducible but MKL for AVX2": Variant(FIXED, {**NO_AVX2, "MKL_CBWR": "AVX2"}),
-    "reproducible but MKL for AVX2, Haswell": Variant(FIXED, {**NO_AVX2, "MKL_CBWR": "AVX2"}, processor=HASWELL),
+    "reproducible, Haswell": Variant(FIXED, NO_AVX2, processor="Haswell-noTSX"),
 }
 BASES = {"reproducible": "reproducible", "fp32, ": "fp32", "": "as it is"}
-WHOLE = [
-    ("reproducible", 0),
-    ("as it is", 0),
-    ("fp32", 0),
-    ("as it is", 1),
-    ("as it is", 2),
-    ("bf16, torch for AVX2", 0),
+PLAN = [
+    *(("tiny", name, 0) for name, variant in VARIANTS.items() if not variant.processor),
+    *(("least", name, 0) for name in ("reproducible", "reproducible, Haswell")),
+    *(("short", name, 0) for name in ("as it is", "bf16, torch for AVX2", "fp32", "bf16 without AVX512_BF16")),
+    *(("short", "as it is", seed) for seed in (1, 2, 3)),
+    *(("whole", name, seed) for name, seed in (("reproducible", 0), ("as it is", 0), ("fp32", 0), ("as it is", 1))),
 ]
-PLAN = [*(("tiny", name, 0) for name in VARIANTS), *(("whole", name, seed) for name, seed in WHOLE)]
-TINY = {"max_steps": 3, "save_steps": 3, "per_device_train_batch_size": 8, "guard": False, "range": "1:10"}
-SOURCES = {"tiny": ("concurrent", 1500, 10), "whole": ("stdlib", TRAIN_QUERIES, TEST_QUERIES)}
+CHANGES: dict[str, dict[str, object]] = {
+    "tiny": {"max_steps": 3, "save_steps": 3, "per_device_train_batch_size": 8, "guard": False, "range": "1:10"},
+    "short": {"max_steps": 20, "save_steps": 20, "per_device_train_batch_size": 16, "guard": False},
+    "whole": {},
+}
+CHANGES["least"] = {**CHANGES["tiny"], "max_steps": 2, "save_steps": 2, "per_device_train_batch_size": 4}
+CHANGES["least"] |= {"max_query_length": 8, "max_passage_length": 8}
+SOURCES = {
+    "tiny": ("concurrent", 1500, 10),
+    "least": ("concurrent", 1500, 10),
+    "short": ("asyncio", 1500, 60),
+    "whole": ("stdlib", TRAIN_QUERIES, TEST_QUERIES),
+}
 TRAIN = "\nfrom opera.cli import main; main()"
 EMBED = """
 import sys
@@ -96,9 +102,9 @@ from opera.data import load_data
 from opera.retrieval.encoder import open_encoder
 from opera.retrieval.search import exact_search
 
-data, out, precision, queries, passages = sys.argv[1:]
+model, data, out, precision, queries, passages = sys.argv[1:]
 data = load_data(data)
-encoder = open_encoder("minilm", precision, int(queries), int(passages))
+encoder = open_encoder(model, precision, int(queries), int(passages))
 texts = encoder.encode_queries(data, np.arange(len(data.queries))), encoder.encode_corpus(data)
 ranked = exact_search(*texts, data.corpus, 50)
 np.savez(out, queries=texts[0], documents=texts[1], ranked=ranked.doc_rows)
@@ -115,7 +121,7 @@ class Row:
         first_step: the first step whose loss is another; 0 if none is.
         moved: points of nDCG@10 by which the one handed over differs, and ``queries`` how many queries are affected.
         same: whether the weights are the same bytes.
-        seconds: of the processor, for training.
+        seconds: of the processor, for a short or whole run.
     """
 
     kind: str
@@ -134,10 +140,15 @@ class Row:
     seconds: float
 
 
+def folder_of(kind: str, variant: str, seed: int) -> Path:
+    """Return the folder of a run and of what belongs to it."""
+    return RUNS / kind / f"{variant.replace(' ', '-').replace(',', '')}-{seed}"
+
+
 def run(kind: str, variant: str, seed: int, qemu: str | None) -> Path:
     """Do a run unless it is done, and return its folder; ``embedded.npz`` and ``seconds`` are beside it."""
     how = VARIANTS[variant]
-    home = RUNS / kind / f"{variant.replace(' ', '-').replace(',', '')}-{seed}"
+    home = folder_of(kind, variant, seed)
     out = home / "run"
     if holds_run(out) and Run.open(out).finished and (home / "seconds").exists():
         return out
@@ -151,17 +162,30 @@ def run(kind: str, variant: str, seed: int, qemu: str | None) -> Path:
     if not data.is_dir():
         package, train, test = SOURCES[kind]
         load_python(package, seed, train, test).write_beir(data)
-    recipe = {**RECIPE, "seed": seed, "precision": "auto", **how.settings, **(TINY if kind == "tiny" else {})}
-    lengths = [str(RECIPE["max_query_length"]), str(RECIPE["max_passage_length"])]
-    embed = [EMBED, str(data), str(home / "embedded.npz"), str(recipe["precision"]), *lengths]
+    recipe = {**RECIPE, "seed": seed, "precision": "auto", **how.settings, **CHANGES[kind]}
+    lengths = [str(recipe["max_query_length"]), str(recipe["max_passage_length"])]
+    model = first_layer() if kind == "least" else "minilm"
+    embed = [EMBED, model, str(data), str(home / "embedded.npz"), str(recipe["precision"]), *lengths]
     words = [word for name, value in recipe.items() for word in ("--set", f"{name}={str(value).lower()}")]
-    train_it = [TRAIN, "train", str(data), "--model", "minilm", "--out", str(out), "--overwrite", *words]
+    train_it = [TRAIN, "train", str(data), "--model", model, "--out", str(out), "--overwrite", *words]
     for code, *arguments in (embed, train_it):
         start = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([*python, later + code, *arguments], env=environment, check=True)
         end = resource.getrusage(resource.RUSAGE_CHILDREN)
     (home / "seconds").write_text(f"{end.ru_utime - start.ru_utime + end.ru_stime - start.ru_stime:.1f}")
     return out
+
+
+def first_layer() -> str:
+    """Return a folder with the first of MiniLM's six layers: an emulated processor is a thousand times slower."""
+    folder = RUNS / "data" / "first-layer"
+    if not folder.is_dir():
+        model = load_model("minilm", "cpu")
+        transformer = model[0].auto_model
+        transformer.encoder.layer = transformer.encoder.layer[:1]
+        transformer.config.num_hidden_layers = 1
+        model.save_pretrained(str(folder), create_model_card=False)
+    return str(folder)
 
 
 def row(kind: str, variant: str, seed: int, out: Path, base: Path) -> Row:
@@ -189,15 +213,18 @@ def row(kind: str, variant: str, seed: int, out: Path, base: Path) -> Row:
         moved=100 * float(after[0].mean() - after[1].mean()),
         queries=int((after[0] != after[1]).sum()) if len(after[0]) == len(after[1]) else -1,
         same=digests[0] == digests[1],
-        seconds=float((out.parent / "seconds").read_text()),
+        seconds=float((out.parent / "seconds").read_text()) if kind in ("short", "whole") else math.nan,
     )
 
 
-def measure(qemu: str | None) -> None:
+def measure(qemu: str | None, finished: bool) -> None:
     """Do all runs, and write the results as soon as there are new ones."""
     rows = []
     for kind, variant, seed in PLAN:
-        base = "as it is" if kind == "whole" else next(BASES[start] for start in BASES if variant.startswith(start))
+        if finished and not (folder_of(kind, variant, seed) / "seconds").exists():
+            continue
+        begins = "" if kind in ("short", "whole") else variant
+        base = next(BASES[start] for start in BASES if begins.startswith(start))
         places = [run(kind, name, at, qemu) for name, at in ((variant, seed), (base, 0))]
         rows.append(row(kind, variant, seed, *places))
         with RESULTS.open("w", newline="") as file:
@@ -213,46 +240,39 @@ def tables() -> None:
     head = ["run", "embeddings differ by", "other ranks of 50", "first other loss", "nDCG@10, points"]
     tiny = [
         [
-            row["variant"],
+            row["variant"] + (" (one layer)" if row["kind"] == "least" else ""),
             f"{float(row['embeddings']):.1e}",
             f"{float(row['lists']):.0%}",
             {"0": "never"}.get(row["first_step"], f"step {row['first_step']}"),
             "the same bytes" if row["same"] == "True" else f"{float(row['moved']):+.2f}",
         ]
         for row in rows
-        if row["kind"] == "tiny"
+        if row["kind"] in ("tiny", "least")
     ]
     gain = lambda row: f"{100 * (float(row['after']) - float(row['before'])):+.1f}"  # noqa: E731
-    whole = [
+    runs = [
         [
+            {"short": "20 steps on `asyncio`", "whole": "quickstart"}[row["kind"]],
             *(row["variant"], row["seed"]),
-            *(f"{float(row[name]):.4f}" for name in ("before", "fine_tuned", "after")),
-            *(gain(row), row["share"], f"{float(row['seconds']):.0f}"),
+            *(f"{float(row[name]):.3f}" for name in ("before", "after")),
+            *(gain(row), f"{float(row['seconds']):.0f}"),
         ]
         for row in rows
-        if row["kind"] == "whole"
+        if row["kind"] in ("short", "whole")
     ]
-    whole_head = [
-        "quickstart",
-        "seed",
-        "before",
-        "fine-tuned",
-        "handed over",
-        "gain, points",
-        "share",
-        "processor seconds",
-    ]
-    fill(PAGE, {"tiny": table_lines(head, tiny), "whole": table_lines(whole_head, whole)})
+    runs_head = ["run", "how", "seed", "before", "after", "gain, points", "CPU seconds"]
+    fill(PAGE, {"tiny": table_lines(head, tiny), "runs": table_lines(runs_head, runs)})
 
 
 def main() -> None:
     """Run the study."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", action="store_true")
+    parser.add_argument("--finished", action="store_true")
     parser.add_argument("--qemu")
     arguments = parser.parse_args()
     if not arguments.tables:
-        measure(arguments.qemu)
+        measure(arguments.qemu, arguments.finished)
     tables()
 
 

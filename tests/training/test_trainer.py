@@ -10,6 +10,7 @@ import pytest
 
 import opera
 from opera.core.errors import SettingError
+from opera.training import trainer as trainer_module
 from small_runs import FAST, InterruptedAt, assert_same_run, weights
 
 
@@ -97,3 +98,12 @@ def test_early_stopping_and_the_best_model_survive_a_resume(
     for fact in ("steps", "best_step", "best_value"):
         assert getattr(resumed.training, fact) == getattr(stopped, fact)
     assert_same_run(resumed, whole)
+
+
+def test_reproducible_runs_take_no_square_root_of_mkl(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [trainer_module._optimizer(name) for name in ("adamw_torch", "adafactor")] == ["adamw_torch", "adafactor"]
+    monkeypatch.setenv("OPERA_REPRODUCIBLE", "1")
+    assert [trainer_module._optimizer(name) for name in ("adamw_torch", "adafactor")] == [
+        "adamw_torch_fused",
+        "adafactor",
+    ]

@@ -22,6 +22,7 @@ from transformers.integrations import get_reporting_integration_callbacks
 from opera.config.optimisation import PREFETCHED
 from opera.config.training import TrainSettings
 from opera.core.errors import ModelError, SettingError
+from opera.core.reproducible import is_reproducible
 from opera.core.storage import writing
 from opera.data import RetrievalData
 from opera.retrieval.device import WAIT, resolve_precision
@@ -152,7 +153,7 @@ def _optimisation(settings: TrainSettings, model: SentenceTransformer) -> dict[s
         "warmup_steps": optimisation.warmup_ratio,
         "weight_decay": optimisation.weight_decay,
         "max_grad_norm": optimisation.max_grad_norm,
-        "optim": optimisation.optim,
+        "optim": _optimizer(optimisation.optim),
         "seed": optimisation.seed,
         "bf16": precision == "bf16",
         "fp16": precision == "fp16",
@@ -195,3 +196,8 @@ def _processes(model: SentenceTransformer) -> dict[str, Any]:
         "ddp_timeout": int(WAIT.total_seconds()),
         "ddp_find_unused_parameters": False,  # they are frozen before training
     }
+
+
+def _optimizer(name: str) -> str:
+    """Return the fused AdamW with ``OPERA_REPRODUCIBLE``: the other takes MKL's square root, which differs by processor."""
+    return "adamw_torch_fused" if is_reproducible() and name == "adamw_torch" else name
