@@ -54,7 +54,7 @@ def test_other_encodings_are_refused_with_the_line(tmp_path: Path) -> None:
 def test_a_file_of_absurd_size_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("opera.core.reading.MOST_BYTES", 10)
     (tmp_path / "large").write_bytes(b"x" * 11)
-    with pytest.raises(ValueError, match="^has more than 10 bytes, which no file of its kind has$"):
+    with pytest.raises(ValueError, match=r"^has more than 10 bytes, which no file of its kind has$"):
         read_text(tmp_path / "large")
     (tmp_path / "large").write_bytes(b"x" * 10)
     assert read_text(tmp_path / "large") == "x" * 10

@@ -42,9 +42,9 @@ def read_text(path: Path) -> str:
         ValueError: if it is not UTF-8, naming the line, or has more than :data:`MOST_BYTES`.
     """
     with open_file(path) as file:
-        content = file.read(MOST_BYTES + 1)
-    if len(content) > MOST_BYTES:
-        raise ValueError(f"has more than {MOST_BYTES:,} bytes, which no file of its kind has")
+        if os.fstat(file.fileno()).st_size > MOST_BYTES:
+            raise ValueError(f"has more than {MOST_BYTES:,} bytes, which no file of its kind has")
+        content = file.read()
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
