@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
@@ -83,10 +82,12 @@ def test_a_run_and_its_report_are_told_without_commands(run_opera: Opera, evil_d
     assert printable(out) in run_opera("report", out).stdout
 
 
-def test_a_traceback_holds_no_commands(
-    run_opera: Opera, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "excepthook", sys.excepthook)
-    run_opera("paper")
-    sys.excepthook(ValueError, ValueError(EVIL), None)
-    assert capsys.readouterr().err == f"ValueError: {printable(EVIL)}\n"
+def test_a_traceback_holds_no_commands(run_opera: Opera, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ValueError(EVIL)
+
+    monkeypatch.setattr("opera.cli.load_extensions", fail)
+    done = run_opera("paper")
+    assert done.returncode == 1
+    assert done.stderr.startswith("Traceback")
+    assert done.stderr.endswith(f"ValueError: {printable(EVIL)}\n")

@@ -13,7 +13,6 @@ import sys
 import traceback
 from collections.abc import Callable
 from importlib.metadata import version
-from types import TracebackType
 from typing import Annotated, NoReturn
 
 import typer
@@ -83,7 +82,6 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")  # a terminal that knows no λ must not end hours of training
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[_TqdmHandler()])
     logging.getLogger("opera").setLevel(logging.INFO if is_main_process() else logging.WARNING)
-    sys.excepthook = _print_traceback
     try:
         check_launcher()
         load_extensions()
@@ -97,19 +95,15 @@ def main() -> None:
         _fail(f"{place}{(error.strerror or str(error)).lower()}", 1)
     except MemoryError:
         _fail("out of memory; close other programs, or give the command less to hold at once", 1)
-    except RuntimeError as error:
+    except Exception as error:
         if several_processes() and any(word in str(error) for word in LOST_PROCESS):
             say(f"opera, process {os.environ['RANK']}: another process ended; see its message", file=sys.stderr)
-            sys.exit(1)
-        raise
+        else:  # what no code expected; its message may hold a user's text, which Python would print as it is
+            say("".join(traceback.format_exception(error)).rstrip(), file=sys.stderr)
+        sys.exit(1)
     finally:
         _leave_processes()
     sys.exit(status or 0)
-
-
-def _print_traceback(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print what no code expected; its message may hold a user's text."""
-    say("".join(traceback.format_exception(kind, error, trace)).rstrip(), file=sys.stderr)
 
 
 def _fail(message: object, status: int) -> NoReturn:
