@@ -199,5 +199,5 @@ def _processes(model: SentenceTransformer) -> dict[str, Any]:
 
 
 def _optimizer(name: str) -> str:
-    """Return the fused AdamW with ``OPERA_REPRODUCIBLE``: the other takes MKL's square root, which differs by processor."""
+    """Return the fused AdamW with ``OPERA_REPRODUCIBLE``: the other has a square root that differs by processor."""
     return "adamw_torch_fused" if is_reproducible() and name == "adamw_torch" else name
