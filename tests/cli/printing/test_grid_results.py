@@ -13,6 +13,7 @@ from opera.cli.printing.grid_results import print_grid_results
 from opera.experiments.analysis import PAPERS, PRIMARY, Comparison, analyse_runs
 from opera.experiments.analysis.verdict import verdict
 from opera.runs.grid_record import GridRecord
+from opera.runs.record import ShareMean
 
 
 @pytest.fixture
@@ -107,7 +108,8 @@ def test_both_models_with_what_the_guard_chose(folder: RunsFolder) -> None:
     for method, seed in product(("ft", "dp"), (0, 1)):
         tuned, after = around(0.4, seed), around(0.5, seed)
         verdict = "better" if method == "ft" or seed else "same"
-        chosen = guard_record(share=0.25 + 0.5 * seed, verdict=verdict)
+        share = 0.25 + 0.5 * seed
+        chosen = guard_record(share=share, verdict=verdict, curve=[ShareMean(share=share, mean=0.34)])
         folder.add(method=method, seed=seed, before=[0.3] * 9, fine_tuned=tuned, after=after, chosen=chosen)
     text = printed(analyse_runs(folder.home))
     assert "λ by seed" in text
