@@ -24,12 +24,14 @@ FAST: dict[str, Any] = {
 }
 SMALL: dict[str, Any] = {**FAST, "max_steps": 8, "save_steps": 4, "learning_rate": 1e-3}
 SETTINGS = ("temperature=0.1", "precision=fp32", "refit=false")
-OPTIONS = ["--lr", "0.01", "--batch-size", "8", *(word for setting in SETTINGS for word in ("--set", setting))]
+OPTIONS = ["--lr", "0.01", "--batch-size", "8"]
 
 
 def train_command(beir: Path, model: Path, out: Path, *more: str) -> list[str]:
     """Arguments of ``opera`` for a short run."""
-    return ["train", str(beir), "--model", str(model), "--out", str(out), *OPTIONS, *more]
+    given = {word.partition("=")[0] for word in more}
+    settings = [word for setting in SETTINGS if setting.partition("=")[0] not in given for word in ("--set", setting)]
+    return ["train", str(beir), "--model", str(model), "--out", str(out), *OPTIONS, *settings, *more]
 
 
 def weights(run: Run) -> str:

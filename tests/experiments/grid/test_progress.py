@@ -35,7 +35,7 @@ class TestProgress:
         buffer = io.StringIO()
         monkeypatch.setattr(
             progress,
-            "Console",
+            "SafeConsole",
             lambda **_: Console(file=buffer, force_terminal=terminal, width=100, height=height, highlight=False),
         )
         return buffer
