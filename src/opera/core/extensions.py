@@ -20,6 +20,6 @@ def load_extensions() -> None:
     for name in filter(None, map(str.strip, os.environ.get(VARIABLE, "").split(","))):
         try:
             import_module(name)
-        except Exception as error:
-            reason = f"{type(error).__name__}: {error}"
+        except (Exception, SystemExit) as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
             raise InputError(f"{VARIABLE}: the module '{name}' cannot be imported: {reason}") from error

@@ -56,9 +56,10 @@ def parse_grade(place: str, text: str) -> int:
     """
     if not _GRADE.fullmatch(text):
         raise DataError(f"{place}: score must be a whole number in plain digits, got {shown(text)}")
-    if len(text.lstrip("-0")) > len(str(MAX_GRADE)):
+    digits = text.lstrip("-0") or "0"
+    if len(digits) > len(str(MAX_GRADE)):
         raise DataError(f"{place}: score must lie between -{MAX_GRADE} and {MAX_GRADE}, got {shown(text)}")
-    return check_grade(place, int(text))
+    return check_grade(place, -int(digits) if text.startswith("-") else int(digits))
 
 
 def check_grade(place: str, grade: object) -> int:

@@ -18,6 +18,7 @@ from opera.core.cache import cached
 from opera.core.errors import ModelError
 from opera.core.reproducible import is_reproducible
 from opera.core.storage import writing
+from opera.core.terminal import shortened, shown
 from opera.data import RetrievalData, TextTable
 from opera.data.texts import CorpusText
 from opera.retrieval.device import Precision, autocast, pick_device, resolve_precision
@@ -25,6 +26,7 @@ from opera.retrieval.frozen import embed_rows, lookup_of
 from opera.retrieval.models import is_static, load_model, model_fingerprint, set_lengths
 
 Role = Literal["query", "document"]
+PLURALS: dict[Role, str] = {"query": "queries", "document": "documents"}
 BATCHES_PER_CHUNK = 32
 VECTORS_FILE = "vectors.npy"
 MEMORY_LIMIT = 2**30
@@ -70,17 +72,19 @@ class Encoder:
         """Encode a few texts: float32 ``[len(texts), dimension]``, rows of length 1.
 
         Raises:
-            ModelError: if the embedding of a text holds a value that is no number.
+            ModelError: if the model cannot encode a text, or an embedding holds a value that is no number.
         """
         encode = self.model.encode_query if role == "query" else self.model.encode_document
-        with autocast(self.precision, self.device):
-            raw = encode(
-                texts,
-                batch_size=self.batch_size,
-                show_progress_bar=False,
-                convert_to_numpy=True,
-                truncate_dim=None,
-            )
+        options = {"batch_size": self.batch_size, "show_progress_bar": False, "convert_to_numpy": True}
+        try:
+            with autocast(self.precision, self.device):
+                raw = encode(texts, truncate_dim=None, **options)
+        except (IndexError, TypeError, ValueError, KeyError, AttributeError) as error:
+            raise self._cannot_encode(error, texts, role) from error
+        except Exception as error:
+            if type(error) is not Exception:  # tokenizers knows no other
+                raise
+            raise self._cannot_encode(error, texts, role) from error
         embeddings = np.asarray(raw, dtype=np.float32)
         self._check_finite(embeddings, texts, role)
         lengths = np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-12)
@@ -126,12 +130,17 @@ class Encoder:
 
     def _parts(self, count: int, texts: Callable[[slice], list[str]], role: Role) -> Iterator[NDArray[np.float32]]:
         """Yield the embeddings of ``count`` texts, chunk by chunk."""
-        chunk, unit = self.batch_size * BATCHES_PER_CHUNK, "queries" if role == "query" else "documents"
+        chunk, unit = self.batch_size * BATCHES_PER_CHUNK, PLURALS[role]
         with tqdm(total=count, desc=f"encoding {unit}", unit=f" {unit}", disable=self._hide_bar) as bar:
             for start in range(0, count, chunk):
                 part = slice(start, min(start + chunk, count))
                 yield self.encode(texts(part), role)
                 bar.update(part.stop - part.start)
+
+    def _cannot_encode(self, error: Exception, texts: list[str], role: Role) -> ModelError:
+        reason = shortened((str(error).strip().splitlines() or [type(error).__name__])[0])
+        which = f"the {role} {shown(texts[0])}" if len(texts) == 1 else f"one of {len(texts):,} {PLURALS[role]}"
+        return ModelError(f"the model cannot encode {which}: {reason}; its files may not belong together")
 
     def _check_finite(self, embeddings: NDArray[np.float32], texts: list[str], role: Role) -> None:
         bad = np.flatnonzero(~np.isfinite(embeddings).all(axis=1))

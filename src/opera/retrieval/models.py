@@ -12,8 +12,9 @@ from sentence_transformers import SentenceTransformer
 
 from opera.config.automatic import ModelKind
 from opera.core.errors import ModelError, SettingError
-from opera.core.terminal import printable, shortened, shown
+from opera.core.terminal import printable, shortened
 from opera.retrieval.locate import MINILM, locate_model
+from opera.retrieval.model_checks import check_model, missing_weights, unused_parameters
 from opera.retrieval.trust import check_model_folder, download_model, pickles_refused
 
 PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
@@ -113,25 +114,11 @@ def freeze_unused_parameters(model: SentenceTransformer) -> list[str]:
     """
     if type(model[0]).__name__ == "VectorLookup":  # every parameter of an adapter is used
         return []
-    was_training = model.training
-    model.eval()  # dropout would advance the random state
-    for role in ("query", "document"):
-        features = model.preprocess(["a"], **({"task": role} if has_routes(model) else {}))
-        model({k: v.to(model.device) if hasattr(v, "to") else v for k, v in features.items()})[
-            "sentence_embedding"
-        ].float().sum().backward()
-    unused = [name for name, part in model.named_parameters() if part.requires_grad and part.grad is None]
+    unused = unused_parameters(model)
     for name, part in model.named_parameters():
-        part.grad = None
         if name in unused:
             part.requires_grad_(False)
-    model.train(was_training)
     return unused
-
-
-def has_routes(model: SentenceTransformer) -> bool:
-    """Whether the model encodes queries and documents with different modules."""
-    return any(type(module).__name__ == "Router" for module in model)
 
 
 def prompt_for(model: SentenceTransformer, role: str) -> str | None:
@@ -177,7 +164,7 @@ def _open(spec: Path | str, device: str) -> SentenceTransformer:
     try:
         folder = download_model(spec) if isinstance(spec, str) else spec
         check_model_folder(folder)
-        with pickles_refused():
+        with pickles_refused(), missing_weights() as missing:
             model = SentenceTransformer(
                 str(folder),
                 device=device,
@@ -185,8 +172,7 @@ def _open(spec: Path | str, device: str) -> SentenceTransformer:
                 local_files_only=True,
                 model_kwargs={"use_safetensors": True},
             ).float()  # autocast handles half precision
-        _check_weights(model, spec)
-        _try_out(model)
+        check_model(model, missing, str(spec))
     except ModelError:
         raise
     except Exception as error:  # loaders raise many types; all mean that the model is not usable
@@ -195,25 +181,3 @@ def _open(spec: Path | str, device: str) -> SentenceTransformer:
         raise ModelError(f"{spec}: cannot be loaded as a sentence-transformers model: {reason}{hint}") from error
     model.model_card_data.local_files_only = True  # saving the model must not query the hub
     return model
-
-
-def _check_weights(model: SentenceTransformer, spec: Path | str) -> None:
-    """Refuse weights that are no numbers: some texts would have no embedding. Takes 1 ms per million parameters."""
-    for name, weight in model.named_parameters():
-        if weight.numel() and not torch.isfinite(torch.stack(torch.aminmax(weight.detach()))).all():
-            raise ModelError(
-                f"{spec}: the weights {shown(name)} hold values that are no numbers; use another copy of it"
-            )
-
-
-def _try_out(model: SentenceTransformer) -> None:
-    """Encode a text: a folder whose configuration is wrong may load all the same, and fail only here.
-
-    Raises:
-        Exception: of any type, by the model's modules, or a ValueError if what they return is no embedding.
-    """
-    expected = (1, model.get_embedding_dimension())
-    for encode in (model.encode_query, model.encode_document):
-        found = encode(["a"], show_progress_bar=False).shape
-        if found != expected:
-            raise ValueError(f"its embedding of a text has the shape {list(found)}, and not {list(expected)}")

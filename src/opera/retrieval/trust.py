@@ -58,7 +58,9 @@ def check_model_folder(folder: Path, known: Iterable[str] = ()) -> None:
                     f"{path}: the type of a module must be a module of sentence_transformers, got {shown(name)}; "
                     "OPERA runs no code that a model's folder names"
                 )
-        if path.match("pytorch_model*.bin") and not any(path.parent.glob("*.safetensors")):
+        if path.name.endswith(".safetensors.index.json"):
+            _check_index(path)
+        if path.match("pytorch_model*.bin*") and not any(path.parent.glob("*.safetensors")):
             raise ModelError(
                 f"{path}: weights must be .safetensors, and this is a pickle, which may run code; if you trust it, "
                 "load the model with sentence_transformers and save it again with save_pretrained"
@@ -89,12 +91,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 def _module_classes(path: Path) -> list[str]:
     """Return the classes that ``modules.json`` lists, or that the configuration of a router does."""
-    try:
-        content = json.loads(read_text(path))  # as the library reads it, which takes NaN and the last of equal keys
-    except OSError as error:
-        raise ModelError(f"{path}: {error.strerror}") from None
-    except (ValueError, RecursionError):
-        raise ModelError(f"{path}: not JSON") from None
+    content = _parsed(path)
     if path.name == "modules.json":
         if not isinstance(content, list) or not all(isinstance(entry, dict) for entry in content):
             raise ModelError(f"{path}: must be a list of objects, one per module")
@@ -103,9 +100,31 @@ def _module_classes(path: Path) -> list[str]:
     return [_text(path, name) for name in types.values()] if isinstance(types, dict) else []
 
 
-def _text(path: Path, name: Any) -> str:
+def _parsed(path: Path) -> Any:
+    try:
+        return json.loads(read_text(path))  # as the library reads it, which takes NaN and the last of equal keys
+    except OSError as error:
+        raise ModelError(f"{path}: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        raise ModelError(f"{path}: not JSON") from None
+
+
+def _check_index(path: Path) -> None:
+    """Check that the list of the parts of large weights names files of that format in that folder."""
+    content = _parsed(path)
+    parts = content.get("weight_map") if isinstance(content, dict) else None
+    if not isinstance(parts, dict):
+        raise ModelError(f"{path}: must be an object with the key 'weight_map'")
+    for name in sorted({_text(path, name, "name of a file") for name in parts.values()}):
+        if Path(name).name != name or not name.endswith(".safetensors"):
+            raise ModelError(f"{path}: weights must be .safetensors files in the same folder, got {shown(name)}")
+        if not (path.parent / name).is_file():
+            raise ModelError(f"{path}: the file {shown(name)} that it names is missing")
+
+
+def _text(path: Path, name: Any, what: str = "type of a module") -> str:
     if not isinstance(name, str):
-        raise ModelError(f"{path}: the type of a module must be a text, got {shown(name)}")
+        raise ModelError(f"{path}: the {what} must be a text, got {shown(name)}")
     return name
 
 

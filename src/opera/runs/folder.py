@@ -29,10 +29,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from opera.core.errors import RunFolderError
 from opera.core.files import replace_file, temporary_beside
+from opera.core.parquet import write_parquet
 from opera.core.paths import user_path
 from opera.core.storage import writing
 from opera.runs.reading import read_model, read_object, read_table
@@ -217,7 +217,7 @@ class RunWriter:
             names = list(rows[0]) if rows else ["step"]
             schema = pa.schema([(name, pa.int64() if name == "step" else pa.float64()) for name in names])
             table = pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
-            replace_file(self.path / TRACE_FILE, lambda temporary: pq.write_table(table, temporary))
+            write_parquet(self.path / TRACE_FILE, table)
 
     def write_sampling(self, record: SamplingRecord) -> None:
         """Write ``sampling.npz``."""
@@ -264,7 +264,7 @@ class RunWriter:
     def _write_table(self, name: str, columns: Mapping[str, Any]) -> None:
         if self.writes:
             table = pa.table(dict(columns))
-            replace_file(self.path / name, lambda temporary: pq.write_table(table, temporary))
+            write_parquet(self.path / name, table)
 
     def _write_text(self, name: str, text: str) -> None:
         if self.writes:

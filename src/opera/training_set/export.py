@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from opera.config.automatic import Situation, resolve
 from opera.config.training import TrainSettings
 from opera.core.errors import SettingError
 from opera.core.files import check_output, replace_file
+from opera.core.parquet import write_parquet
 from opera.core.paths import expand_user, user_path
 from opera.core.settings import resolved
 from opera.data import Qrels, RetrievalData, load_data
@@ -178,7 +178,7 @@ def _flagembedding_records(
 
 def _write_scores(path: Path, table: pa.Table) -> None:
     if path.suffix == ".parquet":
-        replace_file(path, lambda temporary: pq.write_table(table, temporary))
+        write_parquet(path, table)
     elif path.suffix == ".tsv":
         _write_tsv(path, table.column_names, (row.values() for row in table.to_pylist()))
     else:
