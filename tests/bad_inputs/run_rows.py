@@ -249,6 +249,13 @@ ROWS += [
         with_run,
         changed("run/run.json", put("settings", "learning_rate", value="high")),
     ),
+    Bad(
+        "run.json under --resume: a temperature that is empty",
+        RESUME,
+        "run/run.json: is not as OPERA wrote it: temperature: must have a value",
+        with_run,
+        changed("run/run.json", put("settings", "temperature", value=None)),
+    ),
     *(
         Bad(
             f"--resume: {name} is a link",

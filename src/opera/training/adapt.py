@@ -31,8 +31,9 @@ from opera.retrieval.locate import inputs_of
 from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import load_model
 from opera.retrieval.run_model import recorded_settings
-from opera.runs.folder import FINE_TUNED_FOLDER, Run, RunWriter
+from opera.runs.folder import FINE_TUNED_FOLDER, RUN_FILE, Run, RunWriter
 from opera.runs.housekeeping import check_free, check_out_folder, clear_leftovers, clear_run, refuse_other_settings
+from opera.runs.reading import broken
 from opera.runs.record import GuardRecord
 from opera.training.fit import fit, listed_counts
 from opera.training.guard.guarded import Guarded, fit_guarded
@@ -97,6 +98,8 @@ def adapt(
         earlier = Run.open(folder)
         for name in AUTOMATIC:
             recorded_settings(earlier, {name: earlier.settings[name]} if name in earlier.settings else {})
+            if name in earlier.settings and earlier.settings[name] is None:  # a run records what was chosen
+                raise broken(folder / RUN_FILE, f"{name}: must have a value")
         prepared = prepared.resolved_as(earlier.settings)
         if earlier.finished:
             log.info("%s is already finished: nothing to do", folder)
