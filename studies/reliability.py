@@ -62,6 +62,7 @@ def phase_of(point: str) -> str:
         "pairs": "the pairs' scores",
         "trace": "trace and sampling probabilities",
         "sampling": "trace and sampling probabilities",
+        "out/opera": "an output (is its folder writable?)",
         "start": "before the first phase: imports, loading",
         "LC_ALL": "anywhere, in another locale",
         "run": "`run.json` and the folder itself",
