@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated, NoReturn
 
 import typer
@@ -32,7 +33,7 @@ from opera.cli.train import train
 from opera.cli.usage import USAGE_ERROR, explain_usage
 from opera.core.errors import OperaError
 from opera.core.extensions import load_extensions
-from opera.core.terminal import printable, say, shortened
+from opera.core.terminal import one_line, printable, say, shortened
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -87,14 +88,14 @@ def main() -> None:
         load_extensions()
         status = app(sys.argv[1:] or ["--help"], prog_name="opera", standalone_mode=False)
     except OperaError as error:
-        _fail(error, error.exit_status)
+        _fail(*error.lines, status=error.exit_status)
     except USAGE_ERROR as error:
-        _fail(explain_usage(error, sys.argv[1:]), WRONG_USAGE)
+        _fail(explain_usage(error, sys.argv[1:]), status=WRONG_USAGE)
     except OSError as error:
         place = "" if error.filename is None else f"{error.filename}: "
-        _fail(f"{place}{(error.strerror or str(error)).lower()}", 1)
+        _fail(f"{place}{(error.strerror or str(error)).lower()}", status=1)
     except MemoryError:
-        _fail("out of memory; close other programs, or give the command less to hold at once", 1)
+        _fail("out of memory; close other programs, or give the command less to hold at once", status=1)
     except Exception as error:
         if several_processes() and any(word in str(error) for word in LOST_PROCESS):
             say(f"opera, process {os.environ['RANK']}: another process ended; see its message", file=sys.stderr)
@@ -106,10 +107,10 @@ def main() -> None:
     sys.exit(status or 0)
 
 
-def _fail(message: object, status: int) -> NoReturn:
-    """End with one message."""
+def _fail(*message: str, status: int) -> NoReturn:
+    """End with one message, given line by line."""
     who = "opera" if is_main_process() else f"opera, process {os.environ['RANK']}"
-    lines = [shortened(line, LONGEST_LINE) for line in str(message).split("\n")]  # whatever was put in it
+    lines = [shortened(one_line(line), LONGEST_LINE) for line in message]  # whatever was put in it
     say(f"{who}: error: " + "\n".join(lines), file=sys.stderr)
     sys.exit(status)
 
@@ -138,4 +139,6 @@ class _TqdmHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         from tqdm.auto import tqdm
 
+        if isinstance(record.args, tuple):  # a value that holds a line break must not forge a line
+            record.args = tuple(one_line(value) if isinstance(value, str | Path) else value for value in record.args)
         tqdm.write(printable(self.format(record)), file=sys.stderr)

@@ -27,7 +27,7 @@ from opera.cli.options import (
     path_option,
 )
 from opera.core.errors import SettingError
-from opera.core.terminal import json_text, say, shown
+from opera.core.terminal import json_text, place, say, shown
 
 if TYPE_CHECKING:
     from opera.experiments.analysis import Comparison
@@ -132,7 +132,7 @@ def _print_results(comparison: Comparison, out: Path, as_json: bool) -> None:
         say(json_text(comparison.as_dict()))
     else:
         print_grid_results(console(), comparison)
-        say(f"\nWrite an HTML report: opera report {out}")
+        say(f"\nWrite an HTML report: opera report {place(out)}")
 
 
 def _how_to_continue(status: Status) -> str:

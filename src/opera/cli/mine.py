@@ -17,7 +17,7 @@ from opera.cli.options import (
     load_training_data,
     path_option,
 )
-from opera.core.terminal import say
+from opera.core.terminal import place, say
 
 
 def mine(
@@ -54,4 +54,4 @@ def mine(
         seed=seed,
         overwrite=overwrite,
     )
-    say(f"{out}: {table.num_rows:,} negatives")
+    say(f"{place(out)}: {table.num_rows:,} negatives")

@@ -10,7 +10,7 @@ import typer
 
 from opera.cli.options import OverwriteOption, path_option, source_option
 from opera.core.paths import user_path
-from opera.core.terminal import json_text, say
+from opera.core.terminal import json_text, place, say
 
 
 def report(
@@ -40,4 +40,4 @@ def report(
         say(json_text(analyse_runs(folder, baseline).as_dict()))
         return
     path = write_report(folder, out, baseline=baseline, data=data, overwrite=overwrite)
-    say(f"{path}: open it in a browser (self-contained)")
+    say(f"{place(path)}: open it in a browser (self-contained)")

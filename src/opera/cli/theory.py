@@ -9,7 +9,7 @@ import typer
 
 from opera.cli.options import JsonOption, OverwriteOption, SeedOption, path_option
 from opera.core.errors import SettingError
-from opera.core.terminal import json_text, say
+from opera.core.terminal import json_text, place, say
 
 
 def theory(
@@ -47,4 +47,4 @@ def theory(
         say(json_text({"chart": str(out), "points": as_records(points)}))
         return
     print_theory(console(), points, held)
-    say(f"\n{out}: the gain over ft by noise rate, scoring quality, share selected and β")
+    say(f"\n{place(out)}: the gain over ft by noise rate, scoring quality, share selected and β")

@@ -83,7 +83,7 @@ def make_recipe(values: Mapping[str, Any]) -> Recipe:
     except ValidationError as error:
         mistakes += explain(error, method.settings_class.model_fields)
     if mistakes:
-        raise SettingError("\n".join(mistakes))
+        raise SettingError(*mistakes)
     check_installed(train.optimisation.optim, train.logging.report_to)
     return Recipe(method=method.name, train=train, method_settings=method_settings)
 

@@ -260,7 +260,7 @@ class TrainSettings(Settings):
         """
         settings, mistakes = cls.from_flat(values)
         if mistakes:
-            raise SettingError("\n".join(mistakes))
+            raise SettingError(*mistakes)
         return settings
 
     @classmethod

@@ -19,11 +19,29 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+from opera.core.terminal import one_line
+
 
 class OperaError(Exception):
-    """Base class of all errors that OPERA raises on purpose."""
+    """Base class of all errors that OPERA raises on purpose.
+
+    Args:
+        lines: what is wrong, a line for each mistake. A line break within one comes from a name or a value, and is
+            escaped like every other character that a terminal could mistake: no value can forge a line.
+    """
 
     exit_status = 1
+
+    def __init__(self, *lines: object) -> None:
+        super().__init__(*map(one_line, lines))
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """The message, line by line."""
+        return self.args
+
+    def __str__(self) -> str:
+        return "\n".join(self.args)
 
 
 class InputError(OperaError):

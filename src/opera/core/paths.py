@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import stat
 from pathlib import Path
 
@@ -21,7 +22,7 @@ KINDS = {
 }
 
 
-def expand_user(value: str | Path, name: str) -> str:
+def expand_user(value: str | os.PathLike[str], name: str) -> str:
     """Expand ``~`` and check what every path must fulfil, also a source or a model that need not be a path.
 
     Args:
@@ -29,10 +30,12 @@ def expand_user(value: str | Path, name: str) -> str:
         name: of the option or argument, for the message.
 
     Raises:
-        SettingError: for an empty path, one with a NUL or with bytes that are no text, a user that the system does not
-            know, names that are too long, links in a circle, and folders on the way that may not be entered.
+        SettingError: for what is no path, an empty path, one with a NUL or with bytes that are no text, a user that the
+            system does not know, names that are too long, links in a circle, and folders that may not be entered.
     """
-    text = str(value)
+    text = value.__fspath__() if isinstance(value, os.PathLike) else value
+    if not isinstance(text, str):
+        raise SettingError(f"{name}: must be a path, got {shown(value)}")
     if not text.strip():
         raise SettingError(f"{name}: must not be empty")
     if "\0" in text:
@@ -51,7 +54,7 @@ def expand_user(value: str | Path, name: str) -> str:
     return text
 
 
-def user_path(value: str | Path, name: str) -> Path:
+def user_path(value: str | os.PathLike[str], name: str) -> Path:
     """Return the path that a user gave, ``~`` expanded. Arguments and errors as for :func:`expand_user`."""
     return Path(expand_user(value, name))
 

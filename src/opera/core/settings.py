@@ -115,7 +115,7 @@ class Settings(BaseModel):
         try:
             return cls(**values)
         except ValidationError as error:
-            raise SettingError("\n".join(explain(error, cls.model_fields, cls.listing))) from None
+            raise SettingError(*explain(error, cls.model_fields, cls.listing)) from None
 
     @classmethod
     def docs(cls) -> list[SettingDoc]:

@@ -41,7 +41,12 @@ def shown(value: object) -> str:
 
 def place(path: object) -> str:
     """Return a path as an error message shows it: on one line, safe to print, a long one cut in the middle."""
-    return printable(shortened(str(path))).replace("\n", "\\n")
+    return one_line(shortened(str(path)))
+
+
+def one_line(text: object) -> str:
+    """Escape as :func:`printable` does, newlines too."""
+    return printable(text).replace("\n", "\\n")
 
 
 def shortened(text: str, limit: int = MAX_SHOWN) -> str:

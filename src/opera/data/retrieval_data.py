@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from opera.core.errors import DataError, SettingError
+from opera.core.arguments import whole_number
+from opera.core.errors import DataError
 from opera.core.terminal import shown
 from opera.data.checks import check_grade, check_id, check_text
 from opera.data.qrels import GivenNegatives, Qrels
@@ -122,10 +123,9 @@ class RetrievalData:
         Higher grades stay as they are; they are the gains of nDCG.
 
         Raises:
-            SettingError: if ``lowest`` is below 1.
+            SettingError: if ``lowest`` is no whole number of 1 or more.
         """
-        if lowest < 1:
-            raise SettingError(f"relevant_grade: must be 1 or more, got {lowest}")
+        lowest = whole_number(lowest, "relevant_grade", 1)
         below = sum(int(((qrels.grades > 0) & (qrels.grades < lowest)).sum()) for qrels in self.splits.values())
         if below == 0:
             return self

@@ -6,6 +6,8 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
+from opera.config.training import EncodingSettings
+from opera.core.arguments import text, texts
 from opera.core.paths import expand_user
 from opera.data import RetrievalData, load_data
 from opera.data.splits import copy_splits
@@ -49,8 +51,12 @@ def evaluate(
     Raises:
         InputError: for invalid input.
     """
-    names = split_names(measures) if isinstance(measures, str) else measures
+    names = split_names(measures) if isinstance(measures, str) else texts(measures, "measures")
     check_measures(names)
+    split = text(split, "split")
+    lengths = {"max_query_length": max_query_length, "max_passage_length": max_passage_length}
+    given = {"precision": precision, **{name: length for name, length in lengths.items() if length is not None}}
+    encoding = EncodingSettings.parse(given).model_dump(exclude_unset=True)
     model = expand_user(model, "model")
     original = load_data(data)
     prepared = with_run_splits(original, model)
@@ -61,5 +67,5 @@ def evaluate(
         log.info(
             "note: %s was trained again with its dev split in train, so its measures on dev promise too much", model
         )
-    encoder = open_encoder(model, precision, max_query_length, max_passage_length)
+    encoder = open_encoder(model, **encoding)
     return evaluate_encoder(encoder, prepared, split, names, run_corpus_text(model))

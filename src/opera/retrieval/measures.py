@@ -197,6 +197,9 @@ def _parse(name: str) -> ir_measures.Measure:
         measure.validate_params()
     except AssertionError as error:
         raise SettingError(f"unknown measure '{name}': {error}") from None
+    gains = measure.params.get("gains") or {}
+    if not all(type(part) is int for pair in gains.items() for part in pair):
+        raise SettingError(f"unknown measure '{name}': gains must map whole numbers to whole numbers")
     if measure.params.get("cutoff", 1) < 1:
         raise SettingError(f"unknown measure '{name}': the cutoff must be 1 or more")
     _check_provider(name, measure)

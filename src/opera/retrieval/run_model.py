@@ -60,4 +60,4 @@ def recorded_settings(run: Run, values: Mapping[str, Any]) -> TrainSettings:
     try:
         return TrainSettings.parse(values)
     except SettingError as error:
-        raise broken(run.path / RUN_FILE, "; ".join(str(error).splitlines())) from None
+        raise broken(run.path / RUN_FILE, "; ".join(error.lines)) from None

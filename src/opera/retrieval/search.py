@@ -10,8 +10,9 @@ import torch
 from numpy.typing import NDArray
 from tqdm.auto import tqdm
 
+from opera.core.arguments import text, whole_number
 from opera.core.arrays import IntArray
-from opera.core.errors import DataError, SettingError
+from opera.core.errors import DataError
 from opera.core.paths import expand_user
 from opera.data import RetrievalData, TextTable, load_data
 from opera.data.checks import check_text
@@ -57,11 +58,10 @@ def search(data: str | Path | RetrievalData, query: str, *, model: str | Path, t
     Raises:
         InputError: for an empty query, or other invalid input.
     """
-    if not query.strip():
+    if not text(query, "query").strip():
         raise DataError("query: must not be empty")
     check_text("query", query)
-    if top < 1:
-        raise SettingError(f"top: must be 1 or more, got {top}")
+    top = whole_number(top, "top", 1)
     model = expand_user(model, "model")
     loaded = load_data(data)
     encoder = open_encoder(model)

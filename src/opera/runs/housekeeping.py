@@ -132,4 +132,4 @@ def refuse_other_settings(path: Path, identity: Mapping[str, Any]) -> None:
     ]
     if differences:
         advice = "use the same settings, or --overwrite to start again"
-        raise RunFolderError(f"--resume {path}: was started differently; {advice}:\n" + "\n".join(differences))
+        raise RunFolderError(f"--resume {path}: was started differently; {advice}:", *differences)

@@ -17,6 +17,7 @@ from opera.config.automatic import AUTOMATIC
 from opera.config.presets import PRESET_LEARNING_RATE
 from opera.config.recipe import make_recipe
 from opera.config.training import AdapterSettings
+from opera.core.arguments import flag
 from opera.core.errors import StorageError
 from opera.core.files import check_reads_stay
 from opera.core.locks import sole_use
@@ -35,6 +36,7 @@ from opera.runs.folder import FINE_TUNED_FOLDER, RUN_FILE, Run, RunWriter
 from opera.runs.housekeeping import check_free, check_out_folder, clear_leftovers, clear_run, refuse_other_settings
 from opera.runs.reading import broken
 from opera.runs.record import GuardRecord
+from opera.training.callbacks import checked_callbacks
 from opera.training.fit import fit, listed_counts
 from opera.training.guard.guarded import Guarded, fit_guarded
 from opera.training.guard.verdict import guarded_measure
@@ -55,7 +57,7 @@ def adapt(
     method: str = AUTO,
     resume: bool = False,
     overwrite: bool = False,
-    callbacks: Sequence[TrainerCallback] = (),
+    callbacks: Sequence[TrainerCallback | type[TrainerCallback]] | None = None,
     **settings: Any,
 ) -> Run:
     """Adapt a retriever to a data set and measure it before and after.
@@ -69,7 +71,8 @@ def adapt(
             :data:`opera.methods.default.DEFAULT_METHOD`.
         resume: continue the run in ``out`` from its newest checkpoint.
         overwrite: replace the run in ``out``.
-        callbacks: additional transformers callbacks for the trainer; a run that trains twice calls them in both.
+        callbacks: additional transformers callbacks for the trainer, or their classes; a run that trains
+            twice calls them in both.
         settings: any other setting by its name (``opera train --help-settings`` lists them).
 
     Returns:
@@ -84,6 +87,7 @@ def adapt(
     recipe = make_recipe({"method": method, **settings})
     model = expand_user(model_or_vectors(model, recipe.train), "--model")
     folder = Path(os.path.normpath(user_path(out, "--out")))
+    resume, overwrite, callbacks = flag(resume, "resume"), flag(overwrite, "overwrite"), checked_callbacks(callbacks)
     check_out_folder(folder, resume, overwrite)
     if overwrite:
         check_reads_stay(folder, "--out", _reads(data, model, recipe.train.adapter))

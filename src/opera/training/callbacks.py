@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 from tqdm.auto import tqdm
 from transformers import TrainerCallback
 
+from opera.core.arguments import several
+from opera.core.errors import SettingError
+from opera.core.terminal import shown
 from opera.runs.folder import RunWriter
 from opera.training.checkpoint import save_sampler
 from opera.training.distributed import any_process
@@ -25,6 +28,24 @@ log = logging.getLogger("opera")
 
 SECOND_INTERRUPT_AFTER = 2.0
 """Seconds after the first Ctrl-C from which another one stops at once."""
+
+
+def checked_callbacks(given: object) -> list[TrainerCallback]:
+    """Return the callbacks of a user, made from their classes where these are given; ``None`` is none.
+
+    Raises:
+        SettingError: for anything that the trainer cannot call.
+    """
+    made = []
+    for each in () if given is None else several(given, "callbacks", "transformers callbacks"):
+        try:
+            callback = each() if isinstance(each, type) and issubclass(each, TrainerCallback) else each
+        except TypeError as error:
+            raise SettingError(f"callbacks: {each.__name__} cannot be made without arguments: {error}") from None
+        if not isinstance(callback, TrainerCallback):
+            raise SettingError(f"callbacks: must be transformers TrainerCallback objects, got {shown(each)}")
+        made.append(callback)
+    return made
 
 
 class Trace(TrainerCallback):  # type: ignore[misc]

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from opera.config.automatic import Situation, resolve
 from opera.config.training import TrainSettings
-from opera.core.errors import SettingError
+from opera.core.arguments import MOST_SEED, flag, whole_number
 from opera.core.files import check_output, replace_file
 from opera.core.parquet import write_parquet
 from opera.core.paths import expand_user, user_path
@@ -62,9 +62,7 @@ def score(
         InputError: for invalid input.
     """
     model, path = expand_user(model, "model"), _checked_output(out, SCORE_FORMATS, overwrite, data, model)
-    if cbs_pool < 0:
-        raise SettingError(f"cbs_pool: must be 0 or more, got {cbs_pool}")
-    TrainSettings.parse({"relevant_grade": relevant_grade, "seed": seed})
+    cbs_pool, seed = whole_number(cbs_pool, "cbs_pool", 0), whole_number(seed, "seed", 0, MOST_SEED)
     loaded, qrels = _training_qrels(data, relevant_grade)
     encoder, pairs = open_encoder(model), qrels.pairs()
     situation = Situation(pairs.n_queries, model_kind(encoder.model), encoder.device)
@@ -128,10 +126,8 @@ def mine(
         InputError: for invalid input.
     """
     model, path = expand_user(model, "model"), _checked_output(out, NEGATIVES_FORMATS, overwrite, data, model)
-    if keep < 1:
-        raise SettingError(f"keep: must be 1 or more, got {keep}")
-    given = {"negatives": "hard", "range": range, "relevant_grade": relevant_grade, "seed": seed}
-    ranks = TrainSettings.parse(given).negative_sampling.mining_range
+    keep, seed = whole_number(keep, "keep", 1), whole_number(seed, "seed", 0, MOST_SEED)
+    ranks = TrainSettings.parse({"negatives": "hard", "range": range}).negative_sampling.mining_range
     loaded, qrels = _training_qrels(data, relevant_grade)
     check_range(ranks, len(loaded.corpus))
     encoder = open_encoder(model)
@@ -156,7 +152,7 @@ def _checked_output(
     """Return the file to write, checked before any work; ``None`` where none is asked for."""
     if out is None:
         return None
-    path = user_path(out, "out")
+    path, overwrite = user_path(out, "out"), flag(overwrite, "overwrite")
     check_output(path, "out", formats, overwrite=overwrite, reads=inputs_of(data, model))
     return path
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.core.errors import SettingError
+from opera.core.arguments import MOST_SEED, whole_number
 from opera.core.paths import expand_user
 from opera.data import Qrels, RetrievalData, TextTable, load_data
 from opera.data.novelty import seen_share
@@ -127,8 +127,7 @@ def inspect(
     Raises:
         InputError: for invalid input, such as data without a training pair.
     """
-    if show < 0:
-        raise SettingError(f"show must be 0 or more, got {show}")
+    show, seed = whole_number(show, "show", 0), whole_number(seed, "seed", 0, MOST_SEED)
     model = expand_user(model, "model")
     original = load_data(data)
     loaded = original.with_relevant_grade(relevant_grade)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from opera.core.arguments import several, text, texts, whole_number
 from opera.core.errors import RunFolderError, SettingError, TrainingError
 from opera.core.paths import expand_user, user_path
-from opera.core.terminal import shown
 from opera.data import load_data
 from opera.experiments.analysis import Comparison, analyse_runs, find_groups
 from opera.experiments.grid.folder import check_grid_folder, opened_grid
@@ -62,16 +63,25 @@ def compare(
         TrainingError: if a cell failed. The others are finished, and the same call tries the failed ones again.
         KeyboardInterrupt: after Ctrl-C or SIGTERM. The running cells have saved a checkpoint.
     """
-    sources = [expand_user(source, "data") for source in ([data] if isinstance(data, str | Path) else data)]
+    given = [data] if isinstance(data, str | os.PathLike) else several(data, "data", "data sets")
+    sources = [expand_user(source, "data") for source in given]
     folder, model = user_path(out, "--out"), expand_user(model, "--model")
-    listed = [label for label in methods.split(",") if label.strip()] if isinstance(methods, str) else methods
-    axes, shared = grid_axes(settings, listed, seeds, steps)
+    if isinstance(methods, str):
+        methods = [label for label in methods.split(",") if label.strip()]
+    axes, shared = grid_axes(
+        settings,
+        None if methods is None else texts(methods, "methods"),
+        None if seeds is None else several(seeds, "seeds", "whole numbers"),
+        None if steps is None else several(steps, "steps", "whole numbers"),
+    )
     status = prepare_grid(sources, axes, folder, str(model), shared, jobs)
     baseline = check_baseline(baseline, axes)
     with opened_grid(folder, str(model), shared, status.cells), live_progress(status) as on_change:
         run_grid(status, str(model), on_change)
     if status.failed:
-        raise TrainingError("\n".join(f"{path}: {reason}" for path, reason in status.failed.items()))
+        raise TrainingError(
+            *(f"{path}: {line}" for path, reason in status.failed.items() for line in reason.split("\n"))
+        )
     return analyse_grid(status, folder, baseline)
 
 
@@ -91,8 +101,7 @@ def prepare_grid(
     Raises:
         InputError: for invalid input.
     """
-    if not 1 <= jobs <= MOST_JOBS:
-        raise SettingError(f"--jobs: must be 1 to {MOST_JOBS}, got {shown(jobs)}")
+    jobs = whole_number(jobs, "--jobs", 1, MOST_JOBS)
     if "metric_for_best_model" in shared:
         check_measures([str(shared["metric_for_best_model"])])
     cells = plan_grid(data, axes, out, shared)
@@ -119,7 +128,7 @@ def check_baseline(baseline: str | None, axes: GridAxes) -> str | None:
     """
     if baseline is None:
         return None
-    label = canonical_label(baseline)
+    label = canonical_label(text(baseline, "baseline"))
     if label not in axes.methods:
         raise SettingError(f"--baseline {baseline}: must be one of the methods: {', '.join(axes.methods)}")
     return label

@@ -229,7 +229,7 @@ def _settings_by_label(axes: GridAxes, shared: Mapping[str, Any]) -> dict[str, d
             _check_label(label)
             parsed[label] = parse_method(label)
         except SettingError as error:
-            mistakes.append(f"{shortened(label)}: {error}")
+            mistakes += [f"{shortened(label)}: {line}" for line in error.lines]
     methods = {method for method, _ in parsed.values()}
     settings: dict[str, dict[str, Any]] = {}
     label_by_recipe: dict[str, str] = {}
@@ -238,14 +238,14 @@ def _settings_by_label(axes: GridAxes, shared: Mapping[str, Any]) -> dict[str, d
         try:
             recipe = repr(make_recipe({**settings[label], "max_steps": axes.steps[0]}).flat())
         except SettingError as error:
-            mistakes.append(f"{shortened(label)}: {error}")
+            mistakes += [f"{shortened(label)}: {line}" for line in error.lines]
             continue
         if name := _axis_setting(own):
             mistakes.append(f"{label}: {name} differs between cells: give --methods, --steps and --seeds instead")
         if (other := label_by_recipe.setdefault(recipe, label)) != label:
             mistakes.append(f"--methods: {shortened(other)} and {shortened(label)} are the same settings")
     if mistakes:
-        raise SettingError("\n".join(mistakes))
+        raise SettingError(*mistakes)
     return settings
 
 

@@ -13,6 +13,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 from plotly.offline import get_plotlyjs
 
+from opera.core.arguments import flag, text
 from opera.core.errors import SettingError
 from opera.core.files import check_output, replace_file
 from opera.core.paths import expand_user, user_path
@@ -67,7 +68,8 @@ def report(
         RunFolderError: if the folder holds no finished run.
         SettingError: if the baseline is unknown, the file is not .html, or ``data`` is given for several data sets.
     """
-    folder = user_path(folder, "folder")
+    folder, overwrite = user_path(folder, "folder"), flag(overwrite, "overwrite")
+    baseline = None if baseline is None else text(baseline, "baseline")
     path = folder / "report.html" if out is None else user_path(out, "out")
     data = None if data is None else expand_user(data, "data")
     if folder.is_dir():

@@ -1,0 +1,76 @@
+"""Arguments of the Python functions, checked before any work; settings are checked in ``core/settings.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from numbers import Integral
+from typing import Any
+
+from opera.core.errors import SettingError
+from opera.core.terminal import shown
+
+MOST = 1_000_000_000
+"""Bound of counts that have no smaller one; more is a typing mistake."""
+MOST_SEED = 2**32 - 1
+
+
+def whole_number(value: Any, name: str, lowest: int, highest: int = MOST) -> int:
+    """Return a whole number between two bounds, both included; NumPy's are taken, ``True`` is not.
+
+    Raises:
+        SettingError: naming the argument, the rule and the value.
+    """
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        raise SettingError(f"{name}: must be a whole number, got {shown(value)}")
+    number = int(value)
+    if not lowest <= number <= highest:
+        bound = f"{lowest} or more" if number < lowest and highest == MOST else f"{lowest} to {highest}"
+        raise SettingError(f"{name}: must be {bound}, got {shown(number)}")
+    return number
+
+
+def text(value: Any, name: str) -> str:
+    """Return a text.
+
+    Raises:
+        SettingError: naming the argument and the value, if it is anything else.
+    """
+    if not isinstance(value, str):
+        raise SettingError(f"{name}: must be text, got {shown(value)}")
+    return value
+
+
+def texts(value: Any, name: str) -> tuple[str, ...]:
+    """Return the texts of a list, a tuple or anything else that gives them once.
+
+    Raises:
+        SettingError: naming the argument and the value that is no text.
+    """
+    return tuple(text(each, name) for each in several(value, name, "texts"))
+
+
+def several(value: Any, name: str, what: str) -> tuple[Any, ...]:
+    """Return the values of a list, a tuple or anything else that gives them once, such as a generator.
+
+    Args:
+        value: the argument.
+        name: its name, for the message.
+        what: what it holds, for the message.
+
+    Raises:
+        SettingError: for what gives no values; for a text, whose letters nobody means; for bytes.
+    """
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise SettingError(f"{name}: must be a list of {what}, got {shown(value)}")
+    return tuple(value)
+
+
+def flag(value: Any, name: str) -> bool:
+    """Return ``True`` or ``False``; ``"no"`` is neither.
+
+    Raises:
+        SettingError: naming the argument and the value.
+    """
+    if not isinstance(value, bool):
+        raise SettingError(f"{name}: must be True or False, got {shown(value)}")
+    return value
