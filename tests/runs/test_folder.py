@@ -61,6 +61,7 @@ class TestCheckOutFolder:
 
     def test_what_a_killed_start_left_is_no_obstacle(self, tmp_path: Path) -> None:
         (tmp_path / ".run.json-a1b2").write_text("{")
+        (tmp_path / ".opera-a1b2").touch()
         check_out_folder(tmp_path, resume=False, overwrite=False)
 
 

@@ -24,7 +24,7 @@ def check_grid_folder(out: Path, model: str, shared: Mapping[str, Any]) -> None:
     """
     check_folder(out, "--out")
     if not (out / GRID_FILE).is_file():
-        if out.is_dir() and set(out.iterdir()) - {out / LOCK_FILE}:
+        if out.is_dir() and set(out.iterdir()) - {out / LOCK_FILE, *out.glob(".opera-*")}:
             raise RunFolderError(f"--out {out}: is not empty and holds no grid; give an empty or a new folder")
         return
     if not any(out.rglob(RUN_FILE)):  # nothing has run yet, so the grid may still change
