@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from opera.core.errors import DataError
 from opera.core.reading import open_file, read_text
+from opera.data.lines import numbered_lines
 
 
 def test_a_file_and_a_link_to_it_are_read_without_a_byte_order_mark(tmp_path: Path) -> None:
@@ -58,3 +60,19 @@ def test_a_file_of_absurd_size_is_not_read_whole(tmp_path: Path, monkeypatch: py
         read_text(tmp_path / "large")
     (tmp_path / "large").write_bytes(b"x" * 10)
     assert read_text(tmp_path / "large") == "x" * 10
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le", "utf-32-be"])
+def test_utf_16_and_32_are_known_with_a_mark_and_without(tmp_path: Path, encoding: str) -> None:
+    (tmp_path / "wide").write_text('{"_id": "d1", "text": "one"}', encoding=encoding)
+    said = f"not UTF-8 but {encoding[:6].upper()}; convert the file to UTF-8"
+    with pytest.raises(ValueError, match=rf"^line 1 is {said}$"):
+        read_text(tmp_path / "wide")
+    with pytest.raises(DataError, match=rf"wide:1: {said}$"):
+        list(numbered_lines(tmp_path / "wide"))
+
+
+@pytest.mark.parametrize("content", [b"", b"a", b"abcd", b"a\0b", b"\0\0\0\0", b"a\0b\0c d e f"])
+def test_other_files_are_not_taken_for_them(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "file").write_bytes(content)
+    assert read_text(tmp_path / "file") == content.decode()

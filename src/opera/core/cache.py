@@ -23,7 +23,7 @@ from filelock import FileLock, Timeout
 
 from opera.core.errors import OperaError, SettingError
 from opera.core.paths import user_path
-from opera.core.storage import storage_error, writing
+from opera.core.storage import EXHAUSTED, storage_error, writing
 from opera.core.strict_json import read_json
 
 log = logging.getLogger("opera")
@@ -101,7 +101,7 @@ def damage(home: Path) -> str | None:
 
 def _unusable(error: OSError) -> OperaError:
     folder = cache_folder()
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, *EXHAUSTED):
         return storage_error(folder, error, WHERE)
     advice = "set OPERA_CACHE to a folder that can be written"
     return SettingError(

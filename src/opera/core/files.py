@@ -26,7 +26,7 @@ def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
         StorageError: if it cannot be written, as where the disk is full.
     """
     temporary = temporary_beside(path)
-    with writing(path.parent):
+    with writing(path.parent, final=path):
         try:
             os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))  # the kernel applies the umask
             write(temporary)

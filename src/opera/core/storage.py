@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,9 +20,14 @@ ADVICE = {
     errno.EPERM: "change its permissions or choose another place",
     errno.ENAMETOOLONG: "choose a shorter name",
     errno.EMFILE: "raise the limit on open files (ulimit -n)",
+    errno.ENFILE: "close other programs",
+    errno.ENOMEM: "close other programs",
     errno.EIO: "check the disk",
 }
 """What to do about an error of the operating system."""
+
+EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO)
+"""Errors of reading that say nothing about the file: the machine is short of something, or fails."""
 
 FAILED_WRITING = (
     "No space left",
@@ -37,19 +43,41 @@ FAILED_WRITING = (
 
 def storage_error(place: Path, error: OSError, note: str = "") -> StorageError:
     """Describe an error of the operating system, met while ``place`` was written; ``note`` says what the place is."""
-    number = error.errno
-    if number is None and "requested and" in str(error):  # numpy counts the bytes and gives no number
-        number = errno.ENOSPC
-    reason = os.strerror(number).lower() if number else str(error) or type(error).__name__
-    advice = f"; {ADVICE[number]}" if number in ADVICE else ""
-    return StorageError(f"{error.filename or place}{note}: cannot be written: {reason}{advice}")
+    where = f"{error.filename or place}{note}: cannot be written"
+    if error.errno is None and any(words in str(error) for words in (*FAILED_WRITING, "requested and")):
+        return _full(where)  # numpy counts the bytes requested and written
+    return StorageError(f"{where}: {_reason(error)}")
+
+
+def exhausted(place: Path, error: OSError) -> StorageError | None:
+    """Describe an error met while ``place`` was read, if the machine is the cause and not the file; else ``None``."""
+    if error.errno not in EXHAUSTED:
+        return None
+    return StorageError(f"{error.filename or place}: cannot be read: {_reason(error)}")
+
+
+def _reason(error: OSError) -> str:
+    reason = os.strerror(error.errno).lower() if error.errno else str(error) or type(error).__name__
+    return f"{reason}; {ADVICE[error.errno]}" if error.errno in ADVICE else reason
+
+
+def _full(where: str) -> StorageError:
+    """Describe a failure that a library reports without a number: the disk is full, or a limit on files is reached."""
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
+    if limit == resource.RLIM_INFINITY:
+        return StorageError(f"{where}: {_reason(OSError(errno.ENOSPC, ''))}")
+    return StorageError(
+        f"{where}: no space left on device, or more than the {limit:,} bytes that a file may have here (ulimit -f); "
+        "free some space or raise the limit, and run the command again"
+    )
 
 
 @contextmanager
-def writing(place: Path, note: str = "") -> Iterator[None]:
+def writing(place: Path, note: str = "", final: Path | None = None) -> Iterator[None]:
     """Turn a failure to write ``place``, or something in it, into one sentence.
 
-    An error that names a file elsewhere passes: the block was reading that one.
+    An error that names a file elsewhere passes: the block was reading that one. The sentence names ``final``, if it is
+    given: what is written may have a temporary name.
 
     Raises:
         StorageError: naming the place, the reason and what to do.
@@ -59,8 +87,10 @@ def writing(place: Path, note: str = "") -> Iterator[None]:
     except OSError as error:
         if error.filename is not None and not str(error.filename).startswith(str(place)):
             raise
-        raise storage_error(place, error, note) from error
+        if final is not None:
+            error.filename = None
+        raise storage_error(final or place, error, note) from error
     except Exception as error:
         if not any(words in str(error) for words in FAILED_WRITING):
             raise
-        raise storage_error(place, OSError(errno.ENOSPC, ""), note) from error
+        raise storage_error(final or place, OSError(str(error)), note) from error

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from opera.core.errors import DataError, nearest
+from opera.core.storage import exhausted
 from opera.core.terminal import shortened, shown
 from opera.data.checks import check_id, parse_grade
 from opera.data.lines import json_records, numbered_lines, text_field
@@ -64,8 +65,8 @@ def _qrels_files(folder: Path) -> tuple[list[Path], list[str]]:
     except FileNotFoundError:
         found = []
     except OSError as error:
-        raise DataError(f"{home}: cannot be read ({error.strerror})") from None
-    files = [path for path in found if path.suffix == ".tsv" and not path.name.startswith(".")]
+        raise exhausted(home, error) or DataError(f"{home}: cannot be read ({error.strerror})") from None
+    files = [path for path in found if path.suffix.lower() == ".tsv" and not path.name.startswith(".")]
     if not files:
         raise DataError(f"{folder}: not a BEIR folder: qrels/ holds no .tsv file such as qrels/train.tsv")
     names: dict[str, Path] = {}

@@ -12,7 +12,7 @@ from typing import Any
 from tqdm.auto import tqdm
 
 from opera.core.errors import DataError, nearest
-from opera.core.reading import not_utf8, open_file
+from opera.core.reading import SHOWS_WIDTH, WideError, check_not_wide, not_utf8, open_file
 from opera.core.strict_json import parse_json
 from opera.core.terminal import printable, shown
 from opera.data.texts import LONGEST_TEXT
@@ -32,6 +32,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     """
     try:
         with open_file(path) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig") as file:
+            check_not_wide(raw.peek(SHOWS_WIDTH)[:SHOWS_WIDTH])
             size = os.fstat(raw.fileno()).st_size
             hidden = None if size > PROGRESS_BYTES else True  # None: shown on a terminal only
             name = printable(path.name)
@@ -46,6 +47,8 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from None
     except UnicodeDecodeError as error:
         raise DataError(_undecodable_line(path, error)) from None
+    except WideError as error:
+        raise DataError(f"{path}:1: {error}") from None
 
 
 def json_records(
@@ -93,7 +96,7 @@ def _undecodable_line(path: Path, error: UnicodeDecodeError) -> str:
     """Name the first line that is not UTF-8; Python decodes in blocks and does not report the line."""
     number = 1
     with open_file(path) as file:
-        start = file.read(2)
+        start = file.read(SHOWS_WIDTH)
         file.seek(0)
         for part in file:
             try:

@@ -62,7 +62,7 @@ class FlagEmbeddingFile:
 
     def matches(self, source: str) -> bool:
         """Whether ``source`` is a ``.jsonl`` file."""
-        return source.endswith(".jsonl") and os.path.isfile(source)  # noqa: PTH113 - as above
+        return source.lower().endswith(".jsonl") and os.path.isfile(source)  # noqa: PTH113 - as above
 
     def load(self, source: str) -> RetrievalData:
         """Read the pairs as the train split."""
