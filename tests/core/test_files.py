@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from opera.core.errors import RunFolderError, SettingError
-from opera.core.files import check_folder, check_output, check_reads_stay, replace_file
+from opera.core.files import check_folder, check_output, check_reads_stay, replace_file, temporary_beside
 
 
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
@@ -91,3 +91,40 @@ def test_a_folder_whose_files_are_read_is_not_emptied(tmp_path: Path) -> None:
         with pytest.raises(RunFolderError, match=r"--overwrite would delete .*, which this command reads"):
             check_reads_stay(tmp_path / "run", "--out", [read])
     check_reads_stay(tmp_path / "run", "--out", [tmp_path, tmp_path / "run" / "absent", Path("minilm")])
+
+
+def test_what_a_killed_process_left_is_removed_and_what_another_writes_is_not(tmp_path: Path) -> None:
+    path = tmp_path / "pairs[1].tsv"
+    left, others = temporary_beside(path), [tmp_path / ".pairs[1].tsv-mine", temporary_beside(tmp_path / "other.tsv")]
+    for file in (left, *others):
+        file.write_text("half")
+    running: list[Path] = []
+
+    def write(temporary: Path) -> None:
+        temporary.write_text("first")
+        running.append(temporary)
+        replace_file(path, lambda second: second.write_text("second"))
+        assert temporary.read_text() == "first", "held by this call"
+
+    replace_file(path, write)
+    assert path.read_text() == "first"
+    assert sorted(tmp_path.iterdir()) == sorted([path, *others])
+    assert running
+
+
+def test_trying_a_folder_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    open_file = os.open
+
+    def watch(place: object, flags: int, *mode: int) -> int:
+        if flags & os.O_TMPFILE == os.O_TMPFILE and made:
+            raise OSError(errno.EOPNOTSUPP, "no such files here")
+        made.append(str(place))
+        return open_file(place, flags, *mode)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "open", watch)
+    for _ in range(2):
+        check_output(tmp_path / "a.tsv", "--out", (".tsv",), overwrite=False)
+    assert made[0] == str(tmp_path)
+    assert Path(made[1]).parent == tmp_path, "a file system without nameless files"
+    assert not list(tmp_path.iterdir())

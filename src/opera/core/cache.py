@@ -55,6 +55,8 @@ def cached(kind: str, key: str, write: Callable[[Path], Any]) -> Path:
     """
     home = cache_folder() / kind / key
     if damage(home) is None:
+        if _lock_file(home).exists():
+            _clear(home)
         return home
     lock = FileLock(_lock_file(home))
     try:
@@ -141,16 +143,22 @@ def _facts(path: Path) -> dict[str, Any]:
 
 
 def _sweep(home: Path) -> None:
-    """Remove what killed processes left beside an entry: unfinished entries that nobody is writing now, and locks."""
-    for left in {path.with_suffix("") for path in home.parent.glob(".*") if path.suffix in (".new", ".lock")}:
-        other = home.with_name(left.name.removeprefix("."))
-        if other == home:
-            continue
-        lock = FileLock(_lock_file(other), timeout=0)
-        with suppress(Timeout):
-            lock.acquire()
-            _remove(_unfinished(other))
-            _lock_file(other).unlink(missing_ok=True)
+    """Remove what killed processes left of other entries."""
+    left = {path.with_suffix("") for path in home.parent.glob(".*") if path.suffix in (".new", ".lock")}
+    for other in sorted(home.with_name(path.name.removeprefix(".")) for path in left):
+        if other != home:
+            _clear(other)
+
+
+def _clear(home: Path) -> None:
+    """Remove what a killed process left of an entry; nothing, if one is making it now."""
+    lock = FileLock(_lock_file(home), timeout=0)
+    with suppress(Timeout, OSError):
+        lock.acquire()
+        try:
+            _remove(_unfinished(home))
+            _lock_file(home).unlink(missing_ok=True)
+        finally:
             lock.release()
 
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import glob
 import os
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,28 +21,63 @@ PATH_MAX, ROOM = 4096, 500
 """Bytes of a path that Linux takes, and those kept for the names of files and folders below a run or a grid."""
 MAX_NAME = 200
 """Characters of a name kept in the name of a temporary file, which must not be too long for the file system."""
+NO_TMPFILE = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
+"""What file systems and old kernels say that cannot make files without a name."""
+DIGITS = 16
+"""Random digits at the end of such a name."""
 
 
 def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
     """Write a temporary file beside ``path``, then move it to ``path`` atomically. Its mode follows the umask.
+
+    The temporary file is locked while it is written, so that the next call can tell and remove what a killed process
+    left.
 
     Raises:
         StorageError: if it cannot be written, as where the disk is full.
     """
     temporary = temporary_beside(path)
     with writing(path.parent, final=path):
+        _remove_unfinished(path)
+        held = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)  # the kernel applies the umask
         try:
-            os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))  # the kernel applies the umask
+            _lock(held)
             write(temporary)
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
+            os.close(held)
+
+
+def _remove_unfinished(path: Path) -> None:
+    """Remove temporary files for ``path`` that nobody is writing any more."""
+    for left in path.parent.glob(f"{glob.escape(_unfinished(path))}{'[0-9a-f]' * DIGITS}"):
+        with suppress(OSError):
+            held = os.open(left, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                if _lock(held):
+                    left.unlink()
+            finally:
+                os.close(held)
+
+
+def _lock(descriptor: int) -> bool:
+    """Lock an open file; false if another process holds it, or where the file system has no locks."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _unfinished(path: Path) -> str:
+    name = os.fsencode(path.name)[:MAX_NAME].decode("utf-8", "ignore")
+    return f".{name}-"
 
 
 def temporary_beside(path: Path) -> Path:
     """Return a free name beside ``path``, for what then takes its place: ``.NAME-`` and 16 random digits."""
-    name = os.fsencode(path.name)[:MAX_NAME].decode("utf-8", "ignore")
-    return path.with_name(f".{name}-{secrets.token_hex(8)}")
+    return path.with_name(f"{_unfinished(path)}{secrets.token_hex(DIGITS // 2)}")
 
 
 def check_output(
@@ -122,10 +161,15 @@ def check_reads_stay(folder: Path, name: str, reads: Iterable[Path]) -> None:
 
 def _unwritable(folder: Path) -> str:
     """Say why no file can be made in a folder, by making one; permissions alone do not tell. Empty if one can."""
-    probe = temporary_beside(folder / "opera")
     try:
-        os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        probe.unlink()
+        try:
+            os.close(os.open(folder, os.O_WRONLY | os.O_TMPFILE, 0o600))  # has no name, so a kill leaves nothing
+        except OSError as error:
+            if error.errno not in NO_TMPFILE:
+                raise
+            probe = temporary_beside(folder / "opera")
+            os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+            probe.unlink()
     except OSError as error:
         return error.strerror or type(error).__name__
     return ""
