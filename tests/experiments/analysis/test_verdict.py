@@ -149,7 +149,7 @@ def test_the_guard_of_one_run(folder: RunsFolder) -> None:
 
 def test_the_guard_of_several_methods(folder: RunsFolder) -> None:
     for seed, word in enumerate(("better", "same", "kept")):
-        for method, share in (("ft", 0.25 * seed), ("dp", 1)):
+        for method, share in (("ft", 0.5 * (2 - seed)), ("dp", 1)):
             chosen = guard_record(share=share, verdict=word if method == "ft" else "better")
             folder.add(method=method, seed=seed, fine_tuned=around(0.3), after=around(0.3), chosen=chosen)
     *_, guard = bullets(analyse_runs(folder.home))

@@ -165,7 +165,7 @@ class TestGrid:
     def test_other_settings_are_refused(
         self, grid: SimpleNamespace, call: Call, beir: Path, static_model: Path
     ) -> None:
-        code, text, error = call(*self.arguments(grid, beir, static_model, "ft"), "--set", "temperature=0.5")
+        code, text, error = call(*self.arguments(grid, beir, static_model, "ft"), "--set", "weight_decay=0.5")
         assert (code, text) == (2, "")
         assert "holds a grid with settings" in error
 
