@@ -2,11 +2,34 @@
 
 from __future__ import annotations
 
-from bad_inputs.table import Bad, with_grid
+from bad_inputs.table import Bad, link, with_grid, write
 
 COMPARE = "compare data --model model --out grid"
 
 ROWS = [
+    Bad(
+        "compare: one train query, from which no dev can be drawn",
+        COMPARE,
+        "data: has no split 'dev', and 1 train queries are too few to draw one; the guard needs one, so "
+        "pass guard=false",
+        write("data/qrels/train.tsv", "query-id\tcorpus-id\tscore\ntrain0\td0\t1\n"),
+    ),
+    Bad(
+        "compare: one data set under two names",
+        "compare data ./data --model model --out grid",
+        "DATA: data and ./data are the same place; give it once",
+    ),
+    Bad(
+        "compare: one data set by a link to it",
+        "compare data also --model model --out grid",
+        "DATA: data and also are the same place; give it once",
+        link("also", "data"),
+    ),
+    Bad(
+        "compare: a range past the corpus",
+        f"{COMPARE} --methods ft,sp:negatives=hard:range=500:600",
+        "range=500:600 starts past the end of the corpus (40 documents)",
+    ),
     Bad(
         "compare: seeds in words",
         f"{COMPARE} --seeds one",

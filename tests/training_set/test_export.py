@@ -58,8 +58,8 @@ def test_mine_returns_what_it_writes(beir: Path, static_model: Path, tmp_path: P
         ({"range": (0, 5)}, "range: must be LO:HI with 1 <= LO <= HI"),
         ({"range": (10, 2)}, "range: must be LO:HI with 1 <= LO <= HI"),
         ({"keep": 0}, "keep: must be 1 or more, got 0"),
-        ({"seed": -1}, "seed: must be greater than or equal to 0"),
-        ({"relevant_grade": 0}, "relevant_grade: must be greater than or equal to 1"),
+        ({"seed": -1}, "seed: must be 0 to 4294967295, got -1"),
+        ({"relevant_grade": 0}, "relevant_grade: must be 1 or more, got 0"),
     ],
 )
 def test_mine_refuses_what_it_cannot_use(beir: Path, static_model: Path, options: dict[str, Any], message: str) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from pathlib import Path
 
 from opera.core.errors import MissingExtraError, ModelError
 from opera.core.paths import expand_user, kind_of_place
+from opera.core.terminal import place
 from opera.data import RetrievalData, files_read
 from opera.runs.folder import ADAPTER_FILE, Run, holds_run, run_in
 
@@ -29,11 +31,13 @@ def locate_model(spec: str | Path) -> Path | str:
         return minilm_folder()
     path = Path(text)
     if path.is_dir():
+        check_readable(path)
         folder = Run(path).model_path if holds_run(path) else path
         if folder != path and not folder.is_dir():
             raise ModelError(
                 f"{text}: this run is not finished and holds no model yet; run its command again with --resume"
             )
+        check_readable(folder)
         if (folder / ADAPTER_FILE).is_file():
             raise ModelError(
                 f"{text}: holds an adapter of vectors from files, and no model that reads texts; its measures are in "
@@ -51,6 +55,16 @@ def locate_model(spec: str | Path) -> Path | str:
     if path.is_absolute() or text.startswith((".", "~")) or text.count("/") > 1:
         raise ModelError(f"{text}: no such model folder")
     return text
+
+
+def check_readable(path: Path) -> None:
+    """Check that a file or folder of a model may be read; libraries say that such a file is not there.
+
+    Raises:
+        ModelError: naming it.
+    """
+    if not os.access(path, os.R_OK | os.X_OK if path.is_dir() else os.R_OK):
+        raise ModelError(f"{place(path)}: cannot be read (Permission denied)")
 
 
 def inputs_of(data: str | Path | RetrievalData, model: str | Path) -> list[Path]:

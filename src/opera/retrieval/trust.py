@@ -19,7 +19,8 @@ from sentence_transformers.util import import_from_string
 from opera.core.errors import ModelError
 from opera.core.paths import kind_of_place
 from opera.core.reading import read_text
-from opera.core.terminal import shown
+from opera.core.terminal import place, shown
+from opera.retrieval.locate import check_readable
 
 DATA_FILES = ["*.json", "*.jinja", "*.model", "*.safetensors", "*.txt"]
 """What is downloaded from a repository on the hub: configuration, vocabulary and weights, no code and no pickle."""
@@ -50,6 +51,9 @@ def check_model_folder(folder: Path, known: Iterable[str] = ()) -> None:
         ModelError: naming the file, the rule and the value.
     """
     for path in _files(folder):
+        check_readable(path.parent)
+        if path.exists():
+            check_readable(path)
         if (found := kind_of_place(path)) not in ("a file", None):  # opening a pipe would wait for ever
             raise ModelError(f"{path}: must be a file, but is {found}")
         for name in _module_classes(path) if path.name in LISTS_OF_MODULES else ():
@@ -83,10 +87,14 @@ def pickles_refused() -> Iterator[None]:
 def _files(folder: Path) -> Iterator[Path]:
     """Yield the files in a folder, also behind links, each folder once."""
     seen = set()
-    for home, folders, names in os.walk(folder, followlinks=True):
+    for home, folders, names in os.walk(folder, onerror=_refuse, followlinks=True):
         seen.add(os.path.realpath(home))
         folders[:] = sorted(name for name in folders if os.path.realpath(Path(home, name)) not in seen)
         yield from (Path(home, name) for name in sorted(names))
+
+
+def _refuse(error: OSError) -> None:
+    raise ModelError(f"{place(error.filename)}: cannot be read ({error.strerror})")
 
 
 def _module_classes(path: Path) -> list[str]:

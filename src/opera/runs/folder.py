@@ -33,7 +33,7 @@ import pyarrow as pa
 from opera.core.errors import RunFolderError
 from opera.core.files import replace_file, temporary_beside
 from opera.core.parquet import write_parquet
-from opera.core.paths import user_path
+from opera.core.paths import HIDDEN, user_path
 from opera.core.storage import writing
 from opera.runs.reading import read_model, read_object, read_table
 from opera.runs.record import Measures, RunRecord, TrainingRecord
@@ -277,8 +277,14 @@ def run_in(path: Path) -> Run | None:
     Raises:
         RunFolderError: if there is one that cannot be read, so that nobody knows whose it is.
     """
-    if not os.path.lexists(path / RUN_FILE):
+    try:
+        (path / RUN_FILE).lstat()
+    except ValueError:  # a NUL in a name that a file holds
         return None
+    except OSError as error:
+        if error.errno in HIDDEN:
+            return None
+        raise RunFolderError(f"{path}: cannot be read ({error.strerror})") from None
     return Run(path) if {"status", "identity", "settings"} <= read_object(path / RUN_FILE).keys() else None
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +16,9 @@ from opera.config.recipe import Recipe
 from opera.config.training import EncodingSettings, TrainSettings
 from opera.core.errors import SettingError
 from opera.data import RetrievalData
-from opera.data.splits import draw_missing_splits
 from opera.retrieval.device import pick_device
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.frozen import lookup_of, set_vectors
-from opera.retrieval.measures import check_measures
 from opera.retrieval.models import (
     load_model,
     model_kind,
@@ -30,8 +27,7 @@ from opera.retrieval.models import (
     set_dropout_and_attention,
     set_lengths,
 )
-from opera.training_set.negatives import check_negatives
-from opera.training_set.noise import check_noise
+from opera.training_set.prepare_data import prepare_data
 
 LITTLE_LOST = 0.05
 """Share of the training queries, or of the pairs, that dev may take without a second training that puts them back."""
@@ -146,12 +142,7 @@ def prepare(data: RetrievalData, model_source: str, recipe: Recipe, processes: i
         InputError: for invalid input.
     """
     settings = recipe.train
-    prepared_data, whole, dev_split = _prepare_data(data, settings)
-    training = prepared_data.training_split()
-    recipe.method_class.check(recipe.method_settings, training.n_queries, len(training.doc_rows))
-    kind = settings.negative_sampling.negatives or ("given" if data.given_negatives is not None else "random")
-    check_negatives(kind, prepared_data, settings)
-    check_noise(data, prepared_data, settings)
+    prepared_data, whole, dev_split, kind = prepare_data(data, recipe)
     with_vectors = settings.adapter.query_vectors is not None
     models = _read_vectors(prepared_data, settings) if with_vectors else _load_models(model_source, settings)
     everything = whole.training_split()  # a run has the same defaults with the guard and without it
@@ -235,40 +226,3 @@ def _refuse_settings_of_models(settings: TrainSettings) -> None:
         if value != EncodingSettings.model_fields[name].default:
             reason = "vectors come from files" if settings.adapter.query_vectors else "the model itself does not train"
             raise SettingError(f"{name}={value}: with adapter={settings.adapter.kind} {reason}; leave the setting out")
-
-
-def _prepare_data(data: RetrievalData, settings: TrainSettings) -> tuple[RetrievalData, RetrievalData, str | None]:
-    """Apply ``relevant_grade``, draw the splits that are missing, and check that each split has something to use.
-
-    Returns:
-        The data that trains; the same before dev was drawn; and how dev came about.
-    """
-    evaluation, kind = settings.evaluation, settings.evaluation.dev_split
-    if settings.needs_dev:
-        check_measures([evaluation.metric_for_best_model])
-    if settings.guard.guard and settings.guard.refit and evaluation.needs_dev:
-        raise SettingError(
-            f"refit=true with eval_steps={evaluation.eval_steps}: the second training has no dev split to evaluate; "
-            "leave one of the two out"
-        )
-    graded = data.with_relevant_grade(settings.labels.relevant_grade)
-    graded.training_split()
-    draw = partial(
-        draw_missing_splits,
-        graded,
-        seed=settings.optimisation.seed,
-        test_fraction=evaluation.test_fraction,
-        dev_fraction=evaluation.dev_fraction,
-        kind=kind,
-    )
-    prepared = draw(needs_dev=settings.needs_dev)
-    for split in ("test", "dev") if settings.needs_dev else ("test",):
-        prepared.judged_qrels(split)
-    data.corpus.check_not_empty(settings.encoding.corpus_text, "document")
-    if not settings.needs_dev:
-        return prepared, prepared, None
-    if prepared.splits["dev"] is graded.splits.get("dev"):
-        return prepared, prepared, "given"
-    if kind != "random" and "test" not in graded.splits:
-        kind = "new-documents"
-    return prepared, draw(needs_dev=False), kind or "like-test"

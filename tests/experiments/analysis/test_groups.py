@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from itertools import product
 from pathlib import Path
@@ -108,3 +110,17 @@ def test_unfinished_runs_are_left_out_and_named(folder: RunsFolder) -> None:
         analyse_runs(unfinished)
     with pytest.raises(RunFolderError, match=r"junk/run\.json: is not as OPERA wrote it: not JSON"):
         analyse_runs(folder.home / "junk")
+
+
+def test_folders_that_may_not_be_read_are_named(folder: RunsFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder.add(seed=0)
+    unlisted, unentered = folder.add(seed=1), folder.add(seed=2)
+    scandir, lstat = os.scandir, Path.lstat
+
+    def refuse(path: Any) -> Any:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+    monkeypatch.setattr(os, "scandir", lambda path: refuse(path) if Path(path) == unlisted else scandir(path))
+    monkeypatch.setattr(Path, "lstat", lambda path: refuse(path) if path.parent == unentered else lstat(path))
+    comparison = analyse_runs(folder.home)
+    assert comparison.damaged == tuple(f"{path}: cannot be read (Permission denied)" for path in (unlisted, unentered))

@@ -130,17 +130,18 @@ def find_runs(folder: Path, measures: Sequence[str] = ()) -> FolderRuns:
     """
     if not folder.is_dir():
         raise RunFolderError(f"{folder}: no such folder")
+    closed: list[OSError] = []
     if os.path.lexists(folder / RUN_FILE) and (run := run_in(folder)) is not None:
         if run.finished:
             check_run(run, measures)
             return FolderRuns((run,), (), (), ())
         candidates = [folder]
     else:
-        candidates = sorted(path.parent for path in folder.rglob(RUN_FILE))
+        candidates = _candidates(folder, closed)
     finished: list[Run] = []
     unfinished: list[Path] = []
     other_format: list[Path] = []
-    damaged: list[str] = []
+    damaged = [f"{error.filename}: cannot be read ({error.strerror})" for error in closed]
     for path in candidates:
         try:
             run = run_in(path)
@@ -164,6 +165,12 @@ def find_runs(folder: Path, measures: Sequence[str] = ()) -> FolderRuns:
         others = " and ".join(f"{len(found)} {kind}" for kind, found in kinds.items() if found)
         raise RunFolderError(f"{folder}: holds no finished run{f', only {others}' if others else ''}")
     return FolderRuns(tuple(finished), tuple(unfinished), tuple(other_format), tuple(damaged))
+
+
+def _candidates(folder: Path, closed: list[OSError]) -> list[Path]:
+    """Return the folders with a ``run.json``, linked ones left out; ``closed`` gets the errors of those not listed."""
+    walk = os.walk(folder, onerror=closed.append)
+    return sorted(Path(home) for home, folders, files in walk if RUN_FILE in (*files, *folders))
 
 
 def find_groups(folder: Path) -> list[Group]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from opera.config.recipe import make_recipe
 from opera.core.arguments import several, text, texts, whole_number
 from opera.core.errors import RunFolderError, SettingError, TrainingError
 from opera.core.paths import expand_user, user_path
@@ -20,6 +21,7 @@ from opera.experiments.grid.status import Status
 from opera.retrieval.locate import locate_model
 from opera.retrieval.measures import check_measures
 from opera.runs.folder import Run
+from opera.training_set.prepare_data import prepare_data
 
 MOST_JOBS = 1000
 
@@ -111,8 +113,10 @@ def prepare_grid(
     fingerprints = {}
     for source in data:
         loaded = load_data(source)
-        loaded.training_split()
         fingerprints[source] = loaded.fingerprint
+        for cell in cells:
+            if (cell.data, cell.seed, cell.steps) == (source, axes.seeds[0], axes.steps[0]):  # once per method
+                prepare_data(loaded, make_recipe(cell.values))
     status = Status.scan(cells, jobs)
     for cell in cells:
         if cell.folder in status.done:

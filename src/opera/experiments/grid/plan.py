@@ -209,6 +209,11 @@ def _check_axes(data: Sequence[str], axes: GridAxes, shared: Mapping[str, Any]) 
             raise SettingError(f"{option}: give at least one")
         if repeated := [value for index, value in enumerate(values) if value in values[:index]]:
             raise SettingError(f"{option}: {shortened(str(repeated[0]))} is given twice")
+    by_place: dict[str, str] = {}
+    for source in data:
+        place = os.path.realpath(source) if os.path.lexists(source) else source  # "data" and "./data"
+        if (other := by_place.setdefault(place, source)) != source:
+            raise SettingError(f"DATA: {shortened(other)} and {shortened(source)} are the same place; give it once")
     if name := _axis_setting(shared):
         raise SettingError(f"{name}: differs between cells: give --methods, --steps and --seeds instead")
 

@@ -1,0 +1,84 @@
+"""Check data and settings against each other, and draw the splits that are missing; needs neither torch nor a model."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+from opera.config.recipe import Recipe
+from opera.config.training import TrainSettings
+from opera.core.errors import SettingError
+from opera.data import RetrievalData
+from opera.data.splits import draw_missing_splits
+from opera.retrieval.measures import check_measures
+from opera.training_set.negatives import check_negatives
+from opera.training_set.noise import check_noise
+
+
+class PreparedData(NamedTuple):
+    """The data of a run.
+
+    Attributes:
+        data: the data that trains.
+        whole: the same before dev was drawn.
+        dev_split: how dev came about; ``None`` for a run that needs none.
+        negatives: the kind of explicit negatives.
+    """
+
+    data: RetrievalData
+    whole: RetrievalData
+    dev_split: str | None
+    negatives: str
+
+
+def prepare_data(data: RetrievalData, recipe: Recipe) -> PreparedData:
+    """Draw the missing splits, and check everything that a run needs of its data; writes nothing.
+
+    Raises:
+        InputError: if the data lacks something, or a setting contradicts it.
+    """
+    settings = recipe.train
+    drawn, whole, dev_split = _drawn(data, settings)
+    training = drawn.training_split()
+    recipe.method_class.check(recipe.method_settings, training.n_queries, len(training.doc_rows))
+    kind = settings.negative_sampling.negatives or ("given" if data.given_negatives is not None else "random")
+    check_negatives(kind, drawn, settings)
+    check_noise(data, drawn, settings)
+    return PreparedData(drawn, whole, dev_split, kind)
+
+
+def _drawn(data: RetrievalData, settings: TrainSettings) -> tuple[RetrievalData, RetrievalData, str | None]:
+    """Apply ``relevant_grade``, draw the splits that are missing, and check that each split has something to use.
+
+    Returns:
+        The data that trains; the same before dev was drawn; and how dev came about.
+    """
+    evaluation, kind = settings.evaluation, settings.evaluation.dev_split
+    if settings.needs_dev:
+        check_measures([evaluation.metric_for_best_model])
+    if settings.guard.guard and settings.guard.refit and evaluation.needs_dev:
+        raise SettingError(
+            f"refit=true with eval_steps={evaluation.eval_steps}: the second training has no dev split to evaluate; "
+            "leave one of the two out"
+        )
+    graded = data.with_relevant_grade(settings.labels.relevant_grade)
+    graded.training_split()
+    draw = partial(
+        draw_missing_splits,
+        graded,
+        seed=settings.optimisation.seed,
+        test_fraction=evaluation.test_fraction,
+        dev_fraction=evaluation.dev_fraction,
+        kind=kind,
+    )
+    prepared = draw(needs_dev=settings.needs_dev)
+    for split in ("test", "dev") if settings.needs_dev else ("test",):
+        prepared.judged_qrels(split)
+    data.corpus.check_not_empty(settings.encoding.corpus_text, "document")
+    if not settings.needs_dev:
+        return prepared, prepared, None
+    if prepared.splits["dev"] is graded.splits.get("dev"):
+        return prepared, prepared, "given"
+    if kind != "random" and "test" not in graded.splits:
+        kind = "new-documents"
+    return prepared, draw(needs_dev=False), kind or "like-test"
