@@ -57,6 +57,7 @@ def test_a_killed_process_holds_nothing(tmp_path: Path) -> None:
     child.wait()
     assert (folder / LOCK_FILE).exists()
     refuse_in_use(folder)
+    assert not (folder / LOCK_FILE).exists()
     with sole_use(folder, "x"):
         pass
     assert not (folder / LOCK_FILE).exists()

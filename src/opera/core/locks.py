@@ -6,7 +6,7 @@ import json
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -41,13 +41,17 @@ def sole_use(folder: Path, what: str) -> Iterator[None]:
 
 
 def refuse_in_use(folder: Path) -> None:
-    """Refuse a folder that another process holds. Writes nothing.
+    """Refuse a folder that another process holds. Writes nothing; removes the lock that a killed process left.
 
     Raises:
         RunFolderError: naming the process.
     """
-    if (folder / LOCK_FILE).is_file():
-        _acquired(folder / LOCK_FILE).release()
+    path = folder / LOCK_FILE
+    if path.is_file():
+        lock = _acquired(path)
+        with suppress(OSError):  # a folder that may not be written is refused elsewhere
+            path.unlink()
+        lock.release()
 
 
 def _acquired(path: Path) -> FileLock:
