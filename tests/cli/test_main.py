@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import logging
 import subprocess
 import sys
 from importlib.metadata import version
@@ -10,8 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from commands import Opera
+from commands import Opera, opera_here
+from opera import cli
 from opera.cli import main
+from opera.core.console import SafeConsole
+from opera.core.terminal import say
 
 COMMANDS = [
     "train", "evaluate", "score", "mine", "search",
@@ -132,3 +137,31 @@ def test_a_closed_output_ends_nothing(run_opera: Opera, monkeypatch: pytest.Monk
     monkeypatch.setattr(sys, "stdout", None)  # as Python has it after >&-
     for words in (["paper"], ["paper", "--json"]):
         assert run_opera(*words).returncode == 0
+
+
+def test_arguments_are_text_in_a_locale_without_utf_8(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    undecoded = "café".encode().decode("ascii", "surrogateescape")
+    done = opera_here(tmp_path, ["search", "data", "x", "--model", undecoded], monkeypatch, capsys)
+    assert "caf\udcc3" not in done.stderr
+    assert sys.argv[-1] == "café"
+    opera_here(tmp_path, ["search", "data", "x", "--model", "caf\udce9"], monkeypatch, capsys)
+    assert sys.argv[-1] == "caf\udce9"  # no text in any case
+
+
+def test_standard_output_on_a_full_disk_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(sys, "stdout", Full())
+    for to in (say, SafeConsole().print):
+        with pytest.raises(OSError, match="No space left on device: 'standard output'"):
+            to("a line")
+
+
+def test_a_value_in_a_log_line_forges_no_line(capsys: pytest.CaptureFixture[str]) -> None:
+    record = logging.LogRecord("opera", logging.INFO, "", 0, "note: %s", (Path("a\nopera: error: b"),), None)
+    cli._TqdmHandler().emit(record)
+    assert capsys.readouterr().err == "note: a\\nopera: error: b\n"

@@ -83,6 +83,7 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")  # a terminal that knows no λ must not end hours of training
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[_TqdmHandler()])
     logging.getLogger("opera").setLevel(logging.INFO if is_main_process() else logging.WARNING)
+    sys.argv[1:] = map(_as_typed, sys.argv[1:])
     try:
         check_launcher()
         load_extensions()
@@ -105,6 +106,14 @@ def main() -> None:
     finally:
         _leave_processes()
     sys.exit(status or 0)
+
+
+def _as_typed(word: str) -> str:
+    """Return an argument as text; in a locale without UTF-8, Python leaves its bytes undecoded."""
+    try:
+        return os.fsencode(word).decode("utf-8")
+    except UnicodeError:
+        return word
 
 
 def _fail(*message: str, status: int) -> NoReturn:

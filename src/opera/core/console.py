@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from opera.core.terminal import printable
+from opera.core.terminal import printable, printing_to
 
 
 class SafeConsole(Console):
@@ -16,6 +16,11 @@ class SafeConsole(Console):
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**{"highlight": False, "markup": False, "emoji": False, **arguments})
+
+    def print(self, *objects: Any, **arguments: Any) -> None:
+        """Print as rich does; an error names standard output, where that is what cannot be written."""
+        with printing_to(self.file):
+            super().print(*objects, **arguments)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Render, with every segment of text escaped; rich's own control segments pass."""

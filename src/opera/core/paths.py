@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 from pathlib import Path
 
 from opera.core.errors import SettingError
@@ -45,7 +46,8 @@ def expand_user(value: str | os.PathLike[str], name: str) -> str:
         text = str(Path(text).expanduser()) if text.startswith("~") else text
         Path(text).stat()
     except UnicodeEncodeError:
-        raise SettingError(f"{name}: must be text in UTF-8, got {shown(text)}; rename the file") from None
+        advice = "rename the file" if sys.getfilesystemencoding() == "utf-8" else "set PYTHONUTF8=1"
+        raise SettingError(f"{name}: must be text in UTF-8, got {shown(text)}; {advice}") from None
     except RuntimeError:
         raise SettingError(f"{name} {place(text)}: there is no such user") from None
     except OSError as error:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, TextIO
 
 MAX_SHOWN = 100
@@ -27,7 +29,19 @@ def printable(text: object) -> str:
 
 def say(text: object = "", *, file: TextIO | None = None) -> None:
     """Print a line, on standard output unless another file is given. OPERA prints by this and by its console only."""
-    print(printable(text), file=file or sys.stdout, flush=True)
+    with printing_to(file or sys.stdout):
+        print(printable(text), file=file or sys.stdout, flush=True)
+
+
+@contextmanager
+def printing_to(file: object) -> Iterator[None]:
+    """Name standard output in the error of printing to it, as where it goes to a full disk; Python leaves it out."""
+    try:
+        yield
+    except OSError as error:
+        if file is sys.stdout and error.filename is None:
+            error.filename = "standard output"
+        raise
 
 
 def shown(value: object) -> str:
