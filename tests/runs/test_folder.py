@@ -60,17 +60,26 @@ class TestCheckOutFolder:
             check_out_folder(tmp_path / "thesis.tex" / "run", resume=False, overwrite=False)
 
     def test_what_a_killed_start_left_is_no_obstacle(self, tmp_path: Path) -> None:
-        (tmp_path / ".run.json-a1b2").write_text("{")
-        (tmp_path / ".opera-a1b2").touch()
+        for name in ("run.json", "opera"):
+            temporary_beside(tmp_path / name).touch()
         check_out_folder(tmp_path, resume=False, overwrite=False)
+
+    @pytest.mark.parametrize("name", [".model-notes", ".old-data.csv", ".opera-a1b2", ".run.json-0123456789ABCDEF"])
+    def test_hidden_files_of_the_users_are_not_taken_for_leftovers(self, name: str, tmp_path: Path) -> None:
+        (tmp_path / name).touch()
+        for overwrite in (False, True):
+            with pytest.raises(RunFolderError, match="is not empty and holds no run"):
+                check_out_folder(tmp_path, resume=False, overwrite=overwrite)
+        clear_leftovers(tmp_path)
+        assert (tmp_path / name).exists()
 
 
 def test_clearing_a_run_keeps_files_of_others(run: Path) -> None:
     for name in (
         "model/model.safetensors",
         "checkpoints/checkpoint-4/x",
-        ".model-a/x",
-        ".old-b/model/x",
+        f"{temporary_beside(run / 'model').name}/x",
+        f"{temporary_beside(run / 'old').name}/model/x",
         "mine/model/x",
     ):
         (run / name).parent.mkdir(parents=True, exist_ok=True)
@@ -92,8 +101,8 @@ def test_run_json_is_removed_last(run: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_only_what_a_killed_process_left_is_a_leftover(run: Path) -> None:
     before = files(run)
-    (run / ".model-x").mkdir()
-    (run / ".trace.parquet-y").write_text("half")
+    temporary_beside(run / "model").mkdir()
+    temporary_beside(run / "trace.parquet").write_text("half")
     (run / ".mine-z").write_text("x")
     clear_leftovers(run)
     assert files(run) == before | {".mine-z"}

@@ -13,6 +13,7 @@ import opera.training.quickstart as q
 from opera.cli import app
 from opera.cli.printing.quickstart import print_quickstart
 from opera.core.errors import RunFolderError, SettingError
+from opera.core.files import temporary_beside
 from opera.data import load_data
 from opera.methods.default import DEFAULT_METHOD
 
@@ -80,14 +81,14 @@ def test_nothing_of_the_users_is_replaced(kind: str, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("stand_ins")
 def test_an_earlier_quickstart_is_replaced_when_asked(tmp_path: Path) -> None:
     q.quickstart(tmp_path)
-    for left in (q.UNFINISHED, q.REPLACED):  # of one that was killed
-        (tmp_path / left).mkdir()
+    temporary_beside(tmp_path / "data").mkdir()  # of one that was killed
+    (tmp_path / ".data.old").mkdir()
     (tmp_path / "data" / "corpus.jsonl").write_text("")
     with pytest.raises(RunFolderError, match="holds an earlier quickstart; pass --overwrite"):
         q.quickstart(tmp_path)
     q.quickstart(tmp_path, overwrite=True)
     assert (tmp_path / "data" / "corpus.jsonl").stat().st_size
-    assert [path.name for path in tmp_path.iterdir()] == ["data"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".data.old", "data"], "the first is the user's"
 
 
 def test_a_data_folder_of_the_users_own_is_spared(tmp_path: Path) -> None:

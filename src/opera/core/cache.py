@@ -19,7 +19,7 @@ from typing import Any
 
 import platformdirs
 import xxhash
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from opera.core.errors import OperaError, SettingError
 from opera.core.paths import user_path
@@ -153,7 +153,7 @@ def _sweep(home: Path) -> None:
 def _clear(home: Path) -> None:
     """Remove what a killed process left of an entry; nothing, if one is making it now."""
     lock = FileLock(_lock_file(home), timeout=0)
-    with suppress(Timeout, OSError):
+    with suppress(OSError):  # also a Timeout: another process is making it, or it is another user's
         lock.acquire()
         try:
             _remove(_unfinished(home))

@@ -49,9 +49,14 @@ def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
             os.close(held)
 
 
+def unfinished_files(path: Path) -> list[Path]:
+    """Return what :func:`temporary_beside` named for ``path`` and is still there, perhaps of a killed process."""
+    return sorted(path.parent.glob(f"{glob.escape(_prefix(path))}{'[0-9a-f]' * DIGITS}"))
+
+
 def _remove_unfinished(path: Path) -> None:
     """Remove temporary files for ``path`` that nobody is writing any more."""
-    for left in path.parent.glob(f"{glob.escape(_unfinished(path))}{'[0-9a-f]' * DIGITS}"):
+    for left in unfinished_files(path):
         with suppress(OSError):
             held = os.open(left, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
             try:
@@ -70,14 +75,14 @@ def _lock(descriptor: int) -> bool:
     return True
 
 
-def _unfinished(path: Path) -> str:
+def _prefix(path: Path) -> str:
     name = os.fsencode(path.name)[:MAX_NAME].decode("utf-8", "ignore")
     return f".{name}-"
 
 
 def temporary_beside(path: Path) -> Path:
     """Return a free name beside ``path``, for what then takes its place: ``.NAME-`` and 16 random digits."""
-    return path.with_name(f"{_unfinished(path)}{secrets.token_hex(DIGITS // 2)}")
+    return path.with_name(f"{_prefix(path)}{secrets.token_hex(DIGITS // 2)}")
 
 
 def check_output(

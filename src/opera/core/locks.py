@@ -62,6 +62,9 @@ def _acquired(path: Path) -> FileLock:
         raise RunFolderError(
             f"--out {path.parent}: {_holder(path)}; wait until it is done, stop it, or give another folder"
         ) from None
+    except OSError as error:  # such as a link in the place of the lock
+        reason = (error.strerror or str(error)).lower()
+        raise RunFolderError(f"{path}: cannot be locked ({reason}); remove it") from None
     return lock
 
 

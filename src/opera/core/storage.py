@@ -72,6 +72,13 @@ def _full(where: str) -> StorageError:
     )
 
 
+def _concerns(error: OSError, place: Path) -> bool:
+    """Whether an error is one of writing ``place`` or what is in it."""
+    if error.filename is None:
+        return error.errno is None or error.errno in ADVICE  # a lost connection is no fault of the disk
+    return Path(os.fsdecode(error.filename)).is_relative_to(place)
+
+
 @contextmanager
 def writing(place: Path, note: str = "", final: Path | None = None) -> Iterator[None]:
     """Turn a failure to write ``place``, or something in it, into one sentence.
@@ -85,7 +92,7 @@ def writing(place: Path, note: str = "", final: Path | None = None) -> Iterator[
     try:
         yield
     except OSError as error:
-        if error.filename is not None and not str(error.filename).startswith(str(place)):
+        if not _concerns(error, place):
             raise
         if final is not None:
             error.filename = None

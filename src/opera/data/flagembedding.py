@@ -105,9 +105,9 @@ def _text_list(path: Path, number: int, record: dict[str, Any], key: str) -> lis
 def _check_scores(path: Path, number: int, record: dict[str, Any], key: str, texts: list[str]) -> None:
     """Check that scores, which are not used, fit the texts: where they do not, texts were lost or moved."""
     scores = record.get(f"{key}_scores")
-    if scores is None:
+    if scores is None or scores == []:
         return
-    if not isinstance(scores, list) or not all(isinstance(s, int | float) and not isinstance(s, bool) for s in scores):
+    if not isinstance(scores, list) or not all(s is None or type(s) in (int, float) for s in scores):
         raise DataError(f"{path}:{number}: column '{key}_scores' must be a list of numbers, got {shown(scores)}")
     if len(scores) != len(texts):
         raise DataError(

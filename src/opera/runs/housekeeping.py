@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from opera.core.errors import RunFolderError
-from opera.core.files import check_folder
+from opera.core.files import check_folder, unfinished_files
 from opera.core.locks import LOCK_FILE, refuse_in_use
 from opera.core.terminal import shortened, shown
 from opera.runs.folder import (
@@ -116,7 +116,7 @@ def clear_leftovers(path: Path) -> None:
 def _leftovers(path: Path) -> list[Path]:
     # "opera" names the file that tests whether a folder can be written to
     folders = (path, path / TRIAL_FOLDER)
-    return [place for folder in folders for name in (*OURS, "old", "opera") for place in folder.glob(f".{name}-*")]
+    return [left for folder in folders for name in (*OURS, "old", "opera") for left in unfinished_files(folder / name)]
 
 
 def refuse_other_settings(path: Path, identity: Mapping[str, Any]) -> None:

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from pydantic import BaseModel, ValidationError
 
-from opera.core.errors import RunFolderError
+from opera.core.errors import RunFolderError, StorageError
 from opera.core.reading import open_file
 from opera.core.strict_json import read_json
 from opera.core.terminal import printable, shortened
@@ -169,7 +169,7 @@ def _reading(path: Path) -> Iterator[None]:
     """Turn whatever a library makes of a file's contents into one error: parsers raise a dozen kinds."""
     try:
         yield
-    except RunFolderError:
+    except (RunFolderError, StorageError):
         raise
     except FileNotFoundError:
         raise RunFolderError(f"{path}: is missing") from None

@@ -19,10 +19,11 @@ from transformers.trainer import TRAINER_STATE_NAME
 from opera.core.errors import OperaError, RunFolderError
 from opera.core.files import replace_file
 from opera.core.reading import open_file
-from opera.core.storage import writing
+from opera.core.storage import storage_error, writing
 from opera.core.terminal import shortened
 from opera.runs.folder import SAMPLER_FILE, WHOLE_FILE, checkpoint_folders, remove
 from opera.runs.reading import read_arrays, read_object
+from opera.training.memory import is_out_of_memory
 from opera.training.sampler import PairSampler
 
 log = logging.getLogger("opera")
@@ -62,7 +63,7 @@ def loading(checkpoint: Path | None, begun: Callable[[], bool] = lambda: False) 
     except OperaError:
         raise
     except Exception as error:
-        if checkpoint is None or begun():
+        if checkpoint is None or begun() or is_out_of_memory(error):
             raise
         if isinstance(error, UnpicklingError):  # torch reads checkpoints with weights_only=True
             reason = str(error).partition("Trying to load ")[2].partition("\n")[0]
@@ -86,7 +87,11 @@ def seal(folder: Path) -> None:
 
 
 def damage(folder: Path) -> str:
-    """Describe what is wrong with a checkpoint; an empty string where it is complete."""
+    """Describe what is wrong with a checkpoint; an empty string where it is complete.
+
+    Raises:
+        StorageError: if the machine keeps it from being read, so that nobody knows.
+    """
     if folder.is_symlink() or not folder.is_dir():
         return "it is not a folder"
     try:
@@ -107,6 +112,8 @@ def damage(folder: Path) -> str:
                 return f"{name} is missing"
             if _sha256(place) != sha256:
                 return f"{name} is damaged"
+        except PermissionError as error:  # it may be whole: it is not for us to remove
+            raise storage_error(place, error) from None
         except (OSError, ValueError, RuntimeError) as error:  # a link in a circle is a RuntimeError
             return f"{shortened(name)} cannot be read ({getattr(error, 'strerror', None) or error})"
     return ""

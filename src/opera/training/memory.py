@@ -36,6 +36,12 @@ def keep_heap_small(model: SentenceTransformer) -> None:
             ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, OWN_PAGES)
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error is that of memory running out, as Python, torch or a driver says it."""
+    known = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    return known or (isinstance(error, RuntimeError) and any(words in str(error) for words in SAYINGS))
+
+
 @contextmanager
 def memory_advice(phase: str, settings: TrainSettings) -> Iterator[None]:
     """Turn out of memory inside the block into advice.
@@ -50,8 +56,7 @@ def memory_advice(phase: str, settings: TrainSettings) -> Iterator[None]:
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        known = isinstance(error, MemoryError | torch.OutOfMemoryError)
-        if not known and not any(words in str(error) for words in SAYINGS):
+        if not is_out_of_memory(error):
             raise
         trains = phase in ("train", TRIAL_FOLDER)
         values = settings.flat()

@@ -10,6 +10,7 @@ from typing import Any
 
 from opera.config.recipe import make_recipe
 from opera.core.errors import RunFolderError
+from opera.core.files import temporary_beside, unfinished_files
 from opera.core.locks import refuse_in_use, sole_use
 from opera.core.paths import user_path
 from opera.core.reading import read_text
@@ -41,7 +42,6 @@ RECIPE: dict[str, Any] = {
 }
 PACKAGE, TRAIN_QUERIES, TEST_QUERIES = "stdlib", 1500, 200
 DATA_FOLDER, RUN_FOLDER = "data", "run"
-UNFINISHED, REPLACED = ".data.new", ".data.old"
 MARK = "README.txt"
 MARK_TEXT = "Written by opera quickstart, which replaces this folder when it runs again.\n"
 DATA_FILES = {"corpus.jsonl", "queries.jsonl", "qrels", "qrels/train.tsv", "qrels/test.tsv", MARK}
@@ -100,9 +100,10 @@ def _foreign(data: Path) -> Path | None:
 
 def _write_data(data: RetrievalData, out: Path) -> None:
     """Write the data folder whole; the caller holds ``out`` and has checked what is in it."""
-    home, unfinished, old = out / DATA_FOLDER, out / UNFINISHED, out / REPLACED
-    for left in (unfinished, old):
+    home = out / DATA_FOLDER
+    for left in unfinished_files(home):  # of a quickstart that was killed
         shutil.rmtree(left, ignore_errors=True)
+    unfinished, old = temporary_beside(home), temporary_beside(home)
     try:
         with writing(out):
             data.write_beir(unfinished)

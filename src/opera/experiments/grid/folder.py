@@ -9,7 +9,7 @@ from typing import Any
 
 from opera.config.recipe import parse_value, with_full_names
 from opera.core.errors import RunFolderError
-from opera.core.files import check_folder
+from opera.core.files import check_folder, unfinished_files
 from opera.core.locks import LOCK_FILE, sole_use
 from opera.experiments.grid.plan import Cell
 from opera.runs.folder import RUN_FILE
@@ -24,7 +24,8 @@ def check_grid_folder(out: Path, model: str, shared: Mapping[str, Any]) -> None:
     """
     check_folder(out, "--out")
     if not (out / GRID_FILE).is_file():
-        if out.is_dir() and set(out.iterdir()) - {out / LOCK_FILE, *out.glob(".opera-*")}:
+        ours = {out / LOCK_FILE, *unfinished_files(out / "opera"), *unfinished_files(out / GRID_FILE)}
+        if out.is_dir() and set(out.iterdir()) - ours:
             raise RunFolderError(f"--out {out}: is not empty and holds no grid; give an empty or a new folder")
         return
     if not any(out.rglob(RUN_FILE)):  # nothing has run yet, so the grid may still change
