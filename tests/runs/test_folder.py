@@ -10,6 +10,7 @@ import pytest
 
 from grids import write_unfinished_run
 from opera.core.errors import RunFolderError, StorageError
+from opera.core.files import temporary_beside
 from opera.runs.folder import OURS, Run, RunWriter, holds_run
 from opera.runs.housekeeping import (
     check_out_folder,
