@@ -26,11 +26,14 @@ from types import SimpleNamespace
 CHANGES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir")
 fault, left, folders, *arguments = sys.argv[1:]
 remaining, watched = int(left), tuple(folders.split(os.pathsep))
+process = os.getpid()
 
 
 def strike(event: str, details: tuple[object, ...]) -> None:
     """The audit hook: counts changes, and does what the fault says at the chosen one."""
     global remaining
+    if os.getpid() != process:  # a worker was forked off with this hook, and has one of its own
+        return
     opened = event == "open" and isinstance(details[2], int)
     written = opened and details[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)  # type: ignore[operator]
     if not (written or event in CHANGES) or not str(details[0]).startswith(watched):

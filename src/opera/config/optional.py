@@ -43,6 +43,7 @@ SERVICES: Mapping[str, str] = {
     "dagshub": "dagshub",
     "dvclive": "dvclive",
     "flyte": "flytekit",
+    "kubeflow": "kubeflow",
     "mlflow": "mlflow",
     "neptune": "neptune",
     "swanlab": "swanlab",

@@ -18,7 +18,6 @@ _CONTROLS = (
     r"\u2028\u2029\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"  # lines, marks and tags that are not seen
     r"\ud800-\udfff"  # half a character, which UTF-8 cannot hold
 )
-_UNSAFE = re.compile(f"[{_CONTROLS}]")
 _UNSAFE_IN_LINES = re.compile(f"(?!\n)[{_CONTROLS}]")
 
 
