@@ -3,7 +3,7 @@
     make soak                 # 20,000 steps and 200 cells; docs/reliability.md has the table
     python studies/soak.py --steps 2000 --cells 20 --out soak.json
 
-The training is ``dp`` with ``update_interval=1`` and a checkpoint every 500 steps, on ToolLens with a static model if
+The training is ``dp`` with ``update_interval=1`` and a checkpoint every 500 steps, on EntailmentBank with a static model if
 ``../shared`` is beside the checkout, else on the tiny world of the tests. The grid's cells are tiny; its parent and its
 worker are watched.
 """
@@ -108,7 +108,7 @@ def summary(samples: list[Sample], per: int) -> dict[str, Any]:
 
 def soak_training(steps: int, home: Path) -> dict[str, Any]:
     """Train for long."""
-    data, model = SHARED / "data" / "toollens", SHARED / "models" / "potion-base-4m"
+    data, model = SHARED / "data" / "entailmentbank", SHARED / "models" / "potion-base-4m"
     if not (data.is_dir() and model.is_dir()):
         data, model = _tiny(home)
     watch, started = Watch(max(1, steps // 400)), time.perf_counter()
