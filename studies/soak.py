@@ -3,9 +3,9 @@
     make soak                 # 20,000 steps and 200 cells; docs/reliability.md has the table
     python studies/soak.py --steps 2000 --cells 20 --out soak.json
 
-The training is ``dp`` with ``update_interval=1`` and a checkpoint every 500 steps, on EntailmentBank with a static model if
-``../shared`` is beside the checkout, else on the tiny world of the tests. The grid's cells are tiny; its parent and its
-worker are watched.
+The training is ``dp`` with ``update_interval=1`` and a checkpoint every 500 steps, on EntailmentBank with a static
+model if ``../shared`` is beside the checkout, else on the tiny world of the tests. The grid's cells are tiny; its
+parent and its worker are watched.
 """
 
 from __future__ import annotations

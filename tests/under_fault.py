@@ -72,7 +72,8 @@ def set_limits() -> None:
 def main() -> None:
     """Run the rest of the command line."""
     set_limits()
-    if arguments[0] != "compare" or not fork_workers():
+    bystander = arguments == ["worker"] and os.environ.get("FAULT_IN") != "worker"
+    if not bystander and (arguments[0] != "compare" or not fork_workers()):
         sys.addaudithook(strike)
     sys.argv = ["opera", *arguments]
     try:
@@ -85,7 +86,8 @@ def main() -> None:
 
             opera()
     finally:
-        print(f"{int(left) - remaining} changes", file=sys.stderr)
+        if not bystander:
+            print(f"{int(left) - remaining} changes", file=sys.stderr)
 
 
 main()

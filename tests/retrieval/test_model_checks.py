@@ -105,3 +105,15 @@ def test_a_folder_with_a_colon_is_no_address(beir: Path, static_model: Path, tmp
         assert run.finished
         assert run.trace().num_rows == 1
     assert (tmp_path / "s3:x.parquet").is_file()
+
+
+def test_an_old_checkpoint_beside_the_model_is_not_read_unless_it_is_named(bert: Path) -> None:
+    (bert / "checkpoint-500").mkdir()
+    (bert / "checkpoint-500" / "pytorch_model.bin").write_bytes(b"a pickle of somebody")
+    load_model(bert, "cpu")
+    modules = json.loads((bert / "modules.json").read_text())
+    (bert / "modules.json").write_text(json.dumps([*modules, {**modules[-1], "path": "checkpoint-500"}]))
+    for text in (modules_text := (bert / "modules.json").read_text(), modules_text.replace("t-5", "t\\u002d5")):
+        (bert / "modules.json").write_text(text)
+        with pytest.raises(ModelError, match=r"checkpoint-500/pytorch_model\.bin: weights must be \.safetensors"):
+            load_model(bert, "cpu")

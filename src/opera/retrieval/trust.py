@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,7 @@ from opera.retrieval.locate import check_readable
 DATA_FILES = ["*.json", "*.jinja", "*.model", "*.safetensors", "*.txt"]
 """What is downloaded from a repository on the hub: configuration, vocabulary and weights, no code and no pickle."""
 LISTS_OF_MODULES = ("modules.json", "router_config.json", "config.json")  # the last one in folders of old routers
+CHECKPOINT = re.compile(r"checkpoint-[0-9]+")
 NO_PICKLE = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 """torch's own variable; without it, a model's ``sentence_bert_config.json`` could ask for ``weights_only=False``."""
 
@@ -90,11 +92,20 @@ def _files(folder: Path) -> Iterator[Path]:
     for home, folders, names in os.walk(folder, onerror=_refuse, followlinks=True):
         seen.add(os.path.realpath(home))
         folders[:] = sorted(name for name in folders if os.path.realpath(Path(home, name)) not in seen)
+        if Path(home) == folder:  # what a trainer left, and nothing loads
+            named = _text_of_lists(folder)
+            folders[:] = [name for name in folders if not CHECKPOINT.fullmatch(name) or name in named]
         yield from (Path(home, name) for name in sorted(names))
 
 
 def _refuse(error: OSError) -> None:
     raise ModelError(f"{place(error.filename)}: cannot be read ({error.strerror})")
+
+
+def _text_of_lists(folder: Path) -> str:
+    """The files that name the folders of modules, as one text; parsed, because JSON can write a name with escapes."""
+    places = [folder / name for name in LISTS_OF_MODULES]
+    return "".join(json.dumps(_parsed(path), ensure_ascii=False) for path in places if path.is_file())
 
 
 def _module_classes(path: Path) -> list[str]:
