@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from opera.cli.options import MOST, DataArgument, JsonOption, ModelOption, OverwriteOption, path_option
+from opera.cli.options import DataArgument, JsonOption, ModelOption, OverwriteOption, path_option
+from opera.core.arguments import MOST
 from opera.core.terminal import json_text, say
 
 RUN_FORMATS = (".trec", ".run", ".txt")

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from opera.cli.options import MOST, DataArgument, JsonOption, ModelOption, RelevantOption, SeedOption
+from opera.cli.options import DataArgument, JsonOption, ModelOption, RelevantOption, SeedOption
+from opera.core.arguments import MOST
 from opera.core.terminal import json_text, say
 
 

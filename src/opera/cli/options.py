@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from opera.core.arguments import MOST, MOST_SEED
 from opera.core.errors import SettingError
 from opera.core.paths import expand_user, user_path
 from opera.core.terminal import say, shown
@@ -31,7 +32,6 @@ def source_option(name: str, help: str) -> Any:
     return typer.Option(name, help=help, metavar="PATH|NAME", parser=partial(expand_user, name=name))
 
 
-MOST = 1_000_000_000
 """Bound of counts that have no smaller one; more is a typing mistake."""
 
 expand_data = partial(expand_user, name="DATA")
@@ -50,7 +50,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="print JSON on standard
 RelevantOption = Annotated[
     int, typer.Option("--relevant-grade", help="lowest grade that counts as relevant", min=1, max=MOST)
 ]
-SeedOption = Annotated[int, typer.Option("--seed", help="seed of every random draw", min=0, max=2**32 - 1)]
+SeedOption = Annotated[int, typer.Option("--seed", help="seed of every random draw", min=0, max=MOST_SEED)]
 
 StepsOption = Annotated[int | None, typer.Option("--steps", help="optimizer steps (max_steps)")]
 EpochsOption = Annotated[

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from opera.cli.options import MOST, JsonOption, path_option
+from opera.cli.options import JsonOption, path_option
+from opera.core.arguments import MOST
 from opera.core.errors import SettingError
 from opera.core.terminal import json_text, say
 

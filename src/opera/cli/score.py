@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from opera.cli.options import (
-    MOST,
     DataArgument,
     ModelOption,
     OverwriteOption,
@@ -17,6 +16,7 @@ from opera.cli.options import (
     load_training_data,
     path_option,
 )
+from opera.core.arguments import MOST
 from opera.core.errors import SettingError
 
 

@@ -6,7 +6,7 @@ from typing import Literal, Self
 
 from pydantic import model_validator
 
-from opera.config.optimisation import MOST
+from opera.core.arguments import MOST
 from opera.core.settings import Settings, setting
 
 

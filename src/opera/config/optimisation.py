@@ -9,13 +9,14 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, model_validator
 
 from opera.config.optional import OPTIMIZERS, check_known
+from opera.core.arguments import MOST, MOST_SEED
 from opera.core.registry import Registry
 from opera.core.settings import OneOf, Settings, resolved, setting
 
 PREFETCHED = 2
 """Batches that each worker of the data loader reads ahead."""
 
-MOST, MOST_AT_ONCE = 1_000_000_000, 100_000
+MOST_AT_ONCE = 100_000
 """Bounds of what no machine could hold or live to see: a typing mistake, found before it fills memory."""
 
 LOSSES: Registry[Any] = Registry("loss", shipped=("infonce",))
@@ -75,7 +76,7 @@ class OptimisationSettings(Settings):
         le=100,
     )
     loss: LossName = setting("infonce", "loss of a pair in its batch: infonce, or one that you registered", "OPERA")
-    seed: int = setting(0, "seed of every random draw (--seed)", "OPERA", ge=0, lt=2**32)
+    seed: int = setting(0, "seed of every random draw (--seed)", "OPERA", ge=0, lt=MOST_SEED + 1)
 
     @model_validator(mode="after")
     def _one_length(self) -> Self:

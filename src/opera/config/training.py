@@ -11,8 +11,9 @@ from pydantic import AfterValidator, BeforeValidator, ValidationError, model_val
 from pydantic.fields import FieldInfo
 
 from opera.config.evaluation import EvaluationSettings, GuardSettings
-from opera.config.optimisation import MOST, MOST_AT_ONCE, BatchingSettings, OptimisationSettings
+from opera.config.optimisation import MOST_AT_ONCE, BatchingSettings, OptimisationSettings
 from opera.config.optional import SERVICES, check_known
+from opera.core.arguments import MOST
 from opera.core.errors import SettingError
 from opera.core.paths import expand_user
 from opera.core.registry import Registry

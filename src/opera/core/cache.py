@@ -22,6 +22,7 @@ import xxhash
 from filelock import FileLock
 
 from opera.core.errors import OperaError, SettingError
+from opera.core.files import remove
 from opera.core.paths import user_path
 from opera.core.storage import EXHAUSTED, storage_error, writing
 from opera.core.strict_json import read_json
@@ -117,8 +118,8 @@ def _make(home: Path, problem: str, write: Callable[[Path], Any]) -> None:
         log.info("note: the cached %s cannot be used (%s); making it anew", home, problem)
     folder = _unfinished(home)
     with writing(home.parent, WHERE):
-        _remove(home)
-        _remove(folder)
+        remove(home)
+        remove(folder)
         _sweep(home)
         folder.mkdir()
         try:
@@ -156,7 +157,7 @@ def _clear(home: Path) -> None:
     with suppress(OSError):  # also a Timeout: another process is making it, or it is another user's
         lock.acquire()
         try:
-            _remove(_unfinished(home))
+            remove(_unfinished(home))
             _lock_file(home).unlink(missing_ok=True)
         finally:
             lock.release()
@@ -169,10 +170,3 @@ def _lock_file(home: Path) -> Path:
 def _unfinished(home: Path) -> Path:
     """Where an entry is written; only the process that holds its lock writes there."""
     return home.with_name(f".{home.name}.new")
-
-
-def _remove(place: Path) -> None:
-    if place.is_dir() and not place.is_symlink():
-        shutil.rmtree(place)
-    else:
-        place.unlink(missing_ok=True)

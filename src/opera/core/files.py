@@ -7,6 +7,7 @@ import fcntl
 import glob
 import os
 import secrets
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -78,6 +79,14 @@ def _lock(descriptor: int) -> bool:
 def _prefix(path: Path) -> str:
     name = os.fsencode(path.name)[:MAX_NAME].decode("utf-8", "ignore")
     return f".{name}-"
+
+
+def remove(place: Path) -> None:
+    """Remove a file, a folder, or a link but not what it leads to; nothing happens where there is nothing."""
+    if place.is_dir() and not place.is_symlink():
+        shutil.rmtree(place)
+    else:
+        place.unlink(missing_ok=True)
 
 
 def temporary_beside(path: Path) -> Path:

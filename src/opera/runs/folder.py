@@ -31,7 +31,7 @@ from typing import Any
 import pyarrow as pa
 
 from opera.core.errors import RunFolderError
-from opera.core.files import replace_file, temporary_beside
+from opera.core.files import remove, replace_file, temporary_beside
 from opera.core.parquet import write_parquet
 from opera.core.paths import HIDDEN, user_path
 from opera.core.storage import writing
@@ -294,14 +294,6 @@ def holds_run(path: Path) -> bool:
         return run_in(path) is not None
     except RunFolderError:
         return False
-
-
-def remove(place: Path) -> None:
-    """Remove a file, a folder, or a link but not what it leads to; nothing happens where there is nothing."""
-    if place.is_dir() and not place.is_symlink():
-        shutil.rmtree(place)
-    else:
-        place.unlink(missing_ok=True)
 
 
 def checkpoint_folders(path: Path) -> dict[int, Path]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from opera.core.errors import RunFolderError
-from opera.core.files import check_folder, unfinished_files
+from opera.core.files import check_folder, remove, unfinished_files
 from opera.core.locks import LOCK_FILE, refuse_in_use
 from opera.core.terminal import shortened, shown
 from opera.runs.folder import (
@@ -20,7 +20,6 @@ from opera.runs.folder import (
     Run,
     checkpoint_folders,
     holds_run,
-    remove,
     run_in,
 )
 

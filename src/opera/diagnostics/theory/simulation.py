@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm, vonmises_fisher
 
+from opera.core.arguments import MOST_SEED
 from opera.core.rng import generator
 from opera.core.settings import Settings, setting
 from opera.data.pairs import TrainingPairs
@@ -45,7 +46,7 @@ class World(Settings):
     concentration: float = setting(
         20.0, "κ of the documents around μ₁ and μ₂ (von Mises-Fisher)", "OPERA", ge=0.001, le=1e6
     )
-    seed: int = setting(0, "random seed", "OPERA", ge=0, lt=2**32)
+    seed: int = setting(0, "random seed", "OPERA", ge=0, lt=MOST_SEED + 1)
 
     @property
     def true_documents(self) -> int:
