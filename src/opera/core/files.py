@@ -22,10 +22,10 @@ PATH_MAX, ROOM = 4096, 500
 """Bytes of a path that Linux takes, and those kept for the names of files and folders below a run or a grid."""
 MAX_NAME = 200
 """Characters of a name kept in the name of a temporary file, which must not be too long for the file system."""
-NO_TMPFILE = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
-"""What file systems and old kernels say that cannot make files without a name."""
 DIGITS = 16
 """Random digits at the end of such a name."""
+NO_TMPFILE = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
+"""What file systems and old kernels say that cannot make files without a name."""
 
 
 def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
@@ -205,13 +205,13 @@ def _files(path: Path) -> Iterator[Path]:
     """Yield the files of a folder, linked folders followed once; of a file itself."""
     waiting, seen = [path], set()
     while waiting:
-        place = waiting.pop()
-        identity = _identity(place)
-        if not place.is_dir():
-            yield place
+        found = waiting.pop()
+        identity = _identity(found)
+        if not found.is_dir():
+            yield found
         elif identity not in seen:
             seen.add(identity)
-            waiting += sorted(place.iterdir())
+            waiting += sorted(found.iterdir())
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -202,7 +202,7 @@ def _read_vectors(data: RetrievalData, settings: TrainSettings) -> dict[str, Any
     quiet_libraries()  # as loading a model does
     _refuse_settings_of_models(settings)
     adapter, encoding = settings.adapter, settings.encoding
-    files = Path(adapter.query_vectors or "").expanduser(), Path(adapter.document_vectors or "").expanduser()
+    files = Path(adapter.query_vectors or ""), Path(adapter.document_vectors or "")
     vectors, digest = read_both(*files, data)
     model = adapter_model(
         vectors.dimension, adapter, seed=settings.optimisation.seed, device=pick_device(), digest=digest
