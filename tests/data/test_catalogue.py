@@ -1,0 +1,50 @@
+"""The paper's data sets: their counts are those of Table 8, and those that ir_datasets states of its ids."""
+
+from __future__ import annotations
+
+import json
+import pkgutil
+from typing import Any
+
+import pytest
+
+from opera.core.errors import DataError
+from opera.data.catalogue import PAPER_SETS, PaperSet, find_set
+from opera.experiments.paper.matching import data_key
+
+STATED: dict[str, Any] = json.loads(pkgutil.get_data("ir_datasets", "etc/metadata.json") or b"")
+"""The counts that ir_datasets ships for every id, taken from the files themselves."""
+
+
+def stated_counts(entry: PaperSet) -> dict[str, int]:
+    documents = STATED[STATED[entry.splits["train"]]["docs"]["_ref"]]["docs"]["count"]
+    counts = {"documents": documents}
+    for split in ("train", "test"):
+        about = STATED[entry.splits[split]]
+        grades = about["qrels"]["fields"]["relevance"]["counts_by_value"]
+        counts[f"{split}_queries"] = about["queries"]["count"]
+        counts[f"{split}_pairs"] = sum(n for grade, n in grades.items() if int(grade) >= entry.relevant_grade)
+    return counts
+
+
+@pytest.mark.parametrize("entry", PAPER_SETS.values(), ids=PAPER_SETS)
+def test_the_ids_hold_what_table_8_counts(entry: PaperSet) -> None:
+    expected = entry.table_counts | {name: count for name, (count, _) in entry.known_counts.items()}
+    assert stated_counts(entry) == expected
+
+
+def test_the_test_pairs_of_antique_are_levels_1_and_4_in_table_8() -> None:
+    grades = STATED["antique/test"]["qrels"]["fields"]["relevance"]["counts_by_value"]
+    assert grades["1"] + grades["4"] == find_set("antique").test_pairs
+    assert grades["3"] + grades["4"] == find_set("antique").known_counts["test_pairs"][0]
+
+
+def test_names_are_those_of_recipes_and_tables() -> None:
+    for name, entry in PAPER_SETS.items():
+        assert data_key(name) == data_key(entry.title)
+        assert find_set(name) is entry
+
+
+def test_an_unknown_name_gets_the_nearest() -> None:
+    with pytest.raises(DataError, match=r"paper:nfcorpsu: no such data set; did you mean 'nfcorpus'\? \(known: nfco"):
+        find_set("nfcorpsu")
