@@ -23,6 +23,7 @@ from pydantic.fields import FieldInfo
 import opera.diagnostics.theory
 import opera.methods
 from documents import find, parse
+from opera.config.automatic import Situation, resolve
 from opera.config.recipe import make_recipe
 from opera.config.training import TrainSettings
 from opera.config.yaml import parse_assignments, read_recipe
@@ -262,7 +263,7 @@ class TestRecipes:
             ranks,
             steps,
         )
-        assert (settings.per_device_train_batch_size, settings.gradient_accumulation_steps) == (64, 1)
+        assert (settings.global_batch_size, settings.gradient_accumulation_steps) == (64, 1)
         assert settings.learning_rate == 1e-6
 
     @pytest.mark.parametrize("name", SHARED_BY_METHODS)
@@ -278,9 +279,18 @@ class TestRecipes:
     def test_those_of_appendices_c_3_and_c_4(self) -> None:
         qwen3 = SimpleNamespace(**make_recipe(read_recipe(RECIPES["qwen3"])).flat())
         assert (qwen3.max_steps, qwen3.learning_rate, qwen3.precision) == (2_000, 1e-5, "bf16")
-        assert (qwen3.per_device_train_batch_size, qwen3.gradient_accumulation_steps) == (16, 4)
+        assert (qwen3.global_batch_size, qwen3.gradient_accumulation_steps) == (64, 4)
         noisy, clean = (read_recipe(RECIPES[name]) for name in ("antique-noisy", "antique"))
         assert noisy == {**clean, "noise": "grade", "noise_grade": 2}
+
+    @pytest.mark.parametrize("processes", [1, 2, 8])
+    @pytest.mark.parametrize("name", SHARED_BY_METHODS)
+    def test_a_step_has_64_queries_on_any_number_of_devices(self, name: str, processes: int) -> None:
+        settings = make_recipe(read_recipe(RECIPES[name])).train
+        batching = resolve(settings, Situation(2_000, "large", "cuda", processes)).batching
+        assert batching.queries_per_step(processes) == 64
+        per_device = batching.per_device_train_batch_size
+        assert per_device == (16 if name == "qwen3" else 64) / processes, "of Qwen3 2 on each of 8 devices, 4 times"
 
     @pytest.mark.parametrize("name", ABLATIONS)
     def test_ablations_change_dp_and_nothing_else(self, name: str) -> None:

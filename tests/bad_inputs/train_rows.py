@@ -54,6 +54,17 @@ ROWS = [
         "per_device_train_batch_size: must be less than or equal to 100000, got 1000000000",
     ),
     Bad(
+        "train: two batch sizes",
+        f"{TRAIN} --batch-size 8 --set global_batch_size=64",
+        "global_batch_size=64 and per_device_train_batch_size=8: both say how large a batch is; give one of them",
+    ),
+    Bad(
+        "train: a global batch that does not divide",
+        f"{TRAIN} --set global_batch_size=64 --set gradient_accumulation_steps=3",
+        "global_batch_size=64: does not divide evenly over 1 process with gradient_accumulation_steps=3, 3 batches per "
+        "step; give 63 or 66",
+    ),
+    Bad(
         "train: an empty batch",
         f"{TRAIN} --batch-size 0",
         "per_device_train_batch_size: must be greater than or equal to 1, got 0",

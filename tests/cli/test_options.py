@@ -29,6 +29,15 @@ def test_epochs_or_steps_on_the_command_line_replace_either_of_the_recipe(tmp_pa
     assert both == {"epochs": 5.0, "max_steps": 7}, "for make_recipe to refuse"
 
 
+def test_a_batch_size_on_the_command_line_replaces_either_of_the_recipe(tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.yaml"
+    for size in ("global_batch_size: 64", "batch_size: 8"):
+        recipe.write_text(f"{size}\nlr: 0.1\n")
+        per_device = collect_values(recipe, None, {"per_device_train_batch_size": 16})
+        assert per_device == {"per_device_train_batch_size": 16, "learning_rate": 0.1}
+        assert collect_values(recipe, ["global_batch_size=32"], {}) == {"global_batch_size": 32, "learning_rate": 0.1}
+
+
 def test_a_setting_is_given_once(tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="given twice, by its own option and by --set: learning_rate"):
         collect_values(None, ["lr=0.2"], {"learning_rate": 0.1})

@@ -44,5 +44,7 @@ def test_what_is_given_overrides_the_preset() -> None:
     flat = make_recipe({"preset": "paper", **given}).flat()
     assert (flat["temperature"], flat["learning_rate"], flat["max_steps"]) == (0.1, 1e-3, 50)
     assert flat["query_score"] == "negative_loss"
+    by_device = make_recipe({"preset": "paper", "batch_size": 16}).flat()
+    assert (by_device["per_device_train_batch_size"], by_device["global_batch_size"]) == (16, None)
     by_epochs = make_recipe({"preset": "paper", "epochs": 2}).flat()
     assert (by_epochs["epochs"], by_epochs["max_steps"]) == (2, None)

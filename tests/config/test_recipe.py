@@ -60,6 +60,10 @@ def test_all_mistakes_are_told_at_once() -> None:
         ({"num_train_epochs": 3}, "unknown setting 'num_train_epochs'; use epochs (opera train"),
         ({"fp16": True}, "unknown setting 'fp16'; use precision=fp16 (opera train"),
         ({"epochs": 3, "max_steps": 200}, "epochs=3 and max_steps=200: both say how long to train; give one of them"),
+        (
+            {"global_batch_size": 64, "batch_size": 8},
+            "global_batch_size=64 and per_device_train_batch_size=8: both say how large a batch is; give one of them",
+        ),
         ({"epochs": 0}, "epochs: must be greater than 0, got 0"),
         ({"preset": "papr"}, "preset: must be 'paper' or 'release', got 'papr'"),
         ({"delta": 1, "method": "ft"}, "setting 'delta' applies only to the method infobatch; this run's"),

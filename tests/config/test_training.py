@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opera.config.automatic import Situation, resolve
 from opera.config.training import BatchingSettings, TrainSettings
 from opera.core.errors import SettingError
 from opera.core.settings import Settings
@@ -56,6 +57,22 @@ def test_batch_arithmetic(per_device: int, accumulation: int, group: int, proces
     assert batching.queries_per_pass(processes) == per_device * processes
     assert batching.documents_per_pass(processes) == per_device * processes * group
     assert batching.queries_per_step(processes) == per_device * processes * accumulation
+
+
+@given(st.integers(1, 10**6), st.integers(1, 8), st.integers(1, 16))
+def test_a_global_batch_is_divided_or_refused(whole: int, accumulation: int, processes: int) -> None:
+    values = {"global_batch_size": whole, "gradient_accumulation_steps": accumulation}
+    settings, situation = TrainSettings.parse(values), Situation(5, "large", "cuda", processes)
+    parts = accumulation * processes
+    if whole % parts == 0:
+        batching = resolve(settings, situation).batching
+        assert batching.queries_per_step(processes) == batching.global_batch_size == whole
+        return
+    with pytest.raises(SettingError, match=f"global_batch_size={whole}: does not divide evenly over {processes} ") as e:
+        resolve(settings, situation)
+    numbers = [int(number) for number in str(e.value).split("; give ")[1].split(" or ")]
+    assert all(number > 0 and number % parts == 0 for number in numbers)
+    assert len([number for number in numbers if abs(number - whole) < parts]) == len(numbers)
 
 
 @pytest.mark.parametrize(("workers", "accumulation", "least"), [(0, 1, 1), (1, 1, 3), (1, 2, 2), (2, 3, 3)])

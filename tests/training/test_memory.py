@@ -37,6 +37,13 @@ def test_the_settings_of_the_phase_are_named(error: Exception, phase: str, messa
         raise error
 
 
+def test_a_global_batch_is_kept() -> None:
+    advice = r"raise gradient_accumulation_steps \(now 2\), which keeps global_batch_size=64, or lower train_group_size"
+    settings = TrainSettings.parse({"global_batch_size": 64, "gradient_accumulation_steps": 2})
+    with pytest.raises(TrainingError, match=advice), memory_advice("train", settings):
+        raise MemoryError
+
+
 def test_other_errors_pass() -> None:
     with pytest.raises(RuntimeError, match="mat1 and mat2"), memory_advice("train", TrainSettings()):
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")

@@ -60,7 +60,11 @@ PresetOption = Annotated[
     str | None, typer.Option("--preset", help="settings of the paper or of its release, unless given (preset)")
 ]
 BatchSizeOption = Annotated[
-    int | None, typer.Option("--batch-size", help="queries per batch and device (per_device_train_batch_size)")
+    int | None,
+    typer.Option(
+        "--batch-size",
+        help="queries per batch and device (per_device_train_batch_size); over all devices: --set global_batch_size=N",
+    ),
 ]
 LearningRateOption = Annotated[float | None, typer.Option("--lr", help="peak learning rate (learning_rate)")]
 NegativesOption = Annotated[
@@ -100,7 +104,8 @@ def collect_values(config: Path | None, assignments: list[str] | None, options: 
     Raises:
         SettingError: for a recipe that cannot be read, or a setting given by ``--set`` and by its own option.
     """
-    from opera.config.recipe import LENGTHS, with_full_names
+    from opera.config.presets import without_replaced
+    from opera.config.recipe import with_full_names
     from opera.config.yaml import parse_assignments, read_recipe
 
     given = {name: value for name, value in options.items() if value is not None}
@@ -108,9 +113,8 @@ def collect_values(config: Path | None, assignments: list[str] | None, options: 
     if twice := given.keys() & assigned.keys():
         raise SettingError(f"given twice, by its own option and by --set: {', '.join(sorted(twice))}")
     recipe = with_full_names(read_recipe(config)) if config else {}
-    if LENGTHS & {**assigned, **given}.keys():
-        recipe = {name: value for name, value in recipe.items() if name not in LENGTHS}
-    return {**recipe, **assigned, **given}
+    ours = {**assigned, **given}
+    return {**without_replaced(recipe, ours), **ours}
 
 
 def load_training_data(source: str, model: str) -> RetrievalData:

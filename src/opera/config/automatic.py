@@ -7,10 +7,9 @@ values stay. docs/defaults.md has the study that chose the numbers.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal
 
-from opera.config.presets import PRESET_QUERIES_PER_STEP
 from opera.config.training import TrainSettings
 
 ModelKind = Literal["adapter", "static", "small", "large"]
@@ -83,12 +82,13 @@ def resolve(settings: TrainSettings, situation: Situation) -> TrainSettings:
 
     An epoch is as many steps as it takes to draw every training query once. ``epochs`` of the result says how many the
     run has, whatever decided it.
+
+    Raises:
+        SettingError: if ``global_batch_size`` does not divide evenly over the processes.
     """
     optimisation, batching = settings.optimisation, settings.batching
     defaults = DEFAULTS[situation.model]
-    if optimisation.preset:
-        defaults = replace(defaults, queries_per_batch=PRESET_QUERIES_PER_STEP)
-    per_device = batching.per_device_train_batch_size or _batch_size(defaults, situation)
+    per_device = batching.given_per_device(situation.processes) or _batch_size(defaults, situation)
     queries_per_step = per_device * situation.processes * batching.gradient_accumulation_steps
     per_epoch = math.ceil(situation.queries / queries_per_step)
     steps = optimisation.max_steps or _steps(optimisation.epochs, per_epoch, defaults, situation.device)

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, model_validator
 
 from opera.config.optional import OPTIMIZERS, check_known
 from opera.core.arguments import MOST, MOST_SEED
+from opera.core.errors import SettingError
 from opera.core.registry import Registry
 from opera.core.settings import OneOf, Settings, resolved, setting
 
@@ -90,10 +91,18 @@ class OptimisationSettings(Settings):
 class BatchingSettings(Settings):
     """The size of a batch, and how it is loaded."""
 
+    global_batch_size: int | None = setting(
+        None,
+        "queries per optimizer step, over all processes and accumulated batches, instead of the size per device",
+        "Appendix C.2",
+        ge=1,
+        le=MOST,
+    )
     per_device_train_batch_size: int | None = setting(
         None,
-        "queries per batch and device (--batch-size); auto: 512 for a static model, 256 for an "
-        "adapter, 64 for a transformer, over all devices together, and no more than there are training queries",
+        "queries per batch and device (--batch-size); auto: the device's part of global_batch_size; without one, 512 "
+        "for a static model, 256 for an adapter, 64 for a transformer, over all devices together, and no more than "
+        "there are training queries",
         "docs/defaults.md (the paper: 8 on each of 8 devices)",
         ge=1,
         le=MOST_AT_ONCE,
@@ -113,6 +122,15 @@ class BatchingSettings(Settings):
         ge=1,
         le=MOST,
     )
+
+    @model_validator(mode="after")
+    def _one_size(self) -> Self:
+        if self.global_batch_size is not None and self.per_device_train_batch_size is not None:
+            raise ValueError(
+                f"global_batch_size={self.global_batch_size} and per_device_train_batch_size="
+                f"{self.per_device_train_batch_size}: both say how large a batch is; give one of them"
+            )
+        return self
 
     @model_validator(mode="after")
     def _lag_covers_the_workers(self) -> Self:
@@ -138,6 +156,25 @@ class BatchingSettings(Settings):
     def _least_lag(self) -> int:
         ahead = PREFETCHED * self.dataloader_num_workers
         return 1 + math.ceil(ahead / self.gradient_accumulation_steps)
+
+    def given_per_device(self, processes: int) -> int | None:
+        """Queries per batch and device, where either batch size is given; ``None`` where it is automatic.
+
+        Raises:
+            SettingError: if ``global_batch_size`` does not divide evenly; it says which numbers do.
+        """
+        whole, accumulated = self.global_batch_size, self.gradient_accumulation_steps
+        if whole is None:
+            return self.per_device_train_batch_size
+        parts = processes * accumulated
+        if whole % parts == 0:
+            return whole // parts
+        down = whole - whole % parts
+        fitting = f"{down} or {down + parts}" if down else f"{parts}"
+        raise SettingError(
+            f"global_batch_size={whole}: does not divide evenly over {processes} process{'es' * (processes > 1)} with "
+            f"gradient_accumulation_steps={accumulated}, {parts} batch{'es' * (parts > 1)} per step; give {fitting}"
+        )
 
     def queries_per_pass(self, processes: int) -> int:
         """Queries in one forward pass of all processes: each sees the others' documents as in-batch negatives."""

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-PRESET_QUERIES_PER_STEP = 64
-"""Queries per batch over all processes: the paper has 8 on each of 8 devices (Appendix C.2)."""
-
 PRESET_LEARNING_RATE = 1e-6
 """Of bge-large-en-v1.5 over 32,000 steps (Appendix C.2)."""
 
 _BOTH: dict[str, Any] = {
     "max_steps": 32_000,
+    "global_batch_size": 64,
     "learning_rate": PRESET_LEARNING_RATE,
     "lr_scheduler_type": "linear",
     "warmup_ratio": 0.0,
@@ -55,9 +53,18 @@ PRESETS: dict[str, dict[str, Any]] = {
 }
 """Settings by preset. Those of a method apply to the methods that have them.
 
-:func:`opera.config.automatic.resolve` adds what the machine decides: 64 queries per batch over all processes, and fp16
-on CUDA.
+:func:`opera.config.automatic.resolve` adds what the machine decides: fp16 on CUDA.
 """
+
+ALTERNATIVES = ({"max_steps", "epochs"}, {"global_batch_size", "per_device_train_batch_size"})
+"""Settings that say the same in two ways; whoever gives one of them replaces both of a preset or a recipe file."""
+
+
+def without_replaced(values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Leave out of ``values`` every setting that says what one of ``given`` says in another way."""
+    named = {name for name, value in given.items() if value is not None}
+    replaced = {name for same in ALTERNATIVES if same & named for name in same - named}
+    return {name: value for name, value in values.items() if name not in replaced}
 
 
 def with_preset(values: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
@@ -67,7 +74,5 @@ def with_preset(values: Mapping[str, Any], known: Collection[str]) -> dict[str, 
         values: settings by their full names.
         known: every setting of the run: those of training and those of its method.
     """
-    preset = PRESETS.get(str(values.get("preset")), {})
-    if values.get("epochs") is not None:
-        preset = {name: value for name, value in preset.items() if name != "max_steps"}
+    preset = without_replaced(PRESETS.get(str(values.get("preset")), {}), values)
     return {**{name: value for name, value in preset.items() if name in known}, **values}

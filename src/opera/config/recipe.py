@@ -21,9 +21,6 @@ ADAPT_ARGUMENTS = ("data", "model", "out", "resume", "overwrite", "callbacks", "
 ALIASES = {"steps": "max_steps", "batch_size": "per_device_train_batch_size", "lr": "learning_rate"}
 """Short names of the command line's options; valid in Python and YAML too."""
 
-LENGTHS = {"max_steps", "epochs"}
-"""Settings that both say how long to train; given on the command line, either replaces both of a recipe file."""
-
 OTHER_NAMES = {
     **dict.fromkeys(("num_train_epochs", "num_epochs"), "use epochs"),
     "fp16": "use precision=fp16",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 import torch
@@ -16,7 +16,7 @@ from opera.runs.folder import TRIAL_FOLDER
 
 SAYINGS = ("can't allocate memory", "out of memory", "ALLOC_FAILED", "cudaErrorMemoryAllocation")
 """How torch says it in a plain RuntimeError."""
-TRAINING = ("per_device_train_batch_size", "train_group_size", "max_passage_length")
+TRAINING = ("train_group_size", "max_passage_length")
 ENCODING = ("encode_batch_size", "max_passage_length")
 
 M_MMAP_THRESHOLD = -3
@@ -58,11 +58,26 @@ def memory_advice(phase: str, settings: TrainSettings) -> Iterator[None]:
     except (MemoryError, RuntimeError) as error:
         if not is_out_of_memory(error):
             raise
-        trains = phase in ("train", TRIAL_FOLDER)
-        values = settings.flat()
-        listed = ", ".join(f"{name} (now {values[name]})" for name in (TRAINING if trains else ENCODING))
-        more = "; gradient_accumulation_steps keeps a step's queries, gradient_checkpointing=true trades speed"
-        what, more = ("training", more) if trains else ("encoding texts", "")
-        raise TrainingError(
-            f"out of memory while {what}: lower {listed}{more}; then start again with --overwrite"
-        ) from error
+        advice = _training_advice(settings) if phase in ("train", TRIAL_FOLDER) else _encoding_advice(settings)
+        raise TrainingError(f"out of memory while {advice}; then start again with --overwrite") from error
+
+
+def _training_advice(settings: TrainSettings) -> str:
+    """Name what makes a batch smaller; where ``global_batch_size`` is given, that is what it is divided by."""
+    batching, others = settings.batching, _now(settings, TRAINING)
+    trade = "gradient_checkpointing=true trades speed"
+    if batching.global_batch_size is None:
+        size = batching.per_device_train_batch_size
+        kept = "gradient_accumulation_steps keeps a step's queries"
+        return f"training: lower per_device_train_batch_size (now {size}), {others}; {kept}, {trade}"
+    raised = f"raise gradient_accumulation_steps (now {batching.gradient_accumulation_steps})"
+    return f"training: {raised}, which keeps global_batch_size={batching.global_batch_size}, or lower {others}; {trade}"
+
+
+def _encoding_advice(settings: TrainSettings) -> str:
+    return f"encoding texts: lower {_now(settings, ENCODING)}"
+
+
+def _now(settings: TrainSettings, names: Sequence[str]) -> str:
+    values = settings.flat()
+    return ", ".join(f"{name} (now {values[name]})" for name in names)

@@ -142,6 +142,7 @@ def prepare(data: RetrievalData, model_source: str, recipe: Recipe, processes: i
         InputError: for invalid input.
     """
     settings = recipe.train
+    settings.batching.given_per_device(processes)  # to refuse early
     prepared_data, whole, dev_split, kind = prepare_data(data, recipe)
     with_vectors = settings.adapter.query_vectors is not None
     models = _read_vectors(prepared_data, settings) if with_vectors else _load_models(model_source, settings)

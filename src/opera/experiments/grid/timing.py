@@ -41,6 +41,7 @@ TIMED_SETTINGS = {
     "document_vectors",
     "dropout",
     "encode_batch_size",
+    "global_batch_size",
     "gradient_accumulation_steps",
     "gradient_checkpointing",
     "guard",
