@@ -57,11 +57,11 @@ def test_an_epoch_draws_every_query_once(
 
 
 @pytest.mark.parametrize("processes", [1, 2, 8])
-def test_a_preset_splits_the_papers_batch_over_the_processes(processes: int) -> None:
-    for preset in ("paper", "release"):
+def test_a_preset_splits_its_batch_over_the_processes(processes: int) -> None:
+    for preset, queries in (("paper", 64), ("release", 128)):
         settings = make_recipe({"preset": preset}).train
         resolved = resolve(settings, Situation(1000, "large", "cuda", processes))
-        assert resolved.batching.queries_per_step(processes) == 64
+        assert resolved.batching.queries_per_step(processes) == queries
         assert resolved.encoding.precision == "fp16"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from opera.config.automatic import Situation, resolve
 from opera.config.presets import PRESETS
 from opera.config.recipe import make_recipe
 from opera.config.training import TrainSettings
@@ -15,7 +16,7 @@ from opera.methods import METHODS
 def test_a_preset_fits_every_method(preset: str, method: str) -> None:
     flat = make_recipe({"preset": preset, "method": method}).flat()
     assert flat["preset"] == preset
-    assert (flat["max_steps"], flat["learning_rate"], flat["warmup_ratio"]) == (32_000, 1e-6, 0)
+    assert (flat["max_steps"], flat["learning_rate"]) == (32_000, 1e-6)
     assert (flat["temperature"], flat["mask_known_positives"], flat["guard"]) == (0.02, False, False)
     own = PRESETS[preset].keys() & METHODS[method].settings_class.model_fields
     assert all(flat[name] == PRESETS[preset][name] for name in own)
@@ -37,6 +38,14 @@ def test_the_paper_and_the_release_rank_queries_differently() -> None:
     )
     kept = [make_recipe({"preset": preset, "method": "sp"}).flat()["query_weighting"] for preset in PRESETS]
     assert kept == ["pairs", "uniform"]
+
+
+def test_the_release_warms_up_and_decays_weights_and_has_twice_the_papers_batch() -> None:
+    for preset, expected in (("paper", (0, 0, 64)), ("release", (0.05, 0.01, 128))):
+        recipe = make_recipe({"preset": preset, "method": "ft"})
+        settings = resolve(recipe.train, Situation(2590, "large", "cuda"))
+        optimisation, queries = settings.optimisation, settings.batching.queries_per_step(1)
+        assert (optimisation.warmup_ratio, optimisation.weight_decay, queries) == expected
 
 
 def test_what_is_given_overrides_the_preset() -> None:

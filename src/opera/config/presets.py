@@ -10,11 +10,8 @@ PRESET_LEARNING_RATE = 1e-6
 
 _BOTH: dict[str, Any] = {
     "max_steps": 32_000,
-    "global_batch_size": 64,
     "learning_rate": PRESET_LEARNING_RATE,
     "lr_scheduler_type": "linear",
-    "warmup_ratio": 0.0,
-    "weight_decay": 0.0,
     "max_grad_norm": 1.0,
     "temperature": 0.02,
     "train_group_size": 2,
@@ -37,6 +34,9 @@ _BOTH: dict[str, Any] = {
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {
         **_BOTH,
+        "global_batch_size": 64,
+        "warmup_ratio": 0.0,
+        "weight_decay": 0.0,
         "corpus_text": "title_text",
         "query_score": "loss",
         "update_interval": 1,
@@ -44,6 +44,9 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
     "release": {
         **_BOTH,
+        "global_batch_size": 128,
+        "warmup_ratio": 0.05,
+        "weight_decay": 0.01,
         "corpus_text": "text",
         "max_mined_negatives": 200,
         "query_score": "similarity",
