@@ -1,4 +1,4 @@
-"""docs/paper.md and recipes/: every name exists, every command is a valid run, no item of the paper is left out.
+"""docs/paper.md and the recipes: every name exists, every command is a valid run, no item of the paper is left out.
 
 On the page, everything in backticks is checked: a name of the package, a file, a setting (or setting=value), a method,
 a measure, or a command. Defaults stand in columns called Setting and Default.
@@ -25,6 +25,7 @@ import opera.methods
 from documents import find, parse
 from opera.config.automatic import Situation, resolve
 from opera.config.recipe import make_recipe
+from opera.config.recipe_files import read_recipes, recipe_names, recipe_path
 from opera.config.training import TrainSettings
 from opera.config.yaml import parse_assignments, read_recipe
 from opera.core.errors import SettingError
@@ -34,7 +35,7 @@ from opera.runs.folder import OURS
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "paper.md").read_text(encoding="utf-8")
-RECIPES = {path.stem: path for path in sorted((ROOT / "recipes").glob("*.yaml"))}
+RECIPES = {name: recipe_path(name) for name in recipe_names() if "/" not in name}
 ABLATIONS = sorted(name for name in RECIPES if name.startswith("dp-"))
 SHARED_BY_METHODS = sorted(set(RECIPES) - set(ABLATIONS))
 COMMAND_START = ["train", "DATA", "--model", "MODEL", "--out", "RUN"]
@@ -102,7 +103,7 @@ def takes(field: FieldInfo, value: Any) -> bool:
 def recipe_of(arguments: list[str]) -> Any:
     """Return the recipe that an ``opera train`` command line runs."""
     given = parse(arguments)
-    values = read_recipe(ROOT / given["config"]) if given["config"] else {}
+    values = read_recipes(given["config"] or [])
     values |= parse_assignments(given["set_"] or [])
     options = {"method": "method", "steps": "max_steps", "negatives": "negatives", "range_": "range"}
     return make_recipe(values | {to: given[option] for option, to in options.items() if given[option] is not None})
@@ -151,16 +152,16 @@ def test_everything_in_backticks_exists() -> None:
         "k=2",
         "noise_range=10",
         "nothing=1",
-        "recipes/absent.yaml",
+        "src/opera/recipes/absent.yaml",
         "studies/absent.py",
         "absent.parquet",
         "NDGC@10",
         "opera tarin DATA",
         "opera evaluate RUN DATA --fully",
-        "--config recipes/absent.yaml",
-        "--config recipes/fiqa.yaml --method dp --set k=0.5",
-        "--config recipes/fiqa.yaml --set temprature=0.1",
-        "--config recipes/fiqa.yaml --step 5",
+        "--config absent",
+        "--config fiqa --method dp --set k=0.5",
+        "--config fiqa --set temprature=0.1",
+        "--config fiqa --step 5",
     ],
 )
 def test_what_does_not_exist_is_found_out(token: str) -> None:
@@ -243,7 +244,7 @@ def test_functions_that_cite_an_equation_stand_in_its_row() -> None:
 
 class TestRecipes:
     def test_the_page_names_them_all(self) -> None:
-        assert set(re.findall(r"recipes/([\w-]+)\.yaml", PAGE)) == set(RECIPES)
+        assert set(re.findall(r"--config ([\w-]+)", PAGE)) == set(RECIPES)
         assert set(TABLE_9) | {"antique-noisy", "qwen3"} == set(SHARED_BY_METHODS)
 
     @pytest.mark.parametrize("name", SHARED_BY_METHODS)
@@ -320,8 +321,8 @@ class TestRecipes:
         assert commands
         for command in commands:
             recipe = recipe_of(shlex.split(command))
-            assert parse(shlex.split(command))["config"] == Path(f"recipes/{name}.yaml")
+            assert parse(shlex.split(command))["config"] == [name]
             if name in TABLE_9 and recipe.method == "sp":
                 assert recipe.method_settings.k == TABLE_9[name][2]
         for options in re.findall(r"^#     (--.*?)  ", comment, re.MULTILINE):
-            recipe_of([*COMMAND_START, "--config", f"recipes/{name}.yaml", *shlex.split(options)])
+            recipe_of([*COMMAND_START, "--config", name, *shlex.split(options)])

@@ -78,6 +78,22 @@ RECIPES = [
     ),
     recipe("UTF-16", "lag: 1".encode("utf-16"), "line 1 is not UTF-8 but UTF-16; convert the file to UTF-8"),
     recipe("Latin-1", b"lag: 1\n# caf\xe9", "line 2 is not UTF-8 (unexpected end of data); convert the file to UTF-8"),
+    recipe(
+        "a setting that is none",
+        "temprature: 1",
+        "unknown setting 'temprature'; did you mean 'temperature'? (opera train --help-settings lists all)",
+    ),
+    Bad(
+        "recipe: no file and no name of OPERA's",
+        "train data --model model --config fiqua --out run",
+        "--config fiqua: no such file, and OPERA has no recipe of that name; did you mean 'fiqa'?",
+    ),
+    Bad(
+        "recipe: a mistake in the second of two",
+        "compare data --model model --config fiqa --config r.yaml --out grid",
+        "--config r.yaml: max_steps: must be a whole number, got 'many'",
+        write("r.yaml", "max_steps: many"),
+    ),
 ]
 
 

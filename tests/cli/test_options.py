@@ -14,7 +14,7 @@ from opera.core.errors import DataError, ModelError, SettingError
 def test_set_overrides_the_recipe_and_options_override_both(tmp_path: Path) -> None:
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text("method: sp\nk: 0.5\nlr: 0.1\nsteps: 3\n")
-    values = collect_values(recipe, ["learning_rate=0.2", "k=0.4"], {"max_steps": 9, "method": None})
+    values = collect_values([str(recipe)], ["learning_rate=0.2", "k=0.4"], {"max_steps": 9, "method": None})
     assert values == {"method": "sp", "k": 0.4, "learning_rate": 0.2, "max_steps": 9}
     assert collect_values(None, None, {"method": None}) == {}
 
@@ -23,8 +23,8 @@ def test_epochs_or_steps_on_the_command_line_replace_either_of_the_recipe(tmp_pa
     recipe = tmp_path / "recipe.yaml"
     for length in ("steps: 300", "epochs: 3"):
         recipe.write_text(f"{length}\nlr: 0.1\n")
-        assert collect_values(recipe, None, {"epochs": 5.0}) == {"epochs": 5.0, "learning_rate": 0.1}
-        assert collect_values(recipe, ["steps=70"], {}) == {"max_steps": 70, "learning_rate": 0.1}
+        assert collect_values([str(recipe)], None, {"epochs": 5.0}) == {"epochs": 5.0, "learning_rate": 0.1}
+        assert collect_values([str(recipe)], ["steps=70"], {}) == {"max_steps": 70, "learning_rate": 0.1}
     both = collect_values(None, None, {"epochs": 5.0, "max_steps": 7})
     assert both == {"epochs": 5.0, "max_steps": 7}, "for make_recipe to refuse"
 
@@ -33,9 +33,12 @@ def test_a_batch_size_on_the_command_line_replaces_either_of_the_recipe(tmp_path
     recipe = tmp_path / "recipe.yaml"
     for size in ("global_batch_size: 64", "batch_size: 8"):
         recipe.write_text(f"{size}\nlr: 0.1\n")
-        per_device = collect_values(recipe, None, {"per_device_train_batch_size": 16})
+        per_device = collect_values([str(recipe)], None, {"per_device_train_batch_size": 16})
         assert per_device == {"per_device_train_batch_size": 16, "learning_rate": 0.1}
-        assert collect_values(recipe, ["global_batch_size=32"], {}) == {"global_batch_size": 32, "learning_rate": 0.1}
+        assert collect_values([str(recipe)], ["global_batch_size=32"], {}) == {
+            "global_batch_size": 32,
+            "learning_rate": 0.1,
+        }
 
 
 def test_a_setting_is_given_once(tmp_path: Path) -> None:
@@ -43,7 +46,7 @@ def test_a_setting_is_given_once(tmp_path: Path) -> None:
         collect_values(None, ["lr=0.2"], {"learning_rate": 0.1})
     assert collect_values(None, ["lr=0.2"], {"learning_rate": None}) == {"learning_rate": 0.2}
     with pytest.raises(SettingError, match=r"absent\.yaml"):
-        collect_values(tmp_path / "absent.yaml", None, {})
+        collect_values([str(tmp_path / "absent.yaml")], None, {})
 
 
 def test_the_model_is_located_before_the_data_are_read(beir: Path, static_model: Path, tmp_path: Path) -> None:

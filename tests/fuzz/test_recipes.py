@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fuzzing import BYTES, only_refusals, spoilt, workplace
+from opera.config.recipe_files import read_recipes
 from opera.config.yaml import parse_scalar, read_recipe
+from opera.core.errors import SettingError
 
 RECIPE = b"""# a recipe
 method: dp
@@ -43,6 +45,18 @@ def test_recipes(content: bytes) -> None:
         values = read_recipe(folder / "recipe.yaml")
         assert is_plain(values)
         json.dumps(values)
+
+
+@given(spoilt(b"method: dp\nlearning_rate: 2e-5\nmax_steps: 100 # short\nnegatives: 'hard'\nrange: 10:50\nk: 0.5\n"))
+def test_a_spoilt_recipe_after_a_good_one_is_merged_or_named(content: bytes) -> None:
+    refused: tuple[str, ...] = ()
+    with workplace() as folder:
+        (folder / "recipe.yaml").write_bytes(content)
+        try:
+            assert "temperature" in read_recipes(["fiqa", folder / "recipe.yaml"])
+        except SettingError as error:
+            refused = error.lines
+        assert all(line.startswith(f"--config {folder}") and line.isprintable() for line in refused)
 
 
 @given(spoilt(b"[nDCG@10, {a: 1}]") | PIECES.map(b"".join))

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -76,7 +75,10 @@ AdapterOption = Annotated[
     typer.Option("--adapter", help="train a projection of query or both vectors, and leave the model as it is"),
 ]
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="any setting, as key=value; repeatable")]
-ConfigOption = Annotated[Path | None, path_option("--config", "YAML recipe of settings")]
+ConfigOption = Annotated[
+    list[str] | None,
+    source_option("--config", "YAML recipe: a file, or the name of one of OPERA's; repeatable, later ones win"),
+]
 
 
 def batch_options(
@@ -98,23 +100,23 @@ def batch_options(
     }
 
 
-def collect_values(config: Path | None, assignments: list[str] | None, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge the settings of a command: a recipe, then ``--set``, then the options that were given.
+def collect_values(
+    config: list[str] | None, assignments: list[str] | None, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Merge the settings of a command: recipes in their order, then ``--set``, then the options that were given.
 
     Raises:
         SettingError: for a recipe that cannot be read, or a setting given by ``--set`` and by its own option.
     """
-    from opera.config.presets import without_replaced
     from opera.config.recipe import with_full_names
-    from opera.config.yaml import parse_assignments, read_recipe
+    from opera.config.recipe_files import override, read_recipes
+    from opera.config.yaml import parse_assignments
 
     given = {name: value for name, value in options.items() if value is not None}
     assigned = with_full_names(parse_assignments(assignments or []))
     if twice := given.keys() & assigned.keys():
         raise SettingError(f"given twice, by its own option and by --set: {', '.join(sorted(twice))}")
-    recipe = with_full_names(read_recipe(config)) if config else {}
-    ours = {**assigned, **given}
-    return {**without_replaced(recipe, ours), **ours}
+    return override(read_recipes(config or []), {**assigned, **given})
 
 
 def load_training_data(source: str, model: str) -> RetrievalData:

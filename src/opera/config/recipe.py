@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import TypeAdapter, ValidationError
@@ -125,12 +125,16 @@ def _misplaced(name: str, method: type[Method[Any]]) -> str:
         return (
             f"setting '{name}' applies only to the method{plural} {_listed(owners)}; this run's method is {method.name}"
         )
+    return unknown_name(name, [*TrainSettings.flat_fields, *method.settings_class.model_fields])
+
+
+def unknown_name(name: str, known: Iterable[str]) -> str:
+    """Say that ``name`` is no setting, and what to use instead."""
     if name in ADAPT_ARGUMENTS:
         return f"'{name}' is not a setting: pass it as the argument or option {name}"
     if name in OTHER_NAMES:
         return f"unknown setting '{name}'; {OTHER_NAMES[name]} ({LISTING})"
-    known = [*TrainSettings.flat_fields, *method.settings_class.model_fields, "method"]
-    return unknown_setting(name, dict.fromkeys(known))
+    return unknown_setting(name, dict.fromkeys([*known, "method"]))
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -269,6 +269,12 @@ class TrainSettings(Settings):
         """Describe each setting, by group."""
         return {name: field.annotation.docs() for name, field in cls.model_fields.items()}  # type: ignore[union-attr]
 
+    @classmethod
+    def group_class(cls, name: str) -> type[Settings]:
+        """The group that a setting belongs to, by the setting's flat name."""
+        group: type[Settings] = cls.model_fields[cls.group_of[name]].annotation  # type: ignore[assignment]
+        return group
+
     def with_values(self, values: Mapping[str, Any]) -> Self:
         """Replace settings by their flat names. The values are taken as they are, contradictions among them."""
         groups = {name: getattr(self, name) for name in {self.group_of[name] for name in values}}

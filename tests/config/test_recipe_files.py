@@ -1,0 +1,59 @@
+"""Recipes by name and by file, and several at once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from opera.config.recipe_files import override, read_recipes, recipe_names, recipe_path
+from opera.core.errors import SettingError
+
+
+def test_a_name_is_operas_recipe_wherever_the_command_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("fiqa").write_text("lag: 3\n")
+    Path("mine.yaml").write_text("lag: 2\n")
+    assert recipe_path("fiqa").read_text() != "lag: 3\n"
+    assert read_recipes(["./fiqa"]) == {"lag": 3}
+    assert read_recipes([Path("mine.yaml")]) == read_recipes([tmp_path / "mine.yaml"]) == {"lag": 2}
+    with pytest.raises(SettingError) as caught:
+        read_recipes(["fiqua"])
+    assert str(caught.value) == (
+        "--config fiqua: no such file, and OPERA has no recipe of that name; did you mean 'fiqa'?"
+    )
+
+
+def test_later_recipes_win(tmp_path: Path) -> None:
+    (tmp_path / "data.yaml").write_text("max_steps: 8000\nlr: 1e-6\nnegatives: hard\n")
+    (tmp_path / "model.yaml").write_text("learning_rate: 1e-5\nepochs: 2\n")
+    merged = read_recipes([tmp_path / "data.yaml", tmp_path / "model.yaml"])
+    assert merged == {"learning_rate": 1e-5, "negatives": "hard", "epochs": 2}
+    assert override(merged, {"max_steps": 3}) == {"learning_rate": 1e-5, "negatives": "hard", "max_steps": 3}
+    assert read_recipes([]) == {}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("temprature: 1\n", "unknown setting 'temprature'; did you mean 'temperature'?"),
+        ("max_steps: 0\n", "max_steps: must be greater than or equal to 1, got 0"),
+        ("k: 2\n", "k: must be less than or equal to 1, got 2"),
+        ("data: x\n", "'data' is not a setting: pass it as the argument or option data"),
+        ("lr: 1\nlearning_rate: 1\n", "given twice, as lr and as learning_rate: leave one of them out"),
+    ],
+)
+def test_a_mistake_names_its_recipe(content: str, message: str, tmp_path: Path) -> None:
+    """Settings that fit only together with those of another recipe are no mistake here."""
+    (tmp_path / "range.yaml").write_text("range: 10:50\nmethod: sp\n")
+    (tmp_path / "bad.yaml").write_text(content)
+    with pytest.raises(SettingError) as caught:
+        read_recipes([tmp_path / "range.yaml", tmp_path / "bad.yaml"])
+    (line,) = caught.value.lines
+    assert line.startswith("--config ")
+    assert f"bad.yaml: {message}" in line
+
+
+def test_every_recipe_is_part_of_the_package() -> None:
+    assert {"fiqa", "qwen3"} <= set(recipe_names())
+    assert all(recipe_path(name).is_file() for name in recipe_names())
