@@ -23,7 +23,7 @@ def test_every_row_matches_runs_of_known_methods_and_settings() -> None:
                 continue
             for spec in matching_methods(row.method):
                 recipe = make_recipe({"method": spec.method, **spec.settings})
-                assert spec.matches(recipe.flat()), row
+                assert "ours" in spec.readings(recipe.flat()), row
                 labels.add(row.method)
     assert set(METHODS_BY_LABEL) <= labels
     with pytest.raises(KeyError):
@@ -39,14 +39,14 @@ def test_every_row_matches_runs_of_known_methods_and_settings() -> None:
         ("SP.75+DP", {"method": "sp+dp", "k": 0.75, "levels": "query"}),
         ("DP", {"method": "dp", "soft": False}),
         ("DP", {"method": "dp", "update_interval": "epoch"}),
-        ("DP", {"method": "dp", "query_score": "loss"}),
+        ("DP", {"method": "dp", "query_score": "loss", "update_interval": 10}),
         ("DP (I_u = 10)", {"method": "dp", "update_interval": 10, "soft": False}),
         ("DP (fixed-strength)", {"method": "dp", "alpha_start": 4, "alpha_end": 4}),
         ("InfoBatch", {"method": "infobatch", "rho": 0.5}),
     ],
 )
 def test_other_settings_do_not_match(label: str, settings: dict[str, Any]) -> None:
-    assert not any(spec.matches(make_recipe(settings).flat()) for spec in matching_methods(label))
+    assert not any(spec.readings(make_recipe(settings).flat()) for spec in matching_methods(label))
 
 
 def test_cbs_has_two_names_and_its_pool_counts() -> None:
@@ -56,8 +56,8 @@ def test_cbs_has_two_names_and_its_pool_counts() -> None:
         ({"method": "sp+cbs", "cbs_pool": 10}, False),
         ({"method": "sp"}, False),
     ):
-        assert any(spec.matches(make_recipe(settings).flat()) for spec in matching_methods("SP (CBS)")) is matches
-    assert matching_methods("SP")[0].matches(make_recipe({"method": "sp", "cbs_pool": 10}).flat()), (
+        assert any(spec.readings(make_recipe(settings).flat()) for spec in matching_methods("SP (CBS)")) is matches
+    assert matching_methods("SP")[0].readings(make_recipe({"method": "sp", "cbs_pool": 10}).flat()), (
         "without CBS it changes nothing"
     )
 
@@ -67,6 +67,7 @@ def test_cbs_has_two_names_and_its_pool_counts() -> None:
     [
         ("../shared/data/nfcorpus", "nfcorpus"), ("NFCorpus", "nfcorpus"), ("beir/TripClick-Head/", "tripclickhead"),
         ("TripClick (h)", "tripclickhead"), ("tripclick_torso", "tripclicktorso"), ("x/fiqa.jsonl", "fiqa"),
+        ("paper:tripclick-head", "tripclickhead"),
     ],
 )  # fmt: skip
 def test_data_sets_are_known_by_their_last_part(source: str, key: str) -> None:

@@ -10,11 +10,12 @@ from rich.text import Text
 
 from opera.cli.printing.console import one_line
 from opera.experiments.paper.matching import our_measure
+from opera.experiments.paper.readings import READINGS
 from opera.experiments.paper.rows import ComparedFigure, ComparedRow
 from opera.experiments.paper.tables import TABLES, PaperTable
 
 UNKNOWN = "–"
-ROW_HEADS = ("data", "queries", "method", "steps", "grid's\nsteps")
+ROW_HEADS = ("data", "queries", "method", "reading", "steps", "grid's\nsteps")
 MAX_WIDTH = 21
 MEASURES_ALONE, MEASURES_WITH_GRID, MEASURES_UNGROUPED = 9, 2, 4
 """How many measures fit side by side: the paper's alone, with a grid's, and at most without grouping by family."""
@@ -61,7 +62,7 @@ def _table(rows: Sequence[ComparedRow], measures: Sequence[str], with_grid: bool
     table = Table()
     for column in used:
         width = min(MAX_WIDTH, max(len(row[column]) for row in labels))
-        table.add_column(ROW_HEADS[column], justify="right" if column > 2 else "left", min_width=width)
+        table.add_column(ROW_HEADS[column], justify="right" if column > 3 else "left", min_width=width)
     for name in measures:
         _add_measure_columns(table, name, with_grid)
     previous = None
@@ -91,7 +92,7 @@ def _row_labels(compared: ComparedRow) -> list[str]:
     row = compared.row
     steps = "" if row.steps is None else f"{row.steps:,}"
     grid_steps = "" if compared.steps is None or compared.steps == row.steps else f"{compared.steps:,}"
-    return [row.data, row.part, row.method, steps, grid_steps]
+    return [row.data, row.part, row.method, compared.reading, steps, grid_steps]
 
 
 def _compared_cells(figure: ComparedFigure, name: str) -> list[str]:
@@ -123,5 +124,7 @@ def _notes(table: PaperTable, rows: Sequence[ComparedRow], with_grid: bool, meas
         "The grid: mean ± standard deviation over its seeds. The paper has one run per figure and no variance.",
         *table.notes,
     ]
+    if shown := [name for name in READINGS if any(compared.reading == name for compared in rows)]:
+        notes.insert(0, f"Readings of the paper: {', '.join(f'{name} is {READINGS[name]}' for name in shown)}.")
     ambiguous = dict.fromkeys(compared.candidates for compared in rows if compared.candidates)
     return notes + [f"Several kinds of run match: {one_line('; '.join(c))}; select by --set." for c in ambiguous]

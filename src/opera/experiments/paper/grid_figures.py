@@ -29,12 +29,14 @@ class FigureSource:
         row: the paper's row.
         group: the runs that match it.
         grid: all runs.
+        reading: the reading of the paper that the runs follow; ``None`` for any.
     """
 
     name: str
     row: PaperRow
     group: Group
     grid: GridRuns
+    reading: str | None = None
 
     @property
     def measure(self) -> str:
@@ -48,7 +50,7 @@ Figures = tuple[float, ...]
 """One figure per seed; a single one where seeds do not matter."""
 
 
-def grid_figure(name: str, row: PaperRow, group: Group, grid: GridRuns) -> Figures:
+def grid_figure(name: str, row: PaperRow, group: Group, grid: GridRuns, reading: str | None = None) -> Figures:
     """Compute the grid's counterpart of a figure.
 
     Args:
@@ -56,11 +58,12 @@ def grid_figure(name: str, row: PaperRow, group: Group, grid: GridRuns) -> Figur
         row: the paper's row.
         group: the runs that match it.
         grid: all runs.
+        reading: the reading of the paper that the runs follow; ``None`` for any.
 
     Raises:
         MissingFigureError: if the runs lack it.
     """
-    source = FigureSource(name, row, group, grid)
+    source = FigureSource(name, row, group, grid, reading)
     if name in FIGURES:
         return FIGURES[name](source)
     if row.part in BUCKETS:
@@ -145,7 +148,7 @@ def _seconds_per_step(group: Group) -> float:
 def _step_ratio(source: FigureSource) -> float:
     """Seconds per step divided by FT's."""
     seconds = _seconds_per_step(source.group)
-    fine_tuning = source.grid.matching_groups(replace(source.row, method="FT"))
+    fine_tuning = source.grid.matching_groups(replace(source.row, method="FT"), reading=source.reading)
     if len(fine_tuning) != 1 or not fine_tuning[0].seconds_per_step > 0:
         raise MissingFigureError(NO_BASELINE)
     return seconds / fine_tuning[0].seconds_per_step

@@ -10,8 +10,8 @@ from typing import Any
 
 from opera.core.errors import SettingError, nearest
 from opera.experiments.analysis import Group
+from opera.experiments.paper.readings import READINGS, fewest_readings, fitting_readings, possible_readings
 from opera.experiments.paper.tables import PaperRow, PaperTable
-from opera.methods import METHODS
 
 PRETRAINED = "Pretrained"
 FAMILIES = {"NDCG": "retrieved_ideal_nDCG", "Recall": "R", "MRR": "RR", "Success": "Success"}
@@ -38,20 +38,14 @@ _PRUNED = re.compile(r"(SP|RP)(?:\.(\d+)|(\d+))?( \(CBS\)|\+DP)?")
 
 @dataclass(frozen=True)
 class MethodSpec:
-    """A method and its settings that are not at their default."""
+    """A method and the settings that a row states."""
 
     method: str
     settings: Mapping[str, Any]
 
-    def matches(self, settings: Mapping[str, Any]) -> bool:
-        """Whether a run with these settings has this method, with all its other settings at their default."""
-        if settings["method"] != self.method:
-            return False
-        fields = METHODS[self.method].settings_class.model_fields
-        expected = {name: field.default for name, field in fields.items()} | dict(self.settings)
-        if expected.get("score") != "cbs":  # without CBS its pool changes nothing
-            expected.pop("cbs_pool", None)
-        return all(settings.get(name, value) == value for name, value in expected.items())
+    def readings(self, settings: Mapping[str, Any]) -> frozenset[str]:
+        """The readings in which a run with these settings has this method, all other settings of it being theirs."""
+        return fitting_readings(settings, self.method, self.settings)
 
 
 def matching_methods(label: str, k: float = 0.25) -> tuple[MethodSpec, ...]:
@@ -78,9 +72,9 @@ def matching_methods(label: str, k: float = 0.25) -> tuple[MethodSpec, ...]:
 def data_key(source: str) -> str:
     """Normalise a data set's name in the paper, or its path, so that the same data set has the same key.
 
-    ``../data/tripclick-head/``, ``TripClick (head)`` and ``TripClick (h)`` are all ``tripclickhead``.
+    ``../data/tripclick-head/``, ``paper:tripclick-head`` and ``TripClick (h)`` are all ``tripclickhead``.
     """
-    name = PurePosixPath(source.replace("\\", "/")).name.lower()
+    name = PurePosixPath(source.replace("\\", "/")).name.lower().removeprefix("paper:")
     key = re.sub(r"[^a-z0-9]", "", name.removesuffix(".jsonl"))
     return {"tripclickh": "tripclickhead", "tripclickt": "tripclicktorso"}.get(key, key)
 
@@ -122,22 +116,50 @@ class GridRuns:
             return [count for count in counts if count == self.steps]
         return counts if self.table.by_steps else counts[-1:]
 
-    def matching_groups(self, row: PaperRow, steps: int | None = None) -> list[Group]:
+    def matching_groups(self, row: PaperRow, steps: int | None = None, reading: str | None = None) -> list[Group]:
         """The groups that match a row: none, one, or several that differ in settings the paper does not name.
 
         Args:
             row: a row of a data set, not an average.
             steps: the number of steps; ``None`` for the largest of :meth:`step_counts`.
+            reading: only runs of this reading of the paper; ``None`` for any.
         """
+        return [group for group, readings in self._matches(row, steps) if reading is None or reading in readings]
+
+    def readings(self, rows: Iterable[PaperRow]) -> tuple[str, ...]:
+        """The fewest readings of the paper that have every run that matches one of these rows."""
+        return fewest_readings(
+            readings
+            for row in rows
+            if row.method != PRETRAINED
+            for _, readings in self._matches(row, self._steps_of(row))
+        )
+
+    def _steps_of(self, row: PaperRow) -> int | None:
+        return row.steps if self.table.by_steps else None
+
+    def _matches(self, row: PaperRow, steps: int | None) -> list[tuple[Group, frozenset[str]]]:
+        """The groups that match a row in any reading, with those readings; for the pretrained model one per reading."""
         if row.method == PRETRAINED:
-            return sorted(self._by_data.get(data_key(row.data), []), key=lambda group: -len(group.runs))[:1]
+            return self._pretrained(row.data)
         counts = self.step_counts(row.data)
         count = steps if steps is not None else (counts or [-1])[-1]
         if count not in counts:
             return []
         specs = matching_methods(row.method, self.table.retention.get(row.data, 0.25))
         groups = [group for group in self.on_data(row.data) if group.steps == count]
-        return [group for group in groups if any(spec.matches(_settings(group)) for spec in specs)]
+        fitting = [(group, frozenset().union(*(s.readings(_settings(group)) for s in specs))) for group in groups]
+        return [(group, readings) for group, readings in fitting if readings]
+
+    def _pretrained(self, data: str) -> list[tuple[Group, frozenset[str]]]:
+        """For each reading the group with most runs: texts and prompts, and so the pretrained model's, may differ."""
+        groups = sorted(self._by_data.get(data_key(data), []), key=lambda group: -len(group.runs))
+        found: dict[int, tuple[Group, frozenset[str]]] = {}
+        for reading in READINGS:
+            if fitting := [group for group in groups if reading in possible_readings(_settings(group))]:
+                group, readings = found.get(id(fitting[0]), (fitting[0], frozenset()))
+                found[id(group)] = group, readings | {reading}
+        return list(found.values())
 
     def models(self, data_sets: Sequence[str]) -> list[str]:
         """Names of the models that the runs on these data sets started from."""

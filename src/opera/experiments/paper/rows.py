@@ -52,12 +52,14 @@ class ComparedRow:
         row: the paper's row; without values for a number of steps that only the grid has.
         steps: steps of the grid's runs; ``None`` if it has none, and for the pretrained model.
         figures: by the paper's name of each measure.
+        reading: the reading of the paper that the runs follow, where those of several readings differ.
         candidates: labels of the groups that match the row, if there are several and so none was taken.
     """
 
     row: PaperRow
     steps: int | None
     figures: dict[str, ComparedFigure]
+    reading: str = ""
     candidates: tuple[str, ...] = ()
 
 

@@ -28,7 +28,8 @@ def align_table(
             of them, each beside the paper's figure at the same number, on the grid's data sets.
 
     Returns:
-        The paper's rows in its order, then averages over the data sets that the grid has, where those are not all.
+        The paper's rows in its order, then averages over the data sets that the grid has, where those are not all. A
+        row that the grid has in several readings of the paper stands there once for each.
 
     Raises:
         SettingError: if the table does not have the data set.
@@ -40,7 +41,8 @@ def align_table(
     grid = None if groups is None else GridRuns(groups, table, steps)
     if table.by_steps:
         rows = _rows_by_steps(rows, grid, steps)
-    compared = [_compared_row(row, grid) for row in rows]
+    readings = () if grid is None else grid.readings(rows)
+    compared = [shown for row in rows for shown in _compared_rows(row, grid, readings)]
     return compared if data is not None else compared + _summaries(table, compared, grid)
 
 
@@ -57,6 +59,7 @@ def as_records(table: PaperTable, rows: Sequence[ComparedRow], with_grid: bool) 
             if with_grid:
                 record |= {
                     "our_measure": our_measure(name),
+                    "reading": compared.reading or None,
                     "grid": "run" if figure.ours else figure.missing,
                     "grid_steps": compared.steps,
                     "seeds": len(figure.ours),
@@ -102,25 +105,37 @@ def _grid_only_rows(grid: GridRuns, rows: Sequence[PaperRow]) -> list[PaperRow]:
     return [row for row in new if grid.matching_groups(row, row.steps)]
 
 
-def _compared_row(row: PaperRow, grid: GridRuns | None) -> ComparedRow:
+def _compared_rows(row: PaperRow, grid: GridRuns | None, readings: Sequence[str]) -> list[ComparedRow]:
+    """A row beside the runs that match it; several rows, labelled, where different runs match in different readings."""
+    if grid is None:
+        return [ComparedRow(row, None, paper_figures(row))]
+    steps = row.steps if grid.table.by_steps else None
+    by_reading = {reading: grid.matching_groups(row, steps, reading) for reading in readings}
+    shown = {reading: groups for reading, groups in by_reading.items() if groups}
+    distinct = {tuple(map(id, groups)) for groups in by_reading.values()}
+    if len(distinct) == 1:
+        return [_compared_row(row, grid, next(iter(by_reading.values())), readings[0], "")]
+    return [_compared_row(row, grid, groups, reading, reading) for reading, groups in shown.items()]
+
+
+def _compared_row(row: PaperRow, grid: GridRuns, groups: Sequence[Group], reading: str, label: str) -> ComparedRow:
     figures = paper_figures(row)
-    groups = [] if grid is None else grid.matching_groups(row, row.steps if grid.table.by_steps else None)
-    if grid is None or not groups:
-        return ComparedRow(row, None, figures)
+    if not groups:
+        return ComparedRow(row, None, figures, label)
     if len(groups) > 1:
         reason = f"{len(groups)} kinds match"
         figures = {name: replace(figure, missing=reason) for name, figure in figures.items()}
-        return ComparedRow(row, groups[0].steps, figures, tuple(group.method for group in groups))
+        return ComparedRow(row, groups[0].steps, figures, label, tuple(group.method for group in groups))
     for name, figure in figures.items():
         try:
-            figures[name] = replace(figure, ours=grid_figure(name, row, groups[0], grid))
+            figures[name] = replace(figure, ours=grid_figure(name, row, groups[0], grid, reading))
         except MissingFigureError as error:
             figures[name] = replace(figure, missing=str(error))
-    return ComparedRow(row, None if row.method == PRETRAINED else groups[0].steps, figures)
+    return ComparedRow(row, None if row.method == PRETRAINED else groups[0].steps, figures, label)
 
 
 def _summaries(table: PaperTable, rows: Sequence[ComparedRow], grid: GridRuns | None) -> list[ComparedRow]:
-    """The paper's averages and average ranks, with the grid's."""
+    """The paper's averages and average ranks, with the grid's; those of each reading by themselves."""
     stated: dict[str, dict[str, PaperRow]] = {}
     for row in table_rows(table.name):
         if row.data in SUMMARIES:
@@ -129,4 +144,21 @@ def _summaries(table: PaperTable, rows: Sequence[ComparedRow], grid: GridRuns | 
         return [
             ComparedRow(row, None, paper_figures(row)) for by_method in stated.values() for row in by_method.values()
         ]
-    return [row for kind, by_method in stated.items() for row in summary_rows(kind, by_method, rows)]
+    labels = list(dict.fromkeys(row.reading for row in rows if row.reading)) or [""]
+    return [
+        replace(row, reading=label)
+        for kind, by_method in stated.items()
+        for label in labels
+        for row in summary_rows(kind, by_method, _in_reading(rows, label))
+    ]
+
+
+def _in_reading(rows: Sequence[ComparedRow], label: str) -> list[ComparedRow]:
+    """Choose one row for each of the paper's: a reading's, or the one that all readings share, or one not run."""
+    chosen: dict[int, ComparedRow] = {}
+    for compared in rows:
+        if compared.reading in (label, ""):
+            chosen[id(compared.row)] = compared
+        else:
+            chosen.setdefault(id(compared.row), ComparedRow(compared.row, None, paper_figures(compared.row)))
+    return list(chosen.values())
