@@ -13,7 +13,7 @@ import pytest
 import opera
 from grids import finish_cell, planned
 from opera.cli.options import collect_values
-from opera.config.yaml import read_recipe
+from opera.config.recipe_files import read_recipes, recipe_names
 from opera.core.errors import RunFolderError, SettingError
 from opera.experiments.grid.compare import analyse_grid, check_baseline, prepare_grid
 from opera.experiments.grid.folder import write_grid_file
@@ -21,7 +21,6 @@ from opera.experiments.grid.plan import GridAxes, grid_axes
 from opera.experiments.grid.status import Status
 
 Call = Callable[..., tuple[int, str, str]]
-RECIPES = sorted((Path(__file__).parents[3] / "recipes").rglob("*.yaml"))
 
 
 @pytest.mark.parametrize(
@@ -69,13 +68,13 @@ def test_wrong_input_exits_2_and_writes_nothing(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize("recipe", RECIPES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("recipe", recipe_names())
 @pytest.mark.parametrize("methods", [None, ("ft", "dp")])
 def test_a_grid_takes_every_shipped_recipe(
-    recipe: Path, methods: tuple[str, ...] | None, beir: Path, static_model: Path, tmp_path: Path
+    recipe: str, methods: tuple[str, ...] | None, beir: Path, static_model: Path, tmp_path: Path
 ) -> None:
-    given = read_recipe(recipe)
-    values = collect_values(recipe, None, {"method": None if methods is None else ",".join(methods)})
+    given = read_recipes([recipe])
+    values = collect_values([recipe], None, {"method": None if methods is None else ",".join(methods)})
     axes, shared = grid_axes(values, methods, [0])
     for name in ("negatives", "range", "relevant_grade", "noise", "noise_grade"):  # what the tiny data set lacks
         shared.pop(name, None)
