@@ -18,7 +18,7 @@ import numpy as np
 from opera.config.recipe import make_recipe
 from opera.data import load_data
 from opera.runs.folder import Run, RunWriter
-from opera.training.train import make_method, train
+from opera.training.train import train
 from opera.training_set.build import build_training_set
 from opera.training_set.prepare import prepare
 
@@ -41,7 +41,8 @@ def seconds_of(values: dict[str, Any]) -> tuple[float, float, float]:
     training_set = build_training_set(prepared)
     with TemporaryDirectory() as folder:
         writer = RunWriter(Path(folder))
-        train(prepared.model, training_set, make_method(prepared.recipe, training_set, 1), prepared.settings, writer)
+        method = prepared.recipe.make_method(training_set.pairs, training_set.scores, 1)
+        train(prepared.model, training_set, method, prepared.settings, writer)
         steps = Run(writer.path).trace()["seconds"].to_numpy()[WARM_UP:]
     return encoded - start, time.perf_counter() - encoded, float(np.median(steps))
 

@@ -27,7 +27,7 @@ from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.frozen import FrozenVectors, set_vectors
 from opera.runs.folder import RunWriter
-from opera.training.train import make_method, train
+from opera.training.train import train
 from opera.training_set.build import build_training_set
 from opera.training_set.prepare import Prepared, prepare
 
@@ -80,7 +80,8 @@ def measure(prepared: Prepared, vectors: FrozenVectors, values: dict[str, Any]) 
     training_set = build_training_set(run)
     with TemporaryDirectory() as folder:
         start = time.perf_counter()
-        train(model, training_set, make_method(recipe, training_set, 1), recipe.train, RunWriter(Path(folder)))
+        method = recipe.make_method(training_set.pairs, training_set.scores, 1)
+        train(model, training_set, method, recipe.train, RunWriter(Path(folder)))
         seconds = time.perf_counter() - start
     return {"seconds": round(seconds, 2), "dev": by_share(model, prepared)}
 

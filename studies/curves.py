@@ -27,7 +27,7 @@ from opera.retrieval.measures import per_query
 from opera.retrieval.search import exact_search
 from opera.runs.folder import RunWriter
 from opera.training.tokens import TokenCache
-from opera.training.train import make_method, train
+from opera.training.train import train
 from opera.training_set.build import build_training_set
 from opera.training_set.prepare import prepare
 from worlds import MODEL
@@ -96,7 +96,7 @@ def measure_curves(
         train(
             prepared.model,
             training_set,
-            make_method(prepared.recipe, training_set, 1),
+            prepared.recipe.make_method(training_set.pairs, training_set.scores, 1),
             prepared.settings,
             RunWriter(folder),
         )

@@ -30,7 +30,7 @@ from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.runs.folder import RunWriter
 from opera.training import tokens
-from opera.training.train import make_method, train
+from opera.training.train import train
 from opera.training_set.build import build_training_set
 from opera.training_set.prepare import prepare
 from page import ROOT, fill, need, table_lines
@@ -117,7 +117,7 @@ def measure(model: str, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
     data = prepared.data
     before = _before(model, data)
     training_set = build_training_set(prepared)
-    method = make_method(prepared.recipe, training_set, 1)
+    method = prepared.recipe.make_method(training_set.pairs, training_set.scores, 1)
     settings = prepared.settings.with_values({"eval_steps": None})  # dev is drawn, but no step measures it
     with TemporaryDirectory() as folder:
         start = time.perf_counter()

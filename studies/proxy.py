@@ -25,7 +25,7 @@ from opera.data import load_data
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.runs.folder import RunWriter
-from opera.training.train import make_method, train
+from opera.training.train import train
 from opera.training_set.build import build_training_set
 from opera.training_set.prepare import Prepared, prepare
 
@@ -64,7 +64,7 @@ def measure(job: dict[str, Any]) -> dict[str, float]:
     before = _test(prepared.encoder, prepared)
     training_set = build_training_set(prepared)
     with TemporaryDirectory() as folder:
-        method = make_method(prepared.recipe, training_set, 1)
+        method = prepared.recipe.make_method(training_set.pairs, training_set.scores, 1)
         train(prepared.model, training_set, method, prepared.settings, RunWriter(Path(folder)))
     return {"before": before, "after": _test(Encoder(prepared.model, use_cache=False), prepared)}
 

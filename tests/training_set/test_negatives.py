@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import opera
+from opera.config.recipe import make_recipe
+from opera.config.training import NegativeSettings
 from opera.core.errors import SettingError
 from opera.data import load_data
 from opera.data.pairs import TrainingPairs
@@ -16,9 +18,11 @@ from opera.retrieval.encoder import Encoder
 from opera.retrieval.measures import Ranking
 from opera.retrieval.models import load_model
 from opera.retrieval.search import exact_search
+from opera.training_set.build import build_training_set
 from opera.training_set.known_positives import KnownPositives
 from opera.training_set.negatives import ListedNegatives, RandomNegatives, mine_hard_negatives
-from small_runs import SMALL
+from opera.training_set.prepare import prepare
+from small_runs import SMALL, assert_same_run
 
 
 @pytest.fixture
@@ -45,6 +49,56 @@ def test_a_range_past_the_corpus_is_refused(pairs: TrainingPairs) -> None:
     ranking = Ranking(np.zeros((4, 120), dtype=np.int32), np.zeros((4, 120), dtype=np.float32))
     with pytest.raises(SettingError, match=r"range=500:600 starts past the end of the corpus \(120 documents\)"):
         mine_hard_negatives(ranking, KnownPositives(pairs, 120), (500, 600), 5, 0)
+
+
+def test_ranks_count_from_1_and_include_both_ends(pairs: TrainingPairs) -> None:
+    """The release's 100-1100 is a slice: ranks 101 to 1100, which are 101:1100 here."""
+    order = np.random.default_rng(0).permutation(2000).astype(np.int32)
+    ranking = Ranking(np.tile(order, (4, 1)), np.zeros((4, 2000), dtype=np.float32))
+    for ranks, rows in (((100, 1100), order[99:1100]), ((101, 1100), order[100:1100])):
+        mined = mine_hard_negatives(ranking, KnownPositives(pairs, 2000), ranks, 2000, seed=0)
+        positives = pairs.pair_doc[pairs.pair_query == 0]
+        assert np.array_equal(mined.doc_rows[: mined.offsets[1]], rows[~np.isin(rows, positives)])
+    (help_,) = (doc.help for doc in NegativeSettings.docs() if doc.name == "range")
+    assert "both ends included; the release's 100-1100 is 101:1100" in help_
+
+
+@pytest.mark.parametrize("method", ["rp", "sp", "sp+cbs", "sp+dp"])
+def test_pruned_before_mining(method: str, beir: Path, static_model: Path) -> None:
+    """A pruned positive becomes a negative of its query, and neither mask nor mining knows it any more."""
+    values = {"method": method, "k": 0.6, "negatives": "hard", "range": (1, 1000), "max_mined_negatives": 1000}
+    sets = {}
+    for first in (False, True):
+        recipe = make_recipe({**values, "prune_before_mining": first})
+        prepared = prepare(load_data(beir), str(static_model), recipe)
+        sets[first] = build_training_set(prepared)
+    kept = prepared.recipe.make_method(sets[True].pairs, sets[True].scores, 1).kept
+    pairs, n_docs = sets[True].pairs, sets[True].known.n_docs
+    keys = pairs.pair_query.astype(np.int64) * n_docs + pairs.pair_doc
+    listed = {}
+    for first, found in sets.items():
+        queries = np.repeat(np.arange(pairs.n_queries), np.diff(found.negatives.offsets))
+        listed[first] = queries * n_docs + found.negatives.doc_rows
+    assert not np.isin(listed[False], keys).any()
+    assert not np.isin(listed[True], keys[kept]).any()
+    pruned = keys[~kept & np.isin(keys, listed[True])]
+    assert np.array_equal(np.setdiff1d(listed[True], listed[False]), pruned)
+    with_a_pair_kept = np.isin(pruned // n_docs, pairs.pair_query[kept])
+    assert sets[True].negatives_record.pruned_positives == with_a_pair_kept.sum() > 0
+    assert sets[False].negatives_record.pruned_positives is None
+    known = sets[True].known.contains(pairs.pair_query, pairs.pair_doc)
+    assert np.array_equal(known, kept), "else the mask would leave the mined ones out again"
+    assert sets[False].known.contains(pairs.pair_query, pairs.pair_doc).all()
+
+
+def test_nothing_is_pruned_without_a_method_that_prunes(beir: Path, static_model: Path, tmp_path: Path) -> None:
+    settings = {**SMALL, "negatives": "hard", "range": (2, 40), "method": "dp"}
+    runs = [
+        opera.adapt(beir, model=static_model, out=tmp_path / str(first), prune_before_mining=first, **settings)
+        for first in (False, True)
+    ]
+    assert_same_run(*runs)
+    assert [run.record.negatives.pruned_positives for run in runs] == [None, 0]
 
 
 def test_draws() -> None:

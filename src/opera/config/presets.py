@@ -49,6 +49,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "weight_decay": 0.01,
         "corpus_text": "text",
         "max_mined_negatives": 200,
+        "prune_before_mining": True,
         "query_score": "similarity",
         "update_interval": "epoch",
         "query_weighting": "uniform",

@@ -11,8 +11,9 @@ from opera.config.optional import check_installed
 from opera.config.presets import with_preset
 from opera.config.training import TrainSettings
 from opera.core.errors import SettingError
-from opera.core.settings import LISTING, SettingDoc, Settings, explain, unknown_setting
-from opera.methods import METHODS, Method, method_named
+from opera.core.settings import LISTING, SettingDoc, Settings, explain, resolved, unknown_setting
+from opera.data.pairs import TrainingPairs
+from opera.methods import METHODS, Method, PairScores, Plan, method_named
 from opera.methods.default import AUTO, DEFAULT_METHOD, PRESET_METHOD
 
 ADAPT_ARGUMENTS = ("data", "model", "out", "resume", "overwrite", "callbacks", "config")
@@ -46,6 +47,18 @@ class Recipe(Settings):
     def method_class(self) -> type[Method[Any]]:
         """The method."""
         return METHODS[self.method]
+
+    def make_method(self, pairs: TrainingPairs, scores: PairScores | None, processes: int) -> Method[Any]:
+        """Make the method for some training pairs; automatic settings must be resolved.
+
+        Args:
+            pairs: the training pairs.
+            scores: their pretrained scores, where the method needs them.
+            processes: how many processes train together.
+        """
+        optimisation, batch_size = self.train.optimisation, self.train.batching.queries_per_step(processes)
+        plan = Plan(optimisation.seed, resolved(optimisation.max_steps), batch_size)
+        return self.method_class(pairs, plan, self.method_settings, scores)
 
     def flat(self) -> dict[str, Any]:
         """All settings by their flat names, as written to ``run.json``."""

@@ -118,9 +118,18 @@ class NegativeSettings(Settings):
         "Table 9",
     )
     range: RankRange | None = setting(
-        None, "ranks LO:HI of the pretrained ranking that hard negatives come from; auto: 10:100", "Table 9"
+        None,
+        "ranks LO:HI of the pretrained ranking that hard negatives come from, 1 for the best, both ends included; the "
+        "release's 100-1100 is 101:1100; auto: 10:100",
+        "Table 9; paper.md, row 13",
     )
     max_mined_negatives: int = setting(200, "hard negatives kept per query", "the release", ge=1, le=MOST_AT_ONCE)
+    prune_before_mining: bool = setting(
+        False,
+        "prune first (sp, sp+cbs, rp, sp+dp) and know only the kept positives from then on: a pruned positive may "
+        "become a negative of its query, and mask_known_positives does not leave it out; true as in the release",
+        "paper.md, row 12",
+    )
 
     @model_validator(mode="after")
     def _range_needs_hard_negatives(self) -> Self:

@@ -15,7 +15,7 @@ from opera.runs.folder import RunWriter
 from opera.runs.record import NoiseRecord
 from opera.training.distributed import refuse_differences
 from opera.training.session import Session
-from opera.training.train import TrainingResult, make_method, train
+from opera.training.train import TrainingResult, train
 from opera.training_set.build import TrainingSet, build_training_set
 
 log = logging.getLogger("opera")
@@ -81,7 +81,7 @@ def fit(session: Session, data: RetrievalData, run: RunWriter, phase: str, what:
         with PartialState().main_process_first():
             training_set = build_training_set(prepared)
         refuse_differences("training pairs, scores or negatives", training_set.fingerprint)
-        method = make_method(prepared.recipe, training_set, prepared.processes)
+        method = prepared.recipe.make_method(training_set.pairs, training_set.scores, prepared.processes)
     log.info("%s: %s", method.title.lower(), listed_counts(method.summary()))
     session.update(
         method=method.summary(),

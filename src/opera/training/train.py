@@ -15,10 +15,9 @@ from sentence_transformers import SentenceTransformer
 from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallback, TrainerCallback
 
 from opera.config.optimisation import LOSSES
-from opera.config.recipe import Recipe
 from opera.config.training import TrainSettings
 from opera.core.settings import resolved
-from opera.methods import Method, Plan
+from opera.methods import Method
 from opera.retrieval.frozen import lookup_of
 from opera.retrieval.models import freeze_unused_parameters
 from opera.runs.folder import TRACE_FILE, Run, RunWriter
@@ -52,14 +51,6 @@ class TrainingResult:
 
     record: TrainingRecord
     times_drawn: NDArray[np.int64]
-
-
-def make_method(recipe: Recipe, training_set: TrainingSet, processes: int) -> Method[Any]:
-    """Make a recipe's method for a training set."""
-    optimisation = recipe.train.optimisation
-    batch_size = recipe.train.batching.queries_per_step(processes)
-    plan = Plan(optimisation.seed, resolved(optimisation.max_steps), batch_size)
-    return recipe.method_class(training_set.pairs, plan, recipe.method_settings, training_set.scores)
 
 
 def train(

@@ -37,10 +37,13 @@ class TrainingSet:
         pairs: the training pairs, injected ones among them.
         grades: int32 ``[N]``, the qrels' grade of each pair; 0 for an injected one.
         injected: bool ``[N]``, which pairs are false on purpose.
-        known: the same pairs, to look up; injected ones count, since a trainer cannot know better.
+        known: the same pairs, to look up; injected ones count, since a trainer cannot know better. With
+            ``prune_before_mining`` only those that the method keeps.
         negatives: where explicit negatives come from.
         negatives_kind: the kind of them.
         scores: pretrained scores of the pairs, where the method needs them; training overwrites them.
+        pruned_positives: how many listed negatives were pruned as positives of their query, among those of queries with
+            a pair kept; ``None`` without ``prune_before_mining``, or without lists.
         similarity: float32 ``[N]``, a copy of the pretrained similarities, or ``None``.
         smallest_cbs_pool: fewest documents that a pair was ranked among for its CBS, or ``None``.
     """
@@ -53,6 +56,7 @@ class TrainingSet:
     known: KnownPositives
     negatives: Negatives
     negatives_kind: str
+    pruned_positives: int | None
     scores: PairScores | None
     similarity: FloatArray | None
     smallest_cbs_pool: int | None
@@ -74,12 +78,18 @@ class TrainingSet:
         if not isinstance(listed, ListedNegatives):
             return NegativesRecord(kind=self.negatives_kind)
         return NegativesRecord(
-            kind=self.negatives_kind, queries_without=listed.queries_without, listed=len(listed.doc_rows)
+            kind=self.negatives_kind,
+            queries_without=listed.queries_without,
+            listed=len(listed.doc_rows),
+            pruned_positives=self.pruned_positives,
         )
 
 
 def build_training_set(prepared: Prepared) -> TrainingSet:
-    """Build the training set; encodes queries and corpus where noise, mining or scores need them."""
+    """Build the training set; encodes queries and corpus where noise, mining or scores need them.
+
+    Scores come before negatives: with ``prune_before_mining`` the method first says which pairs it keeps by them.
+    """
     settings, data = prepared.settings, prepared.data
 
     def search(query_rows: NDArray[np.int32], depth: int) -> Ranking:
@@ -88,22 +98,39 @@ def build_training_set(prepared: Prepared) -> TrainingSet:
     noisy = inject_noise(prepared.original, data, settings, search)
     query_rows, pairs = noisy.qrels.query_rows, noisy.qrels.pairs()
     known = KnownPositives(pairs, len(data.corpus), query_rows, data.held_out)
-    inputs = NegativeInputs(data, query_rows, known, settings, lambda depth: search(query_rows, depth))
-    negatives = build_negatives(prepared.negatives, inputs)
     scores, smallest_pool = _pretrained_scores(prepared, pairs, query_rows, known)
+    similarity = None if scores is None else scores.similarity.copy()
+    kept, left = None, known
+    if settings.negative_sampling.prune_before_mining:
+        kept = prepared.recipe.make_method(pairs, scores, prepared.processes).kept
+        left = known.without(pairs.pair_query[~kept], pairs.pair_doc[~kept])
+    inputs = NegativeInputs(data, query_rows, left, settings, lambda depth: search(query_rows, depth))
+    negatives = build_negatives(prepared.negatives, inputs)
     return TrainingSet(
         data=data,
         query_rows=query_rows,
         pairs=pairs,
         grades=noisy.qrels.grades,
         injected=noisy.injected,
-        known=known,
+        known=left,
         negatives=negatives,
         negatives_kind=prepared.negatives,
+        pruned_positives=None if kept is None else _pruned_positives(negatives, pairs, kept, known),
         scores=scores,
-        similarity=None if scores is None else scores.similarity.copy(),
+        similarity=similarity,
         smallest_cbs_pool=smallest_pool,
     )
+
+
+def _pruned_positives(negatives: Negatives, pairs: TrainingPairs, kept: BoolArray, known: KnownPositives) -> int | None:
+    """Count the listed negatives that were pruned as positives; of a query without a pair kept none is ever drawn."""
+    if not isinstance(negatives, ListedNegatives):
+        return None
+    query = np.repeat(np.arange(pairs.n_queries), np.diff(negatives.offsets))
+    drawn = pairs.sum_by_query(kept)[query] > 0
+    count = int((known.contains(query, negatives.doc_rows) & drawn).sum())
+    log.info("note: %d of the %d negatives of queries with a pair kept are pruned positives", count, drawn.sum())
+    return count
 
 
 def _pretrained_scores(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -34,6 +36,12 @@ class KnownPositives:
             queries = np.searchsorted(query_rows, left.query_rows[left.query_index])
             keys = np.concatenate([keys, queries.astype(np.int64) * n_docs + left.doc_rows])
         self._keys = np.sort(keys)
+
+    def without(self, queries: IntArray, docs: IntArray) -> KnownPositives:
+        """Forget some pairs: training queries ``[m]`` and their corpus rows ``[m]``."""
+        left = copy(self)
+        left._keys = np.setdiff1d(self._keys, queries.astype(np.int64) * self.n_docs + docs)
+        return left
 
     def contains(self, queries: IntArray, docs: IntArray) -> NDArray[np.bool_]:
         """Return whether documents are known positives of queries; the two arrays are broadcast together."""

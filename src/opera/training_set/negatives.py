@@ -42,7 +42,7 @@ class NegativeInputs:
     Attributes:
         data: the data set.
         query_rows: int32 ``[n]``, the query table's row of each training query.
-        known: the known positives.
+        known: the known positives; with ``prune_before_mining`` only those that the method keeps.
         settings: the run's settings.
         search: ranks the corpus for each training query by the pretrained model, down to the depth it is given.
     """

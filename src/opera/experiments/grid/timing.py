@@ -19,7 +19,7 @@ from opera.retrieval.frozen import FrozenVectors, lookup_of, set_vectors
 from opera.retrieval.models import is_static
 from opera.runs.folder import Run, RunWriter
 from opera.training.guard.rule import shares_to_try
-from opera.training.train import make_method, train
+from opera.training.train import train
 from opera.training_set.build import build_training_set
 from opera.training_set.prepare import Prepared, prepare
 
@@ -157,5 +157,5 @@ def _train_briefly(prepared: Prepared, writer: RunWriter) -> None:
         tables = (prepared.data.queries, prepared.data.corpus)
         set_vectors(prepared.model, FrozenVectors(*(np.broadcast_to(vector, (len(t), len(vector))) for t in tables)))
     training_set = build_training_set(prepared)
-    method = make_method(prepared.recipe, training_set, processes=1)
+    method = prepared.recipe.make_method(training_set.pairs, training_set.scores, processes=1)
     train(prepared.model, training_set, method, prepared.settings, writer, callbacks=[StopWhenSlow()])
