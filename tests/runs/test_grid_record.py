@@ -20,7 +20,8 @@ TEXT = """{
   },
   "cells": [
     "x/ft/steps10/seed0"
-  ]
+  ],
+  "data": {}
 }
 """
 

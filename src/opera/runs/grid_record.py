@@ -24,6 +24,7 @@ class GridRecord(BaseModel):
         model: the model that all cells start from.
         settings: the settings that all cells share, by full name, as JSON holds them.
         cells: run folders of the cells of all calls, relative to the grid's folder.
+        data: settings of single data sets, by the data set's folder; empty where all share theirs.
     """
 
     model_config = ConfigDict(frozen=True, protected_namespaces=())
@@ -31,6 +32,7 @@ class GridRecord(BaseModel):
     model: str
     settings: dict[str, Any]
     cells: list[str] = []
+    data: dict[str, dict[str, Any]] = {}
 
     @field_validator("cells")
     @classmethod
@@ -41,10 +43,18 @@ class GridRecord(BaseModel):
         return cells
 
     @classmethod
-    def of_cells(cls, model: str, settings: Mapping[str, Any], cells: Sequence[str] = ()) -> Self:
+    def of_cells(
+        cls,
+        model: str,
+        settings: Mapping[str, Any],
+        cells: Sequence[str] = (),
+        data: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> Self:
         """Build a record; settings become what JSON makes of them, sorted by name."""
-        plain = json.loads(json.dumps(dict(settings), sort_keys=True, default=str))
-        return cls(model=model, settings=plain, cells=list(cells))
+        plain, by_set = (
+            json.loads(json.dumps(values, sort_keys=True, default=str)) for values in (settings, data or {})
+        )
+        return cls(model=model, settings=plain, cells=list(cells), data=by_set)
 
     @classmethod
     def read(cls, folder: Path) -> Self:

@@ -110,13 +110,22 @@ def prepare_grid(
     if shared.get("query_vectors") is None:  # else --model only names the vectors
         locate_model(model)
     check_grid_folder(out, model, shared)
-    fingerprints = {}
-    for source in data:
+    return prepare_cells(cells, jobs)
+
+
+def prepare_cells(cells: Sequence[Cell], jobs: int = 1) -> Status:
+    """Check that each cell's data and settings fit, and find the finished cells. Needs no torch, writes nothing.
+
+    Raises:
+        InputError: for invalid input.
+    """
+    fingerprints: dict[str, str] = {}
+    for source in dict.fromkeys(cell.data for cell in cells):
         loaded = load_data(source)
         fingerprints[source] = loaded.fingerprint
-        for cell in cells:
-            if (cell.data, cell.seed, cell.steps) == (source, axes.seeds[0], axes.steps[0]):  # once per method
-                prepare_data(loaded, make_recipe(cell.values))
+        by_method = {cell.label: cell for cell in reversed(cells) if cell.data == source}  # once per method
+        for cell in by_method.values():
+            prepare_data(loaded, make_recipe(cell.values))
     status = Status.scan(cells, jobs)
     for cell in cells:
         if cell.folder in status.done:

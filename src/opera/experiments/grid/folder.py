@@ -1,4 +1,8 @@
-"""The grid's folder: its ``grid.json``, and the lock that keeps a second process out."""
+"""The grid's folder: its ``grid.json``, and the locks that keep a second process out.
+
+A process that runs a part of the grid, a shard, holds a lock of its own in ``.shards``, so that the others can run at
+the same time. It does not run beside a process that holds the whole grid. Each cell has the lock of its run folder too.
+"""
 
 from __future__ import annotations
 
@@ -10,41 +14,53 @@ from typing import Any
 from opera.config.recipe import parse_value, with_full_names
 from opera.core.errors import RunFolderError
 from opera.core.files import check_folder, unfinished_files
-from opera.core.locks import LOCK_FILE, sole_use
+from opera.core.locks import LOCK_FILE, refuse_in_use, sole_use
 from opera.experiments.grid.plan import Cell
 from opera.runs.folder import RUN_FILE
 from opera.runs.grid_record import GRID_FILE, GridRecord, planned_cells
 
+SHARDS = ".shards"
+BySet = Mapping[str, Mapping[str, Any]]
+"""Settings of single data sets, by their folder in the grid."""
 
-def check_grid_folder(out: Path, model: str, shared: Mapping[str, Any]) -> None:
-    """Refuse a folder that holds something else, or a grid of another model or other shared settings.
+
+def check_grid_folder(out: Path, model: str, shared: Mapping[str, Any], data: BySet | None = None) -> None:
+    """Refuse a folder that holds something else, or a grid of another model or other settings.
+
+    Args:
+        out: the grid's folder.
+        model: the model that all cells start from.
+        shared: settings of all cells.
+        data: settings of single data sets.
 
     Raises:
         RunFolderError: naming the difference, or a folder that cannot be written to.
     """
     check_folder(out, "--out")
     if not (out / GRID_FILE).is_file():
-        ours = {out / LOCK_FILE, *unfinished_files(out / "opera"), *unfinished_files(out / GRID_FILE)}
+        ours = {out / LOCK_FILE, out / SHARDS, *unfinished_files(out / "opera"), *unfinished_files(out / GRID_FILE)}
         if out.is_dir() and set(out.iterdir()) - ours:
             raise RunFolderError(f"--out {out}: is not empty and holds no grid; give an empty or a new folder")
         return
     if not any(out.rglob(RUN_FILE)):  # nothing has run yet, so the grid may still change
         return
-    recorded, requested = GridRecord.read(out), _grid_record(model, shared)
+    recorded, requested = GridRecord.read(out), _grid_record(model, shared, data)
     if recorded.model != requested.model:
         raise RunFolderError(
             f"--out {out}: holds a grid with model {recorded.model!r}, this call has {requested.model!r}; "
             "give another folder"
         )
-    names = [
-        name
-        for name in sorted({*recorded.settings, *requested.settings})
-        if recorded.settings.get(name) != requested.settings.get(name)
-    ]
+    _refuse_other_settings(out, recorded.settings, requested.settings, "")
+    for name in recorded.data.keys() & requested.data.keys():
+        _refuse_other_settings(out, recorded.data[name], requested.data[name], f" on {name}")
+
+
+def _refuse_other_settings(out: Path, recorded: Mapping[str, Any], requested: Mapping[str, Any], where: str) -> None:
+    names = [name for name in sorted({*recorded, *requested}) if recorded.get(name) != requested.get(name)]
     if names:
-        before, now = (_format_values(names, record.settings) for record in (recorded, requested))
+        before, now = (_format_values(names, settings) for settings in (recorded, requested))
         raise RunFolderError(
-            f"--out {out}: holds a grid with settings {before}; this call has {now}; give another folder"
+            f"--out {out}: holds a grid with settings {before}{where}; this call has {now}; give another folder"
         )
 
 
@@ -61,27 +77,70 @@ def _format_value(value: Any) -> str:
     return ":".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 
-def write_grid_file(out: Path, model: str, shared: Mapping[str, Any], cells: Sequence[Cell] = ()) -> None:
-    """Write ``grid.json``: what all cells share, and these cells besides those of earlier calls."""
+def write_grid_file(
+    out: Path, model: str, shared: Mapping[str, Any], cells: Sequence[Cell] = (), data: BySet | None = None
+) -> None:
+    """Write ``grid.json``: the settings, and these cells and data sets besides those of earlier calls."""
     out.mkdir(parents=True, exist_ok=True)
     folders = dict.fromkeys([*planned_cells(out), *(cell.folder for cell in cells)])
-    _grid_record(model, shared, [str(folder.relative_to(out)) for folder in folders]).write(out)
+    earlier = GridRecord.read(out).data if (out / GRID_FILE).is_file() else {}
+    record = _grid_record(model, shared, data, [str(folder.relative_to(out)) for folder in folders])
+    record.model_copy(update={"data": {**earlier, **record.data}}).write(out)
 
 
 @contextmanager
-def opened_grid(out: Path, model: str, shared: Mapping[str, Any], cells: Sequence[Cell]) -> Iterator[None]:
-    """Hold a grid's folder for this process, with ``grid.json`` written.
+def opened_grid(
+    out: Path,
+    model: str,
+    shared: Mapping[str, Any],
+    cells: Sequence[Cell],
+    data: BySet | None = None,
+    shard: str | None = None,
+) -> Iterator[None]:
+    """Hold a grid's folder, or one shard of it, for this process, with ``grid.json`` written.
+
+    Args:
+        out: the grid's folder.
+        model: the model that all cells start from.
+        shared: settings of all cells.
+        cells: the cells of the whole grid.
+        data: settings of single data sets.
+        shard: name of the part that this process runs, the same for the same cells; ``None`` for the whole grid.
 
     Raises:
-        RunFolderError: if another process is running the grid, or has started another one here in the meantime.
+        RunFolderError: if another process is running the grid or this shard, or has started another grid here in the
+            meantime.
     """
     out.mkdir(parents=True, exist_ok=True)
-    with sole_use(out, "runs this grid"):
-        check_grid_folder(out, model, shared)
-        write_grid_file(out, model, shared, cells)
+    with _whole(out) if shard is None else _shard(out, shard):
+        check_grid_folder(out, model, shared, data)
+        write_grid_file(out, model, shared, cells, data)
         yield
 
 
-def _grid_record(model: str, shared: Mapping[str, Any], cells: Sequence[str] = ()) -> GridRecord:
-    settings = {name: parse_value(name, value) for name, value in with_full_names(shared).items()}
-    return GridRecord.of_cells(model, settings, cells)
+@contextmanager
+def _whole(out: Path) -> Iterator[None]:
+    with sole_use(out, "runs this grid"):
+        for place in sorted((out / SHARDS).glob("*")):
+            refuse_in_use(place)
+        yield
+
+
+@contextmanager
+def _shard(out: Path, shard: str) -> Iterator[None]:
+    refuse_in_use(out)
+    place = out / SHARDS / shard
+    place.mkdir(parents=True, exist_ok=True)
+    with sole_use(place, "runs this part of the grid"):
+        yield
+
+
+def _grid_record(
+    model: str, shared: Mapping[str, Any], data: BySet | None = None, cells: Sequence[str] = ()
+) -> GridRecord:
+    by_set = {name: _parsed(settings) for name, settings in (data or {}).items()}
+    return GridRecord.of_cells(model, _parsed(shared), cells, by_set)
+
+
+def _parsed(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: parse_value(name, value) for name, value in with_full_names(settings).items()}

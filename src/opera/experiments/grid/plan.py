@@ -53,6 +53,23 @@ class GridAxes:
 
 
 @dataclass(frozen=True)
+class GridPart:
+    """Some cells of a grid: a data set with its own axes and settings.
+
+    Attributes:
+        data: the data set, as the user named it.
+        name: its folder in the grid.
+        axes: methods, seeds and steps on it.
+        shared: settings of these cells. A method's own setting applies to the methods that have it.
+    """
+
+    data: str
+    name: str
+    axes: GridAxes
+    shared: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class Cell:
     """One run of a grid.
 
@@ -178,19 +195,33 @@ def plan_grid(data: Sequence[str], axes: GridAxes, out: Path, shared: Mapping[st
         SettingError: listing every mistake in any cell, or naming what is given twice.
     """
     _check_axes(data, axes, shared)
-    settings = _settings_by_label(axes, with_full_names(shared))
     names = _folder_names(data)
-    return [
+    return plan_parts([GridPart(source, names[source], axes, shared) for source in data], out)
+
+
+def plan_parts(parts: Sequence[GridPart], out: Path) -> list[Cell]:
+    """List the cells of several data sets, each with axes and settings of its own, and check every recipe.
+
+    Seeds are outermost, then come the parts in their order.
+
+    Raises:
+        SettingError: listing every mistake in any cell of a part.
+    """
+    settings = [_settings_by_label(part.axes, with_full_names(part.shared)) for part in parts]
+    cells = [
         Cell(
-            data=source,
+            data=part.data,
             label=label,
             steps=steps,
             seed=seed,
-            folder=out / names[source] / label.replace(":", ",") / _steps_folder(steps) / f"seed{seed}",
-            values={**settings[label], **({} if steps is None else {"max_steps": steps}), "seed": seed},
+            folder=out / part.name / label.replace(":", ",") / _steps_folder(steps) / f"seed{seed}",
+            values={**by_label[label], **({} if steps is None else {"max_steps": steps}), "seed": seed},
         )
-        for seed, source, steps, label in product(axes.seeds, data, axes.steps, axes.methods)
+        for part, by_label in zip(parts, settings, strict=True)
+        for seed, steps, label in product(part.axes.seeds, part.axes.steps, part.axes.methods)
     ]
+    order = list(dict.fromkeys(seed for part in parts for seed in part.axes.seeds))
+    return sorted(cells, key=lambda cell: order.index(cell.seed))
 
 
 def _steps_folder(steps: int | None) -> str:
