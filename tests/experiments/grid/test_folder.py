@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -64,3 +65,31 @@ def test_the_cells_of_all_calls_are_kept(tmp_path: Path) -> None:
     for methods in (["ft", "dp"], ["dp", "sp"]):
         write_grid_file(tmp_path, "one", {}, planned(tmp_path, methods=methods, seeds=[0]))
     assert [path.parents[1].name for path in planned_cells(tmp_path)] == ["ft", "dp", "sp"]
+
+
+def test_shards_run_at_the_same_time_and_never_beside_the_whole_grid(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opera.core.locks.PATIENCE", 0.0)
+    cells = planned(tmp_path)
+    opened = partial(opened_grid, tmp_path, "one", {}, cells)
+    with opened(shard="1-of-2"), opened(shard="2-of-2"):
+        assert planned_cells(tmp_path) == [cell.folder for cell in cells]
+        with pytest.raises(RunFolderError, match="runs this part of the grid"), opened(shard="1-of-2"):
+            pass
+        with pytest.raises(RunFolderError, match="runs this part of the grid"), opened():
+            pass
+    with opened(), pytest.raises(RunFolderError, match="runs this grid"), opened(shard="1-of-2"):
+        pass
+    with opened():
+        pass
+
+
+def test_data_sets_keep_settings_of_their_own(tmp_path: Path) -> None:
+    write_grid_file(tmp_path, "one", {}, data={"x": {"range": "10:100"}})
+    write_grid_file(tmp_path, "one", {}, data={"y": {"range": "10:200"}})
+    (cell, *_) = planned(tmp_path)
+    finish_cell(cell)
+    check_grid_folder(tmp_path, "one", {}, {"x": {"range": [10, 100]}, "z": {"range": "1:5"}})
+    with pytest.raises(RunFolderError, match="with settings range=10:200 on y; this call has range=10:100; give"):
+        check_grid_folder(tmp_path, "one", {}, {"y": {"range": "10:100"}})
