@@ -33,6 +33,7 @@ from opera.data.pairs import TrainingPairs
 from opera.methods import METHODS, PairScores, Plan
 from opera.methods.dynamic import DynamicPruning
 from opera.training.sampler import PairSampler
+from opera.training_set.document_pool import DocumentPool
 from opera.training_set.negatives import RandomNegatives
 
 ROOT = Path(__file__).parents[1]
@@ -90,7 +91,7 @@ def measure(n_pairs: int, steps: int) -> dict[str, Any]:
     cls = METHODS["dp"]
     method = cls(pairs, Plan(0, 1000, BATCH), cls.settings_class(), scores)
     assert isinstance(method, DynamicPruning)
-    sampler = PairSampler(method, pairs, RandomNegatives(DOCUMENTS), 1, BATCH)
+    sampler = PairSampler(method, pairs, RandomNegatives(DocumentPool(DOCUMENTS)), 1, BATCH)
     rng, seen = np.random.default_rng(1), None
     direct, other = Direct(pairs, scores, method), np.ones(64 * 2**20 // 8)
     both = 10 if n_pairs < 50_000_000 else 4

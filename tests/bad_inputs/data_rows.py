@@ -7,6 +7,7 @@ from pathlib import Path
 from bad_inputs.table import Bad, Make, cut, link, make_folder, pipe, remove, write
 
 EVALUATE = "evaluate data --model model"
+PAIR = "a relevant pair (query 'test0', document 'd39'), but"
 PASS = "pass a BEIR folder (corpus.jsonl, queries.jsonl, qrels/), a FlagEmbedding .jsonl file or python:PACKAGE"
 
 
@@ -55,6 +56,7 @@ def to_utf16(name: str) -> Make:
 
 DEEP = "[" * 2000 + "]" * 2000
 UNKNOWN = "(known: _id, text, title, metadata)"
+TAB = "\t"
 HEADER = "query-id TAB corpus-id TAB score"
 SHOWN_9S = "'" + "9" * 49 + "…" + "9" * 48 + "'"
 DIGITS = "score must be a whole number in plain digits, got"
@@ -81,10 +83,6 @@ CORPUS = [
     corpus("an escape in a column", '{"\\u001b[2J": 1}', f"unknown column '\\x1b[2J' {UNKNOWN}"),
     corpus("no text", '{"_id": "x"}', "column 'text' is missing (it has: _id)"),
     corpus("no columns", "{}", "column '_id' is missing (it has: none)"),
-    corpus(
-        "a blank text", '{"_id": "x", "text": " \\n\\u2003"}', "_id 'x' has an empty text; add one or remove the line"
-    ),
-    corpus("a null text", '{"_id": "x", "text": null}', "_id 'x' has an empty text; add one or remove the line"),
     corpus("a number as text", '{"_id": "x", "text": 1}', "column 'text' must be a string, got 1"),
     corpus(
         "a list as title", '{"_id": "x", "title": ["a"], "text": "b"}', "column 'title' must be a string, got ['a']"
@@ -287,4 +285,18 @@ FILES = [
     ),
 ]
 
-ROWS = [*CORPUS, *QRELS, *FILES]
+EMPTY = [
+    folder(
+        f"{name} of a relevant pair",
+        f"data/qrels/test.tsv:2: {PAIR} the {what} empty; give it a text or remove the pair",
+        write("data/qrels/test.tsv", f"{HEADER.replace(' TAB ', TAB)}\ntest0\td39\t1\n"),
+        put(f"data/{file}", line, json),
+    )
+    for name, what, file, line, json in (
+        ("a blank text", "document's title and text are", "corpus.jsonl", 40, '{"_id": "d39", "text": " \\n\\u2003"}'),
+        ("a null text", "document's title and text are", "corpus.jsonl", 40, '{"_id": "d39", "text": null}'),
+        ("a blank query", "query's text is", "queries.jsonl", 13, '{"_id": "test0", "text": "\\t"}'),
+    )
+]
+
+ROWS = [*CORPUS, *QRELS, *FILES, *EMPTY]

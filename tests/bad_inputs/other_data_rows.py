@@ -74,7 +74,6 @@ PAIRS = [
         )
     ],
     pairs("an empty text", '{"query": "x", "pos": [""]}', "column 'pos' holds an empty text"),
-    pairs("a blank negative", '{"query": "x", "pos": ["a"], "neg": ["\\t"]}', "column 'neg' holds an empty text"),
     pairs("a blank query", '{"query": " ", "pos": ["a"]}', "column 'query' must not be empty"),
     pairs("a list as query", '{"query": ["x"], "pos": ["a"]}', "column 'query' must be a string, got ['x']"),
     pairs(

@@ -58,8 +58,6 @@ class TestFromDicts:
     @pytest.mark.parametrize(
         ("changes", "message"),
         [
-            ({"corpus": {"d": " "}}, "mine: document 'd' has an empty text"),
-            ({"queries": {"q": ""}}, "mine: query 'q' has an empty text"),
             ({"corpus": {"d": None}}, "mine: document 'd': text must be a string, got None"),
             ({"queries": {"q": "cut \ud83d"}}, r"mine: query 'q': text holds half a character ('\ud83d')"),
             ({"corpus": {7: "a"}}, "mine: document id must be a string, got 7"),

@@ -71,9 +71,6 @@ def test_a_title_is_joined_unless_only_the_text_is_wanted(make_beir: MakeBeir) -
     corpus = load_data(folder).corpus
     assert corpus.texts(slice(1, 2)) == ["alone"]
     assert corpus.texts(slice(1, 2), "text") == [""]
-    corpus.check_not_empty("title_text", "document")
-    with pytest.raises(DataError, match="corpus_text=text: document 'd1' has a title but no text"):
-        corpus.check_not_empty("text", "document")
 
 
 def test_a_text_too_long_for_one_array_is_refused(monkeypatch: pytest.MonkeyPatch, make_beir: MakeBeir) -> None:

@@ -77,6 +77,7 @@ import numpy as np, torch
 import torch.distributed as dist
 from opera.data import load_data
 from opera.methods import METHODS, Plan
+from opera.training_set.document_pool import DocumentPool
 from opera.training_set.negatives import RandomNegatives
 from opera.retrieval.models import load_model
 from opera.training_set.known_positives import KnownPositives
@@ -92,7 +93,7 @@ data, model = load_data(folder), load_model(model_folder, "cpu").eval().double()
 training = data.training_split()
 pairs = training.pairs()
 method = METHODS["ft"](pairs, Plan(0, 1, 12), None)
-sampler = PairSampler(method, pairs, RandomNegatives(len(data.corpus)), 2, 12 // world, 1, rank, world)
+sampler = PairSampler(method, pairs, RandomNegatives(DocumentPool(len(data.corpus))), 2, 12 // world, 1, rank, world)
 rows = next(iter(sampler))
 items = PairDataset(data, training.query_rows, 2, "title_text").__getitems__(rows)
 columns = [name for name in items[0] if name != "label"]

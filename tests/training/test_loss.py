@@ -18,6 +18,7 @@ from opera.retrieval.models import load_model
 from opera.training.dataset import PairDataset
 from opera.training.loss import InfoNCELoss, info_nce_losses
 from opera.training.sampler import PairSampler
+from opera.training_set.document_pool import DocumentPool
 from opera.training_set.known_positives import KnownPositives
 from opera.training_set.negatives import RandomNegatives
 from small_runs import SMALL, weights
@@ -42,7 +43,7 @@ def make_batch(
     training = data.training_split()
     pairs = training.pairs()
     method = METHODS["ft"](pairs, Plan(0, 4, 16), None)
-    sampler = PairSampler(method, pairs, RandomNegatives(len(data.corpus)), n_negatives, 16)
+    sampler = PairSampler(method, pairs, RandomNegatives(DocumentPool(len(data.corpus))), n_negatives, 16)
     dataset = PairDataset(data, training.query_rows, n_negatives, "title_text")
     items = dataset.__getitems__(next(iter(sampler)))
     columns = [name for name in items[0] if name != "label"]

@@ -14,6 +14,7 @@ from opera.methods import METHODS, Plan
 from opera.training.checkpoint import flatten, nest
 from opera.training.dataset import PairDataset
 from opera.training.sampler import PairSampler, Row
+from opera.training_set.document_pool import DocumentPool
 from opera.training_set.negatives import RandomNegatives
 from opera.training_set.pretrained_scores import pretrained_scores
 
@@ -27,7 +28,7 @@ def make_sampler(pairs: TrainingPairs, lag: int = 1, micro: int = 2, rank: int =
     scores = pretrained_scores(pairs, np.eye(4, 6, dtype=np.float32), np.eye(12, 6, dtype=np.float32), 0.1, 8, 0, None)
     method = METHODS["dp"]
     made = method(pairs, Plan(0, 20, 4), method.settings_class.parse({}), scores)
-    return PairSampler(made, pairs, RandomNegatives(12), 2, micro, lag, rank, world)
+    return PairSampler(made, pairs, RandomNegatives(DocumentPool(12)), 2, micro, lag, rank, world)
 
 
 def trained(sampler: PairSampler) -> list[list[Row]]:
@@ -143,7 +144,7 @@ def test_weights_travel_from_the_draw_to_the_loss(beir: Path) -> None:
     pairs = training.pairs()
     method = METHODS["infobatch"](pairs, Plan(0, 1000, 16), METHODS["infobatch"].settings_class.parse({}))
     method.observe(np.arange(pairs.n_pairs), np.zeros(pairs.n_pairs), pairs.pair_query.astype(float))
-    sampler = PairSampler(method, pairs, RandomNegatives(len(data.corpus)), 1, 16)
+    sampler = PairSampler(method, pairs, RandomNegatives(DocumentPool(len(data.corpus))), 1, 16)
     dataset = PairDataset(data, training.query_rows, 1, "title_text")
     seen = set()
     for step in range(4):

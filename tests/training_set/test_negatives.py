@@ -19,6 +19,7 @@ from opera.retrieval.measures import Ranking
 from opera.retrieval.models import load_model
 from opera.retrieval.search import exact_search
 from opera.training_set.build import build_training_set
+from opera.training_set.document_pool import DocumentPool
 from opera.training_set.known_positives import KnownPositives
 from opera.training_set.negatives import ListedNegatives, RandomNegatives, mine_hard_negatives
 from opera.training_set.prepare import prepare
@@ -37,7 +38,7 @@ def test_mined_come_from_the_ranks_and_are_no_positives(beir: Path, static_model
     queries, corpus = encoder.encode_queries(data, training.query_rows), encoder.encode_corpus(data)
     known = KnownPositives(pairs, len(corpus))
     ranking = exact_search(queries, corpus, data.corpus, 20)
-    mined = mine_hard_negatives(ranking, known, (3, 20), 5, seed=0)
+    mined = mine_hard_negatives(ranking, known, (3, 20), 5, seed=0, pool=DocumentPool(known.n_docs))
     for query in range(pairs.n_queries):
         found = mined.doc_rows[mined.offsets[query] : mined.offsets[query + 1]]
         allowed = set(ranking.doc_rows[query][2:20]) - set(pairs.pair_doc[pairs.pair_query == query])
@@ -48,7 +49,7 @@ def test_mined_come_from_the_ranks_and_are_no_positives(beir: Path, static_model
 def test_a_range_past_the_corpus_is_refused(pairs: TrainingPairs) -> None:
     ranking = Ranking(np.zeros((4, 120), dtype=np.int32), np.zeros((4, 120), dtype=np.float32))
     with pytest.raises(SettingError, match=r"range=500:600 starts past the end of the corpus \(120 documents\)"):
-        mine_hard_negatives(ranking, KnownPositives(pairs, 120), (500, 600), 5, 0)
+        mine_hard_negatives(ranking, KnownPositives(pairs, 120), (500, 600), 5, 0, DocumentPool(120))
 
 
 def test_ranks_count_from_1_and_include_both_ends(pairs: TrainingPairs) -> None:
@@ -56,7 +57,7 @@ def test_ranks_count_from_1_and_include_both_ends(pairs: TrainingPairs) -> None:
     order = np.random.default_rng(0).permutation(2000).astype(np.int32)
     ranking = Ranking(np.tile(order, (4, 1)), np.zeros((4, 2000), dtype=np.float32))
     for ranks, rows in (((100, 1100), order[99:1100]), ((101, 1100), order[100:1100])):
-        mined = mine_hard_negatives(ranking, KnownPositives(pairs, 2000), ranks, 2000, seed=0)
+        mined = mine_hard_negatives(ranking, KnownPositives(pairs, 2000), ranks, 2000, 0, DocumentPool(2000))
         positives = pairs.pair_doc[pairs.pair_query == 0]
         assert np.array_equal(mined.doc_rows[: mined.offsets[1]], rows[~np.isin(rows, positives)])
     (help_,) = (doc.help for doc in NegativeSettings.docs() if doc.name == "range")
@@ -102,7 +103,7 @@ def test_nothing_is_pruned_without_a_method_that_prunes(beir: Path, static_model
 
 
 def test_draws() -> None:
-    listed = ListedNegatives.from_lists([np.array([3, 5, 8]), np.array([], dtype=int), np.array([2])], 10)
+    listed = ListedNegatives.from_lists([np.array([3, 5, 8]), np.array([], dtype=int), np.array([2])], DocumentPool(10))
     assert listed.queries_without == 1
     for step in range(50):
         drawn = listed.draw(np.array([0, 1, 2]), 2, seed=0, step=step)
@@ -110,7 +111,7 @@ def test_draws() -> None:
         assert len(set(drawn[0])) == 2
         assert (drawn[1] < 10).all()
         assert drawn[2].tolist() == [2, 2]
-    random = RandomNegatives(10)
+    random = RandomNegatives(DocumentPool(10))
     assert np.array_equal(random.draw(np.arange(4), 3, 0, 1), random.draw(np.arange(4), 3, 0, 1))
     assert not np.array_equal(random.draw(np.arange(4), 3, 0, 1), random.draw(np.arange(4), 3, 0, 2))
 

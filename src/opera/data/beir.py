@@ -19,7 +19,7 @@ from opera.data.lines import json_records, numbered_lines, text_field
 from opera.data.qrels import Qrels
 from opera.data.retrieval_data import RetrievalData
 from opera.data.store import DataBuilder, digest_files, load_or_parse
-from opera.data.texts import TextRow, TextTable, join_title
+from opera.data.texts import TextRow, TextTable
 
 QRELS_HEADER = ["query-id", "corpus-id", "score"]
 
@@ -41,12 +41,10 @@ def load_beir(folder: Path) -> RetrievalData:
     qrels, left_out = _qrels_files(folder)
 
     def parse(builder: DataBuilder) -> None:
-        corpus_table = builder.write_texts("corpus", _texts(corpus, ["_id", "text"], ["title", "metadata"]))
-        query_table = builder.write_texts("queries", _texts(queries, ["_id", "text"], ["metadata"]))
-        for path, table in ((corpus, corpus_table), (queries, query_table)):
-            check_unique_ids(path, table)
+        for path, optional in ((corpus, ["title", "metadata"]), (queries, ["metadata"])):
+            check_unique_ids(path, builder.write_texts(path.stem, _texts(path, ["_id", "text"], optional)))
         for path in qrels:
-            builder.splits[path.stem] = _read_qrels(path, corpus_table, query_table, builder.notes)
+            builder.splits[path.stem] = _read_qrels(path, builder)
 
     def digest() -> str:
         return digest_files([corpus, queries, *qrels], "beir")
@@ -103,12 +101,10 @@ def _texts(path: Path, required: list[str], optional: list[str]) -> Iterator[Tex
         identifier = text_field(path, number, record, "_id")
         title, text = (text_field(path, number, record, key) for key in ("title", "text"))
         check_id(f"{path}:{number}: column '_id'", identifier)
-        if not join_title(title, text).strip():
-            raise DataError(f"{path}:{number}: _id {shown(identifier)} has an empty text; add one or remove the line")
         yield identifier, title, text
 
 
-def _read_qrels(path: Path, corpus: TextTable, queries: TextTable, notes: list[str]) -> Qrels:
+def _read_qrels(path: Path, builder: DataBuilder) -> Qrels:
     numbers, query_ids, doc_ids, grades = [], [], [], []
     lines = numbered_lines(path)
     _check_header(path, *next(lines, (0, "")))
@@ -122,7 +118,8 @@ def _read_qrels(path: Path, corpus: TextTable, queries: TextTable, notes: list[s
         doc_ids.append(fields[1])
     if not numbers:
         raise DataError(f"{path}: has no judgements")
-    query_rows, doc_rows = queries.find_rows(pa.array(query_ids)), corpus.find_rows(pa.array(doc_ids))
+    query_rows = builder.tables["queries"].find_rows(pa.array(query_ids))
+    doc_rows = builder.tables["corpus"].find_rows(pa.array(doc_ids))
     for rows, ids, what, file in (
         (query_rows, query_ids, "query-id", "queries.jsonl"),
         (doc_rows, doc_ids, "corpus-id", "corpus.jsonl"),
@@ -130,7 +127,8 @@ def _read_qrels(path: Path, corpus: TextTable, queries: TextTable, notes: list[s
         if (rows < 0).any():
             at = int(np.argmax(rows < 0))
             raise DataError(f"{path}:{numbers[at]}: {what} {shown(ids[at])} does not exist in {file}")
-    return _merge_repeats(path, np.array(numbers), query_rows, doc_rows, np.array(grades), notes)
+    builder.note_places(query_rows, doc_rows, lambda at: f"qrels/{path.name}:{numbers[at]}")
+    return _merge_repeats(path, np.array(numbers), query_rows, doc_rows, np.array(grades), builder.notes)
 
 
 def _check_header(path: Path, number: int, header: str) -> None:

@@ -23,7 +23,7 @@ def check_id(place: str, identifier: object) -> None:
     Raises:
         DataError: naming the rule.
     """
-    text = _check_string(place, identifier)
+    text = check_string(place, identifier)
     if _CONTROL.search(text):
         raise DataError(f"{place} must not hold a tab, a line break or another control character, got {shown(text)}")
     if not text.strip():
@@ -40,7 +40,7 @@ def check_text(place: str, text: object) -> None:
     Raises:
         DataError: naming the rule.
     """
-    if not _check_string(f"{place}: text", text).strip():
+    if not check_string(f"{place}: text", text).strip():
         raise DataError(f"{place} has an empty text")
 
 
@@ -75,7 +75,16 @@ def check_grade(place: str, grade: object) -> int:
     return int(grade)
 
 
-def _check_string(place: str, value: object) -> str:
+def check_string(place: str, value: object) -> str:
+    """Check that a value is a string that a file can hold, and return it.
+
+    Args:
+        place: start of the message.
+        value: the value.
+
+    Raises:
+        DataError: naming the rule.
+    """
     if not isinstance(value, str):
         raise DataError(f"{place} must be a string, got {shown(value)}")
     if len(value) > LONGEST_TEXT:

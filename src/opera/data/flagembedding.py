@@ -97,7 +97,7 @@ def _text_list(path: Path, number: int, record: dict[str, Any], key: str) -> lis
         return []
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
         raise DataError(f"{path}:{number}: column '{key}' must be a list of strings, got {shown(values)}")
-    if not all(value.strip() for value in values):
+    if key == "pos" and not all(value.strip() for value in values):
         raise DataError(f"{path}:{number}: column '{key}' holds an empty text")
     return values
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from opera.core.arguments import whole_number
 from opera.core.errors import DataError
 from opera.core.terminal import shown
-from opera.data.checks import check_grade, check_id, check_text
+from opera.data.checks import check_grade, check_id, check_string
 from opera.data.qrels import GivenNegatives, Qrels
 from opera.data.texts import TextTable
 
@@ -33,6 +33,7 @@ class RetrievalData:
         held_out: judgements that left train because their documents are held out for another split; their documents
             are still positives of their queries, and never negatives. ``None`` where there are none.
         notes: what was merged, dropped or drawn, in plain sentences.
+        places: file and line of judgements that name an empty text, where known, by the rows of query and document.
     """
 
     name: str
@@ -44,6 +45,7 @@ class RetrievalData:
     given_negatives: GivenNegatives | None = None
     held_out: Qrels | None = None
     notes: tuple[str, ...] = ()
+    places: Mapping[tuple[int, int], str] = field(default_factory=dict)
 
     @classmethod
     def from_dicts(
@@ -63,13 +65,13 @@ class RetrievalData:
             qrels: for each split, grade by document id by query id.
 
         Raises:
-            DataError: for an id or text that is not a string, an empty one, an id with a tab or a line break, or a
-                judged id without a text.
+            DataError: for an id or text that is not a string, an empty id, one with a tab or a line break, or a
+                judged id that is not among the texts.
         """
         for kind, texts in (("document", corpus), ("query", queries)):
             for identifier, text in texts.items():
                 check_id(f"{source}: {kind} id", identifier)
-                check_text(f"{source}: {kind} {shown(identifier)}", text)
+                check_string(f"{source}: {kind} {shown(identifier)}: text", text)
         corpus_table, query_table = TextTable.from_texts(corpus), TextTable.from_texts(queries)
         splits = {}
         for split, judged in qrels.items():
@@ -83,7 +85,8 @@ class RetrievalData:
             splits[split] = Qrels.from_arrays(query_rows, doc_rows, np.array(grades, dtype=np.int32))
         contents = json.dumps([dict(corpus), dict(queries), qrels], default=dict)
         fingerprint = hashlib.sha256(f"dicts\0{contents}".encode()).hexdigest()
-        return cls(Path(source).stem, source, fingerprint, corpus_table, query_table, splits)
+        notes = tuple(empty_text_notes(corpus_table, query_table))
+        return cls(Path(source).stem, source, fingerprint, corpus_table, query_table, splits, notes=notes)
 
     def split(self, name: str) -> Qrels:
         """Return the qrels of a split.
@@ -99,23 +102,40 @@ class RetrievalData:
         """Return the relevant judgements of ``train``.
 
         Raises:
-            DataError: if there is no training pair.
+            DataError: if there is no training pair, or one names an empty text.
         """
         relevant = self.split("train").relevant()
         if relevant.n_queries == 0:
             raise DataError(f"{self.source}: split 'train' has no pair with a grade above 0: nothing to train on")
+        self._refuse_empty("train", relevant)
         return relevant
 
     def judged_qrels(self, split: str) -> Qrels:
         """Return the qrels of a split without the queries that have no relevant document.
 
         Raises:
-            DataError: if there is no such split, or no query in it has a relevant document.
+            DataError: if there is no such split, no query in it has a relevant document, or one of these is empty.
         """
         qrels = self.split(split)
         if not qrels.has_relevant.any():
             raise DataError(f"{self.source}: split '{split}' has no judgement above 0: nothing to measure")
+        self._refuse_empty(split, qrels)
         return qrels.select_queries(qrels.has_relevant)
+
+    def _refuse_empty(self, split: str, qrels: Qrels) -> None:
+        """Refuse relevant pairs whose query, or whose document's title and text, is empty."""
+        queries, documents = self.queries.empty_rows(), self.corpus.empty_rows()
+        if len(queries) + len(documents) == 0:
+            return
+        query_rows = qrels.query_rows[qrels.query_index]
+        of_query, of_document = np.isin(query_rows, queries), np.isin(qrels.doc_rows, documents)
+        wrong = np.flatnonzero((of_query | of_document) & (qrels.grades > 0))
+        if len(wrong):
+            query, document = query_rows[wrong[:1]], qrels.doc_rows[wrong[:1]]
+            place = self.places.get((int(query[0]), int(document[0])), f"{self.source}: split '{split}'")
+            pair = f"query {shown(self.queries.ids(query)[0])}, document {shown(self.corpus.ids(document)[0])}"
+            what = "the query's text is" if of_query[wrong[0]] else "the document's title and text are"
+            raise DataError(f"{place}: a relevant pair ({pair}), but {what} empty; give it a text or remove the pair")
 
     def with_relevant_grade(self, lowest: int) -> RetrievalData:
         """Set grades below ``lowest`` to 0 (not relevant) in every split, and add a note with the count.
@@ -161,3 +181,16 @@ class RetrievalData:
                 query_rows = qrels.query_rows[qrels.query_index]
                 for query, doc, grade in zip(query_rows, qrels.doc_rows, qrels.grades, strict=True):
                     file.write(f"{query_ids[query]}\t{doc_ids[doc]}\t{grade}\n")
+
+
+def empty_text_notes(corpus: TextTable, queries: TextTable) -> list[str]:
+    """Count the documents and queries without a text: notes for those who read the data."""
+    notes = []
+    for kind, table, use in (
+        ("documents without title and text", corpus, "they are kept and ranked, and are no negatives"),
+        ("queries without a text", queries, "they are kept, and not used"),
+    ):
+        rows = table.empty_rows()
+        if len(rows):
+            notes.append(f"{len(rows):,} {kind}, such as {shown(table.ids(rows[:1])[0])}: {use}")
+    return notes

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from opera.core.arrays import IntArray
 from opera.core.cache import cached
 from opera.core.errors import DataError
 from opera.core.reading import open_file
 from opera.data.qrels import GivenNegatives, Qrels
-from opera.data.retrieval_data import RetrievalData
+from opera.data.retrieval_data import RetrievalData, empty_text_notes
 from opera.data.texts import TEXT_SCHEMA, TextRow, TextTable, text_batches
 
 LAYOUT = "2"  # part of every key: change it when the stored files, or how sources are parsed, change
@@ -48,12 +49,17 @@ class DataBuilder:
         splits: qrels by split name.
         given_negatives: negatives that came with the data.
         notes: what was merged or dropped, in plain sentences.
+        tables: the texts written so far, ``corpus`` and ``queries``.
+        places: file and line of judgements that name an empty text, by the rows of query and document; relative to
+            the source.
     """
 
     folder: Path
     splits: dict[str, Qrels] = field(default_factory=dict)
     given_negatives: GivenNegatives | None = None
     notes: list[str] = field(default_factory=list)
+    tables: dict[str, TextTable] = field(default_factory=dict)
+    places: dict[tuple[int, int], str] = field(default_factory=dict)
 
     def write_texts(self, kind: str, rows: Iterable[TextRow]) -> TextTable:
         """Write ``corpus`` or ``queries`` to disk and return the table, memory-mapped."""
@@ -61,7 +67,21 @@ class DataBuilder:
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, TEXT_SCHEMA) as writer:
             for batch in text_batches(rows):
                 writer.write_batch(batch)
-        return TextTable.open(path)
+        self.tables[kind] = TextTable.open(path)
+        return self.tables[kind]
+
+    def note_places(self, query_rows: IntArray, doc_rows: IntArray, place: Callable[[int], str]) -> None:
+        """Keep the places of those judgements that name an empty text; both tables are written before.
+
+        Args:
+            query_rows: int ``[M]``.
+            doc_rows: int ``[M]``.
+            place: file and line of a judgement, by its number.
+        """
+        empty = np.isin(query_rows, self.tables["queries"].empty_rows())
+        empty |= np.isin(doc_rows, self.tables["corpus"].empty_rows())
+        for at in np.flatnonzero(empty).tolist():
+            self.places[int(query_rows[at]), int(doc_rows[at])] = place(at)
 
 
 def load_or_parse(
@@ -84,6 +104,7 @@ def load_or_parse(
     def write(folder: Path) -> None:
         builder = DataBuilder(folder)
         parse(builder)
+        builder.notes += empty_text_notes(builder.tables["corpus"], builder.tables["queries"])
         _write_arrays(builder)
         if digest() != key:
             raise DataError(f"{source}: changed while it was read; run the command again")
@@ -104,6 +125,7 @@ def _write_arrays(builder: DataBuilder) -> None:
         "splits": list(builder.splits),
         "notes": builder.notes,
         "negatives": builder.given_negatives is not None,
+        "places": [[query, doc, place] for (query, doc), place in builder.places.items()],
     }
     (builder.folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
 
@@ -124,4 +146,5 @@ def _load(home: Path, key: str, name: str, source: str) -> RetrievalData:
         splits=splits,
         given_negatives=negatives,
         notes=tuple(about["notes"]),
+        places={(query, doc): f"{source}/{place}" for query, doc, place in about.get("places", [])},
     )

@@ -14,8 +14,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from opera.core.arrays import IntArray
-from opera.core.errors import DataError
-from opera.core.terminal import shown
 
 CorpusText = Literal["title_text", "text"]
 """What of a document is encoded: title and text joined, or the text alone."""
@@ -50,6 +48,12 @@ def text_batches(rows: Iterable[TextRow]) -> Iterator[pa.RecordBatch]:
 
 def _record_batch(rows: Sequence[TextRow]) -> pa.RecordBatch:
     return pa.record_batch([pa.array(column, pa.string()) for column in zip(*rows, strict=True)], schema=TEXT_SCHEMA)
+
+
+def _blank(texts: pa.ChunkedArray) -> NDArray[np.bool_]:
+    """Whether each text is empty or white space: bool ``[texts]``. Reads no further than its first other character."""
+    nothing = [pc.or_(pc.equal(pc.binary_length(chunk), 0), pc.utf8_is_space(chunk)) for chunk in texts.chunks]
+    return np.concatenate([np.empty(0, dtype=bool), *(part.to_numpy(zero_copy_only=False) for part in nothing)])
 
 
 @dataclass(frozen=True)
@@ -108,19 +112,19 @@ class TextTable:
         rank[order] = np.arange(len(order), dtype=np.int32)
         return rank
 
-    def check_not_empty(self, corpus_text: CorpusText, kind: str) -> None:
-        """Check that ``corpus_text`` leaves no row without text; ``kind`` names a row in the message.
+    def empty_rows(self, corpus_text: CorpusText = "title_text") -> NDArray[np.int64]:
+        """Return the rows of which ``corpus_text`` leaves nothing but white space, ascending: int64."""
+        return self._without_text if corpus_text == "text" else self._without_both
 
-        Raises:
-            DataError: naming the first row without text.
-        """
-        if corpus_text == "text":
-            row = pc.index(pc.utf8_length(pc.utf8_trim_whitespace(self.table["text"])), 0).as_py()
-            if row >= 0:
-                raise DataError(
-                    f"corpus_text=text: {kind} {shown(self.ids(slice(row, row + 1))[0])} has a title but no text; "
-                    "use corpus_text=title_text"
-                )
+    @cached_property
+    def _without_text(self) -> NDArray[np.int64]:
+        return np.flatnonzero(_blank(self.table["text"]))
+
+    @cached_property
+    def _without_both(self) -> NDArray[np.int64]:
+        rows = self._without_text
+        titled = np.array([bool(title.strip()) for title in self._column("title", rows)], dtype=bool)
+        return np.asarray(rows[~titled], dtype=np.int64)
 
     def _column(self, name: str, rows: IntArray | slice | None) -> list[str]:
         column = self.table[name]

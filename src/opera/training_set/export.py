@@ -25,6 +25,7 @@ from opera.retrieval.models import model_kind
 from opera.retrieval.run_model import run_corpus_text
 from opera.retrieval.search import search_corpus
 from opera.training_set.cbs import rank_among_random
+from opera.training_set.document_pool import DocumentPool
 from opera.training_set.formats import NEGATIVES_FORMATS, SCORE_FORMATS
 from opera.training_set.known_positives import KnownPositives
 from opera.training_set.negatives import ListedNegatives, check_range, mine_hard_negatives
@@ -131,8 +132,10 @@ def mine(
     loaded, qrels = _training_qrels(data, relevant_grade)
     check_range(ranks, len(loaded.corpus))
     encoder = open_encoder(model)
-    ranking = search_corpus(encoder, loaded, qrels.query_rows, ranks[1], run_corpus_text(model))
-    mined = mine_hard_negatives(ranking, KnownPositives(qrels.pairs(), len(loaded.corpus)), ranks, keep, seed)
+    corpus_text = run_corpus_text(model)
+    ranking = search_corpus(encoder, loaded, qrels.query_rows, ranks[1], corpus_text)
+    known, pool = KnownPositives(qrels.pairs(), len(loaded.corpus)), DocumentPool.of(loaded, corpus_text)
+    mined = mine_hard_negatives(ranking, known, ranks, keep, seed, pool)
     table = pa.table(
         {
             "query_id": loaded.queries.ids(np.repeat(qrels.query_rows, np.diff(mined.offsets))),

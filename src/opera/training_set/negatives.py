@@ -20,6 +20,7 @@ from opera.core.errors import SettingError
 from opera.core.rng import generator
 from opera.data import RetrievalData
 from opera.retrieval.measures import Ranking
+from opera.training_set.document_pool import DocumentPool
 from opera.training_set.known_positives import KnownPositives
 
 log = logging.getLogger("opera")
@@ -53,38 +54,43 @@ class NegativeInputs:
     settings: TrainSettings
     search: Callable[[int], Ranking]
 
+    @property
+    def pool(self) -> DocumentPool:
+        """The documents that may be negatives: those with a text."""
+        return DocumentPool.of(self.data, self.settings.encoding.corpus_text)
+
 
 @dataclass(frozen=True)
 class RandomNegatives:
-    """Uniform over the corpus."""
+    """Uniform over the documents."""
 
-    n_docs: int
+    pool: DocumentPool
 
     def draw(self, queries: IntArray, count: int, seed: int, step: int) -> NDArray[np.int64]:
         """Return uniform rows; known positives among them are left to the loss's mask."""
-        return generator(seed, "negatives", step).integers(self.n_docs, size=(len(queries), count))
+        return self.pool.rows(generator(seed, "negatives", step).integers(len(self.pool), size=(len(queries), count)))
 
 
 @dataclass(frozen=True)
 class ListedNegatives:
-    """Uniform over a list per query; over the corpus for a query whose list is empty.
+    """Uniform over a list per query; over the documents for a query whose list is empty.
 
     Attributes:
         offsets: int64 ``[n + 1]``; query q's list is ``offsets[q]`` to ``offsets[q + 1]``.
         doc_rows: int32, corpus rows.
-        n_docs: size of the corpus.
+        pool: the documents.
     """
 
     offsets: NDArray[np.int64]
     doc_rows: NDArray[np.int32]
-    n_docs: int
+    pool: DocumentPool
 
     @classmethod
-    def from_lists(cls, lists: Sequence[IntArray], n_docs: int) -> ListedNegatives:
+    def from_lists(cls, lists: Sequence[IntArray], pool: DocumentPool) -> ListedNegatives:
         """Build from one array of corpus rows per query."""
         offsets = np.concatenate([[0], np.cumsum([len(rows) for rows in lists])]).astype(np.int64)
         rows = np.concatenate(lists) if lists else np.empty(0)
-        return cls(offsets, rows.astype(np.int32), n_docs)
+        return cls(offsets, rows.astype(np.int32), pool)
 
     @property
     def queries_without(self) -> int:
@@ -107,7 +113,7 @@ class ListedNegatives:
         empty = lengths == 0
         if not empty.any():
             return np.asarray(self.doc_rows[starts[:, None] + places], dtype=np.int64)
-        drawn = rng.integers(self.n_docs, size=places.shape)
+        drawn = self.pool.rows(rng.integers(len(self.pool), size=places.shape))
         drawn[~empty] = self.doc_rows[starts[~empty, None] + places[~empty]]
         return drawn
 
@@ -123,11 +129,12 @@ def check_range(ranks: tuple[int, int], n_docs: int, name: str = "range") -> Non
 
 
 def mine_hard_negatives(
-    ranking: Ranking, known: KnownPositives, ranks: tuple[int, int], keep: int, seed: int
+    ranking: Ranking, known: KnownPositives, ranks: tuple[int, int], keep: int, seed: int, pool: DocumentPool
 ) -> ListedNegatives:
     """Keep the documents at ranks LO to HI of each training query that are not its known positives.
 
-    Positives count as ranks. Where more than ``keep`` documents are left, a random ``keep`` of them stay (the release).
+    Positives and documents outside the pool count as ranks. Where more than ``keep`` documents are left, a random
+    ``keep`` of them stay (the release).
 
     Args:
         ranking: the corpus ranked for each training query by the pretrained model, down to rank HI.
@@ -135,37 +142,41 @@ def mine_hard_negatives(
         ranks: LO and HI, 1-based, both included.
         keep: maximum negatives per query.
         seed: seed of the sampling.
+        pool: the documents that may be negatives.
     """
     check_range(ranks, known.n_docs)
     candidates = ranking.doc_rows[:, ranks[0] - 1 : ranks[1]]
-    allowed = ~known.contains(np.arange(len(candidates))[:, None], candidates)
+    allowed = pool.holds(candidates) & ~known.contains(np.arange(len(candidates))[:, None], candidates)
     rng = generator(seed, "mine")
     lists = []
     for row, row_allowed in zip(candidates, allowed, strict=True):
         left = row[row_allowed]
         lists.append(left if len(left) <= keep else left[np.sort(rng.choice(len(left), keep, replace=False))])
-    return ListedNegatives.from_lists(lists, known.n_docs)
+    return ListedNegatives.from_lists(lists, pool)
 
 
 def _random(inputs: NegativeInputs) -> Negatives:
-    return RandomNegatives(len(inputs.data.corpus))
+    return RandomNegatives(inputs.pool)
 
 
 def _hard(inputs: NegativeInputs) -> Negatives:
     settings = inputs.settings.negative_sampling
     ranking = inputs.search(settings.mining_range[1])
     seed = inputs.settings.optimisation.seed
-    return mine_hard_negatives(ranking, inputs.known, settings.mining_range, settings.max_mined_negatives, seed)
+    keep = settings.max_mined_negatives
+    return mine_hard_negatives(ranking, inputs.known, settings.mining_range, keep, seed, inputs.pool)
 
 
 def _given(inputs: NegativeInputs) -> Negatives:
     given = inputs.data.given_negatives
     assert given is not None
     lists = [given.doc_rows[given.offsets[row] : given.offsets[row + 1]] for row in inputs.query_rows]
-    kept = [rows[~inputs.known.contains(np.full(len(rows), query), rows)] for query, rows in enumerate(lists)]
-    if dropped := sum(map(len, lists)) - sum(map(len, kept)):
-        log.info("note: left out %d given negatives that are positives of their query", dropped)
-    return ListedNegatives.from_lists(kept, len(inputs.data.corpus))
+    full = [rows[inputs.pool.holds(rows)] for rows in lists]
+    kept = [rows[~inputs.known.contains(np.full(len(rows), query), rows)] for query, rows in enumerate(full)]
+    for before, after, reason in ((lists, full, "have no text"), (full, kept, "are positives of their query")):
+        if dropped := sum(map(len, before)) - sum(map(len, after)):
+            log.info("note: left out %d given negatives that %s", dropped, reason)
+    return ListedNegatives.from_lists(kept, inputs.pool)
 
 
 NEGATIVES.ship(random=_random, hard=_hard, given=_given)

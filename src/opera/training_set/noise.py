@@ -18,6 +18,7 @@ from opera.core.rng import generator
 from opera.data import Qrels, RetrievalData
 from opera.data.splits import copy_splits
 from opera.retrieval.measures import Ranking
+from opera.training_set.document_pool import DocumentPool
 from opera.training_set.known_positives import KnownPositives
 from opera.training_set.negatives import ListedNegatives, check_range, mine_hard_negatives
 
@@ -89,14 +90,15 @@ def inject_noise(
     clean, labels, seed = data.training_split(), settings.labels, settings.optimisation.seed
     if labels.noise == "none":
         return NoisyQrels.clean(clean)
+    pool = DocumentPool.of(data, settings.encoding.corpus_text)
     if labels.noise == "grade":
         noisy = _judged_below(original, data, settings)
     elif labels.noise == "random":
-        noisy = add_false_positives(clean, _share(settings), seed, RandomCandidates(clean, len(data.corpus)))
+        noisy = add_false_positives(clean, _share(settings), seed, RandomCandidates(clean, pool))
     else:
         known = KnownPositives(clean.pairs(), len(data.corpus), clean.query_rows, data.held_out)
         ranking = search(clean.query_rows, labels.noise_ranks[1])
-        mined = mine_hard_negatives(ranking, known, labels.noise_ranks, len(data.corpus), seed)
+        mined = mine_hard_negatives(ranking, known, labels.noise_ranks, len(data.corpus), seed, pool)
         noisy = add_false_positives(clean, _share(settings), seed, ListedCandidates(mined))
     log.info("noise=%s: %d of %d training pairs are false", labels.noise, noisy.count, len(noisy.injected))
     wanted = false_positive_count(len(clean.doc_rows), labels.noise_share or 0.0)
@@ -188,22 +190,22 @@ def _counts_by_query(clean: Qrels, count: int, available: IntArray, seed: int) -
 
 @dataclass(frozen=True)
 class RandomCandidates:
-    """The whole corpus but the query's own positives."""
+    """All documents but the query's own positives."""
 
     clean: Qrels
-    n_docs: int
+    pool: DocumentPool
 
     @property
     def available(self) -> NDArray[np.int64]:
-        """All documents but the query's own."""
-        return self.n_docs - np.diff(self.clean.offsets)
+        """How many documents there are beside the query's own."""
+        own = self.clean.query_index[self.pool.holds(self.clean.doc_rows)]
+        return len(self.pool) - np.bincount(own, minlength=self.clean.n_queries)
 
     def draw(self, query: int, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
         """Draw uniform documents."""
         own = self.clean.doc_rows[self.clean.offsets[query] : self.clean.offsets[query + 1]]
-        # Draw places among the documents that are not the query's own, then shift them past its own.
-        free = rng.choice(self.n_docs - len(own), count, replace=False)
-        return np.asarray(free + np.searchsorted(own - np.arange(len(own)), free, side="right"), dtype=np.int64)
+        others = self.pool.without(own)
+        return others.rows(rng.choice(len(others), count, replace=False))
 
 
 @dataclass(frozen=True)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
+import numpy as np
+
 from opera.config.recipe import Recipe
 from opera.config.training import TrainSettings
-from opera.core.errors import SettingError
+from opera.core.errors import DataError, SettingError
 from opera.data import RetrievalData
 from opera.data.splits import draw_missing_splits
+from opera.data.texts import CorpusText
 from opera.retrieval.measures import check_measures
 from opera.training_set.negatives import check_negatives
 from opera.training_set.noise import check_noise
@@ -62,7 +66,7 @@ def _drawn(data: RetrievalData, settings: TrainSettings) -> tuple[RetrievalData,
             "leave one of the two out"
         )
     graded = data.with_relevant_grade(settings.labels.relevant_grade)
-    graded.training_split()
+    graded = _with_title_notes(graded, settings.encoding.corpus_text)
     draw = partial(
         draw_missing_splits,
         graded,
@@ -74,7 +78,7 @@ def _drawn(data: RetrievalData, settings: TrainSettings) -> tuple[RetrievalData,
     prepared = draw(needs_dev=settings.needs_dev)
     for split in ("test", "dev") if settings.needs_dev else ("test",):
         prepared.judged_qrels(split)
-    data.corpus.check_not_empty(settings.encoding.corpus_text, "document")
+    _check_some_text(data, settings.encoding.corpus_text)
     if not settings.needs_dev:
         return prepared, prepared, None
     if prepared.splits["dev"] is graded.splits.get("dev"):
@@ -82,3 +86,25 @@ def _drawn(data: RetrievalData, settings: TrainSettings) -> tuple[RetrievalData,
     if kind != "random" and "test" not in graded.splits:
         kind = "new-documents"
     return prepared, draw(needs_dev=False), kind or "like-test"
+
+
+def _check_some_text(data: RetrievalData, corpus_text: CorpusText) -> None:
+    """Check that not all documents are without a text.
+
+    Raises:
+        DataError: if they are.
+    """
+    if len(data.corpus.empty_rows(corpus_text)) == len(data.corpus):
+        raise DataError(f"{data.source}: no document has a text with corpus_text={corpus_text}; use title_text")
+
+
+def _with_title_notes(data: RetrievalData, corpus_text: CorpusText) -> RetrievalData:
+    """Note the documents that ``corpus_text=text`` leaves without a text, and the pairs that train on one."""
+    pairs = data.training_split().doc_rows
+    left = np.setdiff1d(data.corpus.empty_rows(corpus_text), data.corpus.empty_rows())
+    if len(left) == 0:
+        return data
+    notes = [f"corpus_text=text: {len(left):,} documents have a title alone: they are ranked, and are no negatives"]
+    if empty := int(np.isin(pairs, left).sum()):
+        notes.append(f'corpus_text=text: {empty:,} of the {len(pairs):,} training pairs train on such a document\'s ""')
+    return replace(data, notes=(*data.notes, *notes))

@@ -34,7 +34,8 @@ def reduced_corpus(encoder: Encoder, data: RetrievalData, limit: int, corpus_tex
     """Keep ``limit`` documents, or those that are relevant to dev queries if these are more.
 
     Every relevant document is kept; then the pretrained model's best document of each query, then its second, and so
-    on to :data:`DEPTH`; then documents at random. The rank that would pass the limit is left out whole.
+    on to :data:`DEPTH`; then documents at random. The rank that would pass the limit is left out whole, and so is
+    every document without a text.
 
     Args:
         encoder: the untrained model.
@@ -46,12 +47,13 @@ def reduced_corpus(encoder: Encoder, data: RetrievalData, limit: int, corpus_tex
     qrels = data.judged_qrels("dev")
     ranking = search_corpus(encoder, data, qrels.query_rows, DEPTH, corpus_text)
     kept = np.unique(qrels.relevant().doc_rows)
+    empty = np.setdiff1d(data.corpus.empty_rows(corpus_text), kept)
     for rank in range(ranking.doc_rows.shape[1]):
-        more = np.union1d(kept, ranking.doc_rows[:, rank])
+        more = np.setdiff1d(np.union1d(kept, ranking.doc_rows[:, rank]), empty)
         if len(more) > limit:
             break
         kept = more
-    others = np.setdiff1d(np.arange(len(data.corpus)), kept)
+    others = np.setdiff1d(np.arange(len(data.corpus)), np.union1d(kept, empty))
     filling = generator(seed, "guard.documents").permutation(others)[: max(0, limit - len(kept))]
     rows = np.sort(np.concatenate([kept, filling])).astype(np.int64)
     return DevCorpus(_with_documents(data, qrels, rows), rows)
@@ -68,4 +70,5 @@ def _with_documents(data: RetrievalData, qrels: Qrels, rows: NDArray[np.int64]) 
         splits={"dev": Qrels.from_arrays(query_rows, doc_rows, qrels.grades[judged])},
         given_negatives=None,
         held_out=None,
+        places={},
     )

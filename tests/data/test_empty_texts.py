@@ -1,0 +1,100 @@
+"""Documents and queries without a text: kept and counted, and an error only where a relevant pair names one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from opera.core.errors import DataError
+from opera.data import RetrievalData, load_data
+from text_files import edit_line
+
+MakeBeir = Callable[..., Path]
+
+EMPTY = '{{"_id": "{}", "title": " ", "text": "\\u2003\\n"}}'
+
+
+def unjudged(folder: Path) -> Path:
+    """Leave three judgements: of train0, train1 and test0."""
+    for split, lines in {"train": ["train0\td0\t2", "train1\td1\t1"], "test": ["test0\td2\t1"]}.items():
+        (folder / "qrels" / f"{split}.tsv").write_text("\n".join(["query-id\tcorpus-id\tscore", *lines]) + "\n")
+    return folder
+
+
+def test_empty_documents_are_kept_counted_and_told_once(make_beir: MakeBeir, tmp_path: Path) -> None:
+    folder = unjudged(make_beir())
+    edit_line(folder / "corpus.jsonl", 6, EMPTY.format("d5"))
+    edit_line(folder / "corpus.jsonl", 9, '{"_id": "d8", "text": null}')
+    edit_line(folder / "queries.jsonl", 40, '{"_id": "train39", "text": ""}')
+    for _ in range(2):  # parsed, then from the cache
+        data = load_data(folder)
+        assert len(data.corpus) == 120
+        assert data.corpus.empty_rows().tolist() == [5, 8]
+        assert data.notes == (
+            "2 documents without title and text, such as 'd5': they are kept and ranked, and are no negatives",
+            "1 queries without a text, such as 'train39': they are kept, and not used",
+        )
+    assert data.training_split().n_queries == 2
+    data.write_beir(tmp_path / "copy")
+    assert load_data(tmp_path / "copy").corpus.empty_rows().tolist() == [5, 8]
+
+
+def test_only_a_relevant_pair_makes_one_an_error(make_beir: MakeBeir) -> None:
+    folder = unjudged(make_beir())
+    edit_line(folder / "corpus.jsonl", 2, EMPTY.format("d1"))
+    data = load_data(folder)
+    with pytest.raises(DataError) as caught:
+        data.training_split()
+    assert str(caught.value) == (
+        f"{folder}/qrels/train.tsv:3: a relevant pair (query 'train1', document 'd1'), but the document's title and "
+        "text are empty; give it a text or remove the pair"
+    )
+    assert data.with_relevant_grade(2).training_split().n_queries == 1
+    assert data.judged_qrels("test").n_queries == 1  # nothing of train is asked for
+
+
+def test_the_line_is_of_the_folder_that_is_read_not_of_its_copy(make_beir: MakeBeir) -> None:
+    folder = unjudged(make_beir())
+    edit_line(folder / "corpus.jsonl", 3, EMPTY.format("d2"))
+    load_data(folder)
+    other = folder.rename(folder.with_name("other"))
+    with pytest.raises(DataError, match=rf"^{other}/qrels/test\.tsv:2: a relevant pair"):
+        load_data(other).judged_qrels("test")
+
+
+def test_a_relevant_query_without_a_text_is_an_error(make_beir: MakeBeir) -> None:
+    folder = unjudged(make_beir())
+    edit_line(folder / "queries.jsonl", 1, '{"_id": "train0", "text": " "}')
+    with pytest.raises(DataError, match=r"train\.tsv:2: a relevant pair .*'train0'.*, but the query's text is empty"):
+        load_data(folder).training_split()
+
+
+def test_dictionaries_may_hold_them_too() -> None:
+    texts = {"corpus": {"a": "x", "b": " "}, "queries": {"q": "y"}}
+    data = RetrievalData.from_dicts("mine", **texts, qrels={"train": {"q": {"a": 1, "b": 0}}})
+    assert data.corpus.empty_rows().tolist() == [1]
+    assert len(data.notes) == 1
+    data.training_split()
+    data = RetrievalData.from_dicts("mine", **texts, qrels={"train": {"q": {"b": 1}}})
+    with pytest.raises(DataError, match=r"^mine: split 'train': a relevant pair \(query 'q', document 'b'\)"):
+        data.training_split()
+
+
+def test_titles_count_unless_only_texts_are_encoded(make_beir: MakeBeir) -> None:
+    folder = unjudged(make_beir())
+    edit_line(folder / "corpus.jsonl", 6, EMPTY.format("d5"))
+    edit_line(folder / "corpus.jsonl", 8, '{"_id": "d7", "title": "a title", "text": " "}')
+    corpus = load_data(folder).corpus
+    assert corpus.empty_rows("title_text").tolist() == [5]
+    assert corpus.empty_rows("text").tolist() == [5, 7]
+
+
+def test_blank_given_negatives_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.jsonl"
+    path.write_text('{"query": "q", "pos": ["a"], "neg": [" ", "b"]}\n')
+    data = load_data(path)
+    assert data.corpus.empty_rows().tolist() == [1]
+    assert data.given_negatives is not None
+    assert data.given_negatives.doc_rows.tolist() == [1, 2]
