@@ -13,7 +13,8 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 
 from opera.core.errors import ModelError, SettingError
-from opera.retrieval.models import load_model, model_fingerprint, prompt_for, set_dropout_and_attention, set_lengths
+from opera.retrieval.models import load_model, model_fingerprint, set_dropout_and_attention, set_lengths
+from opera.retrieval.prompts import prompt_for
 
 
 def test_a_folder_that_holds_no_model_is_refused(tmp_path: Path) -> None:

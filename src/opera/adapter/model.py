@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import OrderedDict
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -17,9 +18,10 @@ from opera.config.training import AdapterSettings
 from opera.core.errors import TrainingError
 from opera.data import RetrievalData, TextTable
 from opera.data.texts import CorpusText
-from opera.retrieval.encoder import Encoder, Role
+from opera.retrieval.encoder import Encoder
 from opera.retrieval.frozen import FrozenVectors, VectorLookup, embed_rows
-from opera.retrieval.models import load_model
+from opera.retrieval.models import load_model, put_lengths
+from opera.retrieval.prompts import Role
 
 CHECKED_TEXTS = 8
 SAME_COSINE = 0.999
@@ -80,14 +82,21 @@ def save_adapted(folder: Path, base: SentenceTransformer | None, trained: Senten
 
 
 def check_saved(
-    folder: Path, encoder: Encoder, trained: SentenceTransformer, data: RetrievalData, text: CorpusText
+    folder: Path,
+    encoder: Encoder,
+    trained: SentenceTransformer,
+    data: RetrievalData,
+    text: CorpusText,
+    lengths: Mapping[str, int | None],
 ) -> None:
     """Load what was handed over as a user will, and compare its embeddings of some texts with those it was measured by.
 
     Raises:
         TrainingError: if they are not the same up to rounding.
     """
-    loaded = Encoder(load_model(folder, encoder.device), encoder.precision, use_cache=False)
+    model = load_model(folder, encoder.device)
+    put_lengths(model, lengths)
+    loaded = Encoder(model, encoder.precision, use_cache=False)
     parts: tuple[tuple[Role, TextTable, CorpusText], ...] = (
         ("query", data.queries, "text"),
         ("document", data.corpus, text),

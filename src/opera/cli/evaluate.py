@@ -7,7 +7,15 @@ from typing import Annotated
 
 import typer
 
-from opera.cli.options import DataArgument, JsonOption, ModelOption, OverwriteOption, path_option
+from opera.cli.options import (
+    DataArgument,
+    DocumentPromptOption,
+    JsonOption,
+    ModelOption,
+    OverwriteOption,
+    QueryPromptOption,
+    path_option,
+)
 from opera.core.arguments import MOST
 from opera.core.terminal import json_text, say
 
@@ -28,6 +36,8 @@ def evaluate(
             "--relevant-grade", help="lowest grade that counts as relevant; auto: a run's own, or 1", min=1, max=MOST
         ),
     ] = None,
+    query_prompt: QueryPromptOption = None,
+    document_prompt: DocumentPromptOption = None,
     run_file: Annotated[Path | None, path_option("--run-file", "also write the ranking as a TREC run")] = None,
     overwrite: OverwriteOption = False,
     json_: JsonOption = False,
@@ -51,7 +61,15 @@ def evaluate(
     from opera.cli.printing.results import print_measures
     from opera.retrieval.evaluate import evaluate as evaluate_model
 
-    result = evaluate_model(loaded, model=model, split=split, measures=names, relevant_grade=relevant_grade)
+    result = evaluate_model(
+        loaded,
+        model=model,
+        split=split,
+        measures=names,
+        relevant_grade=relevant_grade,
+        query_prompt=query_prompt,
+        document_prompt=document_prompt,
+    )
     if run_file:
         write_trec_run(run_file, result, loaded)
     if json_:

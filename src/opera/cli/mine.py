@@ -9,8 +9,10 @@ import typer
 
 from opera.cli.options import (
     DataArgument,
+    DocumentPromptOption,
     ModelOption,
     OverwriteOption,
+    QueryPromptOption,
     RelevantOption,
     SeedOption,
     load_training_data,
@@ -28,6 +30,8 @@ def mine(
     keep: Annotated[int, typer.Option("--keep", help="maximum negatives per query", min=1, max=MOST)] = 15,
     relevant_grade: RelevantOption = 1,
     seed: SeedOption = 0,
+    query_prompt: QueryPromptOption = None,
+    document_prompt: DocumentPromptOption = None,
     overwrite: OverwriteOption = False,
 ) -> None:
     """Mine hard negatives for the training queries; OPERA and FlagEmbedding train with the .jsonl."""
@@ -53,5 +57,7 @@ def mine(
         relevant_grade=relevant_grade,
         seed=seed,
         overwrite=overwrite,
+        query_prompt=query_prompt,
+        document_prompt=document_prompt,
     )
     say(f"{place(out)}: {table.num_rows:,} negatives")

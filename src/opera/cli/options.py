@@ -74,6 +74,12 @@ AdapterOption = Annotated[
     str | None,
     typer.Option("--adapter", help="train a projection of query or both vectors, and leave the model as it is"),
 ]
+QueryPromptOption = Annotated[
+    str | None, typer.Option("--query-prompt", help="text before each query, empty for none; auto: the model's own")
+]
+DocumentPromptOption = Annotated[
+    str | None, typer.Option("--document-prompt", help="text before each document, likewise")
+]
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="any setting, as key=value; repeatable")]
 ConfigOption = Annotated[
     list[str] | None,

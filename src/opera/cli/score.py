@@ -9,8 +9,10 @@ import typer
 
 from opera.cli.options import (
     DataArgument,
+    DocumentPromptOption,
     ModelOption,
     OverwriteOption,
+    QueryPromptOption,
     RelevantOption,
     SeedOption,
     load_training_data,
@@ -30,6 +32,8 @@ def score(
     ] = None,
     relevant_grade: RelevantOption = 1,
     seed: SeedOption = 0,
+    query_prompt: QueryPromptOption = None,
+    document_prompt: DocumentPromptOption = None,
     overwrite: OverwriteOption = False,
 ) -> None:
     """Write the pretrained similarity and estimated loss of every training pair: what SP ranks by and DP starts from.
@@ -53,7 +57,15 @@ def score(
 
     pool = (cbs_pool or CBS_POOL) if cbs else 0
     table = score_pairs(
-        loaded, model=model, out=out, cbs_pool=pool, relevant_grade=relevant_grade, seed=seed, overwrite=overwrite
+        loaded,
+        model=model,
+        out=out,
+        cbs_pool=pool,
+        relevant_grade=relevant_grade,
+        seed=seed,
+        overwrite=overwrite,
+        query_prompt=query_prompt,
+        document_prompt=document_prompt,
     )
     quantiles = np.quantile(table["similarity"].to_numpy(), [0, 0.25, 0.5, 0.75, 1]).tolist()
     summary = dict(zip(("lowest", "25%", "median", "75%", "highest"), quantiles, strict=True))

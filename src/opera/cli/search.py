@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from opera.cli.options import DataArgument, JsonOption, ModelOption
+from opera.cli.options import DataArgument, DocumentPromptOption, JsonOption, ModelOption, QueryPromptOption
 from opera.core.arguments import MOST
 from opera.core.terminal import json_text, say
 
@@ -17,6 +17,8 @@ def search(
     query: Annotated[str, typer.Argument(help="what to search for", metavar="QUERY")],
     model: ModelOption,
     top: Annotated[int, typer.Option("--top", help="how many documents", min=1, max=MOST)] = 5,
+    query_prompt: QueryPromptOption = None,
+    document_prompt: DocumentPromptOption = None,
     json_: JsonOption = False,
 ) -> None:
     """Search a corpus with a model."""
@@ -31,7 +33,7 @@ def search(
 
     from opera.retrieval.search import search as search_data
 
-    found = search_data(loaded, query, model=model, top=top)
+    found = search_data(loaded, query, model=model, top=top, query_prompt=query_prompt, document_prompt=document_prompt)
     if json_:
         say(json_text([asdict(document) for document in found]))
     else:

@@ -43,6 +43,20 @@ def _parse_range(value: Any) -> Any:
     raise ValueError("must be LO:HI, two ranks such as 10:100")
 
 
+MOST_OF_A_PROMPT = 10_000
+"""Characters."""
+
+
+def _check_prompt(prompt: str) -> str:
+    """Refuse what no tokenizer reads: halves of characters, and NUL."""
+    if "\0" in prompt or (not prompt.isascii() and re.search("[\ud800-\udfff]", prompt)):
+        raise ValueError("must be text in UTF-8, without NUL")
+    if len(prompt) > MOST_OF_A_PROMPT:
+        raise ValueError(f"must have at most {MOST_OF_A_PROMPT:,} characters")
+    return prompt
+
+
+Prompt = Annotated[str, AfterValidator(_check_prompt)]
 RankRange = Annotated[tuple[int, int], BeforeValidator(_parse_range)]
 NegativeKind = Annotated[str, OneOf(NEGATIVES)]
 Service = Annotated[str, AfterValidator(partial(check_known, known=SERVICES, kind="a logging service"))]
@@ -56,6 +70,19 @@ class EncodingSettings(Settings):
     )
     max_passage_length: int = setting(
         512, "tokens of a document, at most the model's own limit", "Appendix C.2", ge=1, le=MOST
+    )
+    save_lengths: bool = setting(
+        False, "write these lengths into the saved model, which otherwise keeps its own limit", "OPERA"
+    )
+    query_prompt: Prompt | None = setting(
+        None, "text before each query, kept as it is; empty for none; auto: the model's own", "docs/models.md"
+    )
+    document_prompt: Prompt | None = setting(None, "text before each document, likewise", "docs/models.md")
+    prompt_phases: Literal["all", "search"] = setting(
+        "all",
+        "where prompts hold: in all phases, as in the release, or in search alone (mining, evaluation, the guard) and "
+        "not in training and pair scores, as in an earlier version of it",
+        "the release",
     )
     corpus_text: Literal["title_text", "text"] = setting(
         "title_text", "what of a document is encoded; the release encodes the text alone", "paper.md, row 11"

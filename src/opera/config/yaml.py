@@ -19,6 +19,8 @@ MAX_CHARACTERS = 20_000
 """Of a recipe; the densest take a second to read."""
 MAX_DEPTH = 20
 """Lists and mappings within each other."""
+VERBATIM = ("query_prompt", "document_prompt")
+"""Settings whose values are texts to be kept."""
 MAX_BITS = 1024
 """Of a whole number."""
 
@@ -54,7 +56,7 @@ def read_recipe(path: Path) -> dict[str, Any]:
 
 
 def parse_assignments(assignments: Sequence[str]) -> dict[str, Any]:
-    """Read ``--set key=value`` arguments; values are YAML scalars.
+    """Read ``--set key=value`` arguments; values are YAML scalars, but those of :data:`VERBATIM` are kept as they are.
 
     Raises:
         SettingError: if one is not ``key=value``, or a key is given twice.
@@ -66,8 +68,14 @@ def parse_assignments(assignments: Sequence[str]) -> dict[str, Any]:
             raise SettingError(f"--set {shortened(assignment)}: must be key=value, such as --set temperature=0.05")
         if (name := key.strip()) in values:
             raise SettingError(f"--set {shortened(name)}: given twice")
-        values[name] = parse_scalar(text)
+        values[name] = _verbatim(text) if name in VERBATIM else parse_scalar(text)
     return values
+
+
+def _verbatim(text: str) -> Any:
+    """Keep a text as it is, with its colons and spaces; quotes around it are YAML's, and ``null`` is no value."""
+    quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
+    return parse_scalar(text) if quoted or text == "null" else text
 
 
 class _Constructor(SafeConstructor):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from tqdm.auto import tqdm
 
+from opera.config.training import EncodingSettings
 from opera.core.arrays import IntArray, save_rows
 from opera.core.cache import cached
 from opera.core.errors import ModelError
@@ -23,9 +26,11 @@ from opera.data import RetrievalData, TextTable
 from opera.data.texts import CorpusText
 from opera.retrieval.device import Precision, autocast, pick_device, resolve_precision
 from opera.retrieval.frozen import embed_rows, lookup_of
-from opera.retrieval.models import is_static, load_model, model_fingerprint, set_lengths
+from opera.retrieval.models import fingerprints, is_static, lengths_of, load_model, set_lengths
+from opera.retrieval.prompts import ROLES, Role, as_option, prompt_for, set_prompts, warn_of_missing_prompts
+from opera.retrieval.run_model import run_lengths
+from opera.runs.folder import holds_run
 
-Role = Literal["query", "document"]
 PLURALS: dict[Role, str] = {"query": "queries", "document": "documents"}
 BATCHES_PER_CHUNK = 32
 VECTORS_FILE = "vectors.npy"
@@ -40,6 +45,7 @@ class Encoder:
         model: the SentenceTransformer.
         device: the device it computes on.
         precision: ``fp32``, ``bf16`` or ``fp16``, for computing; embeddings are always float32.
+        prompts: what goes before a text, by role; empty for nothing.
     """
 
     def __init__(
@@ -54,14 +60,18 @@ class Encoder:
         self._hide_bar = None if show_progress else True  # None: shown on a terminal only
         self.device = model.device.type
         self.precision = resolve_precision(precision, self.device, not is_static(model))
-        self._fingerprint: str | None = None
+        self.prompts: dict[Role, str] = {role: prompt_for(model, role) for role in ROLES}
+
+    def without_prompts(self) -> Encoder:
+        """The same encoder without prompts."""
+        plain = copy.copy(self)
+        plain.prompts = dict.fromkeys(ROLES, "")
+        return plain
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the model."""
-        if self._fingerprint is None:
-            self._fingerprint = model_fingerprint(self.model)
-        return self._fingerprint
+        """SHA-256 of the model, with the prompts that it holds."""
+        return self._fingerprints[0]
 
     @property
     def dimension(self) -> int:
@@ -78,7 +88,7 @@ class Encoder:
         options = {"batch_size": self.batch_size, "show_progress_bar": False, "convert_to_numpy": True}
         try:
             with autocast(self.precision, self.device):
-                raw = encode(texts, truncate_dim=None, **options)
+                raw = encode(texts, prompt=self.prompts[role], truncate_dim=None, **options)
         except (IndexError, TypeError, ValueError, KeyError, AttributeError) as error:
             raise self._cannot_encode(error, texts, role) from error
         except Exception as error:
@@ -98,11 +108,20 @@ class Encoder:
         """Encode some rows of the query table, or read them from the cache: float32 ``[len(rows), dimension]``."""
         return self._encode_rows(data.queries, rows, "query", "text", f"{data.fingerprint}/queries/{rows_digest(rows)}")
 
-    def cached(self, kind: str, *key: str, write: Callable[[Path], object]) -> Path:
-        """Return the folder of a cache entry that this model computed; ``write`` fills it where there is none."""
+    def cached(self, kind: str, *key: str, write: Callable[[Path], object], roles: Iterable[Role] = ROLES) -> Path:
+        """Return the folder of a cache entry that this model computed; ``write`` fills it where there is none.
+
+        The entry depends on the prompts of ``roles`` alone, so that no other prompt of queries encodes documents again.
+        """
+        prompts = [self.prompts[role] for role in roles]
         arithmetic = f"{self.precision} reproducible" if is_reproducible() else self.precision
-        digest = hashlib.sha256("\0".join((self.fingerprint, arithmetic, *key)).encode()).hexdigest()
+        parts = (self._fingerprints[1], arithmetic, *prompts, *key)
+        digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
         return cached(kind, digest[:32], write)
+
+    @cached_property
+    def _fingerprints(self) -> tuple[str, str]:
+        return fingerprints(self.model)
 
     def _encode_rows(
         self, table: TextTable, rows: IntArray | None, role: Role, corpus_text: CorpusText, key: str
@@ -118,7 +137,7 @@ class Encoder:
             save_rows(folder / VECTORS_FILE, self._parts(count, texts, role), count, self.dimension)
 
         if self.use_cache:
-            home = self.cached("vectors", role, corpus_text, key, write=write)
+            home = self.cached("vectors", role, corpus_text, key, write=write, roles=[role])
             return np.asarray(np.load(home / VECTORS_FILE, mmap_mode="r"))
         if count * self.dimension * 4 < MEMORY_LIMIT:
             parts = list(self._parts(count, texts, role))
@@ -157,15 +176,36 @@ def open_encoder(
     precision: Precision = "auto",
     max_query_length: int | None = None,
     max_passage_length: int | None = None,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
 ) -> Encoder:
-    """Load a model for encoding, with its own lengths unless others are given."""
-    loaded = load_model(model, pick_device())
-    lengths = {"max_query_length": max_query_length, "max_passage_length": max_passage_length}
-    chosen = {name for name, value in lengths.items() if value is not None}
-    if chosen:
-        own = [getattr(loaded[0], name, None) for name in ("query_length", "document_length")]
-        set_lengths(loaded, max_query_length or own[0], max_passage_length or own[1], chosen)
+    """Load a model for encoding, with a run's lengths or else its own unless others are given; prompts likewise.
+
+    Logs which prompts a well-known model lacks.
+    """
+    name, loaded = str(model), load_model(model, pick_device())
+    given = {"max_query_length": max_query_length, "max_passage_length": max_passage_length}
+    chosen = {name: length for name, length in given.items() if length is not None}
+    if lengths := {**run_lengths(name), **chosen}:
+        whole = {**lengths_of(loaded), **lengths}
+        set_lengths(loaded, whole["max_query_length"], whole["max_passage_length"], set(chosen))
+    prompts: dict[Role, str | None] = {"query": query_prompt, "document": document_prompt}
+    set_prompts(loaded, query_prompt, document_prompt)
+    if not holds_run(Path(name)):
+        decided = [role for role in ROLES if prompts[role] is not None]
+        warn_of_missing_prompts(loaded, name, decided, as_option)
     return Encoder(loaded, precision)
+
+
+def given_prompts(query: str | None, document: str | None) -> dict[str, Any]:
+    """Check the prompts that a function was given, for :func:`open_encoder`.
+
+    Raises:
+        SettingError: for a prompt that is no text.
+    """
+    prompts = {"query_prompt": query, "document_prompt": document}
+    given = {name: prompt for name, prompt in prompts.items() if prompt is not None}
+    return EncodingSettings.parse(given).model_dump(exclude_unset=True)
 
 
 def rows_digest(rows: IntArray) -> str:

@@ -29,6 +29,8 @@ def evaluate(
     precision: Precision = "auto",
     max_query_length: int | None = None,
     max_passage_length: int | None = None,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
     relevant_grade: int | None = None,
 ) -> Evaluation:
     """Measure a model on a split of a data set.
@@ -40,8 +42,10 @@ def evaluate(
         measures: names such as ``nDCG@10``, as a list or separated by commas; every measure of ir_measures and
             OPERA's own.
         precision: what to compute in.
-        max_query_length: tokens per query; the default is the model's own limit.
-        max_passage_length: tokens per document; the default is the model's own limit.
+        max_query_length: tokens per query; the default is the run's if ``model`` is a run, else the model's own limit.
+        max_passage_length: tokens per document, likewise.
+        query_prompt: text before each query, empty for none; the default is the model's own.
+        document_prompt: text before each document, likewise.
         relevant_grade: lowest grade that counts as relevant; the default is the run's own if ``model`` is a run on
             these data, else 1.
 
@@ -54,8 +58,13 @@ def evaluate(
     names = split_names(measures) if isinstance(measures, str) else texts(measures, "measures")
     check_measures(names)
     split = text(split, "split")
-    lengths = {"max_query_length": max_query_length, "max_passage_length": max_passage_length}
-    given = {"precision": precision, **{name: length for name, length in lengths.items() if length is not None}}
+    reading = {
+        "max_query_length": max_query_length,
+        "max_passage_length": max_passage_length,
+        "query_prompt": query_prompt,
+        "document_prompt": document_prompt,
+    }
+    given = {"precision": precision, **{name: value for name, value in reading.items() if value is not None}}
     encoding = EncodingSettings.parse(given).model_dump(exclude_unset=True)
     model = expand_user(model, "model")
     original = load_data(data)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,13 @@ from sentence_transformers import SentenceTransformer
 from opera.config.automatic import ModelKind
 from opera.core.errors import ModelError, SettingError
 from opera.core.terminal import printable, shortened
+from opera.retrieval.families import check_pooling
 from opera.retrieval.locate import MINILM, locate_model
 from opera.retrieval.model_checks import check_model, missing_weights, unused_parameters
 from opera.retrieval.trust import check_model_folder, download_model, pickles_refused
 
-PROMPT_NAMES = {"query": ("query",), "document": ("document", "passage", "corpus")}
-"""Names of prompts that sentence-transformers looks up for each role, in this order."""
+LENGTH_ATTRIBUTES = {"max_query_length": "query_length", "max_passage_length": "document_length"}
+"""What sentence-transformers calls the lengths."""
 SMALL_TRANSFORMER = 50_000_000
 """Transformers with fewer parameters are small."""
 IGNORED_CONFIG_KEYS = {"_name_or_path", "transformers_version", "dtype", "torch_dtype"}
@@ -60,7 +63,7 @@ def model_kind(model: SentenceTransformer) -> ModelKind:
 
 
 def set_lengths(model: SentenceTransformer, query: int | None, passage: int | None, chosen: set[str]) -> dict[str, Any]:
-    """Set the maximum tokens per query and per document, for training and encoding; saved with the model.
+    """Set the maximum tokens per query and per document, for training and encoding; they are saved with the model.
 
     Args:
         model: changed in place.
@@ -85,6 +88,29 @@ def set_lengths(model: SentenceTransformer, query: int | None, passage: int | No
     return {"max_query_length": model[0].query_length, "max_passage_length": model[0].document_length}
 
 
+def lengths_of(model: SentenceTransformer) -> dict[str, int | None]:
+    """The lengths that a model holds, as :func:`set_lengths` returns them; ``None`` for its own limit."""
+    return {name: getattr(model[0], attribute, None) for name, attribute in LENGTH_ATTRIBUTES.items()}
+
+
+def put_lengths(model: SentenceTransformer, lengths: Mapping[str, int | None]) -> None:
+    """Put lengths into a model, as :func:`lengths_of` and :func:`set_lengths` returned them."""
+    if hasattr(model[0], "query_length"):
+        for name, attribute in LENGTH_ATTRIBUTES.items():
+            setattr(model[0], attribute, lengths[name])
+
+
+@contextmanager
+def holding_lengths(model: SentenceTransformer, lengths: Mapping[str, int | None]) -> Iterator[None]:
+    """Inside, the model holds these lengths."""
+    before = lengths_of(model)
+    put_lengths(model, lengths)
+    try:
+        yield
+    finally:
+        put_lengths(model, before)
+
+
 def set_dropout_and_attention(model: SentenceTransformer, dropout: float | None, attention: str | None) -> None:
     """Set the dropout rate and the attention implementation for training; neither is saved with the model.
 
@@ -107,6 +133,22 @@ def set_dropout_and_attention(model: SentenceTransformer, dropout: float | None,
             raise SettingError(f"attn_implementation={attention}: {error}") from None
 
 
+def checkpoint_gradients(model: SentenceTransformer) -> None:
+    """Compute the activations of each layer again in the backward pass, to save memory; not saved with the model.
+
+    The trainer would go through a name that transformers has deprecated.
+
+    Raises:
+        SettingError: if the model has no layers that can.
+    """
+    transformer = getattr(model[0], "auto_model", None)
+    if transformer is None or not transformer.supports_gradient_checkpointing:
+        raise SettingError(
+            f"gradient_checkpointing=true: {type(transformer or model[0]).__name__} cannot; leave the setting out"
+        )
+    transformer.activation_checkpointing_enable({"use_reentrant": False})
+
+
 def freeze_unused_parameters(model: SentenceTransformer) -> list[str]:
     """Freeze the parameters that no embedding depends on, such as an unused pooler, and return their names.
 
@@ -121,16 +163,13 @@ def freeze_unused_parameters(model: SentenceTransformer) -> list[str]:
     return unused
 
 
-def prompt_for(model: SentenceTransformer, role: str) -> str | None:
-    """Return the prompt that ``encode_query`` or ``encode_document`` prepends, if any."""
-    for name in PROMPT_NAMES[role]:
-        if name in model.prompts:
-            return str(model.prompts[name])
-    return None
-
-
 def model_fingerprint(model: SentenceTransformer) -> str:
     """SHA-256 of the weights and everything else that decides an embedding, in hex."""
+    return fingerprints(model)[0]
+
+
+def fingerprints(model: SentenceTransformer) -> tuple[str, str]:
+    """SHA-256 of everything that decides an embedding, and of everything but the prompts, in hex."""
     total = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -141,12 +180,15 @@ def model_fingerprint(model: SentenceTransformer) -> str:
     if hasattr(model[0], "auto_model"):
         config = model[0].auto_model.config.to_dict()
         total.update(repr([item for item in sorted(config.items()) if item[0] not in IGNORED_CONFIG_KEYS]).encode())
-    total.update(repr([model.prompts, model.max_seq_length, model.truncate_dim, model.similarity_fn_name]).encode())
+    without_prompts, others = total.copy(), [model.max_seq_length, model.truncate_dim, model.similarity_fn_name]
+    total.update(repr([model.prompts, *others]).encode())
+    without_prompts.update(repr(others).encode())
     tokenizer = getattr(model[0], "tokenizer", None)
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if backend is not None and hasattr(backend, "to_str"):
         total.update(backend.to_str().encode())
-    return total.hexdigest()
+        without_prompts.update(backend.to_str().encode())
+    return total.hexdigest(), without_prompts.hexdigest()
 
 
 def quiet_libraries() -> None:
@@ -173,6 +215,7 @@ def _open(spec: Path | str, device: str) -> SentenceTransformer:
                 model_kwargs={"use_safetensors": True},
             ).float()  # autocast handles half precision
         check_model(model, missing, str(spec))
+        check_pooling(model, str(spec), folder)
     except ModelError:
         raise
     except Exception as error:  # loaders raise many types; all mean that the model is not usable

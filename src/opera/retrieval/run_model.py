@@ -51,6 +51,22 @@ def run_corpus_text(model: str | Path) -> CorpusText:
     return "text" if holds_run(Path(model)) and Run.open(model).settings.get("corpus_text") == "text" else "title_text"
 
 
+def run_lengths(model: str | Path) -> dict[str, int]:
+    """Return the lengths that a run encoded with, which its saved model need not hold; empty for any other model."""
+    if not holds_run(Path(model)):
+        return {}
+    run = Run.open(model)
+    recorded = {name: run.settings.get(name) for name in ("max_query_length", "max_passage_length")}
+    given = {name: length for name, length in recorded.items() if length is not None}
+    encoding = recorded_settings(run, given).encoding
+    return {name: getattr(encoding, name) for name in given}
+
+
+def run_scores_without_prompts(model: str | Path) -> bool:
+    """Whether ``model`` is a run whose prompts hold in search alone."""
+    return holds_run(Path(model)) and Run.open(model).settings.get("prompt_phases") == "search"
+
+
 def recorded_settings(run: Run, values: Mapping[str, Any]) -> TrainSettings:
     """Check settings that a run's ``run.json`` holds.
 

@@ -17,7 +17,7 @@ from opera.core.paths import expand_user
 from opera.data import RetrievalData, TextTable, load_data
 from opera.data.checks import check_text
 from opera.data.texts import CorpusText
-from opera.retrieval.encoder import Encoder, open_encoder, rows_digest
+from opera.retrieval.encoder import Encoder, given_prompts, open_encoder, rows_digest
 from opera.retrieval.measures import Ranking
 from opera.retrieval.run_model import run_corpus_text
 
@@ -43,7 +43,15 @@ class FoundDocument:
     text: str = field(repr=False)
 
 
-def search(data: str | Path | RetrievalData, query: str, *, model: str | Path, top: int = 5) -> list[FoundDocument]:
+def search(
+    data: str | Path | RetrievalData,
+    query: str,
+    *,
+    model: str | Path,
+    top: int = 5,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
+) -> list[FoundDocument]:
     """Search a corpus for one query.
 
     Args:
@@ -51,6 +59,8 @@ def search(data: str | Path | RetrievalData, query: str, *, model: str | Path, t
         query: what to search for.
         model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``.
         top: how many documents to return.
+        query_prompt: text before the query, empty for none; the default is the model's own.
+        document_prompt: text before each document, likewise.
 
     Returns:
         The documents, best first; fewer than ``top`` if the corpus is smaller.
@@ -64,7 +74,7 @@ def search(data: str | Path | RetrievalData, query: str, *, model: str | Path, t
     top = whole_number(top, "top", 1)
     model = expand_user(model, "model")
     loaded = load_data(data)
-    encoder = open_encoder(model)
+    encoder = open_encoder(model, **given_prompts(query_prompt, document_prompt))
     query_embeddings = encoder.encode([query], "query")
     document_embeddings = encoder.encode_corpus(loaded, run_corpus_text(model))
     ranking = exact_search(query_embeddings, document_embeddings, loaded.corpus, top, encoder.device)

@@ -30,7 +30,7 @@ from opera.retrieval.evaluation import Evaluation, evaluate_encoder, query_diffi
 from opera.retrieval.frozen import lookup_of
 from opera.retrieval.locate import inputs_of
 from opera.retrieval.measures import FULL_MEASURES
-from opera.retrieval.models import load_model
+from opera.retrieval.models import load_model, put_lengths
 from opera.retrieval.run_model import recorded_settings
 from opera.runs.folder import FINE_TUNED_FOLDER, RUN_FILE, Run, RunWriter
 from opera.runs.housekeeping import check_free, check_out_folder, clear_leftovers, clear_run, refuse_other_settings
@@ -233,9 +233,11 @@ def _hand_over(session: Session, guarded: Guarded | None, before: Evaluation) ->
 
 
 def _evaluate_saved(run: RunWriter, prepared: Prepared) -> Evaluation:
-    """Evaluate the model as saved, loaded as a user will load it; an adapter on the vectors that it trained on."""
+    """Evaluate the model as saved, loaded anew, with the run's lengths; an adapter on the vectors it trained on."""
     adapter = lookup_of(prepared.model) is not None
     saved = prepared.model if adapter else load_model(run.model_path, prepared.encoder.device)
+    if not adapter:
+        put_lengths(saved, prepared.lengths)
     return _evaluate_test(_encoder_of(saved, prepared), prepared)
 
 

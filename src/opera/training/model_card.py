@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from opera.core.files import replace_file
 from opera.retrieval.measures import DEFAULT_MEASURES
@@ -26,6 +27,8 @@ tags: [sentence-transformers, feature-extraction, dense-retrieval, opera]
 {rows}
 
 {share}
+
+{reading}
 
 `mask_known_positives` was {masked}. All settings are in `run.json` beside this folder.
 
@@ -75,10 +78,37 @@ def write_model_card(folder: Path, record: RunRecord, measures: Mapping[str, Map
         seed=record.seed,
         note="  # normalised only" if record.settings["adapter"] != "both" else "",
         masked=json.dumps(record.settings["mask_known_positives"]),
+        reading="" if from_files else _reading(record),
         rows="\n".join(_row(name, measures) for name in DEFAULT_MEASURES),
         share=share_sentence(record.guard) if record.guard else "The weights are the fine-tuned ones.",
     )
     replace_file(folder / "README.md", lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def _reading(record: RunRecord) -> str:
+    """Say how texts were read: the lengths, and the prompts."""
+    settings = record.settings
+    query, document = settings.get("max_query_length"), settings.get("max_passage_length")
+    lengths = (
+        "Training and these measures read whole texts."
+        if query is None or document is None
+        else f"Training and these measures read {query} tokens of a query and {document} of a document; "
+        + ("so does this model." if settings.get("save_lengths") else "this model keeps its own limit.")
+    )
+    return f"{lengths} {_prompts(settings)}"
+
+
+def _prompts(settings: Mapping[str, Any]) -> str:
+    prompts = {role: settings.get(f"{role}_prompt") for role in ("query", "document")}
+    named = [
+        f"{'queries' if role == 'query' else 'documents'} with `{json.dumps(prompt, ensure_ascii=False)}`"
+        for role, prompt in prompts.items()
+        if prompt
+    ]
+    if not named:
+        return "No prompt goes before a text."
+    where = " in mining and evaluation, and training went without" if settings.get("prompt_phases") == "search" else ""
+    return f"`encode_query` and `encode_document` begin {' and '.join(named)}, as the run did{where}."
 
 
 def _row(name: str, measures: Mapping[str, Mapping[str, float]]) -> str:

@@ -115,6 +115,7 @@ def _new_record(prepared: Prepared, clock: Clock) -> RunRecord:
         "precision": encoder.precision,
         "negatives": prepared.negatives,
         **prepared.lengths,
+        **prepared.prompts,
     }
     return RunRecord(
         status="running",

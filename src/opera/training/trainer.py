@@ -29,7 +29,8 @@ from opera.retrieval.device import WAIT, resolve_precision
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.frozen import lookup_of
-from opera.retrieval.models import is_static, prompt_for
+from opera.retrieval.models import is_static
+from opera.retrieval.prompts import Role, prompt_for
 from opera.retrieval.trust import check_model_folder, pickles_refused
 from opera.training.callbacks import ignore_signals
 from opera.training.dataset import column_names
@@ -158,7 +159,6 @@ def _optimisation(settings: TrainSettings, model: SentenceTransformer) -> dict[s
         "bf16": precision == "bf16",
         "fp16": precision == "fp16",
         "use_cpu": model.device.type == "cpu",
-        **({"gradient_checkpointing": True} if encoding.gradient_checkpointing else {}),
     }
 
 
@@ -183,8 +183,10 @@ def _saving_and_evaluation(settings: TrainSettings) -> dict[str, Any]:
 def _columns(settings: TrainSettings, model: SentenceTransformer) -> dict[str, Any]:
     """Say which columns are queries and which documents, and the prompts that go before them."""
     columns = column_names(settings.batching.n_negatives)
-    roles = {column: "query" if column == "anchor" else "document" for column in columns}
+    roles: dict[str, Role] = {column: "query" if column == "anchor" else "document" for column in columns}
     prompts = {column: prompt for column, role in roles.items() if (prompt := prompt_for(model, role))}
+    if settings.encoding.prompt_phases == "search":
+        prompts = {}
     return {"prompts": prompts or None, "router_mapping": roles}
 
 

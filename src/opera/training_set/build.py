@@ -140,8 +140,9 @@ def _pretrained_scores(
     settings, recipe = prepared.settings, prepared.recipe
     if not recipe.method_class.needs_scores(recipe.method_settings):
         return None, None
-    query_embeddings = prepared.encoder.encode_queries(prepared.data, query_rows)
-    document_embeddings = prepared.encoder.encode_corpus(prepared.data, settings.encoding.corpus_text)
+    encoder = prepared.pair_encoder
+    query_embeddings = encoder.encode_queries(prepared.data, query_rows)
+    document_embeddings = encoder.encode_corpus(prepared.data, settings.encoding.corpus_text)
     seed = settings.optimisation.seed
     scores = pretrained_scores(
         pairs,

@@ -19,10 +19,10 @@ from opera.core.parquet import write_parquet
 from opera.core.paths import expand_user, user_path
 from opera.core.settings import resolved
 from opera.data import Qrels, RetrievalData, load_data
-from opera.retrieval.encoder import open_encoder
+from opera.retrieval.encoder import given_prompts, open_encoder
 from opera.retrieval.locate import inputs_of
 from opera.retrieval.models import model_kind
-from opera.retrieval.run_model import run_corpus_text
+from opera.retrieval.run_model import run_corpus_text, run_scores_without_prompts
 from opera.retrieval.search import search_corpus
 from opera.training_set.cbs import rank_among_random
 from opera.training_set.document_pool import DocumentPool
@@ -43,6 +43,8 @@ def score(
     relevant_grade: int = 1,
     seed: int = 0,
     overwrite: bool = False,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
 ) -> pa.Table:
     """Score every training pair with a model: what SP ranks by and DP starts from.
 
@@ -54,6 +56,8 @@ def score(
         relevant_grade: lowest grade in the qrels that counts as relevant.
         seed: seed of the random documents.
         overwrite: replace ``out`` if it exists.
+        query_prompt: text before each query, empty for none; the default is the model's own.
+        document_prompt: text before each document, likewise.
 
     Returns:
         A row per pair: ``query_id``, ``doc_id``, ``grade``, ``similarity``, the estimated ``loss``, and ``cbs`` where
@@ -63,9 +67,12 @@ def score(
         InputError: for invalid input.
     """
     model, path = expand_user(model, "model"), _checked_output(out, SCORE_FORMATS, overwrite, data, model)
+    prompts = given_prompts(query_prompt, document_prompt)
     cbs_pool, seed = whole_number(cbs_pool, "cbs_pool", 0), whole_number(seed, "seed", 0, MOST_SEED)
     loaded, qrels = _training_qrels(data, relevant_grade)
-    encoder, pairs = open_encoder(model), qrels.pairs()
+    encoder, pairs = open_encoder(model, **prompts), qrels.pairs()
+    if not prompts and run_scores_without_prompts(model):
+        encoder = encoder.without_prompts()
     situation = Situation(pairs.n_queries, model_kind(encoder.model), encoder.device)
     defaults = resolve(TrainSettings(), situation)
     query_embeddings = encoder.encode_queries(loaded, qrels.query_rows)
@@ -107,6 +114,8 @@ def mine(
     relevant_grade: int = 1,
     seed: int = 0,
     overwrite: bool = False,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
 ) -> pa.Table:
     """Mine hard negatives for the training queries.
 
@@ -119,6 +128,8 @@ def mine(
         relevant_grade: lowest grade in the qrels that counts as relevant.
         seed: seed of the random choice among them.
         overwrite: replace ``out`` if it exists.
+        query_prompt: text before each query, empty for none; the default is the model's own.
+        document_prompt: text before each document, likewise.
 
     Returns:
         A row per negative: ``query_id``, ``doc_id``.
@@ -127,11 +138,12 @@ def mine(
         InputError: for invalid input.
     """
     model, path = expand_user(model, "model"), _checked_output(out, NEGATIVES_FORMATS, overwrite, data, model)
+    prompts = given_prompts(query_prompt, document_prompt)
     keep, seed = whole_number(keep, "keep", 1), whole_number(seed, "seed", 0, MOST_SEED)
     ranks = TrainSettings.parse({"negatives": "hard", "range": range}).negative_sampling.mining_range
     loaded, qrels = _training_qrels(data, relevant_grade)
     check_range(ranks, len(loaded.corpus))
-    encoder = open_encoder(model)
+    encoder = open_encoder(model, **prompts)
     corpus_text = run_corpus_text(model)
     ranking = search_corpus(encoder, loaded, qrels.query_rows, ranks[1], corpus_text)
     known, pool = KnownPositives(qrels.pairs(), len(loaded.corpus)), DocumentPool.of(loaded, corpus_text)

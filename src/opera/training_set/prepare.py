@@ -20,6 +20,9 @@ from opera.retrieval.device import pick_device
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.frozen import lookup_of, set_vectors
 from opera.retrieval.models import (
+    checkpoint_gradients,
+    holding_lengths,
+    lengths_of,
     load_model,
     model_kind,
     parameter_count,
@@ -27,6 +30,8 @@ from opera.retrieval.models import (
     set_dropout_and_attention,
     set_lengths,
 )
+from opera.retrieval.prompts import ROLES, as_setting, set_prompts, warn_of_missing_prompts
+from opera.runs.folder import holds_run
 from opera.training_set.prepare_data import prepare_data
 
 LITTLE_LOST = 0.05
@@ -54,6 +59,7 @@ class Prepared:
         encoder: the model with its device and precision.
         negatives: the kind of explicit negatives.
         lengths: ``max_query_length`` and ``max_passage_length`` in force; ``None`` for a model that reads whole texts.
+        own_lengths: those that the pretrained model's folder holds, likewise.
         processes: how many processes train together.
     """
 
@@ -69,6 +75,7 @@ class Prepared:
     encoder: Encoder
     negatives: str
     lengths: dict[str, int | None]
+    own_lengths: dict[str, int | None]
     processes: int
     base: SentenceTransformer | None = None
 
@@ -108,19 +115,33 @@ class Prepared:
         """Size of the model, with an adapter of the pretrained one."""
         return parameter_count(self.base or self.model)
 
+    @property
+    def prompts(self) -> dict[str, str]:
+        """The prompts in force, by the names of their settings; empty without a model."""
+        if self.settings.adapter.query_vectors is not None:
+            return {}
+        return {f"{role}_prompt": prompt for role, prompt in self.encoder.prompts.items()}
+
+    @property
+    def pair_encoder(self) -> Encoder:
+        """The encoder of pair scores, without prompts where they hold in search alone."""
+        return self.encoder if self.settings.encoding.prompt_phases == "all" else self.encoder.without_prompts()
+
     def encode(self) -> None:
         """Encode every text once, where an adapter trains on the vectors."""
         if self.base is not None:
             set_vectors(self.model, encode_all(self.encoder, self.data, self.settings.encoding.corpus_text))
 
     def save_model(self, folder: Path) -> None:
-        """Write the trained model, as it is handed over."""
-        if lookup_of(self.model) is None:
-            self.model.save_pretrained(str(folder), create_model_card=False)
-        else:
-            save_adapted(folder, self.base, self.model)
-            if self.base is not None:
-                check_saved(folder, self.encoder, self.model, self.data, self.settings.encoding.corpus_text)
+        """Write the trained model, as it is handed over: with its own lengths, unless the run's are wanted in it."""
+        encoding = self.settings.encoding
+        with holding_lengths(self.base or self.model, self.lengths if encoding.save_lengths else self.own_lengths):
+            if lookup_of(self.model) is None:
+                self.model.save_pretrained(str(folder), create_model_card=False)
+            else:
+                save_adapted(folder, self.base, self.model)
+        if self.base is not None:
+            check_saved(folder, self.encoder, self.model, self.data, encoding.corpus_text, self.lengths)
 
     def resolved_as(self, recorded: Mapping[str, Any]) -> Prepared:
         """The same run with the automatic values of an earlier start, perhaps on another device."""
@@ -187,11 +208,18 @@ def _load_models(model_source: str, settings: TrainSettings) -> dict[str, Any]:
     if adapter.kind is not None:
         _refuse_settings_of_models(settings)
     model = load_model(model_source, pick_device())
+    own_lengths = lengths_of(model)
     lengths = set_lengths(model, encoding.max_query_length, encoding.max_passage_length, set(encoding.model_fields_set))
+    set_prompts(model, encoding.query_prompt, encoding.document_prompt)
+    if not holds_run(Path(model_source)):
+        decided = [role for role in ROLES if getattr(encoding, f"{role}_prompt") is not None]
+        warn_of_missing_prompts(model, model_source, decided, as_setting)
     set_dropout_and_attention(model, encoding.dropout, encoding.attn_implementation)
+    if encoding.gradient_checkpointing:
+        checkpoint_gradients(model)
     precision = preset_precision(settings, model_kind(model), pick_device())
     encoder = Encoder(model, precision, encoding.encode_batch_size)
-    loaded = {"model": model, "encoder": encoder, "lengths": lengths}
+    loaded = {"model": model, "encoder": encoder, "lengths": lengths, "own_lengths": own_lengths}
     if adapter.kind is None:
         return loaded
     trained = adapter_model(encoder.dimension, adapter, seed=settings.optimisation.seed, device=encoder.device)
@@ -210,7 +238,7 @@ def _read_vectors(data: RetrievalData, settings: TrainSettings) -> dict[str, Any
     )
     set_vectors(model, vectors)
     encoder = Encoder(model, encoding.precision, use_cache=False)
-    return {"model": model, "encoder": encoder, "lengths": {"max_query_length": None, "max_passage_length": None}}
+    return {"model": model, "encoder": encoder, "lengths": lengths_of(model), "own_lengths": lengths_of(model)}
 
 
 def _refuse_settings_of_models(settings: TrainSettings) -> None:
@@ -219,9 +247,10 @@ def _refuse_settings_of_models(settings: TrainSettings) -> None:
     Raises:
         SettingError: naming the first.
     """
-    refused = {"dropout", "gradient_checkpointing"}
+    refused = {"dropout", "gradient_checkpointing", "prompt_phases"}
     if settings.adapter.query_vectors is not None:
         refused |= {"attn_implementation", "max_query_length", "max_passage_length", "corpus_text"}
+        refused |= {"save_lengths", "query_prompt", "document_prompt"}
     for name in sorted(refused & settings.encoding.model_fields_set):
         value = getattr(settings.encoding, name)
         if value != EncodingSettings.model_fields[name].default:

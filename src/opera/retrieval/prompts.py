@@ -1,0 +1,101 @@
+"""The texts that go before queries and documents: which are in force, and which a model should have and does not."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shlex
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Literal
+
+from sentence_transformers import SentenceTransformer
+
+from opera.core.errors import SettingError
+from opera.retrieval.families import family_of
+from opera.retrieval.locate import locate_model
+
+log = logging.getLogger("opera")
+
+Role = Literal["query", "document"]
+ROLES: tuple[Role, ...] = ("query", "document")
+LENGTH_SETTINGS: dict[Role, str] = {"query": "max_query_length", "document": "max_passage_length"}
+
+PROMPT_NAMES: dict[Role, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage", "corpus")}
+"""Names of prompts that sentence-transformers looks up for each role, in this order."""
+
+
+def prompt_for(model: SentenceTransformer, role: Role) -> str:
+    """Return the prompt that ``encode_query`` or ``encode_document`` prepends; empty for none."""
+    return next((str(model.prompts[name]) for name in PROMPT_NAMES[role] if name in model.prompts), "")
+
+
+def set_prompts(model: SentenceTransformer, query: str | None, document: str | None) -> None:
+    """Set the prompts of a model, which saves them; its lengths must be set already.
+
+    Args:
+        model: changed in place.
+        query: before each query; empty for none, ``None`` for the model's own.
+        document: before each document, likewise.
+
+    Raises:
+        SettingError: if a prompt leaves no room for the text.
+    """
+    given = {"query": query, "document": document}
+    model.prompts.update({role: prompt for role, prompt in given.items() if prompt is not None})
+    for role in ROLES:
+        _check_room(model, role)
+
+
+def _check_room(model: SentenceTransformer, role: Role) -> None:
+    prompt, first = prompt_for(model, role), model[0]
+    limit = getattr(first, f"{role}_length", None)
+    if not prompt or limit is None:
+        return
+    tokens = first.preprocess([prompt])["input_ids"].shape[-1]  # cut at the model's own limit
+    if tokens >= limit:
+        raise SettingError(
+            f"{role}_prompt: has {tokens:,} tokens, and {LENGTH_SETTINGS[role]}={limit} leaves no room for the {role}; "
+            f"raise {LENGTH_SETTINGS[role]}, or shorten the prompt"
+        )
+
+
+def as_setting(role: Role, prompt: str) -> str:
+    """Write a prompt as an argument of ``opera train``."""
+    return f"--set {shlex.quote(f'{role}_prompt={json.dumps(prompt, ensure_ascii=False)}')}"
+
+
+def as_option(role: Role, prompt: str) -> str:
+    """Write a prompt as an option of the commands that use a model."""
+    quoted = shlex.quote(prompt) if prompt.isprintable() else "$" + repr(prompt)
+    return f"--{role}-prompt {quoted}"
+
+
+def warn_of_missing_prompts(
+    model: SentenceTransformer,
+    name: str,
+    decided: Iterable[Role],
+    how: Callable[[Role, str], str],
+) -> None:
+    """Log, once per missing prompt, what the model was trained with and its files do not name.
+
+    Args:
+        model: with the prompts in force.
+        name: what the user called the model.
+        decided: the roles whose prompts the user set, even to none.
+        how: writes a prompt as the user may give it: :func:`as_setting` or :func:`as_option`.
+    """
+    place = locate_model(name)
+    family = family_of(name, place if isinstance(place, Path) else None)
+    for role in [role for role in ROLES if role not in set(decided) and not prompt_for(model, role)]:
+        unused = next((other for other in PROMPT_NAMES[role] if model.prompts.get(other)), None)
+        prompt = model.prompts[unused] if unused else family.prompts[role] if family else ""
+        if not prompt:
+            continue
+        why = (
+            f"its files name the prompt {unused!r}, which sentence-transformers does not use for a {role}"
+            if unused or family is None
+            else f"models of the family {family.name} are used with a {role} prompt (model card of {family.card}), "
+            "and its files name none"
+        )
+        log.info("note: %s: %s; add %s, or leave it empty for none", name, why, how(role, prompt))
