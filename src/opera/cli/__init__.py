@@ -26,6 +26,7 @@ from opera.cli.options import check_launcher, is_main_process, several_processes
 from opera.cli.paper import paper
 from opera.cli.quickstart import quickstart
 from opera.cli.report import report
+from opera.cli.reproduce import reproduce
 from opera.cli.score import score
 from opera.cli.search import search
 from opera.cli.theory import theory
@@ -52,6 +53,7 @@ EXAMPLES: dict[Callable[..., None], str] = {
     inspect: "my-beir-folder --model minilm",
     theory: "--noise 0.2 --noise 0.4 --auc 0.7 --set k=0.5 --out theory.svg",
     paper: "--table main --grid runs",
+    reproduce: "main --scale small --data nfcorpus=my-beir-folder --out grid",
     quickstart: "--out quickstart",
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,17 +23,15 @@ from opera.cli.options import (
     collect_values,
     expand_data,
     interruptible,
+    listed,
+    numbers,
     path_option,
 )
-from opera.core.errors import SettingError
-from opera.core.terminal import json_text, place, say, shown
+from opera.core.terminal import json_text, place, say
 
 if TYPE_CHECKING:
     from opera.experiments.analysis import Comparison
     from opera.experiments.grid.status import Status
-
-
-EXAMPLES = {"seeds": "0,1,2", "steps": "100,1000"}
 
 
 def compare(
@@ -88,9 +85,9 @@ def compare(
     options = {"method": methods, "seed": seeds, "max_steps": steps}
     axes, shared = grid_axes(
         collect_values(config, set_, options | batch_options(epochs, preset, batch_size, lr, negatives, range_)),
-        None if methods is None else _listed(methods),
-        None if seeds is None else _numbers("seeds", seeds),
-        None if steps is None else _numbers("steps", steps),
+        None if methods is None else listed(methods),
+        None if seeds is None else numbers("seeds", seeds),
+        None if steps is None else numbers("steps", steps),
     )
     status = prepare_grid(data, axes, out, model, shared, jobs)
     baseline = check_baseline(baseline, axes)
@@ -137,16 +134,3 @@ def _print_results(comparison: Comparison, out: Path, as_json: bool) -> None:
 
 def _how_to_continue(status: Status) -> str:
     return f"{len(status.done)} of {len(status.cells)} cells are done; the same command continues where it stopped"
-
-
-def _listed(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _numbers(name: str, text: str) -> list[int]:
-    parts = _listed(text)
-    if bad := [part for part in parts if not re.fullmatch(r"[0-9]{1,10}", part)]:
-        raise SettingError(
-            f"--{name}: must be whole numbers separated by commas, such as {EXAMPLES[name]}, got {shown(bad[0])}"
-        )
-    return [int(part) for part in parts]

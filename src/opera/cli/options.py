@@ -81,6 +81,8 @@ DocumentPromptOption = Annotated[
     str | None, typer.Option("--document-prompt", help="text before each document, likewise")
 ]
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="any setting, as key=value; repeatable")]
+EXAMPLES = {"seeds": "0,1,2", "steps": "100,1000"}
+"""Of options that take several numbers."""
 ConfigOption = Annotated[
     list[str] | None,
     source_option("--config", "YAML recipe: a file, or the name of one of OPERA's; repeatable, later ones win"),
@@ -123,6 +125,25 @@ def collect_values(
     if twice := given.keys() & assigned.keys():
         raise SettingError(f"given twice, by its own option and by --set: {', '.join(sorted(twice))}")
     return override(read_recipes(config or []), {**assigned, **given})
+
+
+def listed(text: str) -> list[str]:
+    """Split an option at its commas."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def numbers(name: str, text: str) -> list[int]:
+    """Read whole numbers separated by commas.
+
+    Raises:
+        SettingError: naming the option ``--name``, with an example.
+    """
+    parts = listed(text)
+    if bad := [part for part in parts if not re.fullmatch(r"[0-9]{1,10}", part)]:
+        raise SettingError(
+            f"--{name}: must be whole numbers separated by commas, such as {EXAMPLES[name]}, got {shown(bad[0])}"
+        )
+    return [int(part) for part in parts]
 
 
 def load_training_data(source: str, model: str) -> RetrievalData:

@@ -38,10 +38,18 @@ def method_label(run: Run, differing: frozenset[str] = frozenset()) -> str:
 
 
 def differing_settings(runs: Sequence[Run]) -> frozenset[str]:
-    """Find the settings of training, ``model`` among them, that differ between runs.
+    """Find the settings of training, ``model`` among them, that differ between runs on one data set.
 
-    Own settings that differ between the runs of one method are among them if the method is not registered here.
+    What differs between data sets alone sets no run apart from another, and stays out of labels. Own settings that
+    differ between the runs of one method are among them if the method is not registered here.
     """
+    by_data: dict[str, list[Run]] = {}
+    for run in runs:
+        by_data.setdefault(run.record.data.source, []).append(run)
+    return frozenset().union(*map(_differing_settings, by_data.values()))
+
+
+def _differing_settings(runs: Sequence[Run]) -> frozenset[str]:
     names = [name for name in ("model", *TrainSettings.flat_fields) if name not in GROUPING]
     recorded = [_recorded_settings(run) for run in runs]
     differing = _differing(names, recorded)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Any
@@ -92,10 +92,17 @@ class GridRuns:
         groups: all of the grid's groups.
         table: the table.
         steps: only this number of steps; ``None`` for each data set's largest.
+        scaled: the grid's number of steps for each of the paper's, where they differ.
     """
 
-    def __init__(self, groups: Iterable[Group], table: PaperTable, steps: int | None = None) -> None:
-        self.table, self.steps = table, steps
+    def __init__(
+        self,
+        groups: Iterable[Group],
+        table: PaperTable,
+        steps: int | None = None,
+        scaled: Callable[[int], int] | None = None,
+    ) -> None:
+        self.table, self.steps, self.scaled = table, steps, scaled
         self._by_data: dict[str, list[Group]] = {}
         for group in groups:
             self._by_data.setdefault(data_key(group.data), []).append(group)
@@ -132,11 +139,14 @@ class GridRuns:
             readings
             for row in rows
             if row.method != PRETRAINED
-            for _, readings in self._matches(row, self._steps_of(row))
+            for _, readings in self._matches(row, self.steps_of(row))
         )
 
-    def _steps_of(self, row: PaperRow) -> int | None:
-        return row.steps if self.table.by_steps else None
+    def steps_of(self, row: PaperRow) -> int | None:
+        """How many steps runs must have to match a row; ``None`` where the table does not say."""
+        if not self.table.by_steps or row.steps is None:
+            return None
+        return self.scaled(row.steps) if self.scaled else row.steps
 
     def _matches(self, row: PaperRow, steps: int | None) -> list[tuple[Group, frozenset[str]]]:
         """The groups that match a row in any reading, with those readings; for the pretrained model one per reading."""

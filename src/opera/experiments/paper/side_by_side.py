@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,7 +16,11 @@ from opera.experiments.paper.tables import SUMMARIES, PaperRow, PaperTable, tabl
 
 
 def align_table(
-    table: PaperTable, groups: Iterable[Group] | None, data: str | None = None, steps: int | None = None
+    table: PaperTable,
+    groups: Iterable[Group] | None,
+    data: str | None = None,
+    steps: int | None = None,
+    scaled: Callable[[int], int] | None = None,
 ) -> list[ComparedRow]:
     """Set a table of the paper side by side with a grid.
 
@@ -26,6 +30,7 @@ def align_table(
         data: only this data set, without averages.
         steps: only runs with this number of steps; ``None`` for each data set's largest. A table by iterations has all
             of them, each beside the paper's figure at the same number, on the grid's data sets.
+        scaled: the grid's number of steps for each of the paper's, where they differ.
 
     Returns:
         The paper's rows in its order, then averages over the data sets that the grid has, where those are not all. A
@@ -38,7 +43,7 @@ def align_table(
     if data is not None:
         name = _find_data_set(data, table, list(dict.fromkeys(row.data for row in rows)))
         rows = [row for row in rows if row.data == name]
-    grid = None if groups is None else GridRuns(groups, table, steps)
+    grid = None if groups is None else GridRuns(groups, table, steps, scaled)
     if table.by_steps:
         rows = _rows_by_steps(rows, grid, steps)
     readings = () if grid is None else grid.readings(rows)
@@ -88,7 +93,9 @@ def _rows_by_steps(rows: list[PaperRow], grid: GridRuns | None, steps: int | Non
     if grid is not None:
         sets = [name for name in sets if grid.has(name)] or sets
         rows = [row for row in rows if row.data in sets]
-        rows = [row for row in rows if steps is None or row.steps in (0, steps)] + _grid_only_rows(grid, rows)
+        rows = [row for row in rows if steps is None or row.steps in (0, steps)] + (
+            [] if grid.scaled else _grid_only_rows(grid, rows)
+        )
     return sorted(rows, key=lambda row: (sets.index(row.data), row.steps or 0))
 
 
@@ -109,8 +116,7 @@ def _compared_rows(row: PaperRow, grid: GridRuns | None, readings: Sequence[str]
     """A row beside the runs that match it; several rows, labelled, where different runs match in different readings."""
     if grid is None:
         return [ComparedRow(row, None, paper_figures(row))]
-    steps = row.steps if grid.table.by_steps else None
-    by_reading = {reading: grid.matching_groups(row, steps, reading) for reading in readings}
+    by_reading = {reading: grid.matching_groups(row, grid.steps_of(row), reading) for reading in readings}
     shown = {reading: groups for reading, groups in by_reading.items() if groups}
     distinct = {tuple(map(id, groups)) for groups in by_reading.values()}
     if len(distinct) == 1:

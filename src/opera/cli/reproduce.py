@@ -1,0 +1,178 @@
+"""``opera reproduce``: a table of the paper, from data to our figures beside its own."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from opera.cli.options import (
+    JsonOption,
+    SetOption,
+    collect_values,
+    interruptible,
+    is_main_process,
+    listed,
+    numbers,
+    path_option,
+    several_processes,
+    source_option,
+)
+from opera.core.errors import SettingError
+from opera.core.terminal import json_text, place, say
+
+if TYPE_CHECKING:
+    from opera.experiments.grid.status import Status
+    from opera.experiments.reproduce.plan import ReproductionPlan, Shard
+
+
+def reproduce(
+    table: Annotated[str, typer.Argument(help="a table of opera paper, such as main", metavar="TABLE")],
+    data: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--data",
+            help="only these of its data sets: fiqa,antique, or fiqa=FOLDER for one that you have; repeatable",
+            metavar="NAME[=SOURCE]",
+        ),
+    ] = None,
+    model: Annotated[
+        str | None, source_option("--model", "the model in place of the table's; give --set lr=... with it")
+    ] = None,
+    out: Annotated[
+        Path | None, path_option("--out", "folder of the grid, the table and the report; default reproduce-TABLE")
+    ] = None,
+    methods: Annotated[
+        str | None, typer.Option("--methods", help="only these of its methods, comma-separated: ft,dp")
+    ] = None,
+    seeds: Annotated[str | None, typer.Option("--seeds", help="comma-separated; default 0,1,2, or 0 if small")] = None,
+    preset: Annotated[str, typer.Option("--preset", help="settings of the paper's text, or of its release")] = "paper",
+    scale: Annotated[
+        str, typer.Option("--scale", help="full, or small: the same way with minilm and a few steps")
+    ] = "full",
+    shard: Annotated[
+        str | None, typer.Option("--shard", help="run part K of N alone, such as 3/32; all parts share --out")
+    ] = None,
+    jobs: Annotated[int, typer.Option("--jobs", help="how many cells to run at once")] = 1,
+    set_: SetOption = None,
+    plan: Annotated[bool, typer.Option("--plan", help="print cells, hours and disk, then exit")] = False,
+    table_only: Annotated[
+        bool, typer.Option("--table-only", help="run nothing; make table and report of the cells that are finished")
+    ] = False,
+    json_: JsonOption = False,
+) -> None:
+    """Run what a table of the paper takes, and set our figures beside the paper's. Finished cells are not repeated."""
+    from opera.experiments.paper import find_table
+    from opera.experiments.paper.tables import HUB_IDS
+    from opera.experiments.reproduce.cells import TableSettings
+    from opera.experiments.reproduce.plan import Shard, plan_reproduction
+    from opera.experiments.reproduce.scale import find_scale
+    from opera.experiments.reproduce.sets import choose_sets
+
+    found, size = find_table(table, "TABLE"), find_scale(scale)
+    part = None if shard is None else Shard.parse(shard)
+    if part is not None and table_only:
+        raise SettingError("--shard runs a part of the cells and --table-only none: give one of them")
+    shared = TableSettings(
+        found,
+        model or size.model or HUB_IDS[found.model],
+        preset,
+        size,
+        None if methods is None else tuple(listed(methods)),
+        size.seeds if seeds is None else tuple(numbers("seeds", seeds)),
+        collect_values(None, set_, {}),
+    )
+    chosen = choose_sets(found, size, data)
+    folder = out or Path(f"reproduce-{found.name}{'' if size.name == 'full' else f'-{size.name}'}")
+    planned = plan_reproduction(shared, folder, chosen.sources, chosen.left_out)
+    if plan:
+        _print_plan(planned, part, jobs, json_)
+    elif table_only:
+        _finish(planned, json_)
+    else:
+        _run(planned, chosen, part, jobs, json_)
+
+
+def _print_plan(planned: ReproductionPlan, part: Shard | None, jobs: int, as_json: bool) -> None:
+    from opera.cli.printing.console import console
+    from opera.cli.printing.reproduce import print_estimate
+    from opera.experiments.reproduce.estimate import estimate
+
+    with interruptible(lambda: "nothing was written"):
+        estimated = estimate(planned, planned.cells if part is None else part.of(planned.cells), jobs)
+    if as_json:
+        say(json_text(estimated.as_dict()))
+    else:
+        print_estimate(console(), estimated)
+
+
+def _run(planned: ReproductionPlan, chosen: Any, part: Shard | None, jobs: int, as_json: bool) -> None:
+    """Fetch the data, run the cells, and make the table unless this is a shard."""
+    from opera.experiments.grid.folder import check_grid_folder
+    from opera.experiments.reproduce.plan import plan_reproduction
+    from opera.experiments.reproduce.run import prepare_reproduction, run_reproduction
+    from opera.experiments.reproduce.sets import fetch_sets
+    from opera.retrieval.locate import locate_model
+
+    check_grid_folder(planned.out, planned.model, planned.shared.settings, planned.settings_by_set)
+    locate_model(planned.model)
+    with interruptible(lambda: "no cell was begun; the same command continues"):
+        here = fetch_sets(chosen)
+        planned = plan_reproduction(planned.shared, planned.out, here.sources, here.left_out)
+        status = prepare_reproduction(planned, part, jobs)
+    if is_main_process():
+        _announce(planned, status, part)
+    with interruptible(lambda: _how_to_continue(status)):
+        run_reproduction(planned, status, part, several_processes(), is_main_process())
+    if not is_main_process():
+        return
+    if part is None and status.done:
+        _finish(planned, as_json)
+    elif part is not None:
+        _say_rest(planned)
+    if status.failed:
+        count = len(status.failed)
+        say(f"{count} cell{'s' * (count > 1)} failed, see above; the same command tries again", file=sys.stderr)
+        raise typer.Exit(1)
+
+
+def _announce(planned: ReproductionPlan, status: Status, part: Shard | None) -> None:
+    """Say which cells this call runs, on standard error."""
+    for name, reason in planned.left_out.items():
+        say(f"left out: {name}: {reason}", file=sys.stderr)
+    if part is not None:
+        say(f"shard {part.number}/{part.count}: {len(status.cells)} of {len(planned.cells)} cells", file=sys.stderr)
+        for cell in status.cells:
+            say(f"  {cell.title}{': done' if cell.folder in status.done else ''}", file=sys.stderr)
+    if not status.waiting:
+        say(f"all {len(status.cells)} cells are already done", file=sys.stderr)
+
+
+def _say_rest(planned: ReproductionPlan) -> None:
+    """After a shard: how many cells of all are finished, and how the table is made."""
+    done = sum(cell.finished for cell in planned.cells)
+    say(
+        f"{done} of all {len(planned.cells)} cells are done; once all are, the same command without --shard makes the "
+        "table and the report"
+    )
+
+
+def _finish(planned: ReproductionPlan, as_json: bool) -> None:
+    """Print the table, and write it and the report."""
+    from opera.cli.printing.console import console
+    from opera.cli.printing.reproduce import print_reproduced, reproduced_text
+    from opera.experiments.reproduce.results import collect_results, write_results
+
+    reproduced = collect_results(planned)
+    paths = write_results(reproduced, reproduced_text(reproduced))
+    if as_json:
+        say(json_text(reproduced.as_dict()))
+    else:
+        print_reproduced(console(), reproduced)
+        say("\n" + "\n".join(str(place(path)) for path in paths))
+
+
+def _how_to_continue(status: Status) -> str:
+    return f"{len(status.done)} of {len(status.cells)} cells are done; the same command continues where it stopped"

@@ -1,0 +1,165 @@
+"""Which runs a table of the paper takes: its rows become methods and steps, recipes and preset become settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from opera.config.presets import PRESETS
+from opera.config.recipe_files import override, read_recipes
+from opera.core.errors import SettingError, nearest
+from opera.core.settings import LISTING
+from opera.core.terminal import shown
+from opera.data.catalogue import PAPER_SETS, PaperSet
+from opera.experiments.analysis import format_settings
+from opera.experiments.grid.plan import AXIS_SETTINGS, GridAxes, GridPart
+from opera.experiments.paper import PaperRow, PaperTable, data_key, matching_methods, method_settings, table_rows
+from opera.experiments.paper.matching import PRETRAINED, MethodSpec
+from opera.experiments.paper.tables import HUB_IDS, QWEN3, SUMMARIES
+from opera.experiments.reproduce.scale import Scale
+
+NOISY = {"antique": "antique-noisy"}
+"""Recipes with the false positives of Table 7."""
+BACKBONES = {QWEN3: "qwen3"}
+"""Recipes of the models that are not trained as bge-large-en-v1.5 is."""
+OF_DATA = ("max_steps", "negatives", "range", "relevant_grade", "noise", "noise_grade")
+"""What a data set's recipe decides; the preset has the rest."""
+NOT_OF_MODEL = (*OF_DATA[1:], *(PRESETS["paper"].keys() - {"max_steps", "learning_rate"}))
+"""What a model's recipe leaves to the data set's and to the preset."""
+RELEASE_OF_MODEL: Mapping[str, Mapping[str, Any]] = {
+    QWEN3: {
+        "gradient_accumulation_steps": 1, "gradient_checkpointing": True, "max_query_length": 512,
+        "negatives": "hard", "range": "50:500",
+    },
+}  # fmt: skip
+"""What the release's configuration of a model has in place of the recipe's."""
+
+
+@dataclass(frozen=True)
+class TableSettings:
+    """What all rows of a reproduction share.
+
+    Attributes:
+        table: the table.
+        model: the model that all runs start from.
+        preset: ``paper`` or ``release``.
+        scale: the size.
+        methods: only these methods; ``None`` for all of the table's.
+        seeds: seeds of each row.
+        settings: settings that the user gave, before all others.
+    """
+
+    table: PaperTable
+    model: str
+    preset: str
+    scale: Scale
+    methods: tuple[str, ...] | None
+    seeds: tuple[int, ...]
+    settings: Mapping[str, Any]
+
+    def check(self) -> None:
+        """Check what does not depend on a data set.
+
+        Raises:
+            SettingError: for an unknown preset or method, and for settings that the table decides.
+        """
+        if self.preset not in PRESETS:
+            raise SettingError(f"--preset {self.preset}: must be {' or '.join(PRESETS)}{nearest(self.preset, PRESETS)}")
+        known = list(
+            dict.fromkeys(spec.method for row in trained_rows(self.table) for spec in [row_method(self.table, row)])
+        )
+        for name in self.methods or ():
+            if name not in known:
+                raise SettingError(
+                    f"--methods {shown(name)[1:-1]}: {self.table.name} has no such method{nearest(name, known)} "
+                    f"(it has: {', '.join(known)})"
+                )
+        for name in (*AXIS_SETTINGS, "preset", "epochs"):
+            if name in self.settings:
+                raise SettingError(
+                    f"--set {name}: the table and its options decide it; opera compare takes any ({LISTING})"
+                )
+
+
+def trained_rows(table: PaperTable) -> list[PaperRow]:
+    """The rows of a table that are trained: neither averages nor the pretrained model."""
+    return [row for row in table_rows(table.name) if row.data not in SUMMARIES and row.method != PRETRAINED]
+
+
+def row_method(table: PaperTable, row: PaperRow) -> MethodSpec:
+    """The method of a row, with the settings that the table states."""
+    return matching_methods(row.method, table.retention.get(row.data, 0.25))[0]
+
+
+def sets_of_table(table: PaperTable) -> list[PaperSet]:
+    """The data sets of a table, in its order."""
+    by_key = {data_key(entry.title): entry for entry in PAPER_SETS.values()}
+    return [by_key[key] for key in dict.fromkeys(data_key(row.data) for row in trained_rows(table))]
+
+
+def title_in_table(table: PaperTable, entry: PaperSet) -> str:
+    """What a table calls a data set."""
+    return next(row.data for row in trained_rows(table) if data_key(row.data) == data_key(entry.title))
+
+
+def data_settings(shared: TableSettings, entry: PaperSet) -> dict[str, Any]:
+    """All settings of the runs on a data set: preset, then its recipe, the model's, the scale's and the user's."""
+    table = shared.table
+    recipe = read_recipes([NOISY[entry.name] if table.noise == "grade" else entry.name])
+    values: dict[str, Any] = {"preset": shared.preset, **{name: recipe[name] for name in OF_DATA if name in recipe}}
+    if table.model in BACKBONES and shared.model == HUB_IDS[table.model]:
+        model = read_recipes([BACKBONES[table.model]])
+        values = override(values, {name: value for name, value in model.items() if name not in NOT_OF_MODEL})
+        if shared.preset == "release":
+            values = override(values, RELEASE_OF_MODEL[table.model])
+    if shared.preset == "release" and "range" in values:
+        values["range"] = _one_rank_later(values["range"])
+    scale = shared.scale
+    own = {**scale.settings, **(scale.model_settings if shared.model == scale.model else {})}
+    return override(override(values, own), shared.settings)
+
+
+def _one_rank_later(text: str) -> str:
+    """The release's ranks are a Python slice of the ranking: its 10-100 are ranks 11 to 100."""
+    low, _, high = str(text).partition(":")
+    return f"{int(low) + 1}:{high}"
+
+
+def table_parts(shared: TableSettings, sources: Mapping[str, str]) -> list[GridPart]:
+    """The parts of the grid that fill a table.
+
+    Args:
+        shared: what all rows share.
+        sources: where each data set is read from, by its name in the catalogue.
+    """
+    parts = []
+    for name, source in sources.items():
+        entry = PAPER_SETS[name]
+        values = data_settings(shared, entry)
+        recipe_steps = values.pop("max_steps")
+        by_steps: dict[int, list[str]] = {}
+        for row in trained_rows(shared.table):
+            spec = row_method(shared.table, row)
+            if data_key(row.data) == data_key(entry.title) and (
+                shared.methods is None or spec.method in shared.methods
+            ):
+                steps = shared.scale.steps(row.steps or shared.table.steps or recipe_steps)
+                by_steps.setdefault(steps, []).append(_label(spec, shared.preset))
+        parts += [
+            GridPart(source, name, GridAxes(tuple(dict.fromkeys(labels)), shared.seeds, (steps,)), values)
+            for steps, labels in sorted(by_steps.items())
+        ]
+    return parts
+
+
+def _label(spec: MethodSpec, preset: str) -> str:
+    """The method with the settings that set the row apart from the preset."""
+    usual = method_settings(spec.method, preset, {})
+    own = {name: value for name, value in spec.settings.items() if value != usual[name]}
+    return ":".join([spec.method, *format_settings(own).split(", ")]) if own else spec.method
+
+
+def settings_by_set(parts: Sequence[GridPart]) -> dict[str, dict[str, Any]]:
+    """The settings of each data set of a plan, by its folder; a grid keeps them in ``grid.json``."""
+    return {part.name: dict(part.shared) for part in parts}

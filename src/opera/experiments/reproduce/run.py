@@ -1,0 +1,52 @@
+"""Run the cells of a reproduction: all of them, or one shard, in worker processes or in those that torchrun started."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+from opera.experiments.grid.compare import prepare_cells
+from opera.experiments.grid.folder import check_grid_folder, opened_grid
+from opera.experiments.grid.progress import live_progress
+from opera.experiments.grid.run import run_grid
+from opera.experiments.grid.status import Status
+from opera.experiments.reproduce.plan import ReproductionPlan, Shard
+from opera.retrieval.locate import locate_model
+
+
+def prepare_reproduction(plan: ReproductionPlan, shard: Shard | None, jobs: int) -> Status:
+    """Check folder, model, data and settings of the cells to run, and find the finished ones. Writes nothing.
+
+    Raises:
+        InputError: for invalid input.
+    """
+    check_grid_folder(plan.out, plan.model, plan.shared.settings, plan.settings_by_set)
+    locate_model(plan.model)
+    return prepare_cells(plan.cells if shard is None else shard.of(plan.cells), jobs)
+
+
+def run_reproduction(
+    plan: ReproductionPlan, status: Status, shard: Shard | None, together: bool = False, main: bool = True
+) -> None:
+    """Run the cells that are not finished.
+
+    Args:
+        plan: the reproduction.
+        status: the cells to run; kept up to date.
+        shard: which part of the cells these are; ``None`` for all.
+        together: whether this process is one of several that train each cell together.
+        main: whether this process writes and prints; one of several that are together does.
+
+    Raises:
+        RunFolderError: if another process runs these cells.
+        KeyboardInterrupt: after Ctrl-C or SIGTERM, once the running cells have saved a checkpoint.
+    """
+    name = None if shard is None else shard.name
+    held = opened_grid(plan.out, plan.model, plan.shared.settings, plan.cells, plan.settings_by_set, name)
+    with held if main else nullcontext():
+        if together:
+            from opera.experiments.grid.together import run_together
+
+            run_together(status, plan.model)
+        else:
+            with live_progress(status) as on_change:
+                run_grid(status, plan.model, on_change)

@@ -1,0 +1,104 @@
+"""Which data sets a reproduction takes, and where each is read from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from opera.core.errors import DataError, InputError, SettingError, nearest
+from opera.core.paths import expand_user, kind_of_place
+from opera.core.terminal import shown
+from opera.data import load_data
+from opera.data.catalogue import PAPER_SETS, PaperSet
+from opera.experiments.paper import PaperTable
+from opera.experiments.reproduce.cells import sets_of_table
+from opera.experiments.reproduce.scale import Scale
+
+
+@dataclass(frozen=True)
+class ChosenSets:
+    """The data sets of a reproduction.
+
+    Attributes:
+        sources: where each is read from, by its name in the catalogue.
+        left_out: why each of the table's other sets that were not left out by name is left out.
+        optional: names of those that are left out, and not an error, where they cannot be had.
+    """
+
+    sources: Mapping[str, str]
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    optional: frozenset[str] = frozenset()
+
+    @property
+    def entries(self) -> list[PaperSet]:
+        """What the catalogue says about them."""
+        return [PAPER_SETS[name] for name in self.sources]
+
+
+def choose_sets(table: PaperTable, scale: Scale, given: Sequence[str] | None) -> ChosenSets:
+    """Choose the data sets by ``--data``, or all of the table's that fit the scale. Looks at no data.
+
+    Args:
+        table: the table.
+        scale: the size of the reproduction.
+        given: ``NAME``, several of them with commas between, or ``NAME=SOURCE``; ``None`` for all.
+
+    Raises:
+        SettingError: for a name that is none of the table's, one given twice, or no name at all.
+    """
+    known = {entry.name: entry for entry in sets_of_table(table)}
+    if given is not None:
+        return ChosenSets(_named_sources(table, list(known), given))
+    large = {
+        name: f"{entry.documents:,} documents are many for --scale {scale.name}; --data {name} takes it all the same"
+        for name, entry in known.items()
+        if scale.most_documents is not None and entry.documents > scale.most_documents
+    }
+    sources = {name: entry.source for name, entry in known.items() if name not in large}
+    if not sources:
+        sources, large = {name: entry.source for name, entry in known.items()}, {}
+    return ChosenSets(sources, large, frozenset(sources) if scale.small else frozenset())
+
+
+def _named_sources(table: PaperTable, known: Sequence[str], given: Sequence[str]) -> dict[str, str]:
+    words = [word for text in given for word in ([text] if "=" in text else text.split(",")) if word.strip()]
+    if not words:
+        raise SettingError("--data: give at least one data set")
+    sources: dict[str, str] = {}
+    for word in words:
+        name, equals, source = word.strip().partition("=")
+        if name not in known:
+            raise SettingError(
+                f"--data {shown(name)[1:-1]}: table {table.name} has no such data set{nearest(name, known)} "
+                f"(it has: {', '.join(known)})"
+            )
+        if name in sources:
+            raise SettingError(f"--data: {name} is given twice")
+        sources[name] = expand_user(source, f"--data {name}") if equals else PAPER_SETS[name].source
+    return sources
+
+
+def fetch_sets(chosen: ChosenSets) -> ChosenSets:
+    """Load every data set, fetching what is not here; those that are optional and cannot be had are left out.
+
+    Raises:
+        DataError: naming every data set that cannot be had, and what to do.
+    """
+    missing: dict[str, str] = {}
+    for name, source in chosen.sources.items():
+        try:
+            load_data(source)
+        except InputError as error:
+            missing[name] = " ".join(error.lines)
+    here = {name: source for name, source in chosen.sources.items() if name not in missing}
+    if missing.keys() - chosen.optional or not here:
+        others = f"; --data {','.join(here)} goes without" if here else ""
+        lines = [f"{name}: {reason}" for name, reason in missing.items()]
+        raise DataError(*lines, f"{len(missing)} of {len(chosen.sources)} data sets cannot be had{others}")
+    return ChosenSets(here, {**chosen.left_out, **missing}, chosen.optional)
+
+
+def is_here(source: str) -> bool:
+    """Whether a data set can be read without a network."""
+    return kind_of_place(Path(source)) is not None
