@@ -9,7 +9,7 @@ made or removed, inside one of the folders. The faults:
     full   from there on every file opened for writing meets a full disk
 
 Environment variables: ``FILE_LIMIT`` is the most bytes that a file may have, ``CLOCK`` by how many seconds the clock
-is off. With ``FAULT_IN=worker`` the fault meets the workers of ``compare``, each at its own n-th change, and not it.
+is off. With ``FAULT_IN=worker`` the fault meets the workers of a grid, each at its own n-th change, and not it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def strike(event: str, details: tuple[object, ...]) -> None:
 
 
 def fork_workers() -> bool:
-    """Fork the workers of ``compare`` off this process, under this script; returns whether the fault is theirs."""
+    """Fork the workers of a grid off this process, under this script; returns whether the fault is theirs."""
     from opera.experiments.grid import worker_process
     from processes import ForkedWorker
 
@@ -73,7 +73,7 @@ def main() -> None:
     """Run the rest of the command line."""
     set_limits()
     bystander = arguments == ["worker"] and os.environ.get("FAULT_IN") != "worker"
-    if not bystander and (arguments[0] != "compare" or not fork_workers()):
+    if not bystander and (arguments[0] not in ("compare", "reproduce") or not fork_workers()):
         sys.addaudithook(strike)
     sys.argv = ["opera", *arguments]
     try:

@@ -1,0 +1,117 @@
+"""Which runs a table of the paper takes, with which settings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from opera.config.recipe import make_recipe
+from opera.core.errors import SettingError
+from opera.data.catalogue import PAPER_SETS
+from opera.experiments.grid.plan import Cell, plan_parts
+from opera.experiments.paper import TABLES, PaperTable, find_table
+from opera.experiments.paper.tables import HUB_IDS
+from opera.experiments.reproduce.cells import (
+    TableSettings,
+    data_settings,
+    row_method,
+    sets_of_table,
+    table_parts,
+    title_in_table,
+    trained_rows,
+)
+from opera.experiments.reproduce.scale import SCALES, find_scale
+
+
+def settings_of(table: str, **changes: Any) -> TableSettings:
+    found = find_table(table)
+    usual = TableSettings(found, HUB_IDS[found.model], "paper", SCALES["full"], None, (0,), {})
+    return replace(usual, **changes)
+
+
+def cells_of(shared: TableSettings) -> list[Cell]:
+    sources = {entry.name: entry.source for entry in sets_of_table(shared.table)}
+    return plan_parts(table_parts(shared, sources), Path("grid"))
+
+
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("preset", ["paper", "release"])
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_every_row_has_its_cells_and_no_cell_is_without_a_row(table: PaperTable, preset: str, scale: str) -> None:
+    shared = settings_of(table.name, preset=preset, scale=SCALES[scale])
+    shared.check()
+    cells = cells_of(shared)
+    flat = {cell.folder: make_recipe(cell.values).flat() for cell in cells}
+    titles = {entry.name: title_in_table(table, entry) for entry in sets_of_table(table)}
+    left = set(flat)
+    for row in trained_rows(table):
+        spec = row_method(table, row)
+        fitting = [
+            cell
+            for cell in cells
+            if titles[cell.data_name] == row.data
+            and (not table.by_steps or cell.steps == shared.scale.steps(row.steps or 0))
+            and preset in spec.readings(flat[cell.folder])
+        ]
+        assert len(fitting) == 1, row
+        assert flat[fitting[0].folder]["noise"] == table.noise
+        left.discard(fitting[0].folder)
+    assert not left
+    assert len(flat) == len(cells)
+
+
+def test_data_sets_have_the_steps_and_negatives_of_their_recipes() -> None:
+    by_set = {entry.name: data_settings(settings_of("main"), entry) for entry in sets_of_table(find_table("main"))}
+    assert by_set["fiqa"] == {"preset": "paper", "max_steps": 8000, "negatives": "hard", "range": "10:100"}
+    assert by_set["nfcorpus"] == {"preset": "paper", "max_steps": 32000, "negatives": "random"}
+    assert (by_set["antique"]["relevant_grade"], by_set["fever"]["range"]) == (3, "10:200")
+    noisy = data_settings(settings_of("denoising"), PAPER_SETS["antique"])
+    assert (noisy["noise"], noisy["noise_grade"]) == ("grade", 2)
+
+
+def test_the_releases_ranges_begin_one_rank_later() -> None:
+    shared = settings_of("main", preset="release")
+    assert data_settings(shared, PAPER_SETS["fiqa"])["range"] == "11:100"
+    assert "range" not in data_settings(shared, PAPER_SETS["nfcorpus"])
+
+
+def test_qwen3_trains_by_its_own_recipe_unless_another_model_takes_its_place() -> None:
+    paper = data_settings(settings_of("qwen3"), PAPER_SETS["antique"])
+    assert (paper["max_steps"], paper["learning_rate"], paper["gradient_accumulation_steps"]) == (2000, 1e-5, 4)
+    assert (paper["negatives"], paper["range"]) == ("hard", "50:500")
+    release = data_settings(settings_of("qwen3", preset="release"), PAPER_SETS["nfcorpus"])
+    assert (release["gradient_accumulation_steps"], release["range"], release["max_query_length"]) == (1, "51:500", 512)
+    other = data_settings(settings_of("qwen3", model="minilm"), PAPER_SETS["antique"])
+    assert "gradient_accumulation_steps" not in other
+
+
+def test_what_the_user_gives_goes_before_everything_else() -> None:
+    given = {"learning_rate": 1e-4, "per_device_train_batch_size": 4, "range": "1:9"}
+    values = data_settings(settings_of("main", scale=SCALES["small"], settings=given), PAPER_SETS["fiqa"])
+    assert {name: values.get(name) for name in (*given, "global_batch_size")} == {**given, "global_batch_size": None}
+
+
+def test_small_steps_are_few_and_apart() -> None:
+    small = SCALES["small"]
+    steps = [small.steps(500 * 2**power) for power in range(7)]
+    assert steps == sorted(set(steps))
+    assert (steps[0], small.steps(10**9)) == (20, 50)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"preset": "papr"}, "--preset papr: must be paper or release; did you mean 'paper'?"),
+        ({"methods": ("ft", "rp")}, "--methods rp: main has no such method"),
+        ({"settings": {"max_steps": 5}}, "--set max_steps: the table and its options decide it"),
+        ({"settings": {"epochs": 5}}, "--set epochs: the table and its options decide it"),
+    ],
+)
+def test_what_the_table_decides_cannot_be_given(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingError, match=message.replace("?", r"\?")):
+        settings_of("main", **changes).check()
+    with pytest.raises(SettingError, match="--scale smal: must be full or small"):
+        find_scale("smal")

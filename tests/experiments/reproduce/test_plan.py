@@ -1,0 +1,82 @@
+"""Which data sets a reproduction takes, and how its cells are cut into shards."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from opera.core.errors import DataError, SettingError
+from opera.experiments.paper import find_table
+from opera.experiments.reproduce.cells import TableSettings
+from opera.experiments.reproduce.plan import ReproductionPlan, Shard, plan_reproduction
+from opera.experiments.reproduce.scale import SCALES
+from opera.experiments.reproduce.sets import ChosenSets, choose_sets, fetch_sets
+
+MAIN = find_table("main")
+
+
+def planned(seeds: tuple[int, ...] = (0, 1)) -> ReproductionPlan:
+    chosen = choose_sets(MAIN, SCALES["full"], None)
+    shared = TableSettings(MAIN, "minilm", "paper", SCALES["full"], None, seeds, {})
+    return plan_reproduction(shared, Path("grid"), chosen.sources, chosen.left_out)
+
+
+@pytest.mark.parametrize("count", [1, 3, 8, 64, 100])
+def test_shards_share_the_cells_and_few_of_them_have_one_data_set(count: int) -> None:
+    cells = planned().cells
+    shards = [Shard(number, count).of(cells) for number in range(1, count + 1)]
+    assert sorted(cell.folder for shard in shards for cell in shard) == sorted(cell.folder for cell in cells)
+    assert max(map(len, shards)) - min(map(len, shards)) <= 1
+    if count == 8:
+        assert [len({cell.data_name for cell in shard}) for shard in shards] == [1] * 8
+
+
+@pytest.mark.parametrize("text", ["3", "0/3", "4/3", "1/0", "-1/3", "a/b", "1/2/3", "١/٢", ""])
+def test_what_is_no_shard(text: str) -> None:
+    with pytest.raises(SettingError, match="--shard: must be K/N with 1 <= K <= N, such as 3/32, got"):
+        Shard.parse(text)
+
+
+def test_data_sets_by_name_and_by_place() -> None:
+    chosen = choose_sets(MAIN, SCALES["full"], ["fiqa, antique", "nfcorpus=a,b/c=d"])
+    assert chosen.sources == {"fiqa": "paper:fiqa", "antique": "paper:antique", "nfcorpus": "a,b/c=d"}
+    assert len(choose_sets(MAIN, SCALES["full"], None).sources) == 8
+
+
+def test_a_small_scale_leaves_large_data_sets_out_and_says_so() -> None:
+    chosen = choose_sets(MAIN, SCALES["small"], None)
+    assert list(chosen.sources) == ["nfcorpus", "fiqa"]
+    assert chosen.left_out["fever"] == (
+        "5,416,568 documents are many for --scale small; --data fever takes it all the same"
+    )
+    assert list(choose_sets(find_table("components"), SCALES["small"], None).sources) == ["fever"]
+    assert list(choose_sets(MAIN, SCALES["small"], ["fever"]).sources) == ["fever"]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["fiqaa"], "--data fiqaa: table main has no such data set; did you mean 'fiqa'?"),
+        (["fiqa", "fiqa=x"], "--data: fiqa is given twice"),
+        ([","], "--data: give at least one data set"),
+        (["fiqa="], "--data fiqa: must not be empty"),
+    ],
+)
+def test_mistakes_in_data_sets(given: list[str], message: str) -> None:
+    with pytest.raises(SettingError) as caught:
+        choose_sets(MAIN, SCALES["full"], given)
+    assert message in str(caught.value)
+
+
+def test_a_set_that_cannot_be_had_is_an_error_or_left_out(beir: Path) -> None:
+    sources = {"nfcorpus": str(beir), "fiqa": "absent"}
+    with pytest.raises(DataError, match="fiqa: absent: no such file") as caught:
+        fetch_sets(ChosenSets(sources))
+    assert "1 of 2 data sets cannot be had; --data nfcorpus goes without" in str(caught.value)
+    here = fetch_sets(ChosenSets(sources, {"fever": "large"}, frozenset(sources)))
+    assert here.sources == {"nfcorpus": str(beir)}
+    assert here.left_out["fever"] == "large"
+    assert "no such file" in here.left_out["fiqa"]
+    with pytest.raises(DataError, match=r"1 of 1 data sets cannot be had$"):
+        fetch_sets(ChosenSets({"fiqa": "absent"}, {}, frozenset({"fiqa"})))
