@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from irds_world import irds_home, write_irds
 from tiny_world import write_beir, write_bert_model, write_static_model
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
@@ -29,12 +30,15 @@ SHARED = Path(__file__).parents[2] / "shared"
 
 @pytest.fixture(autouse=True, scope="session")
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    before = os.environ.get("OPERA_CACHE")
-    os.environ["OPERA_CACHE"] = str(tmp_path_factory.mktemp("cache"))
+    names = ("OPERA_CACHE", "IR_DATASETS_HOME", "HF_DATASETS_CACHE")  # the last two are read when a library is imported
+    before = {name: os.environ.get(name) for name in names}
+    for name in names:
+        os.environ[name] = str(tmp_path_factory.mktemp("cache"))
     yield
-    os.environ.pop("OPERA_CACHE")
-    if before is not None:
-        os.environ["OPERA_CACHE"] = before
+    for name, value in before.items():
+        os.environ.pop(name)
+        if value is not None:
+            os.environ[name] = value
 
 
 @pytest.fixture(scope="session")
@@ -93,6 +97,12 @@ def make_beir(tmp_path: Path) -> Callable[..., Path]:
 @pytest.fixture(scope="session")
 def beir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_beir(tmp_path_factory.mktemp("data") / "topics")
+
+
+@pytest.fixture(scope="session")
+def irds() -> Path:
+    """The paper's eight data sets as ir_datasets finds them on disk, with a few texts each."""
+    return write_irds(irds_home())
 
 
 @pytest.fixture(scope="session")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-import pkgutil
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,10 @@ from opera.core.errors import DataError
 from opera.data.catalogue import PAPER_SETS, PaperSet, find_set
 from opera.experiments.paper.matching import data_key
 
-STATED: dict[str, Any] = json.loads(pkgutil.get_data("ir_datasets", "etc/metadata.json") or b"")
+LIBRARY = find_spec("ir_datasets")
+assert LIBRARY is not None
+assert LIBRARY.origin is not None
+STATED: dict[str, Any] = json.loads(Path(LIBRARY.origin).with_name("etc").joinpath("metadata.json").read_text())
 """The counts that ir_datasets ships for every id, taken from the files themselves."""
 
 

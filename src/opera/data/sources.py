@@ -17,6 +17,7 @@ from opera.core.paths import expand_user, kind_of_place
 from opera.core.terminal import shortened
 from opera.data.beir import load_beir
 from opera.data.flagembedding import load_flagembedding
+from opera.data.irds_source import load_irds, load_paper_set
 from opera.data.python_source import load_python
 from opera.data.retrieval_data import RetrievalData
 
@@ -83,7 +84,35 @@ class PythonPackage:
         return load_python(source.removeprefix("python:"))
 
 
-SOURCES: list[DataSource] = [BeirFolder(), FlagEmbeddingFile(), PythonPackage()]
+class IrDatasets:
+    """A data set of the ir_datasets library."""
+
+    description = "irds:ID"
+
+    def matches(self, source: str) -> bool:
+        """Whether ``source`` starts with ``irds:``."""
+        return source.startswith("irds:")
+
+    def load(self, source: str) -> RetrievalData:
+        """Read it from the cache, or by ir_datasets, which downloads it."""
+        return load_irds(source.removeprefix("irds:"))
+
+
+class PaperDataSet:
+    """One of the paper's eight data sets."""
+
+    description = "paper:NAME"
+
+    def matches(self, source: str) -> bool:
+        """Whether ``source`` starts with ``paper:``."""
+        return source.startswith("paper:")
+
+    def load(self, source: str) -> RetrievalData:
+        """Read it from the cache, or by ir_datasets, which downloads it."""
+        return load_paper_set(source.removeprefix("paper:"))
+
+
+SOURCES: list[DataSource] = [BeirFolder(), FlagEmbeddingFile(), PythonPackage(), IrDatasets(), PaperDataSet()]
 """All known sources; the first that matches reads the data."""
 
 S = TypeVar("S", bound=DataSource)

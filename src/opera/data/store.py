@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from opera.core.arrays import IntArray
-from opera.core.cache import cached
+from opera.core.cache import MANIFEST, cached
 from opera.core.errors import DataError
 from opera.core.reading import open_file
 from opera.data.qrels import GivenNegatives, Qrels
@@ -85,7 +85,7 @@ class DataBuilder:
 
 
 def load_or_parse(
-    digest: Callable[[], str], name: str, source: str, parse: Callable[[DataBuilder], None]
+    digest: Callable[[], str], name: str, source: str, parse: Callable[[DataBuilder], None], *, named: bool = False
 ) -> RetrievalData:
     """Load the data cached under their digest; if there are none, parse and cache them first.
 
@@ -95,6 +95,7 @@ def load_or_parse(
         name: short name, for tables.
         source: what the user passed.
         parse: fills a builder. If it raises, nothing is cached.
+        named: whether the digest is of a name and not of contents; the fingerprint is then that of the stored files.
 
     Raises:
         DataError: if the data changed while they were read.
@@ -109,7 +110,14 @@ def load_or_parse(
         if digest() != key:
             raise DataError(f"{source}: changed while it was read; run the command again")
 
-    return _load(cached("data", key[:32], write), key, name, source)
+    home = cached("data", key[:32], write)
+    return _load(home, _stored_digest(home) if named else key, name, source)
+
+
+def _stored_digest(home: Path) -> str:
+    """SHA-256 of the checksums of an entry's files."""
+    manifest = json.loads((home / MANIFEST).read_text(encoding="utf-8"))
+    return hashlib.sha256(f"{LAYOUT}\0{json.dumps(manifest['files'], sort_keys=True)}".encode()).hexdigest()
 
 
 def _write_arrays(builder: DataBuilder) -> None:
