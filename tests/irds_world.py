@@ -18,7 +18,7 @@ def write_irds(home: Path) -> Path:
     """Write the files of all eight below the folder that IR_DATASETS_HOME names."""
     for name in ("nfcorpus", "fiqa", "hotpotqa", "fever"):
         _write_beir_zip(home / "beir" / name / "source.zip", name)
-    _write_antique(home / "antique")
+    write_antique(home / "antique")
     _write_tripclick(home / "tripclick" / "benchmark.tar.gz")
     _write_dpr(home / "dpr-w100")
     return home
@@ -45,7 +45,8 @@ def _lines(records: list[dict[str, Any]]) -> str:
     return "".join(json.dumps(record) + "\n" for record in records)
 
 
-def _write_antique(folder: Path) -> None:
+def write_antique(folder: Path) -> None:
+    """Write a collection of three answers, and one question per split, in ANTIQUE's own format."""
     folder.mkdir(parents=True)
     (folder / "collection.tsv").write_text("1_0\tan answer\n1_1\tanother answer\n2_0\tno answer\n")
     for split, number in (("train", 3), ("test", 4)):

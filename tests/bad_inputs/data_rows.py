@@ -8,7 +8,10 @@ from bad_inputs.table import Bad, Make, cut, link, make_folder, pipe, remove, wr
 
 EVALUATE = "evaluate data --model model"
 PAIR = "a relevant pair (query 'test0', document 'd39'), but"
-PASS = "pass a BEIR folder (corpus.jsonl, queries.jsonl, qrels/), a FlagEmbedding .jsonl file or python:PACKAGE"
+PASS = (
+    "pass a BEIR folder (corpus.jsonl, queries.jsonl, qrels/), a FlagEmbedding .jsonl file, python:PACKAGE, "
+    "paper:NAME, irds:ID or hf:OWNER/NAME"
+)
 
 
 def corpus(name: str, line: str | bytes, message: str) -> Bad:

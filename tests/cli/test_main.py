@@ -20,7 +20,7 @@ from opera.core.terminal import say
 
 COMMANDS = [
     "train", "evaluate", "score", "mine", "search",
-    "compare", "report", "inspect", "theory", "paper", "quickstart",
+    "compare", "report", "inspect", "theory", "paper", "data", "quickstart",
 ]  # fmt: skip
 
 

@@ -29,7 +29,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     with pytest.raises(
         DataError,
         match=r"train\.csv: not a kind of data that OPERA reads; pass a BEIR folder .*, a FlagEmbedding "
-        r"\.jsonl file or python:PACKAGE$",
+        r"\.jsonl file, python:PACKAGE, paper:NAME, irds:ID or hf:OWNER/NAME$",
     ):
         load_data(path)
 

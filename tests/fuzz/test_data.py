@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fuzzing import lines_of, only_refusals, spoilt, spoilt_values, to_json, workplace
+from irds_world import irds_home, write_antique
 from opera.data import SOURCES, RetrievalData, load_data
 
 CORPUS = [
@@ -121,6 +123,47 @@ def test_source_code(content: bytes) -> None:
             sys.path_importer_cache.pop(str(folder), None)
 
 
+ANTIQUE = {
+    "collection.tsv": b"1_0\tan answer\n1_1\tanother\n2_0\tcaf\xc3\xa9\n",
+    "train/queries.txt": b"3\thow?\n4\twhy?\n",
+    "train/qrels": b"3 U0 1_0 4\n3 Q0 1_1 3\n4 Q0 2_0 2\n",
+}
+
+
+@given(st.sampled_from(sorted(ANTIQUE)).flatmap(lambda name: st.tuples(st.just(name), spoilt(ANTIQUE[name]))))
+def test_files_of_ir_datasets(changed: tuple[str, bytes]) -> None:
+    home = irds_home() / "antique"
+    with workplace():
+        try:
+            for name, content in {**ANTIQUE, changed[0]: changed[1]}.items():
+                (home / name).parent.mkdir(parents=True, exist_ok=True)
+                (home / name).write_bytes(content)
+            with only_refusals(lambda message: message.startswith("irds:antique/train: ")):
+                data = load_data("irds:antique/train")
+                assert len(set(data.corpus.ids())) == len(data.corpus)
+                assert data.split("train").n_queries <= len(data.queries)
+        finally:
+            shutil.rmtree(home)
+            write_antique(home)
+
+
+def are_records(values: Any) -> bool:
+    """Whether lines are objects: at others Arrow's JSON reader, which the library uses, ends the process."""
+    return isinstance(values, list) and all(isinstance(value, dict) for value in values)
+
+
+@given(spoilt_values(TRAIN).filter(are_records).map(json_lines))
+def test_data_sets_of_the_hub(content: bytes) -> None:
+    with workplace() as folder:
+        (folder / "pairs").mkdir()
+        (folder / "pairs" / "train.jsonl").write_bytes(content)
+        with only_refusals(lambda message: message.startswith(f"hf:{folder}/pairs: ")):
+            data = load_data(f"hf:{folder}/pairs")
+            assert len(set(data.corpus.texts())) == len(data.corpus)
+            assert all(text.strip() for text in data.queries.texts())
+
+
 def test_every_source_that_ships_has_a_fuzzer() -> None:
     shipped = {type(source).__name__ for source in SOURCES if type(source).__module__ == "opera.data.sources"}
-    assert shipped == {"BeirFolder", "FlagEmbeddingFile", "PythonPackage"}, "add a fuzzer here, and bad inputs"
+    fuzzed = {"BeirFolder", "FlagEmbeddingFile", "PythonPackage", "PaperDataSet", "IrDatasets", "HubDataSet"}
+    assert shipped == fuzzed, "add a fuzzer here, and bad inputs"

@@ -19,6 +19,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from opera.cli.compare import compare
+from opera.cli.data import data
 from opera.cli.evaluate import evaluate
 from opera.cli.inspect import inspect
 from opera.cli.mine import mine
@@ -53,6 +54,7 @@ EXAMPLES: dict[Callable[..., None], str] = {
     inspect: "my-beir-folder --model minilm",
     theory: "--noise 0.2 --noise 0.4 --auc 0.7 --set k=0.5 --out theory.svg",
     paper: "--table main --grid runs",
+    data: "get nfcorpus",
     reproduce: "main --scale small --data nfcorpus=my-beir-folder --out grid",
     quickstart: "--out quickstart",
 }

@@ -39,7 +39,9 @@ MODELS = "sentence-transformers folder or hub id, OPERA run, or 'minilm'"
 DataArgument = Annotated[
     str,
     typer.Argument(
-        help="BEIR folder, FlagEmbedding .jsonl file, or python:PACKAGE", metavar="DATA", parser=expand_data
+        help="BEIR folder, FlagEmbedding .jsonl file, python:PACKAGE, paper:NAME, irds:ID, or hf:OWNER/NAME",
+        metavar="DATA",
+        parser=expand_data,
     ),
 ]
 ModelOption = Annotated[str, source_option("--model", MODELS)]

@@ -12,6 +12,23 @@ ON_REQUEST = "on request from the Trip Database, for research: tripdatabase.gith
 
 
 @dataclass(frozen=True)
+class CountDifference:
+    """A count of loaded data that is not Table 8's.
+
+    Attributes:
+        name: which one, as in ``RetrievalData.counts``.
+        table: Table 8's.
+        found: that of the data.
+        reason: why, where it is known; else empty.
+    """
+
+    name: str
+    table: int
+    found: int
+    reason: str
+
+
+@dataclass(frozen=True)
 class PaperSet:
     """A data set of the paper, with the counts of its Table 8.
 
@@ -59,6 +76,16 @@ class PaperSet:
         """The counts of Table 8, by the names of ``RetrievalData.counts``."""
         names = ("documents", "train_queries", "train_pairs", "test_queries", "test_pairs")
         return {name: getattr(self, name) for name in names}
+
+    def differences(self, counts: Mapping[str, int]) -> list[CountDifference]:
+        """Compare the counts of loaded data, at :attr:`relevant_grade`, with Table 8."""
+        differing = []
+        for name, expected in self.table_counts.items():
+            found = counts.get(name, 0)
+            known, reason = self.known_counts.get(name, (None, ""))
+            if found != expected:
+                differing.append(CountDifference(name, expected, found, reason if found == known else ""))
+        return differing
 
     def embedding_bytes(self, dimension: int = 1024) -> int:
         """Disk that the documents' embeddings take: fp32 numbers; 1,024 of them for bge-large-en-v1.5."""

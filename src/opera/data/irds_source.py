@@ -20,7 +20,7 @@ from opera.data.catalogue import find_set
 from opera.data.irds_files import home, how_to_fetch
 from opera.data.published import SPLIT_NAMES, Judgements, check_published_ids, published_texts
 from opera.data.retrieval_data import RetrievalData
-from opera.data.store import LAYOUT, DataBuilder, load_or_parse
+from opera.data.store import LAYOUT, DataBuilder, is_stored, load_or_parse
 from opera.data.texts import TextRow
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
@@ -94,14 +94,26 @@ def load_splits(splits: Mapping[str, str], name: str, source: str) -> RetrievalD
     Raises:
         InputError: as :func:`load_irds`.
     """
+    key = _digest(splits)
+    if key is None:
+        raise _missing(source)
+    return load_or_parse(lambda: key, name, source, lambda builder: _parse(builder, dict(splits), source), named=True)
+
+
+def is_here(splits: Mapping[str, str]) -> bool:
+    """Whether the splits of a corpus are in the cache."""
+    key = _digest(splits)
+    return key is not None and is_stored(key)
+
+
+def _digest(splits: Mapping[str, str]) -> str | None:
+    """SHA-256 of what decides the data, ``None`` without ir_datasets: its version, which holds each file's MD5."""
     try:
         version = importlib.metadata.version("ir-datasets")
     except importlib.metadata.PackageNotFoundError:
-        raise _missing(source) from None
-    # Nothing is fetched to compute the key: a version of ir_datasets holds the MD5 of each file of its ids.
-    parts = [LAYOUT, "irds", version, *(f"{split}={splits[split]}" for split in splits)]
-    key = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-    return load_or_parse(lambda: key, name, source, lambda builder: _parse(builder, dict(splits), source), named=True)
+        return None
+    parts = [LAYOUT, "irds", version, *(f"{split}={identifier}" for split, identifier in splits.items())]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
 def _parse(builder: DataBuilder, splits: dict[str, str], source: str) -> None:

@@ -17,6 +17,9 @@ from opera.data.checks import check_grade, check_id, check_string
 from opera.data.qrels import GivenNegatives, Qrels
 from opera.data.texts import TextTable
 
+ROWS_AT_ONCE = 10_000
+"""Texts held in memory while they are written."""
+
 
 @dataclass(frozen=True)
 class RetrievalData:
@@ -169,11 +172,12 @@ class RetrievalData:
         (folder / "qrels").mkdir(parents=True, exist_ok=True)
         for name, table in (("corpus", self.corpus), ("queries", self.queries)):
             with (folder / f"{name}.jsonl").open("w", encoding="utf-8") as file:
-                for row in table.table.to_pylist():
-                    fields = {"_id": row["id"], "title": row["title"], "text": row["text"]}
-                    if name == "queries":
-                        del fields["title"]
-                    file.write(json.dumps(fields, ensure_ascii=False) + "\n")
+                for batch in table.table.to_batches(max_chunksize=ROWS_AT_ONCE):
+                    for row in batch.to_pylist():
+                        fields = {"_id": row["id"], "title": row["title"], "text": row["text"]}
+                        if name == "queries":
+                            del fields["title"]
+                        file.write(json.dumps(fields, ensure_ascii=False) + "\n")
         query_ids, doc_ids = self.queries.ids(), self.corpus.ids()
         for name, qrels in self.splits.items():
             with (folder / "qrels" / f"{name}.tsv").open("w", encoding="utf-8", newline="") as file:

@@ -17,6 +17,7 @@ from opera.core.paths import expand_user, kind_of_place
 from opera.core.terminal import shortened
 from opera.data.beir import load_beir
 from opera.data.flagembedding import load_flagembedding
+from opera.data.hub_source import load_hub, local_folder
 from opera.data.irds_source import load_irds, load_paper_set
 from opera.data.python_source import load_python
 from opera.data.retrieval_data import RetrievalData
@@ -112,7 +113,28 @@ class PaperDataSet:
         return load_paper_set(source.removeprefix("paper:"))
 
 
-SOURCES: list[DataSource] = [BeirFolder(), FlagEmbeddingFile(), PythonPackage(), IrDatasets(), PaperDataSet()]
+class HubDataSet:
+    """A data set of the Hugging Face hub."""
+
+    description = "hf:OWNER/NAME"
+
+    def matches(self, source: str) -> bool:
+        """Whether ``source`` starts with ``hf:``."""
+        return source.startswith("hf:")
+
+    def load(self, source: str) -> RetrievalData:
+        """Read it from the cache, or by the library ``datasets``, which downloads it."""
+        return load_hub(source.removeprefix("hf:"))
+
+
+SOURCES: list[DataSource] = [
+    BeirFolder(),
+    FlagEmbeddingFile(),
+    PythonPackage(),
+    PaperDataSet(),
+    IrDatasets(),
+    HubDataSet(),
+]
 """All known sources; the first that matches reads the data."""
 
 S = TypeVar("S", bound=DataSource)
@@ -134,7 +156,9 @@ def load_data(source: str | Path | RetrievalData) -> RetrievalData:
 
     Args:
         source: a BEIR folder, a ``.jsonl`` file in FlagEmbedding's format, ``python:PACKAGE`` for the source code of an
-            installed package (``python:stdlib`` for the standard library), or anything a registered source reads.
+            installed package (``python:stdlib`` for the standard library), ``paper:NAME`` for one of the paper's data
+            sets, ``irds:ID`` or ``hf:OWNER/NAME`` for one of ir_datasets or of the Hugging Face hub, or anything a
+            registered source reads.
 
     Raises:
         SettingError: for a path that cannot be, such as an empty one.
@@ -157,7 +181,7 @@ def load_data(source: str | Path | RetrievalData) -> RetrievalData:
 def load_stored(source: str) -> RetrievalData:
     """Read a folder or file by its path alone: for data that a file names, and not the user.
 
-    Neither registered sources nor Python packages are asked.
+    Neither registered sources nor Python packages are asked, and nothing is downloaded.
 
     Raises:
         InputError: as :func:`load_data`.
@@ -174,4 +198,6 @@ def files_read(source: str | Path | RetrievalData) -> list[Path]:
     reader = next((known for known in SOURCES if known.matches(text)), None)
     if isinstance(reader, BeirFolder):
         return [Path(text) / name for name in ("corpus.jsonl", "queries.jsonl", "qrels")]
+    if isinstance(reader, HubDataSet):
+        text = local_folder(text.removeprefix("hf:")) or text
     return [Path(text)] if Path(text).exists() else []

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from opera.core.arrays import IntArray
-from opera.core.cache import MANIFEST, cached
+from opera.core.cache import MANIFEST, cache_folder, cached
 from opera.core.errors import DataError
 from opera.core.reading import open_file
 from opera.data.qrels import GivenNegatives, Qrels
@@ -112,6 +112,11 @@ def load_or_parse(
 
     home = cached("data", key[:32], write)
     return _load(home, _stored_digest(home) if named else key, name, source)
+
+
+def is_stored(digest: str) -> bool:
+    """Whether data of this digest are in the cache; they are not verified."""
+    return (cache_folder() / "data" / digest[:32] / MANIFEST).is_file()
 
 
 def _stored_digest(home: Path) -> str:

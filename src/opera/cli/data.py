@@ -1,0 +1,123 @@
+"""``opera data``: the paper's data sets, where they come from, and fetching them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from opera.cli.options import JsonOption, path_option
+from opera.core.errors import SettingError, nearest
+from opera.core.terminal import json_text, place, say, shown
+
+if TYPE_CHECKING:
+    from opera.data import RetrievalData
+    from opera.data.catalogue import CountDifference, PaperSet
+
+PUBLISHED = ("paper:", "irds:", "hf:")
+DIFFERS = 1
+"""Exit status where a count differs from Table 8 and nobody knows why."""
+
+
+def data(
+    action: Annotated[
+        str | None, typer.Argument(help="'get' fetches; without it, the sets are listed", show_default=False)
+    ] = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(help="data sets of the paper, or irds:ID, or hf:OWNER/NAME", show_default=False),
+    ] = None,
+    out: Annotated[
+        Path | None, path_option("--out", "write the one set as a BEIR folder, too", show_default=False)
+    ] = None,
+    json_: JsonOption = False,
+) -> None:
+    """List the paper's data sets, or fetch some and check their counts against the paper's Table 8."""
+    from opera.cli.printing.console import console
+    from opera.cli.printing.data import print_sets, set_record
+
+    if action is None:
+        if out is not None:
+            raise SettingError("--out: needs a data set to write: opera data get NAME --out FOLDER")
+        if json_:
+            from opera.data.catalogue import PAPER_SETS
+
+            say(json_text([set_record(entry) for entry in PAPER_SETS.values()]))
+        else:
+            print_sets(console())
+        return
+    if action != "get":
+        raise SettingError(f"{shown(action)}: must be get{nearest(action, ['get'])}; opera data alone lists the sets")
+    _get(names or [], out, json_)
+
+
+def _get(names: list[str], out: Path | None, as_json: bool) -> None:
+    from opera.cli.printing.data import print_counts
+    from opera.core.files import check_folder
+    from opera.data.catalogue import find_set
+
+    if not names:
+        raise SettingError("get: needs the name of a data set, such as nfcorpus (opera data lists them)")
+    if out is not None:
+        if len(names) > 1:
+            raise SettingError(f"--out {place(out)}: takes one data set, got {len(names)}")
+        check_folder(out, "--out")
+        if out.is_dir() and any(out.iterdir()):
+            raise SettingError(f"--out {place(out)}: is not empty; pass a new folder")
+    sources = [name if name.startswith(PUBLISHED) else find_set(name).source for name in names]
+    entries = [find_set(source.removeprefix("paper:")) if source.startswith("paper:") else None for source in sources]
+    records, unexplained = [], False
+    for source, entry in zip(sources, entries, strict=True):
+        loaded, differences = _fetch(source, entry)
+        unexplained |= any(not difference.reason for difference in differences)
+        records.append(_record(loaded, entry, differences))
+        if out is not None:
+            write_folder(loaded, out)
+        if not as_json:
+            print_counts(loaded, entry, differences, out)
+    if as_json:
+        say(json_text(records))
+    if unexplained:
+        raise typer.Exit(DIFFERS)
+
+
+def _fetch(source: str, entry: PaperSet | None) -> tuple[RetrievalData, list[CountDifference]]:
+    from opera.data import load_data
+
+    loaded = load_data(source)
+    if entry is None:
+        return loaded, []
+    return loaded, entry.differences(loaded.with_relevant_grade(entry.relevant_grade).counts())
+
+
+def _record(loaded: RetrievalData, entry: PaperSet | None, differences: list[CountDifference]) -> dict[str, Any]:
+    graded = loaded if entry is None else loaded.with_relevant_grade(entry.relevant_grade)
+    return {
+        "source": loaded.source,
+        "fingerprint": loaded.fingerprint,
+        "counts": graded.counts(),
+        "differs_from_table_8": [vars(difference) for difference in differences],
+        "notes": list(loaded.notes),
+    }
+
+
+def write_folder(loaded: RetrievalData, out: Path) -> None:
+    """Write a BEIR folder whole or not at all; ``out`` is absent or an empty folder.
+
+    Raises:
+        StorageError: if it cannot be written.
+    """
+    from opera.core.files import remove, temporary_beside
+    from opera.core.storage import writing
+
+    unfinished = temporary_beside(out)
+    with writing(out.parent, final=out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            loaded.write_beir(unfinished)
+            if out.is_dir():
+                out.rmdir()
+            unfinished.rename(out)
+        finally:
+            remove(unfinished)

@@ -1,0 +1,89 @@
+"""What ``opera data`` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from opera.core.terminal import place, say
+from opera.data import RetrievalData
+from opera.data.catalogue import PAPER_SETS, CountDifference, PaperSet
+from opera.data.irds_source import is_here
+
+COUNTS = {
+    "documents": "documents",
+    "train_queries": "train queries",
+    "train_pairs": "train pairs",
+    "test_queries": "test queries",
+    "test_pairs": "test pairs",
+}
+
+
+def print_sets(screen: Console) -> None:
+    """Print the paper's data sets: sizes, licences, sources and disk."""
+    sizes = Table("NAME", "in the paper", *COUNTS.values(), "here", title="the paper's data sets (Table 8)")
+    origins = Table("NAME", "ir_datasets", "licence", "to fetch", "texts", "embeddings")
+    for column in sizes.columns[2:7]:
+        column.justify = "right"
+    for column in origins.columns[3:]:
+        column.justify = "right"
+    for entry in PAPER_SETS.values():
+        counts = [f"{count:,}" for count in entry.table_counts.values()]
+        sizes.add_row(entry.name, f"{entry.title}, {entry.domain}", *counts, "yes" if is_here(entry.splits) else "")
+        fetch = amount(entry.download_bytes) if entry.download_bytes else "on request"
+        disk = (f"~{amount(entry.text_bytes)}", amount(entry.embedding_bytes()))
+        origins.add_row(entry.name, ", ".join(entry.splits.values()), entry.licence, fetch, *disk)
+    for table in (sizes, origins):
+        screen.print(table)
+    screen.print(Text("texts: in OPERA's cache. embeddings: of 1,024 fp32 numbers per document, as bge-large's."))
+    screen.print(Text("opera data get NAME fetches one; then paper:NAME is a data set wherever one is asked for."))
+
+
+def set_record(entry: PaperSet) -> dict[str, Any]:
+    """Return a data set as ``opera data --json`` prints it."""
+    return {
+        "name": entry.name,
+        "title": entry.title,
+        "domain": entry.domain,
+        "source": entry.source,
+        "ir_datasets": dict(entry.splits),
+        "licence": entry.licence,
+        "counts": entry.table_counts,
+        "relevant_grade": entry.relevant_grade,
+        "download_bytes": entry.download_bytes,
+        "text_bytes_estimate": entry.text_bytes,
+        "embedding_bytes": entry.embedding_bytes(),
+        "here": is_here(entry.splits),
+    }
+
+
+def print_counts(
+    loaded: RetrievalData, entry: PaperSet | None, differences: Sequence[CountDifference], out: Path | None
+) -> None:
+    """Print the counts of a data set that was fetched, and where they differ from Table 8."""
+    graded = loaded if entry is None else loaded.with_relevant_grade(entry.relevant_grade)
+    counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in graded.counts().items())
+    say(f"{loaded.source}: {counts}")
+    for note in loaded.notes:
+        say(f"  note: {note}")
+    for found in differences:
+        reason = f" ({found.reason})" if found.reason else "; nobody knows why: are its files whole?"
+        say(f"  {COUNTS[found.name]}: {found.found:,}, and {found.table:,} in Table 8{reason}")
+    if entry is not None and not differences:
+        say("  all counts are those of Table 8")
+    if out is not None:
+        say(f"  written to {place(out)}")
+
+
+def amount(size: float) -> str:
+    """Write a number of bytes with three digits: ``6.75 GB``."""
+    for unit in ("B", "kB", "MB"):
+        if size < 999.5:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} GB"

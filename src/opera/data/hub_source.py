@@ -1,0 +1,248 @@
+"""``hf:OWNER/NAME[/CONFIG][:SPLIT]``: data sets of the Hugging Face hub, or a folder laid out like one.
+
+Two layouts are read. That of BEIR and MTEB on the hub: configurations ``corpus`` and ``queries``, and judgements in
+``qrels`` or ``default``, or in a data set of their own, ``OWNER/NAME-qrels``. And pairs: a column of queries, one of
+positives, and any of negatives. No code of a data set runs: the library ``datasets`` has no way to, since 4.0.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from opera.core.errors import DataError, OperaError
+from opera.core.storage import ADVICE, storage_error
+from opera.core.terminal import shortened, shown
+from opera.data.checks import check_id
+from opera.data.hub_pairs import store_pairs
+from opera.data.published import SPLIT_NAMES, Judgements, check_published_ids, published_texts
+from opera.data.retrieval_data import RetrievalData
+from opera.data.store import LAYOUT, DataBuilder, digest_files, load_or_parse
+from opera.data.texts import TextRow
+
+_HUB = re.compile(r"([\w.-]+/[\w.-]+)(?:/([\w.-]+))?(?::([\w.-]+))?")
+_COLUMNS = {
+    "id": ("_id", "id"),
+    "text": ("text",),
+    "query": ("query-id", "query_id"),
+    "document": ("corpus-id", "corpus_id"),
+    "score": ("score",),
+}
+ROWS_AT_ONCE = 1000
+
+
+class HubName(NamedTuple):
+    """What stands behind ``hf:``.
+
+    Attributes:
+        place: ``OWNER/NAME``, or a folder.
+        config: the configuration of a data set of pairs, or ``None``.
+        split: the only split to read, or ``None``.
+        local: whether it is a folder.
+    """
+
+    place: str
+    config: str | None
+    split: str | None
+    local: bool
+
+    @classmethod
+    def parse(cls, name: str) -> HubName:
+        """Read what stands behind ``hf:``; a folder that is there goes before a data set of the hub.
+
+        Raises:
+            DataError: if it can be neither.
+        """
+        folder, _, split = name.rpartition(":")
+        for place, part in ((name, None), (folder, split)):
+            if place and Path(place).is_dir():
+                return cls(place, None, part, True)
+        found = _HUB.fullmatch(name)
+        if found is None:
+            raise DataError(
+                f"hf:{shown(name)[1:-1]}: must be OWNER/NAME, OWNER/NAME/CONFIG or a folder, then perhaps :SPLIT"
+            )
+        return cls(found[1], found[2], found[3], False)
+
+
+def local_folder(name: str) -> str | None:
+    """Return the folder that stands behind ``hf:``; ``None`` where it is no folder."""
+    parsed = HubName.parse(name)
+    return parsed.place if parsed.local else None
+
+
+def load_hub(name: str) -> RetrievalData:
+    """Load a data set of the hub; what is not in the cache is downloaded.
+
+    Args:
+        name: what stands behind ``hf:``.
+
+    Raises:
+        DataError: if it cannot be fetched, has another layout, or breaks a rule.
+    """
+    source, parsed = f"hf:{name}", HubName.parse(name)
+
+    def digest() -> str:
+        if parsed.local:  # by contents; the hub is asked once, and the cache keeps what it said
+            files = _files(Path(parsed.place))
+            return digest_files(files, f"hf\0{parsed.split}\0{[path.parent.name for path in files]}")
+        return hashlib.sha256("\0".join((LAYOUT, "hf", *map(str, parsed))).encode()).hexdigest()
+
+    short = Path(parsed.place).resolve().name if parsed.local else parsed.place.split("/")[1]
+    return load_or_parse(digest, short, source, lambda builder: _parse(builder, parsed, source), named=not parsed.local)
+
+
+def _files(folder: Path) -> list[Path]:
+    """Return the files of a folder, and of the one with its judgements beside it, but hidden ones."""
+    judged = folder.with_name(f"{folder.name}-qrels")
+    found = (path for home in (folder, judged) for path in sorted(home.rglob("*")) if path.is_file())
+    return [path for path in found if not any(part.startswith(".") for part in path.relative_to(folder.parent).parts)]
+
+
+def _parse(builder: DataBuilder, name: HubName, source: str) -> None:
+    with tempfile.TemporaryDirectory(dir=builder.folder) as cache:  # the library's own copy is not needed afterwards
+        hub = _Hub(source, cache, name.local)
+        configs = hub.configs(name.place)
+        if {"corpus", "queries"} <= set(configs) and name.config is None:
+            _store_beir(builder, hub, name, configs)
+        else:
+            config = _only_config(name, configs, source)
+            splits = _chosen(hub.splits(name.place, config), name.split, source)
+            store_pairs(builder, splits, source)
+            hub.note_commit(builder, splits.values())
+
+
+def _only_config(name: HubName, configs: list[str], source: str) -> str:
+    if name.config is not None and name.config not in configs:
+        raise DataError(f"{source}: has no configuration {shown(name.config)} (it has: {', '.join(configs)})")
+    if name.config is None and len(configs) > 1 and "default" not in configs:
+        raise DataError(f"{source}: has several configurations; give one, as in hf:{name.place}/{configs[0]}")
+    return name.config or ("default" if "default" in configs else configs[0])
+
+
+def _chosen(splits: dict[str, Any], wanted: str | None, source: str) -> dict[str, Any]:
+    """Return the splits to read by our names; a single split of another name is train."""
+    if wanted is None:
+        named = {SPLIT_NAMES.get(split, split): dataset for split, dataset in splits.items()}
+    elif wanted in splits:
+        named = {SPLIT_NAMES.get(wanted, "train"): splits[wanted]}
+    else:
+        raise DataError(f"{source}: has no split {shown(wanted)} (it has: {', '.join(splits)})")
+    for split in named:
+        check_id(f"{source}: the name of a split", split)
+    return named
+
+
+def _store_beir(builder: DataBuilder, hub: _Hub, name: HubName, configs: list[str]) -> None:
+    source = hub.source
+    read: list[Any] = []
+    for config, kind in (("corpus", "document"), ("queries", "query")):
+        parts = list(hub.splits(name.place, config).values())
+        rows = (row for part in parts for row in _texts(hub, part, source, config))
+        total = sum(part.num_rows for part in parts)
+        builder.write_texts(config, published_texts(rows, source, kind, builder.notes, total))
+        read += parts
+    check_published_ids(builder, source)
+    own = next((config for config in ("qrels", "default") if config in configs), None)
+    if own:
+        judged = hub.splits(name.place, own)
+    else:
+        place = f"{name.place.rstrip('/')}-qrels"
+        judged = hub.splits(place, hub.configs(place)[0])
+    for split, part in _chosen(judged, name.split, source).items():
+        judgements = Judgements(source, split)
+        columns = [_column(part, what, source, "the judgements") for what in ("query", "document", "score")]
+        for batch in hub.read(part):
+            for query, document, score in zip(*(batch[column] for column in columns), strict=True):
+                judgements.add(str(query), str(document), _whole(score))
+        judgements.store(builder)
+    hub.note_commit(builder, read)
+
+
+def _texts(hub: _Hub, part: Any, source: str, config: str) -> Iterator[TextRow]:
+    identifier, text = (_column(part, what, source, config) for what in ("id", "text"))
+    for batch in hub.read(part):
+        titles = batch.get("title") if config == "corpus" else None
+        for row, own in enumerate(batch[identifier]):
+            yield str(own), (titles[row] or "") if titles else "", batch[text][row] or ""
+
+
+def _column(part: Any, what: str, source: str, where: str) -> str:
+    for name in _COLUMNS[what]:
+        if name in part.column_names:
+            return name
+    has = shortened(", ".join(map(str, part.column_names)))
+    raise DataError(f"{source}: column '{_COLUMNS[what][0]}' is missing in {where} (it has: {has})")
+
+
+def _whole(score: object) -> object:
+    """A score that is written as a number with a point, or as text, but is whole."""
+    if isinstance(score, float) and score.is_integer():
+        return int(score)
+    return int(score) if isinstance(score, str) and re.fullmatch("-?[0-9]{1,4}", score) else score
+
+
+class _Hub:
+    """The library ``datasets``, with its errors in one sentence.
+
+    Args:
+        source: what the user passed.
+        cache: folder for its copies.
+        local: whether folders are read.
+    """
+
+    def __init__(self, source: str, cache: str, local: bool) -> None:
+        import datasets
+
+        self.source, self._cache, self._local, self._library = source, cache, local, datasets
+        datasets.utils.logging.set_verbosity(datasets.utils.logging.CRITICAL)
+        if not sys.stderr.isatty():
+            datasets.disable_progress_bars()
+
+    def configs(self, place: str) -> list[str]:
+        """Return the configurations of a data set."""
+        try:
+            return [str(name) for name in self._library.get_dataset_config_names(self._absolute(place))]
+        except Exception as error:
+            raise self._explained(error, place) from error
+
+    def splits(self, place: str, config: str) -> dict[str, Any]:
+        """Return the splits of a configuration, memory-mapped."""
+        try:
+            return dict(self._library.load_dataset(self._absolute(place), config, cache_dir=self._cache))
+        except Exception as error:
+            raise self._explained(error, place) from error
+
+    def read(self, part: Any) -> Iterator[dict[str, list[Any]]]:
+        """Yield a split in batches, by column."""
+        yield from part.iter(batch_size=ROWS_AT_ONCE)
+
+    def note_commit(self, builder: DataBuilder, parts: Any) -> None:
+        """Note which commit of the hub was read."""
+        for part in parts:
+            for url in part.info.download_checksums or {}:
+                if found := re.search(r"@([0-9a-f]{12})[0-9a-f]{28}/", str(url)):
+                    builder.notes.append(f"read at commit {found[1]}")
+                    return
+
+    def _absolute(self, place: str) -> str:
+        return str(Path(place).resolve()) if self._local else place
+
+    def _explained(self, error: Exception, place: str) -> OperaError:
+        if isinstance(error, OperaError):
+            return error
+        if isinstance(error, OSError) and error.errno in ADVICE:
+            return storage_error(Path(self._cache), error)
+        lines = [line for line in str(error.__cause__ or error).splitlines() if line.strip()]
+        reason = shortened(f"{type(error).__name__}: {lines[0] if lines else ''}")
+        if self._local:
+            return DataError(f"{self.source}: cannot be read ({reason})")
+        fetch = f"hf download --repo-type dataset {place} --local-dir FOLDER"
+        return DataError(
+            f"{self.source}: cannot be fetched ({reason}); where there is a network: {fetch}; then pass hf:FOLDER"
+        )

@@ -1,0 +1,122 @@
+"""``hf:``: the library's own loading code on folders laid out as on the hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hub_world import write_beir_hub, write_mteb, write_pairs
+from opera.core.errors import DataError
+from opera.data import RetrievalData, files_read, load_data
+from opera.data.hub_source import HubName
+
+ROW = {"anchor": "a", "positive": "p", "negative": "n"}
+
+
+def judged(data: RetrievalData, split: str) -> list[tuple[str, str, int]]:
+    qrels = data.split(split)
+    queries = data.queries.ids(qrels.query_rows[qrels.query_index])
+    return list(zip(queries, data.corpus.ids(qrels.doc_rows), qrels.grades.tolist(), strict=True))
+
+
+def test_the_layout_of_mteb(tmp_path: Path) -> None:
+    folder = write_mteb(tmp_path / "small")
+    data = load_data(f"hf:{folder}")
+    assert list(data.splits) == ["train", "dev", "test"]
+    assert data.corpus.texts() == ["Title one", "two", ""]
+    assert judged(data, "dev") == [("q2", "d1", 1), ("q2", "d2", 1)]
+    assert data.notes[0] == "train: left out 1 judgements of documents that are not there, such as 'd9'"
+    assert data.name == "small"
+    assert files_read(f"hf:{folder}") == [folder]
+    assert list(load_data(f"hf:{folder}:test").splits) == ["test"]
+
+
+def test_the_layout_of_beir(tmp_path: Path) -> None:
+    data = load_data(f"hf:{write_beir_hub(tmp_path / 'small')}")
+    assert judged(data, "train") == [("q1", "1", 2), ("q1", "2", 0)]
+    assert list(data.splits) == ["train", "test"]
+
+
+def test_a_changed_folder_is_read_again(tmp_path: Path) -> None:
+    folder = write_mteb(tmp_path / "small")
+    first = load_data(f"hf:{folder}")
+    (folder / "queries.jsonl").write_text((folder / "queries.jsonl").read_text().replace("query 1", "other"))
+    assert load_data(f"hf:{folder}").queries.texts()[0] == "other"
+    assert load_data(f"hf:{folder}").fingerprint != first.fingerprint
+
+
+def test_triplets(tmp_path: Path) -> None:
+    rows = [ROW, {**ROW, "positive": "p2", "negative": "p"}, {"anchor": "b", "positive": "n", "negative": " "}]
+    folder = write_pairs(tmp_path / "triplets", {"train": rows, "test": [{**ROW, "anchor": "c"}]})
+    data = load_data(f"hf:{folder}")
+    assert data.corpus.texts() == ["p", "n", "p2"]
+    assert data.queries.texts() == ["a", "b", "c"]
+    assert judged(data, "train") == [("q0", "d0", 1), ("q0", "d2", 1), ("q1", "d1", 1)]
+    assert judged(data, "test") == [("q2", "d0", 1)]
+    assert data.given_negatives is not None
+    assert data.given_negatives.offsets.tolist() == [0, 1, 1, 1]
+    assert data.given_negatives.doc_rows.tolist() == [1]
+    assert data.notes == ("left out 1 empty texts and the pairs they are in",)
+
+
+def test_lists_of_texts_and_columns_that_are_not_used(tmp_path: Path) -> None:
+    rows = [{"query": "a", "pos": ["x", "y"], "neg": ["z"], "prompt": "p"}, {"query": "", "pos": ["w"], "neg": []}]
+    data = load_data(f"hf:{write_pairs(tmp_path / 'lists', {'train': rows})}")
+    assert judged(data, "train") == [("q0", "d0", 1), ("q0", "d1", 1)]
+    assert data.notes[-1] == "unused columns: prompt"
+    assert data.corpus.texts() == ["x", "y", "z"]
+
+
+def test_numbered_negatives(tmp_path: Path) -> None:
+    rows = [{"question": "a", "answer": "x", "negative_1": "y", "negative_2": "z"}]
+    data = load_data(f"hf:{write_pairs(tmp_path / 'numbered', {'train': rows})}:train")
+    assert data.given_negatives is not None
+    assert data.given_negatives.doc_rows.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("rows", "after", "message"),
+    [
+        (
+            {"train": [{"a": "x", "b": "y"}]},
+            "",
+            r"must have the configurations corpus and queries, or a column anchor/",
+        ),
+        ({"train": [ROW]}, ":dev", r"has no split 'dev' \(it has: train\)$"),
+        ({"train": [{**ROW, "positive": 3}]}, "", r"positives and negatives must be texts, or lists of texts; got 3$"),
+        ({"train": [{**ROW, "positive": ""}]}, "", r"split 'train' has no pair with a text on both sides$"),
+    ],
+)
+def test_other_layouts_are_refused(tmp_path: Path, rows: dict[str, Any], after: str, message: str) -> None:
+    folder = write_pairs(tmp_path / "pairs", rows)
+    with pytest.raises(DataError, match=f"^hf:{folder}{after}: .*{message}"):
+        load_data(f"hf:{folder}{after}")
+
+
+def test_a_spoilt_file_is_one_message(tmp_path: Path) -> None:
+    folder = write_mteb(tmp_path / "small")
+    (folder / "corpus.jsonl").write_text('{"_id": "d1", \n')
+    with pytest.raises(DataError, match=rf"^hf:{folder}: cannot be read \(DatasetGenerationError: "):
+        load_data(f"hf:{folder}")
+    (folder / "corpus.jsonl").write_text('{"name": "d1", "text": "x"}\n')
+    with pytest.raises(DataError, match=r"column '_id' is missing in corpus \(it has: name, text\)"):
+        load_data(f"hf:{folder}")
+
+
+def test_names() -> None:
+    assert HubName.parse("mteb/nfcorpus") == ("mteb/nfcorpus", None, None, False)
+    assert HubName.parse("a/b/triplet-hard:dev") == ("a/b", "triplet-hard", "dev", False)
+    for wrong in ("", "nfcorpus", "a/b/c/d", "a/b:", "a b/c", "/etc/passwd"):
+        with pytest.raises(DataError, match=r"must be OWNER/NAME, OWNER/NAME/CONFIG or a folder"):
+            HubName.parse(wrong)
+
+
+def test_offline_it_says_what_to_fetch() -> None:
+    with pytest.raises(DataError) as caught:
+        load_data("hf:nobody/nothing:train")
+    message = str(caught.value)
+    assert message.startswith("hf:nobody/nothing:train: cannot be fetched (")
+    fetch = "hf download --repo-type dataset nobody/nothing --local-dir FOLDER"
+    assert message.endswith(f"where there is a network: {fetch}; then pass hf:FOLDER")
