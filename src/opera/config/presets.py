@@ -48,6 +48,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "warmup_ratio": 0.05,
         "weight_decay": 0.01,
         "corpus_text": "text",
+        "prompt_phases": "all",
         "max_mined_negatives": 200,
         "prune_before_mining": True,
         "query_score": "similarity",

@@ -13,8 +13,9 @@ from opera.core.errors import SettingError
 from opera.data.catalogue import PAPER_SETS
 from opera.experiments.grid.plan import Cell, plan_parts
 from opera.experiments.paper import TABLES, PaperTable, find_table
-from opera.experiments.paper.tables import HUB_IDS
+from opera.experiments.paper.tables import BGE, HUB_IDS
 from opera.experiments.reproduce.cells import (
+    OF_DATA,
     TableSettings,
     data_settings,
     row_method,
@@ -65,11 +66,24 @@ def test_every_row_has_its_cells_and_no_cell_is_without_a_row(table: PaperTable,
 
 def test_data_sets_have_the_steps_and_negatives_of_their_recipes() -> None:
     by_set = {entry.name: data_settings(settings_of("main"), entry) for entry in sets_of_table(find_table("main"))}
-    assert by_set["fiqa"] == {"preset": "paper", "max_steps": 8000, "negatives": "hard", "range": "10:100"}
-    assert by_set["nfcorpus"] == {"preset": "paper", "max_steps": 32000, "negatives": "random"}
+    own = {name: {key: values.get(key) for key in OF_DATA[:3]} for name, values in by_set.items()}
+    assert own["fiqa"] == {"max_steps": 8000, "negatives": "hard", "range": "10:100"}
+    assert own["nfcorpus"] == {"max_steps": 32000, "negatives": "random", "range": None}
     assert (by_set["antique"]["relevant_grade"], by_set["fever"]["range"]) == (3, "10:200")
     noisy = data_settings(settings_of("denoising"), PAPER_SETS["antique"])
     assert (noisy["noise"], noisy["noise_grade"]) == ("grade", 2)
+
+
+def test_a_model_trains_by_its_own_recipe_and_one_without_at_an_automatic_rate() -> None:
+    large, small, own = (
+        data_settings(settings_of("main", model=model), PAPER_SETS["fiqa"])
+        for model in (HUB_IDS[BGE], "minilm", "models/own")
+    )
+    assert (large["learning_rate"], "precision" in large) == (1e-6, False)
+    assert large["query_prompt"].startswith("Represent this sentence")
+    assert (small["learning_rate"], small["max_passage_length"]) == (1e-4, 256)
+    assert own["learning_rate"] is None
+    assert make_recipe({**own, "method": "ft"}).train.optimisation.learning_rate is None
 
 
 def test_the_releases_ranges_begin_one_rank_later() -> None:
@@ -80,12 +94,15 @@ def test_the_releases_ranges_begin_one_rank_later() -> None:
 
 def test_qwen3_trains_by_its_own_recipe_unless_another_model_takes_its_place() -> None:
     paper = data_settings(settings_of("qwen3"), PAPER_SETS["antique"])
-    assert (paper["max_steps"], paper["learning_rate"], paper["gradient_accumulation_steps"]) == (2000, 1e-5, 4)
+    assert {cell.steps for cell in cells_of(settings_of("qwen3"))} == {2000}
+    assert (paper["learning_rate"], paper["gradient_accumulation_steps"]) == (1e-5, 4)
     assert (paper["negatives"], paper["range"]) == ("hard", "50:500")
     release = data_settings(settings_of("qwen3", preset="release"), PAPER_SETS["nfcorpus"])
-    assert (release["gradient_accumulation_steps"], release["range"], release["max_query_length"]) == (1, "51:500", 512)
+    assert (release["range"], release["max_query_length"]) == ("51:500", 512)
+    assert "gradient_accumulation_steps" not in release
     other = data_settings(settings_of("qwen3", model="minilm"), PAPER_SETS["antique"])
     assert "gradient_accumulation_steps" not in other
+    assert {cell.steps for cell in cells_of(settings_of("qwen3", model="minilm"))} == {2000}
 
 
 def test_what_the_user_gives_goes_before_everything_else() -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from opera.config.presets import PRESETS
-from opera.config.recipe_files import override, read_recipes
+from opera.config.recipe_files import override, read_recipes, recipe_names
 from opera.core.errors import SettingError, nearest
 from opera.core.settings import LISTING
 from opera.core.terminal import shown
@@ -21,19 +22,12 @@ from opera.experiments.reproduce.scale import Scale
 
 NOISY = {"antique": "antique-noisy"}
 """Recipes with the false positives of Table 7."""
-BACKBONES = {QWEN3: "qwen3"}
-"""Recipes of the models that are not trained as bge-large-en-v1.5 is."""
 OF_DATA = ("max_steps", "negatives", "range", "relevant_grade", "noise", "noise_grade")
-"""What a data set's recipe decides; the preset has the rest."""
-NOT_OF_MODEL = (*OF_DATA[1:], *(PRESETS["paper"].keys() - {"max_steps", "learning_rate"}))
-"""What a model's recipe leaves to the data set's and to the preset."""
-RELEASE_OF_MODEL: Mapping[str, Mapping[str, Any]] = {
-    QWEN3: {
-        "gradient_accumulation_steps": 1, "gradient_checkpointing": True, "max_query_length": 512,
-        "negatives": "hard", "range": "50:500",
-    },
-}  # fmt: skip
-"""What the release's configuration of a model has in place of the recipe's."""
+"""What a data set's recipe decides; preset and model have the rest."""
+PAPERS_QWEN3 = ("gradient_accumulation_steps",)
+"""What the paper's own recipe of Qwen3 adds to the model's."""
+RELEASES_QWEN3: Mapping[str, Any] = {"negatives": "hard", "range": "50:500"}
+"""What the release's configuration of Qwen3 has on every data set."""
 
 
 @dataclass(frozen=True)
@@ -105,19 +99,31 @@ def title_in_table(table: PaperTable, entry: PaperSet) -> str:
 
 def data_settings(shared: TableSettings, entry: PaperSet) -> dict[str, Any]:
     """All settings of the runs on a data set: preset, then its recipe, the model's, the scale's and the user's."""
-    table = shared.table
+    table, scale = shared.table, shared.scale
     recipe = read_recipes([NOISY[entry.name] if table.noise == "grade" else entry.name])
     values: dict[str, Any] = {"preset": shared.preset, **{name: recipe[name] for name in OF_DATA if name in recipe}}
-    if table.model in BACKBONES and shared.model == HUB_IDS[table.model]:
-        model = read_recipes([BACKBONES[table.model]])
-        values = override(values, {name: value for name, value in model.items() if name not in NOT_OF_MODEL})
-        if shared.preset == "release":
-            values = override(values, RELEASE_OF_MODEL[table.model])
+    values = override(values, _model_settings(shared))
     if shared.preset == "release" and "range" in values:
         values["range"] = _one_rank_later(values["range"])
-    scale = shared.scale
     own = {**scale.settings, **(scale.model_settings if shared.model == scale.model else {})}
     return override(override(values, own), shared.settings)
+
+
+def _model_settings(shared: TableSettings) -> dict[str, Any]:
+    """What the model's recipe has; without one, a model other than the paper's has an automatic learning rate.
+
+    Half precision is the preset's: fp16 on CUDA alone.
+    """
+    papers, values = shared.model == HUB_IDS[shared.table.model], dict[str, Any]()
+    if papers and shared.table.model == QWEN3:
+        recipe = read_recipes(["qwen3"])
+        values = {name: recipe[name] for name in PAPERS_QWEN3} if shared.preset == "paper" else dict(RELEASES_QWEN3)
+    name = f"models/{Path(shared.model).name.lower()}"
+    if name in recipe_names():
+        values |= read_recipes([name])
+    elif not papers:
+        values["learning_rate"] = None
+    return {name: value for name, value in values.items() if (name, value) != ("precision", "fp16")}
 
 
 def _one_rank_later(text: str) -> str:

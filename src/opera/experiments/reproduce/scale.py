@@ -54,7 +54,7 @@ SCALES = {
             "small",
             MINILM,
             (0,),
-            {"learning_rate": None, "global_batch_size": 16},
+            {"global_batch_size": 16},
             {"max_query_length": 64, "max_passage_length": 128},
             100_000,
         ),

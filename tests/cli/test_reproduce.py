@@ -1,0 +1,138 @@
+"""``opera reproduce`` end to end, on a made-up data set with a tiny model: killed, resumed, in shards, and its plan."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from commands import Done, opera_here
+from killable import under_fault
+from opera.experiments.grid import worker_process
+from opera.runs.folder import Run
+from processes import ForkedWorker
+
+METHODS = ("ft", "infobatch", "sp", "dp")
+KILLED_AT = 120
+"""Changes of a worker inside the grid's folder: its first cell has saved a checkpoint, and has not finished."""
+
+
+def command(beir: Path, model: Path, out: Path, *more: object) -> list[str]:
+    """Arguments of a small reproduction of Table 2 on one data set."""
+    return list(
+        map(
+            str, ["reproduce", "main", "--scale", "small", "--data", f"nfcorpus={beir}", "--model", model, "--out", out]
+        )
+    ) + list(map(str, more))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, beir: Path, static_model: Path) -> Path:
+    """A grid whose workers were all killed in the middle of their cells, and that the same command finished."""
+    folder = tmp_path_factory.mktemp("reproduced")
+    out, arguments = folder / "grid", command(beir, static_model, folder / "grid")
+    killed = under_fault(arguments, folder / "killed.log", [out], "kill", KILLED_AT, FAULT_IN="worker")
+    assert killed.wait() == 1, killed.log.read_text()
+    assert "its process was killed" in killed.log.read_text()
+    assert list(out.rglob("checkpoint-*"))
+    resumed = under_fault(arguments, folder / "resumed.log", [out])
+    assert resumed.wait() == 0, resumed.log.read_text()
+    return out
+
+
+def records(out: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads((out / "main.json").read_text())["rows"]
+    return rows
+
+
+def test_a_killed_reproduction_goes_on_to_the_table_and_the_report(finished: Path) -> None:
+    runs = [Run.open(path.parent) for path in finished.rglob("run.json")]
+    assert sorted(str(run.settings["method"]) for run in runs) == sorted(METHODS)
+    assert {run.settings["max_steps"] for run in runs} == {44}
+    assert any(run.training is not None and run.training.resumed_from for run in runs)
+    rows = records(finished)
+    assert {(row["method"], row["data"]) for row in rows} == {
+        (method, "NFCorpus") for method in ("Pretrained", "FT", "InfoBatch", "SP", "DP")
+    }
+    assert all(row["grid"] == "run" and row["mean"] is not None and row["paper"] is not None for row in rows)
+    by_method = {run.settings["method"]: run for run in runs}
+    for row in rows:
+        run, when = by_method[row["method"].lower().replace("pretrained", "ft")], "fine_tuned"
+        value = run.measures["before" if row["method"] == "Pretrained" else when][row["our_measure"]]
+        assert row["mean"] == pytest.approx(value)
+    text = (finished / "main.txt").read_text()
+    assert "Table 2: five methods on eight data sets" in text
+    assert "Made with --scale small" in text
+    assert "not run" not in text
+    assert (finished / "report.html").stat().st_size > 100_000
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """``opera`` in this process, its workers forked."""
+    monkeypatch.setattr(worker_process.subprocess, "Popen", ForkedWorker)
+
+    def run(arguments: Sequence[object]) -> Done:
+        return opera_here(tmp_path, arguments, monkeypatch, capsys)
+
+    return run
+
+
+def test_shards_make_the_same_table(finished: Path, here: Any, beir: Path, static_model: Path, tmp_path: Path) -> None:
+    out = tmp_path / "shards"
+    for number, done in ((1, 2), (2, 4)):
+        call = here(command(beir, static_model, out, "--shard", f"{number}/2"))
+        assert call.returncode == 0, call.stderr
+        assert f"shard {number}/2: 2 of 4 cells" in call.stderr
+        assert f"{done} of all 4 cells are done" in call.stdout
+        assert not (out / "main.json").exists()
+    call = here(command(beir, static_model, out, "--table-only"))
+    assert call.returncode == 0, call.stderr
+    assert records(out) == records(finished)
+    assert (out / "main.txt").read_text() == (finished / "main.txt").read_text()
+    assert (out / "report.html").is_file()
+
+
+def test_a_finished_one_prints_its_table_again(
+    finished: Path, here: Any, beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_process, "WorkerProcess", None)
+    call = here(command(beir, static_model, finished, "--json"))
+    assert (call.returncode, call.stderr) == (0, "all 4 cells are already done\n")
+    whole = json.loads(call.stdout)
+    assert (whole["cells"], whole["finished"], whole["seeds"]) == (4, 4, [0])
+    assert whole["rows"] == records(finished)
+
+
+def test_other_settings_of_the_same_folder_are_refused(
+    finished: Path, here: Any, beir: Path, static_model: Path
+) -> None:
+    call = here(command(beir, static_model, finished, "--preset", "release"))
+    assert call.returncode == 2
+    assert "holds a grid with settings preset=paper on nfcorpus; this call has preset=release" in call.stderr
+
+
+def test_a_plan_needs_neither_the_data_nor_the_model(here: Any) -> None:
+    call = here(["reproduce", "components", "--plan", "--seeds", "0", "--json"])
+    assert call.returncode == 0, call.stderr
+    plan = json.loads(call.stdout)
+    assert [cell["method"] for cell in plan["cells"]] == [
+        "ft", "sp", "dp:soft=false", "dp:alpha_start=4:alpha_end=4:v_end=0.25", "dp",
+    ]  # fmt: skip
+    assert {cell["steps"] for cell in plan["cells"]} == {32_000}
+    here_, there = plan["seconds"].values()
+    assert here_ > there > 5 * 32_000 / 2.43
+    sizes = plan["data"]["fever"]["bytes"]
+    assert sizes["embeddings"] == 2 * 5_416_568 * 1024 * 4
+    assert plan["bytes"] == sum(sizes.values()) + plan["checkpoint_bytes"]
+
+
+def test_a_plan_times_steps_on_data_that_are_here(here: Any, beir: Path, static_model: Path, tmp_path: Path) -> None:
+    call = here(command(beir, static_model, tmp_path / "grid", "--plan", "--shard", "1/4"))
+    assert call.returncode == 0, call.stderr
+    assert "1 of 1 cells to run" in call.stdout
+    assert "8 × A100: 8 × 312 TFLOP/s" in call.stdout
+    assert not (tmp_path / "grid").exists()
