@@ -6,7 +6,15 @@ from typing import Annotated
 
 import typer
 
-from opera.cli.options import DataArgument, JsonOption, ModelOption, RelevantOption, SeedOption
+from opera.cli.options import (
+    DataArgument,
+    DocumentPromptOption,
+    JsonOption,
+    ModelOption,
+    QueryPromptOption,
+    RelevantOption,
+    SeedOption,
+)
 from opera.core.arguments import MOST
 from opera.core.terminal import json_text, say
 
@@ -17,6 +25,8 @@ def inspect(
     show: Annotated[int, typer.Option("--show", help="how many suspicious pairs to show", min=0, max=MOST)] = 10,
     relevant_grade: RelevantOption = 1,
     seed: SeedOption = 0,
+    query_prompt: QueryPromptOption = None,
+    document_prompt: DocumentPromptOption = None,
     json_: JsonOption = False,
 ) -> None:
     """Analyse a data set before training: sizes, noise, duplicates, leaks, suspicious pairs. Suggests a method."""
@@ -31,7 +41,15 @@ def inspect(
     from opera.cli.printing.inspection import print_inspection
     from opera.diagnostics.inspect import inspect as inspect_data
 
-    seen = inspect_data(loaded, model=model, show=show, seed=seed, relevant_grade=relevant_grade)
+    seen = inspect_data(
+        loaded,
+        model=model,
+        show=show,
+        seed=seed,
+        relevant_grade=relevant_grade,
+        query_prompt=query_prompt,
+        document_prompt=document_prompt,
+    )
     if json_:
         say(json_text(seen.as_dict()))
     else:

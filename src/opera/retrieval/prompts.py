@@ -49,8 +49,8 @@ def set_prompts(model: SentenceTransformer, query: str | None, document: str | N
 
 def _check_room(model: SentenceTransformer, role: Role) -> None:
     prompt, first = prompt_for(model, role), model[0]
-    limit = getattr(first, f"{role}_length", None)
-    if not prompt or limit is None:
+    limit = getattr(first, f"{role}_length", None) or model.max_seq_length
+    if not prompt or limit is None or not hasattr(first, f"{role}_length"):
         return
     tokens = first.preprocess([prompt])["input_ids"].shape[-1]  # cut at the model's own limit
     if tokens >= limit:
@@ -67,7 +67,10 @@ def as_setting(role: Role, prompt: str) -> str:
 
 def as_option(role: Role, prompt: str) -> str:
     """Write a prompt as an option of the commands that use a model."""
-    quoted = shlex.quote(prompt) if prompt.isprintable() else "$" + repr(prompt)
+    quoted = shlex.quote(prompt)
+    if not prompt.isprintable():  # as bash reads line breaks
+        escaped = json.dumps(prompt, ensure_ascii=False)[1:-1].replace("'", "\\'")
+        quoted = f"$'{escaped}'"
     return f"--{role}-prompt {quoted}"
 
 

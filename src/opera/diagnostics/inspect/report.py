@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from opera.diagnostics.inspect.quality import (
     summarize_similarities,
 )
 from opera.methods.selection import CBS_POOL
-from opera.retrieval.encoder import open_encoder
+from opera.retrieval.encoder import given_prompts, open_encoder
 from opera.retrieval.run_model import run_corpus_text
 from opera.retrieval.similarity import pair_similarities
 from opera.training_set.cbs import CBSRanks, rank_among_random
@@ -110,6 +111,8 @@ def inspect(
     show: int = 10,
     seed: int = 0,
     relevant_grade: int = 1,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
 ) -> Inspection:
     """Inspect a data set with a model, without training.
 
@@ -119,6 +122,8 @@ def inspect(
         show: how many suspicious pairs, and how many examples of duplicates, to return.
         seed: seed for drawing the random documents.
         relevant_grade: lowest grade that counts as relevant.
+        query_prompt: text before each query, empty for none; the default is the model's own.
+        document_prompt: text before each document, likewise.
 
     Returns:
         Counts, grades, positives per query, similarities, estimated noise, what static pruning would keep, duplicates,
@@ -128,11 +133,11 @@ def inspect(
         InputError: for invalid input, such as data without a training pair.
     """
     show, seed = whole_number(show, "show", 0), whole_number(seed, "seed", 0, MOST_SEED)
-    model = expand_user(model, "model")
+    model, prompts = expand_user(model, "model"), given_prompts(query_prompt, document_prompt)
     original = load_data(data)
     loaded = original.with_relevant_grade(relevant_grade)
     loaded.training_split()  # data without a training pair are refused before the model is loaded
-    embedded = _embed(loaded, model)
+    embedded = _embed(loaded, model, prompts)
     estimates = _estimate(embedded, seed)
     return Inspection(
         source=loaded.source,
@@ -202,9 +207,9 @@ class _Estimates:
     retentions: list[Retention]
 
 
-def _embed(data: RetrievalData, model: str | Path) -> _EmbeddedData:
+def _embed(data: RetrievalData, model: str | Path, prompts: Mapping[str, Any]) -> _EmbeddedData:
     """Encode the corpus, and the judged queries of all splits once."""
-    encoder = open_encoder(model)
+    encoder = open_encoder(model, **prompts)
     judged_rows = np.unique(np.concatenate([qrels.query_rows for qrels in data.splits.values()]))
     judged = encoder.encode_queries(data, judged_rows)
     documents = encoder.encode_corpus(data, run_corpus_text(model))

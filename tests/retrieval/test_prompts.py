@@ -1,0 +1,144 @@
+"""Prompts: kept as given, saved, used by role, and missed where a model's card has one."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+import opera
+from opera.config.recipe import make_recipe
+from opera.config.yaml import parse_assignments
+from opera.core.errors import SettingError
+from opera.data import load_data
+from opera.retrieval.encoder import Encoder, open_encoder
+from opera.retrieval.models import load_model, set_lengths
+from opera.retrieval.prompts import as_option, as_setting, prompt_for, set_prompts
+
+AWKWARD = ["query: ", " a 'quoted' \"text\": ", "Instruct: find\nQuery: ", "null", "[1", "für: ", ""]
+
+
+@pytest.mark.parametrize("prompt", AWKWARD)
+def test_what_a_note_advises_gives_the_prompt(prompt: str) -> None:
+    option, assignment = shlex.split(as_setting("query", prompt))
+    assert option == "--set"
+    assert parse_assignments([assignment]) == {"query_prompt": prompt}
+    words = subprocess.run(
+        ["bash", "-c", f"printf '%s|' {as_option('query', prompt)}"], capture_output=True, text=True, check=True
+    )
+    assert words.stdout == f"--query-prompt|{prompt}|"
+
+
+@pytest.mark.parametrize(
+    ("written", "prompt"),
+    [
+        ("query: ", "query: "),
+        ('"query: "', "query: "),
+        ("'query: '", "query: "),
+        ('"a\\nb: "', "a\nb: "),
+        ("a\\nb", "a\\nb"),
+        ("5", "5"),
+        ("true", "true"),
+        ("", ""),
+        ('""', ""),
+        ("null", None),
+    ],
+)
+def test_a_prompt_is_kept_as_it_is_written(written: str, prompt: str | None) -> None:
+    values = parse_assignments([f"query_prompt={written}"])
+    assert make_recipe(values).train.encoding.query_prompt == prompt
+
+
+def test_prompts_replace_the_models_own_and_are_saved(bert_model: Path, tmp_path: Path) -> None:
+    model = load_model(bert_model, "cpu")
+    set_prompts(model, "common3 common4 ", "")
+    assert (prompt_for(model, "query"), prompt_for(model, "document")) == ("common3 common4 ", "")
+    model.save_pretrained(str(tmp_path / "saved"), create_model_card=False)
+    saved = SentenceTransformer(str(tmp_path / "saved"), device="cpu")
+    assert np.array_equal(saved.encode_query("t1w1"), saved.encode("common3 common4 t1w1"))
+    assert np.array_equal(saved.encode_document("t1w1"), saved.encode("t1w1"))
+    set_prompts(model, None, None)
+    assert prompt_for(model, "query") == "common3 common4 ", "None leaves it"
+
+
+def test_a_prompt_must_leave_room_for_the_text(bert_model: Path) -> None:
+    model = load_model(bert_model, "cpu")
+    set_lengths(model, 6, 500, set())
+    set_prompts(model, "common1 " * 3, None)
+    with pytest.raises(SettingError, match="query_prompt: has 6 tokens, and max_query_length=6 leaves no room"):
+        set_prompts(model, "common1 " * 4, None)
+    with pytest.raises(SettingError, match="document_prompt: has 64 tokens, and max_passage_length=64 leaves no room"):
+        set_prompts(model, "", "common1 " * 100)
+
+
+def test_an_encoder_uses_the_prompts_or_none(bert_model: Path) -> None:
+    encoder = Encoder(load_model(bert_model, "cpu"), "fp32")
+    plain = encoder.without_prompts()
+    for role, prompt in (("query", "common1 "), ("document", "common2 ")):
+        with_prompt, without = encoder.encode(["t1w1"], role), plain.encode(["t1w1"], role)  # type: ignore[arg-type]
+        assert np.array_equal(with_prompt, plain.encode([f"{prompt}t1w1"], role))  # type: ignore[arg-type]
+        assert not np.allclose(with_prompt, without, atol=1e-3)
+    assert encoder.fingerprint == plain.fingerprint
+
+
+def test_another_prompt_for_queries_leaves_documents_in_the_cache(
+    beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("OPERA_CACHE", str(tmp_path))
+    data, roles = load_data(beir), []
+    encode = Encoder.encode
+    monkeypatch.setattr(Encoder, "encode", lambda self, texts, role: (roles.append(role), encode(self, texts, role))[1])
+    rankings = []
+    for prompt in ("", "common1 common2 ", ""):
+        encoder = open_encoder(static_model, query_prompt=prompt)
+        rankings.append(opera.evaluate(data, model=static_model, query_prompt=prompt).ranking.scores)
+        assert encoder.prompts == {"query": prompt, "document": ""}
+    assert roles == ["query", "document", "query"], "the third finds all in the cache"
+    assert np.array_equal(rankings[0], rankings[2])
+    assert not np.array_equal(rankings[0], rankings[1])
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [
+        ("bge-small-en-v1.5", ["--query-prompt 'Represent this sentence for searching relevant passages: '"]),
+        ("e5-base-v2", ["--query-prompt 'query: '", "--document-prompt 'passage: '"]),
+        ("Qwen3-Embedding-0.6B", ["--query-prompt $'Instruct: Given a web search query, retrieve"]),
+        ("bge-m3", []),
+        ("gte-base", []),
+        ("my-model", []),
+    ],
+)
+def test_a_known_family_without_prompts_gets_a_note(
+    name: str, advice: list[str], beir: Path, static_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = shutil.copytree(static_model, tmp_path / name)
+    with caplog.at_level("INFO", logger="opera"):
+        opera.search(beir, "t1w1", model=folder)
+    notes = [record.getMessage() for record in caplog.records if "prompt" in record.getMessage()]
+    assert len(notes) == len(advice)
+    assert all(words in note for words, note in zip(advice, notes, strict=True))
+    caplog.clear()
+    with caplog.at_level("INFO", logger="opera"):
+        opera.search(beir, "t1w1", model=folder, query_prompt="", document_prompt="")
+        opera.search(beir, "t1w1", model=folder, query_prompt="common1 ", document_prompt="common2 ")
+    assert "prompt" not in caplog.text, "whoever sets them, even to none, has decided"
+
+
+def test_a_prompt_of_another_name_is_not_used_and_that_is_said(
+    beir: Path, static_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """sentence-transformers reads the prompt 'document' first, which every model has, if only an empty one."""
+    model = load_model(static_model, "cpu")
+    model.prompts["passage"] = "common2 "
+    model.save_pretrained(str(tmp_path / "model"), create_model_card=False)
+    with caplog.at_level("INFO", logger="opera"):
+        encoder = open_encoder(tmp_path / "model")
+    assert encoder.prompts["document"] == ""
+    assert "the prompt 'passage', which sentence-transformers does not use for a document" in caplog.text
+    assert "add --document-prompt 'common2 '" in caplog.text

@@ -1,0 +1,91 @@
+"""Prompts go through every phase of a run, or through search alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import opera
+from opera.config.recipe import make_recipe
+from opera.core.errors import RunFolderError, SettingError
+from opera.data import load_data
+from opera.retrieval.encoder import open_encoder
+from opera.training.trainer import training_arguments
+from opera.training_set.build import build_training_set
+from opera.training_set.prepare import Prepared, prepare
+from small_runs import SMALL
+
+PROMPT = "t3w1 t3w2 t3w1 "
+"""Moves the similarities of queries far."""
+SETTINGS: dict[str, Any] = {**SMALL, "guard": False, "method": "sp", "negatives": "hard", "range": "1:4"}
+
+
+@pytest.fixture
+def prepared(beir: Path, static_model: Path) -> Callable[..., Prepared]:
+    data = load_data(beir)
+    return lambda **settings: prepare(data, str(static_model), make_recipe({**SETTINGS, **settings}))
+
+
+@pytest.mark.parametrize("phases", ["all", "search"])
+def test_a_prompt_holds_in_the_phases_that_are_named(phases: str, prepared: Callable[..., Prepared]) -> None:
+    run, without = prepared(query_prompt=PROMPT, prompt_phases=phases), prepared(query_prompt="")
+    arguments = training_arguments(run.settings, run.model, Path("checkpoints"))
+    assert arguments.prompts == ({"anchor": PROMPT} if phases == "all" else None)
+    prompted, plain = build_training_set(run), build_training_set(without)
+    assert np.array_equal(prompted.similarity, plain.similarity) is (phases == "search")
+    everywhere = build_training_set(prepared(query_prompt=PROMPT))
+    assert np.array_equal(prompted.negatives.doc_rows, everywhere.negatives.doc_rows), "mining is search"
+    assert not np.array_equal(prompted.negatives.doc_rows, plain.negatives.doc_rows)
+    query = run.data.queries.texts(prompted.query_rows[:1], "text")
+    with_prompt = open_encoder(run.model_source).encode([PROMPT + query[0]], "query")
+    assert np.array_equal(run.encoder.encode(query, "query"), with_prompt), "evaluation is search"
+
+
+@pytest.mark.parametrize("phases", ["all", "search"])
+def test_a_run_is_used_with_its_own_prompts(phases: str, beir: Path, static_model: Path, tmp_path: Path) -> None:
+    settings = {**SETTINGS, "query_prompt": PROMPT, "prompt_phases": phases}
+    run = opera.adapt(beir, model=static_model, out=tmp_path / "run", **settings)
+    assert (run.settings["query_prompt"], run.settings["prompt_phases"]) == (PROMPT, phases)
+    assert opera.evaluate(beir, model=run.path).measures["nDCG@10"] == run.measures["after"]["nDCG@10"]
+    assert (
+        opera.evaluate(beir, model=run.path, query_prompt="").measures != opera.evaluate(beir, model=run.path).measures
+    )
+    scored = opera.score(beir, model=run.path)["similarity"]
+    as_told = opera.score(beir, model=run.path, query_prompt=PROMPT if phases == "all" else "")["similarity"]
+    assert scored == as_told
+    card = (run.model_path / "README.md").read_text()
+    assert 'queries with `"t3w1 t3w2 t3w1 "`, as the run did' in card
+    assert ("training went without" in card) is (phases == "search")
+    with pytest.raises(RunFolderError, match="query_prompt: the run has 't3w1 t3w2 t3w1 ', this call ''"):
+        opera.adapt(beir, model=static_model, out=run.path, resume=True, **{**settings, "query_prompt": ""})
+    assert opera.adapt(beir, model=static_model, out=run.path, resume=True, **settings).finished
+
+
+def test_the_guard_and_a_resumed_run_measure_with_the_prompt(
+    beir: Path, static_model: Path, tmp_path: Path, interrupted_at: Callable[[int], Any]
+) -> None:
+    settings = {**SMALL, "query_prompt": PROMPT, "method": "ft", "seed": 3}
+    whole = opera.adapt(beir, model=static_model, out=tmp_path / "whole", **settings)
+    with interrupted_at(6):
+        opera.adapt(beir, model=static_model, out=tmp_path / "cut", **settings)
+    resumed = opera.adapt(beir, model=static_model, out=tmp_path / "cut", resume=True, **settings)
+    assert resumed.measures == whole.measures
+    assert resumed.record.guard == whole.record.guard
+    assert whole.record.guard is not None
+    untrained = opera.evaluate(beir, model=static_model, query_prompt=PROMPT)
+    assert untrained.measures["nDCG@10"] == whole.measures["before"]["nDCG@10"]
+    at_zero = opera.adapt(beir, model=static_model, out=tmp_path / "plain", **{**settings, "query_prompt": ""})
+    assert at_zero.record.guard is not None
+    assert at_zero.record.guard.curve[0].mean != whole.record.guard.curve[0].mean
+
+
+def test_an_adapter_keeps_the_prompt_of_its_vectors(beir: Path, static_model: Path, tmp_path: Path) -> None:
+    settings = {**SMALL, "query_prompt": PROMPT, "adapter": "query"}
+    run = opera.adapt(beir, model=static_model, out=tmp_path / "run", **settings)
+    assert opera.evaluate(beir, model=run.path).measures["nDCG@10"] == pytest.approx(run.measures["after"]["nDCG@10"])
+    with pytest.raises(SettingError, match="prompt_phases=search: with adapter=query the model itself does not train"):
+        opera.adapt(beir, model=static_model, out=tmp_path / "no", prompt_phases="search", **settings)
