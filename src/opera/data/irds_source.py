@@ -18,7 +18,7 @@ from opera.core.storage import ADVICE, storage_error
 from opera.core.terminal import shortened, shown
 from opera.data.catalogue import find_set
 from opera.data.irds_files import home, how_to_fetch
-from opera.data.published import SPLIT_NAMES, Judgements, check_published_ids, published_texts
+from opera.data.published import SPLIT_NAMES, Judgements, check_published_ids, published_name, published_texts
 from opera.data.retrieval_data import RetrievalData
 from opera.data.store import LAYOUT, DataBuilder, is_stored, load_or_parse
 from opera.data.texts import TextRow
@@ -39,9 +39,7 @@ def load_irds(identifier: str) -> RetrievalData:
         DataError: for an unknown id, for data that cannot be fetched, and for an error in them.
     """
     source = f"irds:{identifier}"
-    parts = identifier.split("/")
-    named = [part for part in parts if part not in SPLIT_NAMES] or parts
-    return load_splits(find_splits(identifier), named[-1], source)
+    return load_splits(find_splits(identifier), published_name(source) or source, source)
 
 
 def load_paper_set(name: str) -> RetrievalData:

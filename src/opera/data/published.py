@@ -26,6 +26,22 @@ AT_ONCE = 200_000
 """Judgements held as Python strings."""
 
 
+def published_name(source: str) -> str | None:
+    """Return the short name of ``paper:NAME``, ``irds:ID`` or ``hf:OWNER/NAME``; ``None`` for any other source.
+
+    The name of ``irds:antique/train`` is ``antique``: that of a split says little.
+    """
+    kind, colon, name = source.partition(":")
+    if not colon or kind not in ("paper", "irds", "hf"):
+        return None
+    name = name.rstrip("/")
+    if kind == "irds":
+        parts = name.split("/")
+        name = ([part for part in parts if part not in SPLIT_NAMES] or parts)[-1]
+    name = name.rpartition("/")[2]
+    return source if name in ("", ".", "..") else name
+
+
 def published_texts(
     rows: Iterable[TextRow], source: str, kind: str, notes: list[str], total: int | None = None
 ) -> Iterator[TextRow]:

@@ -38,7 +38,20 @@ def test_labels_name_models_that_differ(folder: RunsFolder) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "name"), [("a/b.jsonl", "b"), ("a/b/", "b"), ("python:json", "python:json"), ("/", "/")]
+    ("source", "name"),
+    [
+        ("a/b.jsonl", "b"),
+        ("a/b/", "b"),
+        ("python:json", "python:json"),
+        ("/", "/"),
+        ("paper:tripclick-head", "tripclick-head"),
+        ("irds:beir/fiqa", "fiqa"),
+        ("irds:antique/train", "antique"),
+        ("irds:", "irds:"),
+        ("hf:mteb/nfcorpus:test", "nfcorpus:test"),
+        ("hf:folder/mine/", "mine"),
+        ("hf:..", "hf:.."),
+    ],
 )
 def test_short_names(source: str, name: str) -> None:
     assert short_name(source) == name

@@ -48,12 +48,23 @@ def test_a_methods_own_setting_goes_before_that_of_all(tmp_path: Path) -> None:
 def test_data_sets_of_one_name_and_odd_names_stay_inside_the_grid(tmp_path: Path) -> None:
     cells = planned(
         tmp_path,
-        data=["a/x", "b/x", "b/x.jsonl", "python:json", "..", "/", "c/é [b] %s"],
+        data=["a/x", "b/x", "b/x.jsonl", "python:json", "..", "/", "c/é [b] %s", "hf:o/n:test", "irds:o/x", "hf:.."],
         methods=["ft"],
         seeds=[0],
     )
     names = [cell.folder.relative_to(tmp_path).parts[0] for cell in cells]
-    assert names == ["x", "x-2", "x-3", "python-json", Path.cwd().parent.name, "-", "é [b] %s"]
+    assert names == [
+        "x",
+        "x-2",
+        "x-3",
+        "python-json",
+        Path.cwd().parent.name,
+        "-",
+        "é [b] %s",
+        "n-test",
+        "x-4",
+        "hf-..",
+    ]
     assert all(len(cell.folder.relative_to(tmp_path).parts) == 4 for cell in cells)
 
 

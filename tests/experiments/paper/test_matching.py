@@ -67,7 +67,7 @@ def test_cbs_has_two_names_and_its_pool_counts() -> None:
     [
         ("../shared/data/nfcorpus", "nfcorpus"), ("NFCorpus", "nfcorpus"), ("beir/TripClick-Head/", "tripclickhead"),
         ("TripClick (h)", "tripclickhead"), ("tripclick_torso", "tripclicktorso"), ("x/fiqa.jsonl", "fiqa"),
-        ("paper:tripclick-head", "tripclickhead"),
+        ("paper:tripclick-head", "tripclickhead"), ("irds:antique/train", "antique"), ("hf:mteb/nfcorpus", "nfcorpus"),
     ],
 )  # fmt: skip
 def test_data_sets_are_known_by_their_last_part(source: str, key: str) -> None:

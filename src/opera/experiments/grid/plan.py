@@ -25,6 +25,7 @@ from opera.config.training import TrainSettings
 from opera.config.yaml import parse_assignments
 from opera.core.errors import OtherFormatError, RunFolderError, SettingError
 from opera.core.terminal import shortened
+from opera.data.published import published_name
 from opera.experiments.analysis import check_run, short_name
 from opera.methods import METHODS, method_named
 from opera.retrieval.measures import DEFAULT_MEASURES
@@ -304,7 +305,8 @@ def _folder_names(data: Sequence[str]) -> dict[str, str]:
     """Name each data set's folder; repeated names get numbers."""
     names: dict[str, str] = {}
     for source in data:
-        path = source if source.startswith("python:") else os.path.normpath(Path(source).absolute())  # resolves ".."
+        no_path = source.startswith("python:") or published_name(source) is not None
+        path = source if no_path else os.path.normpath(Path(source).absolute())  # resolves ".."
         name = re.sub(r"[:/\\]", "-", short_name(path))
         taken, number, unique = set(names.values()), 2, name
         while unique in taken:
