@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,6 +26,7 @@ from opera.core.terminal import json_text, place, say
 if TYPE_CHECKING:
     from opera.experiments.grid.status import Status
     from opera.experiments.reproduce.plan import ReproductionPlan, Shard
+    from opera.experiments.reproduce.sets import ChosenSets
 
 
 def reproduce(
@@ -86,13 +87,13 @@ def reproduce(
     )
     chosen = choose_sets(found, size, data)
     folder = out or Path(f"reproduce-{found.name}{'' if size.name == 'full' else f'-{size.name}'}")
-    planned = plan_reproduction(shared, folder, chosen.sources, chosen.left_out)
+    planned = plan_reproduction(shared, folder, chosen)
     if plan:
         _print_plan(planned, part, jobs, json_)
     elif table_only:
         _finish(planned, json_)
     else:
-        _run(planned, chosen, part, jobs, json_)
+        _run(planned, part, jobs, json_)
 
 
 def _print_plan(planned: ReproductionPlan, part: Shard | None, jobs: int, as_json: bool) -> None:
@@ -108,19 +109,17 @@ def _print_plan(planned: ReproductionPlan, part: Shard | None, jobs: int, as_jso
         print_estimate(console(), estimated)
 
 
-def _run(planned: ReproductionPlan, chosen: Any, part: Shard | None, jobs: int, as_json: bool) -> None:
+def _run(planned: ReproductionPlan, part: Shard | None, jobs: int, as_json: bool) -> None:
     """Fetch the data, run the cells, and make the table unless this is a shard."""
     from opera.experiments.grid.folder import check_grid_folder
     from opera.experiments.reproduce.plan import plan_reproduction
     from opera.experiments.reproduce.run import prepare_reproduction, run_reproduction
-    from opera.experiments.reproduce.sets import fetch_sets
     from opera.retrieval.locate import locate_model
 
     check_grid_folder(planned.out, planned.model, planned.shared.settings, planned.settings_by_set)
     locate_model(planned.model)
     with interruptible(lambda: "no cell was begun; the same command continues"):
-        here = fetch_sets(chosen)
-        planned = plan_reproduction(planned.shared, planned.out, here.sources, here.left_out)
+        planned = plan_reproduction(planned.shared, planned.out, _fetched(planned.chosen))
         status = prepare_reproduction(planned, part, jobs)
     if is_main_process():
         _announce(planned, status, part)
@@ -138,10 +137,22 @@ def _run(planned: ReproductionPlan, chosen: Any, part: Shard | None, jobs: int, 
         raise typer.Exit(1)
 
 
+def _fetched(chosen: ChosenSets) -> ChosenSets:
+    """Fetch and load the data sets; under torchrun the main process goes first."""
+    from opera.experiments.reproduce.sets import fetch_sets
+
+    if not several_processes():
+        return fetch_sets(chosen)
+    from opera.retrieval.device import join_processes
+
+    with join_processes().main_process_first():
+        return fetch_sets(chosen)
+
+
 def _announce(planned: ReproductionPlan, status: Status, part: Shard | None) -> None:
     """Say which cells this call runs, on standard error."""
-    for name, reason in planned.left_out.items():
-        say(f"left out: {name}: {reason}", file=sys.stderr)
+    for note in (*planned.chosen.notes, *(f"left out: {name}: {why}" for name, why in planned.left_out.items())):
+        say(f"note: {note}", file=sys.stderr)
     if part is not None:
         say(f"shard {part.number}/{part.count}: {len(status.cells)} of {len(planned.cells)} cells", file=sys.stderr)
         for cell in status.cells:

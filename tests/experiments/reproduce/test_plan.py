@@ -19,7 +19,7 @@ MAIN = find_table("main")
 def planned(seeds: tuple[int, ...] = (0, 1)) -> ReproductionPlan:
     chosen = choose_sets(MAIN, SCALES["full"], None)
     shared = TableSettings(MAIN, "minilm", "paper", SCALES["full"], None, seeds, {})
-    return plan_reproduction(shared, Path("grid"), chosen.sources, chosen.left_out)
+    return plan_reproduction(shared, Path("grid"), chosen)
 
 
 @pytest.mark.parametrize("count", [1, 3, 8, 64, 100])
@@ -73,10 +73,13 @@ def test_a_set_that_cannot_be_had_is_an_error_or_left_out(beir: Path) -> None:
     sources = {"nfcorpus": str(beir), "fiqa": "absent"}
     with pytest.raises(DataError, match="fiqa: absent: no such file") as caught:
         fetch_sets(ChosenSets(sources))
-    assert "1 of 2 data sets cannot be had; --data nfcorpus goes without" in str(caught.value)
+    assert "1 of 2 data sets cannot be had; --data NAME=FOLDER takes one that you have, --data nfcorpus goes" in str(
+        caught.value
+    )
     here = fetch_sets(ChosenSets(sources, {"fever": "large"}, frozenset(sources)))
     assert here.sources == {"nfcorpus": str(beir)}
     assert here.left_out["fever"] == "large"
+    assert "nfcorpus has other counts than Table 8: documents" in here.notes[0]
     assert "no such file" in here.left_out["fiqa"]
-    with pytest.raises(DataError, match=r"1 of 1 data sets cannot be had$"):
+    with pytest.raises(DataError, match="1 of 1 data sets cannot be had; --data NAME=FOLDER takes one that you have"):
         fetch_sets(ChosenSets({"fiqa": "absent"}, {}, frozenset({"fiqa"})))

@@ -12,6 +12,7 @@ from opera.core.errors import SettingError
 from opera.core.terminal import shown
 from opera.experiments.grid.plan import Cell, GridPart, plan_parts
 from opera.experiments.reproduce.cells import TableSettings, settings_by_set, table_parts
+from opera.experiments.reproduce.sets import ChosenSets
 
 
 @dataclass(frozen=True)
@@ -58,16 +59,14 @@ class ReproductionPlan:
     Attributes:
         shared: the table, and what all its rows share.
         out: the grid's folder.
-        sources: where each data set is read from, by its name in the catalogue.
-        left_out: why each of the table's other sets is left out.
+        chosen: the data sets.
         parts: the grid's parts, one per data set and number of steps.
         cells: all cells.
     """
 
     shared: TableSettings
     out: Path
-    sources: Mapping[str, str]
-    left_out: Mapping[str, str]
+    chosen: ChosenSets
     parts: tuple[GridPart, ...]
     cells: tuple[Cell, ...]
 
@@ -77,19 +76,27 @@ class ReproductionPlan:
         return self.shared.model
 
     @property
+    def sources(self) -> Mapping[str, str]:
+        """Where each data set is read from, by its name in the catalogue."""
+        return self.chosen.sources
+
+    @property
+    def left_out(self) -> Mapping[str, str]:
+        """Why each of the table's other sets is left out."""
+        return self.chosen.left_out
+
+    @property
     def settings_by_set(self) -> dict[str, dict[str, Any]]:
         """The settings of each data set, as ``grid.json`` records them."""
         return settings_by_set(self.parts)
 
 
-def plan_reproduction(
-    shared: TableSettings, out: Path, sources: Mapping[str, str], left_out: Mapping[str, str]
-) -> ReproductionPlan:
+def plan_reproduction(shared: TableSettings, out: Path, chosen: ChosenSets) -> ReproductionPlan:
     """List the cells of a reproduction and check every recipe. Looks at no data and no model.
 
     Raises:
         SettingError: for wrong settings, all of them at once.
     """
     shared.check()
-    parts = table_parts(shared, sources)
-    return ReproductionPlan(shared, out, sources, left_out, tuple(parts), tuple(plan_parts(parts, out)))
+    parts = table_parts(shared, chosen.sources)
+    return ReproductionPlan(shared, out, chosen, tuple(parts), tuple(plan_parts(parts, out)))

@@ -89,7 +89,7 @@ def _notes(plan: ReproductionPlan, finished: int) -> list[str]:
         )
     if finished < len(plan.cells):
         notes.append(f"{finished} of {len(plan.cells)} cells are finished; the others are missing here.")
-    return notes + [f"Left out: {name}: {reason}" for name, reason in plan.left_out.items()]
+    return [*notes, *plan.chosen.notes] + [f"Left out: {name}: {reason}" for name, reason in plan.left_out.items()]
 
 
 def write_results(reproduced: Reproduced, text: str) -> list[Path]:

@@ -9,8 +9,9 @@ from pathlib import Path
 from opera.core.errors import DataError, InputError, SettingError, nearest
 from opera.core.paths import expand_user, kind_of_place
 from opera.core.terminal import shown
-from opera.data import load_data
-from opera.data.catalogue import PAPER_SETS, PaperSet
+from opera.data import RetrievalData, load_data
+from opera.data.catalogue import PAPER_SETS, PaperSet, find_set
+from opera.data.irds_source import is_here as is_cached
 from opera.experiments.paper import PaperTable
 from opera.experiments.reproduce.cells import sets_of_table
 from opera.experiments.reproduce.scale import Scale
@@ -24,16 +25,13 @@ class ChosenSets:
         sources: where each is read from, by its name in the catalogue.
         left_out: why each of the table's other sets that were not left out by name is left out.
         optional: names of those that are left out, and not an error, where they cannot be had.
+        notes: where the counts of loaded data differ from Table 8.
     """
 
     sources: Mapping[str, str]
     left_out: Mapping[str, str] = field(default_factory=dict)
     optional: frozenset[str] = frozenset()
-
-    @property
-    def entries(self) -> list[PaperSet]:
-        """What the catalogue says about them."""
-        return [PAPER_SETS[name] for name in self.sources]
+    notes: tuple[str, ...] = ()
 
 
 def choose_sets(table: PaperTable, scale: Scale, given: Sequence[str] | None) -> ChosenSets:
@@ -80,25 +78,42 @@ def _named_sources(table: PaperTable, known: Sequence[str], given: Sequence[str]
 
 
 def fetch_sets(chosen: ChosenSets) -> ChosenSets:
-    """Load every data set, fetching what is not here; those that are optional and cannot be had are left out.
+    """Load every data set, fetching what is not here, and compare its counts with Table 8.
+
+    Those that are optional and cannot be had are left out.
 
     Raises:
         DataError: naming every data set that cannot be had, and what to do.
     """
     missing: dict[str, str] = {}
+    notes: list[str] = []
     for name, source in chosen.sources.items():
         try:
-            load_data(source)
+            notes += _differences(PAPER_SETS[name], load_data(source))
         except InputError as error:
             missing[name] = " ".join(error.lines)
     here = {name: source for name, source in chosen.sources.items() if name not in missing}
     if missing.keys() - chosen.optional or not here:
-        others = f"; --data {','.join(here)} goes without" if here else ""
         lines = [f"{name}: {reason}" for name, reason in missing.items()]
-        raise DataError(*lines, f"{len(missing)} of {len(chosen.sources)} data sets cannot be had{others}")
-    return ChosenSets(here, {**chosen.left_out, **missing}, chosen.optional)
+        advice = "; --data NAME=FOLDER takes one that you have" + (
+            f", --data {','.join(here)} goes without" if here else ""
+        )
+        raise DataError(*lines, f"{len(missing)} of {len(chosen.sources)} data sets cannot be had{advice}")
+    return ChosenSets(here, {**chosen.left_out, **missing}, chosen.optional, tuple(notes))
+
+
+def _differences(entry: PaperSet, loaded: RetrievalData) -> list[str]:
+    """A sentence on counts that differ from Table 8, with the reasons that are known."""
+    found = entry.differences(loaded.with_relevant_grade(entry.relevant_grade).counts())
+    counts = [
+        f"{count.name} {count.found:,}, there {count.table:,}{f' ({count.reason})' if count.reason else ''}"
+        for count in found
+    ]
+    return [f"{entry.name} has other counts than Table 8: {'; '.join(counts)}."] if counts else []
 
 
 def is_here(source: str) -> bool:
     """Whether a data set can be read without a network."""
+    if source.startswith("paper:"):
+        return is_cached(find_set(source.removeprefix("paper:")).splits)
     return kind_of_place(Path(source)) is not None
