@@ -28,9 +28,10 @@ QUICK: dict[str, Any] = {
     "guard": False,
     "snapshots": 0,
     "save_steps": 2,
-    "max_query_length": 36,
-    "max_passage_length": 40,
 }
+LENGTHS = {name: {"max_query_length": 6, "max_passage_length": 7} for name in BACKBONES}
+"""So short that documents and queries are cut. Pieces of words are shorter than words."""
+LENGTHS["qwen3"] = {"max_query_length": 36, "max_passage_length": 30}
 QUERY_PROMPT = "common3 common4 "
 TEXTS = ["t1w1 t1w2 common5", "t2w3", " ".join(f"t{n % 12}w{n % 8}" for n in range(90))]
 """A text, a short one, and one that every model cuts."""
@@ -62,7 +63,7 @@ def test_every_method_trains_every_backbone(
     backbone: str, method: str, world: Path, backbones: dict[str, Path], tmp_path: Path
 ) -> None:
     trained = Embeds()
-    settings = {**QUICK, "gradient_checkpointing": method == "dp"}
+    settings = {**QUICK, **LENGTHS[backbone], "gradient_checkpointing": method == "dp"}
     opera.adapt(world, model=backbones[backbone], out=tmp_path / "run", method=method, callbacks=[trained], **settings)
     encoder = open_encoder(tmp_path / "run", "fp32")
     assert np.array_equal(encoder.model.encode_query(TEXTS), trained.embeddings[0])
@@ -80,7 +81,9 @@ def prompted(world: Path, backbones: dict[str, Path], tmp_path_factory: pytest.T
     home = tmp_path_factory.mktemp("runs")
     given = {name: {} if name == "qwen3" else {"query_prompt": QUERY_PROMPT} for name in BACKBONES}
     return {
-        name: opera.adapt(world, model=backbones[name], out=home / name, method="sp", **QUICK, **given[name])
+        name: opera.adapt(
+            world, model=backbones[name], out=home / name, method="sp", **QUICK, **LENGTHS[name], **given[name]
+        )
         for name in BACKBONES
     }
 
@@ -107,24 +110,32 @@ def test_plain_encode_with_the_prompt_is_encode_query(backbone: str, prompted: d
 
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_a_run_is_measured_with_its_own_lengths(backbone: str, world: Path, prompted: dict[str, Run]) -> None:
-    run = prompted[backbone]
-    assert opera.evaluate(world, model=run.path, precision="fp32").measures == pytest.approx(
-        {name: run.measures["after"][name] for name in opera.evaluate(world, model=run.path).measures}
+    run, lengths = prompted[backbone], LENGTHS[backbone]
+
+    def similarities(**given: Any) -> np.ndarray:
+        return opera.evaluate(world, precision="fp32", **given).ranking.scores
+
+    assert run.measures["after"] == pytest.approx(
+        opera.evaluate(world, model=run.path, precision="fp32", measures=list(run.measures["after"])).measures
     )
+    as_run = similarities(model=run.path)
+    assert np.array_equal(as_run, similarities(model=run.model_path, **lengths))
+    assert not np.allclose(as_run, similarities(model=run.model_path), atol=1e-3), "the run's lengths cut these texts"
     encoder = open_encoder(run.path, "fp32")
-    assert encoder.model.preprocess(TEXTS, task="query")["input_ids"].shape[1] == QUICK["max_query_length"]
-    assert encoder.model.preprocess(TEXTS, task="document")["input_ids"].shape[1] == QUICK["max_passage_length"]
+    assert encoder.model.preprocess(TEXTS, task="query")["input_ids"].shape[1] == lengths["max_query_length"]
+    assert encoder.model.preprocess(TEXTS, task="document")["input_ids"].shape[1] == lengths["max_passage_length"]
     as_a_model = open_encoder(run.model_path, "fp32").model
     assert as_a_model.preprocess(TEXTS, task="query")["input_ids"].shape[1] == POSITIONS
     card = (run.model_path / "README.md").read_text()
-    assert "read 36 tokens of a query and 40 of a document; this model keeps its own limit" in card
+    read = "read {max_query_length} tokens of a query and {max_passage_length} of a document".format(**lengths)
+    assert f"{read}; this model keeps its own limit" in card
     assert "queries with `" in card
 
 
 def test_lengths_are_saved_where_that_is_asked_for(world: Path, backbones: dict[str, Path], tmp_path: Path) -> None:
-    run = opera.adapt(world, model=backbones["bge"], out=tmp_path / "run", **QUICK, save_lengths=True)
+    run = opera.adapt(world, model=backbones["bge"], out=tmp_path / "run", **QUICK, **LENGTHS["bge"], save_lengths=True)
     model = SentenceTransformer(str(run.model_path), device="cpu")
-    assert (model[0].query_length, model[0].document_length) == (36, 40)
+    assert (model[0].query_length, model[0].document_length) == (6, 7)
     assert "; so does this model" in (run.model_path / "README.md").read_text()
 
 
