@@ -24,7 +24,7 @@ from opera.data import RetrievalData
 from opera.data.novelty import seen_share
 from opera.data.splits import SplitKind, draw_missing_splits
 from opera.retrieval.measures import per_query
-from opera.retrieval.search import exact_search
+from opera.retrieval.nearest import exact_search
 from opera.runs.folder import RunWriter
 from opera.training.tokens import TokenCache
 from opera.training.train import train

@@ -72,14 +72,14 @@ def test_damage_to_the_cache_changes_no_figure(
     assert not list(tmp_path.rglob(".*"))
 
 
-def test_many_vectors_without_a_cache_go_to_a_file(
-    static_model: Path, beir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data, encoder = load_data(beir), Encoder(load_model(static_model, "cpu"), use_cache=False)
-    expected = encoder.encode_corpus(data)
-    assert not isinstance(expected, np.memmap)
-    monkeypatch.setattr("opera.retrieval.encoder.MEMORY_LIMIT", 100)
-    assert np.array_equal(encoder.encode_corpus(data), expected)
+@pytest.mark.parametrize("batch_size", [1, 3])
+def test_parts_of_a_corpus_are_the_rows_of_the_whole(batch_size: int, bert_model: Path, beir: Path) -> None:
+    """Also where the range cuts the 32 or 96 texts that the model is called with."""
+    data, encoder = load_data(beir), Encoder(load_model(bert_model, "cpu"), batch_size=batch_size, use_cache=False)
+    whole = encoder.encode_corpus(data)
+    for start, stop in ((0, 120), (0, 40), (40, 80), (31, 97), (119, 120), (50, 50), (120, 120)):
+        parts = list(encoder.document_parts(data, "title_text", slice(start, stop)))
+        assert np.array_equal(np.concatenate([whole[:0], *parts]), whole[start:stop])
 
 
 def test_a_model_that_computes_no_numbers_is_refused(static_model: Path, beir: Path) -> None:

@@ -15,8 +15,10 @@ import opera
 from opera.core.errors import DataError, ModelError, SettingError
 from opera.data import TextTable
 from opera.data.texts import TEXT_SCHEMA
-from opera.retrieval.encoder import open_encoder
-from opera.retrieval.search import exact_search, search_corpus
+from opera.retrieval.encoder import Encoder, open_encoder
+from opera.retrieval.models import load_model
+from opera.retrieval.nearest import NearestDocuments, exact_search
+from opera.retrieval.search import search_corpus
 
 
 def table(ids: list[str]) -> TextTable:
@@ -53,11 +55,30 @@ def test_search_over_several_chunks_is_the_same(monkeypatch: pytest.MonkeyPatch)
     queries, docs = (rng.integers(-2, 3, size=(n, 4)).astype(np.float32) for n in (11, 300))
     ids = [f"{i:03d}" for i in rng.permutation(300)]
     whole = exact_search(queries, docs, table(ids), 20)
-    monkeypatch.setattr("opera.retrieval.search.CORPUS_CHUNK", 37)
-    monkeypatch.setattr("opera.retrieval.search.QUERY_CHUNK", 4)
+    monkeypatch.setattr("opera.retrieval.nearest.CORPUS_CHUNK", 37)
+    monkeypatch.setattr("opera.retrieval.nearest.QUERY_CHUNK", 4)
     parts = exact_search(queries, docs, table(ids), 20)
     assert np.array_equal(whole.doc_rows, parts.doc_rows)
     assert np.array_equal(whole.scores, parts.scores)
+
+
+@pytest.mark.parametrize("rows", [7, 64, 65_536])
+def test_embeddings_that_are_not_kept_are_searched_as_they_come(
+    rows: int, beir: Path, bert_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same ranking to the last bit as of embeddings that are encoded first, and no more than a tile at a time."""
+    monkeypatch.setattr("opera.retrieval.nearest.CORPUS_CHUNK", rows)
+    data, query_rows = opera.load_data(beir), np.arange(30)
+    encoder = Encoder(load_model(bert_model, "cpu"), batch_size=1, use_cache=False)
+    expected = exact_search(encoder.encode_queries(data, query_rows), encoder.encode_corpus(data), data.corpus, 20)
+    seen = []
+    add = NearestDocuments.add
+    monkeypatch.setattr(NearestDocuments, "add", lambda self, *tile: [seen.append(len(tile[1])), add(self, *tile)])
+    monkeypatch.setattr(Encoder, "encode_corpus", None)
+    found = search_corpus(encoder, data, query_rows, 20)
+    assert np.array_equal(found.doc_rows, expected.doc_rows)
+    assert np.array_equal(found.scores, expected.scores)
+    assert (max(seen), sum(seen)) == (min(rows, 120), 120)
 
 
 class TestSearch:

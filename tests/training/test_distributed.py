@@ -28,7 +28,8 @@ class InFloat64(TrainerCallback):
 module.adapt = functools.partial(module.adapt, callbacks=[InFloat64()])
 batch, data, model, out = sys.argv[1:]
 settings = dict(
-    max_steps=12, per_device_train_batch_size=int(batch), gradient_accumulation_steps=2, train_group_size=3,
+    max_steps=12, eval_steps=6, save_steps=6,
+    per_device_train_batch_size=int(batch), gradient_accumulation_steps=2, train_group_size=3,
     temperature=0.1, dropout=0.0, precision="fp32",
     optim="sgd", max_grad_norm=0.0, learning_rate=0.03,  # hides no scale of the gradient
 )
@@ -61,6 +62,10 @@ def test_two_processes_train_like_one(beir: Path, bert_model: Path, tmp_path: Pa
         assert (first.record.processes, second.record.processes) == (1, 2)
         assert first.pairs()["times_drawn"] == second.pairs()["times_drawn"]
         assert first.trace()["learning_rate"] == second.trace()["learning_rate"]
+        assert first.measures["before"] == second.measures["before"], "shared work has the same bytes"
+        evaluations = [dict(run.training.evaluations) for run in (first, second)]
+        assert evaluations[0] == pytest.approx(evaluations[1], abs=1e-9)
+        assert list(evaluations[0]) == [6, 12]
         losses = [run.trace()["loss"].to_numpy() for run in (first, second)]
         np.testing.assert_allclose(*losses, rtol=2.0**-23, atol=0)
         tables = [load_file(next(run.model_path.rglob("model.safetensors"))) for run in (first, second)]

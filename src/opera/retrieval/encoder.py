@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -16,30 +15,33 @@ from sentence_transformers import SentenceTransformer
 from tqdm.auto import tqdm
 
 from opera.config.training import EncodingSettings
-from opera.core.arrays import IntArray, save_rows
-from opera.core.cache import cached
+from opera.core.arrays import IntArray
 from opera.core.errors import ModelError
 from opera.core.reproducible import is_reproducible
-from opera.core.storage import writing
 from opera.core.terminal import shortened, shown
 from opera.data import RetrievalData, TextTable
 from opera.data.texts import CorpusText
 from opera.retrieval.device import Precision, autocast, pick_device, resolve_precision
-from opera.retrieval.frozen import embed_rows, lookup_of
+from opera.retrieval.frozen import CHUNK_ROWS, embed_rows, lookup_of
 from opera.retrieval.models import fingerprints, is_static, lengths_of, load_model, set_lengths
+from opera.retrieval.processes import cached_by_all, process_count, process_index
 from opera.retrieval.prompts import ROLES, Role, as_option, prompt_for, set_prompts, warn_of_missing_prompts
 from opera.retrieval.run_model import run_lengths
+from opera.retrieval.shards import gather_rows, save_shared_rows
 from opera.runs.folder import holds_run
 
 PLURALS: dict[Role, str] = {"query": "queries", "document": "documents"}
 BATCHES_PER_CHUNK = 32
 VECTORS_FILE = "vectors.npy"
 MEMORY_LIMIT = 2**30
-"""Embeddings without a cache that need more bytes than this go to a temporary file."""
+"""Bytes of embeddings that processes send each other; more are searched by the process that computed them."""
 
 
 class Encoder:
     """A model with everything that decides the embedding of a text.
+
+    Several processes share the encoding of a corpus or of queries, so all of them call for it. Each encodes whole
+    chunks, so the bytes are those of one process.
 
     Attributes:
         model: the SentenceTransformer.
@@ -72,6 +74,11 @@ class Encoder:
     def fingerprint(self) -> str:
         """SHA-256 of the model, with the prompts that it holds."""
         return self._fingerprints[0]
+
+    @property
+    def _chunk(self) -> int:
+        """Texts per call of the model, which sorts them by length before it cuts batches: what decides the bytes."""
+        return self.batch_size * BATCHES_PER_CHUNK
 
     @property
     def dimension(self) -> int:
@@ -108,16 +115,42 @@ class Encoder:
         """Encode some rows of the query table, or read them from the cache: float32 ``[len(rows), dimension]``."""
         return self._encode_rows(data.queries, rows, "query", "text", f"{data.fingerprint}/queries/{rows_digest(rows)}")
 
+    def keeps(self, count: int) -> bool:
+        """Whether the embeddings of that many documents are kept whole: in the cache, or in memory to be shared."""
+        if self.use_cache:
+            return True
+        few = count * self.dimension * 4 < MEMORY_LIMIT
+        return few and process_count() > 1 and lookup_of(self.model) is None
+
+    def document_parts(
+        self, data: RetrievalData, corpus_text: CorpusText, share: slice
+    ) -> Iterator[NDArray[np.float32]]:
+        """Encode a range of the corpus in this process alone, part by part, and keep nothing.
+
+        The bytes are those of :meth:`encode_corpus`: where the range cuts a chunk, all of the chunk is encoded.
+        """
+        if lookup_of(self.model) is not None:
+            for start in range(share.start, share.stop, CHUNK_ROWS):
+                yield embed_rows(self.model, "document", np.arange(start, min(start + CHUNK_ROWS, share.stop)))
+        elif share.stop > share.start:
+            first = share.start // self._chunk * self._chunk
+            stop = min(-(-share.stop // self._chunk) * self._chunk, len(data.corpus))
+            texts = partial(data.corpus.texts, corpus_text=corpus_text)
+            for part in self._parts(texts, "document", slice(first, stop)):
+                yield part[max(0, share.start - first) : share.stop - first]
+                first += len(part)
+
     def cached(self, kind: str, *key: str, write: Callable[[Path], object], roles: Iterable[Role] = ROLES) -> Path:
         """Return the folder of a cache entry that this model computed; ``write`` fills it where there is none.
 
         The entry depends on the prompts of ``roles`` alone, so that no other prompt of queries encodes documents again.
+        All processes call this, and ``write``: see :func:`opera.retrieval.processes.cached_by_all`.
         """
         prompts = [self.prompts[role] for role in roles]
         arithmetic = f"{self.precision} reproducible" if is_reproducible() else self.precision
         parts = (self._fingerprints[1], arithmetic, *prompts, *key)
         digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-        return cached(kind, digest[:32], write)
+        return cached_by_all(kind, digest[:32], write)
 
     @cached_property
     def _fingerprints(self) -> tuple[str, str]:
@@ -129,30 +162,23 @@ class Encoder:
         if lookup_of(self.model) is not None:
             return embed_rows(self.model, role, rows)
         count = len(table) if rows is None else len(rows)
-
-        def texts(part: slice) -> list[str]:
-            return table.texts(part if rows is None else rows[part], corpus_text)
+        parts = partial(self._parts, lambda part: table.texts(part if rows is None else rows[part], corpus_text), role)
 
         def write(folder: Path) -> None:
-            save_rows(folder / VECTORS_FILE, self._parts(count, texts, role), count, self.dimension)
+            save_shared_rows(folder / VECTORS_FILE, parts, count, self.dimension, self._chunk)
 
         if self.use_cache:
             home = self.cached("vectors", role, corpus_text, key, write=write, roles=[role])
             return np.asarray(np.load(home / VECTORS_FILE, mmap_mode="r"))
-        if count * self.dimension * 4 < MEMORY_LIMIT:
-            parts = list(self._parts(count, texts, role))
-            return np.concatenate(parts) if parts else np.empty((0, self.dimension), dtype=np.float32)
-        with tempfile.TemporaryDirectory() as folder:  # the mapped file lives on, without a name, while it is used
-            with writing(Path(folder)):
-                write(Path(folder))
-            return np.asarray(np.load(Path(folder) / VECTORS_FILE, mmap_mode="r"))
+        return gather_rows(parts, count, self.dimension, self._chunk)
 
-    def _parts(self, count: int, texts: Callable[[slice], list[str]], role: Role) -> Iterator[NDArray[np.float32]]:
-        """Yield the embeddings of ``count`` texts, chunk by chunk."""
-        chunk, unit = self.batch_size * BATCHES_PER_CHUNK, PLURALS[role]
-        with tqdm(total=count, desc=f"encoding {unit}", unit=f" {unit}", disable=self._hide_bar) as bar:
-            for start in range(0, count, chunk):
-                part = slice(start, min(start + chunk, count))
+    def _parts(self, texts: Callable[[slice], list[str]], role: Role, share: slice) -> Iterator[NDArray[np.float32]]:
+        """Yield the embeddings of a range of texts, which starts at a chunk, chunk by chunk."""
+        unit, hidden = PLURALS[role], True if process_index() > 0 else self._hide_bar
+        total = share.stop - share.start
+        with tqdm(total=total, desc=f"encoding {unit}", unit=f" {unit}", disable=hidden) as bar:
+            for start in range(share.start, share.stop, self._chunk):
+                part = slice(start, min(start + self._chunk, share.stop))
                 yield self.encode(texts(part), role)
                 bar.update(part.stop - part.start)
 

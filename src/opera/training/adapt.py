@@ -31,8 +31,9 @@ from opera.retrieval.frozen import lookup_of
 from opera.retrieval.locate import inputs_of
 from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import load_model, put_lengths
+from opera.retrieval.processes import everywhere
 from opera.retrieval.run_model import recorded_settings
-from opera.runs.folder import FINE_TUNED_FOLDER, RUN_FILE, Run, RunWriter
+from opera.runs.folder import FINE_TUNED_FOLDER, MODEL_FOLDER, RUN_FILE, Run, RunWriter
 from opera.runs.housekeeping import check_free, check_out_folder, clear_leftovers, clear_run, refuse_other_settings
 from opera.runs.reading import broken
 from opera.runs.record import GuardRecord
@@ -139,19 +140,18 @@ def _run(prepared: Prepared, run: RunWriter, clock: Clock, resume: bool, callbac
     """Measure, train, with the guard or without it, measure again; write everything."""
     session = Session.start(prepared, run, clock, resume, callbacks)
     _log_inputs(session)
-    processes = PartialState()
-    with session.phase("evaluate_before", "measuring the untrained model on test"), processes.main_process_first():
+    with session.phase("evaluate_before", "measuring the untrained model on test"):
         before = _evaluate_test(prepared.encoder, prepared)
         test_queries = _test_queries(prepared)
     if prepared.base is not None:
-        with session.phase("encode", "encoding every text once, for the adapter"), processes.main_process_first():
+        with session.phase("encode", "encoding every text once, for the adapter"):
             prepared.encode()
     guarded = fit_guarded(session) if prepared.settings.guard.guard else None
     final = fit(session, prepared.data, run, "train", "training") if guarded is None else guarded.fit
     final.write_pairs(run)
+    fine_tuned, after = _hand_over(session, guarded, before)
+    measures = {"before": before.measures, "fine_tuned": fine_tuned.measures, "after": after.measures}
     if run.writes:
-        fine_tuned, after = _hand_over(session, guarded, before)
-        measures = {"before": before.measures, "fine_tuned": fine_tuned.measures, "after": after.measures}
         tuned_columns = {f"fine_tuned {name}": values for name, values in fine_tuned.per_query.items()}
         columns = {**before.columns("before"), **tuned_columns, **after.columns("after")}
         run.write_measures(measures)
@@ -161,7 +161,7 @@ def _run(prepared: Prepared, run: RunWriter, clock: Clock, resume: bool, callbac
         finished = {"status": "finished", "training": training, "noise": final.noise, "guard": guard}
         write_model_card(run.model_path, session.record.model_copy(update=finished), measures)
         session.update(**finished)
-    processes.wait_for_everyone()
+    PartialState().wait_for_everyone()
     return Run.open(run.path)
 
 
@@ -218,18 +218,23 @@ def _hand_over(session: Session, guarded: Guarded | None, before: Evaluation) ->
     share = 1.0 if guarded is None else guarded.guard.share
     fine_tuned = None
     if prepared.settings.guard.keep_fine_tuned:
-        run.write_model(prepared.save_model, FINE_TUNED_FOLDER)
+        _save_model(session, FINE_TUNED_FOLDER)
     if guarded is not None and share < 1:
         with session.phase("evaluate_fine_tuned", "measuring the fine-tuned model on test"):
             fine_tuned = _evaluate_test(_encoder_of(prepared.model, prepared), prepared)
         mix(guarded.untrained, Weights.of(prepared.model), share).put_into(prepared.model)
-    run.write_model(prepared.save_model)
+    _save_model(session, MODEL_FOLDER)
     if share == 0:
         after = before
     else:
         with session.phase("evaluate_after", "measuring the model handed over on test"):
             after = _evaluate_saved(run, prepared)
     return fine_tuned or after, after
+
+
+def _save_model(session: Session, name: str) -> None:
+    """Write the model in the main process; what fails there fails everywhere, and all may read it from then on."""
+    everywhere(lambda: session.run.write_model(session.prepared.save_model, name))
 
 
 def _evaluate_saved(run: RunWriter, prepared: Prepared) -> Evaluation:

@@ -6,27 +6,18 @@ With one process, each function returns what it is given.
 from __future__ import annotations
 
 import warnings
-from typing import TypeVar
 
 import torch
 from accelerate import PartialState
-from accelerate.utils import broadcast_object_list, gather_object, reduce
+from accelerate.utils import gather_object, reduce
 from sentence_transformers.util import all_gather, all_gather_with_grad
 from torch import Tensor
 
 from opera.core.errors import TrainingError
 
-T = TypeVar("T")
-
 # sentence-transformers calls a function that torch has renamed. The filter is set once, not around each call: leaving
 # a changed set of filters makes Python show every other warning of a step anew.
 warnings.filterwarnings("ignore", message="torch.distributed.nn.functional.all_gather", category=FutureWarning)
-
-
-def from_main(value: T) -> T:
-    """Return the main process's value in every process; it must be picklable."""
-    values: list[T] = broadcast_object_list([value])
-    return values[0]
 
 
 def any_process(flag: bool) -> bool:

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from accelerate import PartialState
-
 from opera.data import RetrievalData
 from opera.methods import Method
 from opera.runs.folder import RunWriter
@@ -78,8 +76,7 @@ def fit(session: Session, data: RetrievalData, run: RunWriter, phase: str, what:
     """
     prepared = replace(session.prepared, data=data)
     with session.phase("score_and_mine", "building the training set"):
-        with PartialState().main_process_first():
-            training_set = build_training_set(prepared)
+        training_set = build_training_set(prepared)
         refuse_differences("training pairs, scores or negatives", training_set.fingerprint)
         method = prepared.recipe.make_method(training_set.pairs, training_set.scores, prepared.processes)
     log.info("%s: %s", method.title.lower(), listed_counts(method.summary()))

@@ -20,6 +20,7 @@ from opera.core.settings import resolved
 from opera.methods import Method
 from opera.retrieval.frozen import lookup_of
 from opera.retrieval.models import freeze_unused_parameters
+from opera.retrieval.processes import from_main
 from opera.runs.folder import TRACE_FILE, Run, RunWriter
 from opera.runs.housekeeping import last_complete_checkpoint
 from opera.runs.reading import broken
@@ -27,7 +28,6 @@ from opera.runs.record import TrainingRecord
 from opera.training.callbacks import Progress, Stopper, Trace
 from opera.training.checkpoint import load_sampler, loading, newest_checkpoint, stopped_early
 from opera.training.dataset import PairDataset, RowDataset
-from opera.training.distributed import from_main
 from opera.training.loss import InBatchLoss
 from opera.training.memory import keep_heap_small
 from opera.training.not_finite import NotFiniteError, check_weights, with_pairs

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from sentence_transformers.util import fullname
 from torch.utils.data import DataLoader
 from transformers import Trainer
 from transformers.integrations import get_reporting_integration_callbacks
+from transformers.trainer_utils import speed_metrics
 
 from opera.config.optimisation import PREFETCHED
 from opera.config.training import TrainSettings
@@ -34,7 +36,6 @@ from opera.retrieval.prompts import Role, prompt_for
 from opera.retrieval.trust import check_model_folder, pickles_refused
 from opera.training.callbacks import ignore_signals
 from opera.training.dataset import column_names
-from opera.training.distributed import from_main
 from opera.training.not_finite import NotFiniteError, check_weights
 from opera.training.sampler import PairSampler
 
@@ -62,6 +63,22 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
             worker_init_fn=ignore_signals,
             prefetch_factor=PREFETCHED if self.args.dataloader_num_workers else None,
         )
+
+    def evaluate(
+        self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
+    ) -> dict[str, float]:
+        """Measure on dev, in all processes: they share the work themselves, and every one of them must do its part.
+
+        The library would run the evaluator in the main process, and lend it the others for the model's calls alone,
+        whose batches and precision would then depend on the number of processes.
+        """
+        start = time.time()
+        measured = self.evaluator(self.model, epoch=self.state.epoch, steps=self.state.global_step)
+        metrics = {f"{metric_key_prefix}_{name}": value for name, value in measured.items()}
+        metrics |= speed_metrics(metric_key_prefix, start)
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)  # type: ignore[has-type]
+        return metrics
 
     def _load_from_checkpoint(self, checkpoint_path: str) -> None:
         """Load its weights; a checkpoint is a model's folder, and trusted as little as any."""
@@ -101,10 +118,7 @@ class DevEvaluator(BaseEvaluator):  # type: ignore[misc]
     def __call__(
         self, model: SentenceTransformer, output_path: str | None = None, epoch: float = -1, steps: int = -1
     ) -> dict[str, float]:
-        """Return the measure's mean; with several processes the main one measures and broadcasts."""
-        return from_main(self._measure(model) if PartialState().is_main_process else {})
-
-    def _measure(self, model: SentenceTransformer) -> dict[str, float]:
+        """Return the measure's mean; all processes share the work, and get the same."""
         encoding = self.settings.encoding
         encoder = Encoder(model, encoding.precision, encoding.encode_batch_size, use_cache=False, show_progress=False)
         measures = [self.primary_metric]

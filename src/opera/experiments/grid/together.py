@@ -6,10 +6,10 @@ from opera.experiments.grid.run import OnChange
 from opera.experiments.grid.status import Status
 from opera.experiments.grid.worker import load_once
 from opera.retrieval.device import join_processes
+from opera.retrieval.processes import from_main
 from opera.runs.folder import holds_run
 from opera.runs.housekeeping import drop_checkpoints
 from opera.training.adapt import adapt
-from opera.training.distributed import from_main
 
 
 def run_together(status: Status, model: str, on_change: OnChange = lambda status, cell: None) -> None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 
-from accelerate import PartialState
-
 from opera.config.automatic import TRANSFORMERS
 from opera.data.novelty import seen_share
+from opera.retrieval.processes import from_main
 from opera.runs.folder import TRIAL_FOLDER
 from opera.runs.housekeeping import drop_checkpoints
 from opera.runs.record import GuardRecord
-from opera.training.distributed import from_main
 from opera.training.fit import Fit, fit
 from opera.training.guard.decide import PerQuery, decide, dev_corpus, measure_shares, untrained_values
 from opera.training.guard.dev_corpus import DevCorpus
@@ -44,13 +42,14 @@ def fit_guarded(session: Session) -> Guarded:
     The choice is written as soon as it is made. A resumed run that has one goes straight to the second training.
     """
     prepared, run, chosen, trial = session.prepared, session.run, session.record.guard, None
-    untrained = Weights.of(prepared.model) if run.writes or prepared.refits else Weights({})
-    if chosen is None or not chosen.refit:
-        before = _measure_untrained(session) if chosen is None else None
+    untrained = Weights.of(prepared.model)
+    if chosen is None:
+        before = _measure_untrained(session)
         trial = _fit_trial(session)
-        if chosen is None:
-            chosen = _choose(session, untrained, before)
-            session.update(guard=chosen)
+        chosen = _choose(session, untrained, before)
+        session.update(guard=chosen)
+    elif not chosen.refit:
+        trial = _fit_trial(session)
     log.info("%s", _in_words(chosen))
     if trial is not None and not chosen.refit:
         if prepared.refits:
@@ -71,12 +70,10 @@ class _Before:
     values: PerQuery
 
 
-def _measure_untrained(session: Session) -> _Before | None:
-    """Measure the untrained model on dev, in the main process."""
+def _measure_untrained(session: Session) -> _Before:
+    """Measure the untrained model on dev."""
     prepared, settings = session.prepared, session.prepared.settings
     with session.phase("evaluate_dev", "measuring the untrained model on dev"):
-        if not PartialState().is_main_process:
-            return None
         dev = dev_corpus(prepared.encoder, prepared.data, settings)
         if dev.rows is not None:
             documents = len(prepared.data.corpus)
@@ -93,16 +90,16 @@ def _fit_trial(session: Session) -> Fit:
     return fit(session, prepared.data, run, "train", what)
 
 
-def _choose(session: Session, untrained: Weights, before: _Before | None) -> GuardRecord:
-    """Choose λ in the main process; the others wait for it."""
-    prepared, chosen = session.prepared, None
+def _choose(session: Session, untrained: Weights, before: _Before) -> GuardRecord:
+    """Choose λ; all processes share the measuring, and the main one's choice counts."""
+    prepared = session.prepared
     with session.phase("choose_share", "measuring mixtures of untrained and fine-tuned weights on dev"):
-        if before is not None:
-            static = prepared.situation.model not in TRANSFORMERS
-            per_query = measure_shares(
-                prepared.model, before.dev, prepared.settings, untrained, before.values, shares_to_try(static)
-            )
-            chosen = decide(
+        static = prepared.situation.model not in TRANSFORMERS
+        per_query = measure_shares(
+            prepared.model, before.dev, prepared.settings, untrained, before.values, shares_to_try(static)
+        )
+        return from_main(
+            decide(
                 per_query,
                 prepared.settings,
                 dev_split=str(prepared.dev_split),
@@ -111,9 +108,7 @@ def _choose(session: Session, untrained: Weights, before: _Before | None) -> Gua
                 refit=prepared.refits,
                 documents=None if before.dev.rows is None else len(before.dev.rows),
             )
-        chosen = from_main(chosen)
-    assert chosen is not None
-    return chosen
+        )
 
 
 def _in_words(chosen: GuardRecord) -> str:
