@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from documents import parse
+from opera.config.recipe import make_recipe
 from opera.config.recipe_files import override, read_recipes, recipe_names, recipe_path
 from opera.core.errors import SettingError
 
@@ -52,6 +56,33 @@ def test_a_mistake_names_its_recipe(content: str, message: str, tmp_path: Path) 
     (line,) = caught.value.lines
     assert line.startswith("--config ")
     assert f"bad.yaml: {message}" in line
+
+
+def test_the_table_of_models_says_what_their_recipes_hold() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
+    rows = {
+        cells[1].strip("` "): cells
+        for line in page.splitlines()
+        if (cells := line.split("|"))[1:2] and "models/" in cells[1]
+    }
+    assert set(rows) == {name for name in recipe_names() if name.startswith("models/")}
+    last_prompt = ""
+    for name, (_, _, model, _, _, query, document, tokens, precision, rate, _) in rows.items():
+        values = read_recipes([name])
+        prompts = [cell.strip(" ").strip("`").replace("\\n", "\n") for cell in (query, document)]
+        prompts = [{"none": "", "the same": last_prompt}.get(prompt, prompt) for prompt in prompts]
+        last_prompt = prompts[0]
+        assert prompts == [values.get("query_prompt", ""), values.get("document_prompt", "")], name
+        lengths = f"{values.get('max_query_length')}, {values.get('max_passage_length')}"
+        assert tokens.strip() == ("whole texts" if lengths == "None, None" else lengths)
+        assert precision.strip() == values.get("precision", "auto")
+        assert float(rate) == values["learning_rate"]
+        commands = re.findall(r"^#     opera (train .*)$", recipe_path(name).read_text(), re.MULTILINE)
+        given = [parse(shlex.split(command)) for command in commands]
+        assert all(line["model"] == ("FOLDER" if name == "models/static" else model.strip()) for line in given)
+        assert given[0]["config"] == [name]
+        for line in given:
+            make_recipe(read_recipes(line["config"]))
 
 
 def test_every_recipe_is_part_of_the_package() -> None:

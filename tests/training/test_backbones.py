@@ -139,6 +139,17 @@ def test_lengths_are_saved_where_that_is_asked_for(world: Path, backbones: dict[
     assert "; so does this model" in (run.model_path / "README.md").read_text()
 
 
+def test_an_adapter_over_cut_texts_leaves_the_model_its_limit(
+    world: Path, backbones: dict[str, Path], tmp_path: Path
+) -> None:
+    settings = {**QUICK, **LENGTHS["bge"], "adapter": "both", "query_prompt": QUERY_PROMPT}
+    run = opera.adapt(world, model=backbones["bge"], out=tmp_path / "run", **settings)
+    model = SentenceTransformer(str(run.model_path), device="cpu")
+    assert (model[0].query_length, model[0].document_length) == (None, None)
+    again = opera.evaluate(world, model=run.path, precision="fp32", measures=list(run.measures["after"]))
+    assert again.measures == pytest.approx(run.measures["after"])
+
+
 @pytest.mark.parametrize("backbone", BACKBONES)
 def test_an_embedding_does_not_depend_on_its_batch(backbone: str, backbones: dict[str, Path]) -> None:
     """Padding on the left moves a decoder's text; its positions and its last token must move with it."""

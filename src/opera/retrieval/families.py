@@ -121,7 +121,8 @@ def family_of(spec: str, folder: Path | None) -> Family | None:
         folder: where it lies, if that is known.
     """
     config = {} if folder is None else _config(folder)
-    names = [Path(spec).name, *_hub_name(folder or Path(spec)), Path(str(config.get("_name_or_path", ""))).name]
+    place = (folder or Path(spec)).absolute()
+    names = [Path(spec).name, place.name, *_hub_name(place), Path(str(config.get("_name_or_path", ""))).name]
     for name in names:
         for family in FAMILIES:
             if re.search(family.pattern, name.lower().rpartition("_")[2]):
