@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from bad_inputs.table import snapshot
 from fuzzing import workplace
 from opera.cli import EXAMPLES, main
+from opera.core.errors import DataError
 
 COMMANDS = [command.__name__ for command in EXAMPLES if command.__name__ not in ("theory", "quickstart")]
 OPTIONS = [
@@ -21,7 +22,7 @@ OPTIONS = [
     "--range", "--adapter", "--query-vectors", "--set", "--config", "--require-gain", "--resume", "--overwrite",
     "--json", "--split", "--measures", "--full", "--relevant-grade", "--run-file", "--cbs", "--cbs-pool", "--keep",
     "--top", "--methods", "--seeds", "--baseline", "--jobs", "--plan", "--data", "--grid", "--table", "--show", "-x",
-    "--help", "--version", "--help-settings", "--",
+    "--help", "--version", "--help-settings", "--", "--scale", "--shard", "--table-only",
 ]  # fmt: skip
 VALUES = [
     "absent", "file.jsonl", "pipe", "empty", "", " ", "0", "-1", "nan", "inf", "1e300", "9" * 30, "9" * 5000, "1.5",
@@ -29,6 +30,7 @@ VALUES = [
     "x" * 300,
     "a\0b", "\x1b[31m", "\x9b2J", "\u202e", "caf\udce9", "main", "fiqa", "dp", "out.tsv", "file.tsv", "nDCG@10",
     "python:",
+    "small", "1/2", "3/2", "nfcorpus=file.jsonl",
     "python:os.path", "python:../x", "hard", "--out=x.tsv", "--lr=1", "--set=temperature=.inf",
 ]  # fmt: skip
 WORDS = st.sampled_from([*OPTIONS, *VALUES]) | st.text(max_size=8)
@@ -56,7 +58,8 @@ def run(words: list[str]) -> tuple[int, str, str]:
     """Run ``opera WORDS`` in this process; return its exit status and what it printed."""
     out, error = io.StringIO(), io.StringIO()
     patched = mock.patch.object(sys, "argv", ["opera", *words])
-    with patched, contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
+    fetching = mock.patch("opera.experiments.reproduce.sets.load_data", side_effect=DataError("fetches nothing here"))
+    with patched, fetching, contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
         try:
             main()
         except SystemExit as end:

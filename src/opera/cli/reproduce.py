@@ -20,6 +20,7 @@ from opera.cli.options import (
     several_processes,
     source_option,
 )
+from opera.core.arguments import whole_number
 from opera.core.errors import SettingError
 from opera.core.terminal import json_text, place, say
 
@@ -65,6 +66,7 @@ def reproduce(
     json_: JsonOption = False,
 ) -> None:
     """Run what a table of the paper takes, and set our figures beside the paper's. Finished cells are not repeated."""
+    from opera.experiments.grid.compare import MOST_JOBS
     from opera.experiments.paper import find_table
     from opera.experiments.paper.tables import HUB_IDS
     from opera.experiments.reproduce.cells import TableSettings
@@ -72,6 +74,7 @@ def reproduce(
     from opera.experiments.reproduce.scale import find_scale
     from opera.experiments.reproduce.sets import choose_sets
 
+    jobs = whole_number(jobs, "--jobs", 1, MOST_JOBS)
     found, size = find_table(table, "TABLE"), find_scale(scale)
     part = None if shard is None else Shard.parse(shard)
     if part is not None and table_only:
@@ -130,7 +133,7 @@ def _run(planned: ReproductionPlan, part: Shard | None, jobs: int, as_json: bool
     if part is None and status.done:
         _finish(planned, as_json)
     elif part is not None:
-        _say_rest(planned)
+        _say_rest(planned, as_json)
     if status.failed:
         count = len(status.failed)
         say(f"{count} cell{'s' * (count > 1)} failed, see above; the same command tries again", file=sys.stderr)
@@ -161,13 +164,14 @@ def _announce(planned: ReproductionPlan, status: Status, part: Shard | None) -> 
         say(f"all {len(status.cells)} cells are already done", file=sys.stderr)
 
 
-def _say_rest(planned: ReproductionPlan) -> None:
+def _say_rest(planned: ReproductionPlan, as_json: bool) -> None:
     """After a shard: how many cells of all are finished, and how the table is made."""
-    done = sum(cell.finished for cell in planned.cells)
-    say(
-        f"{done} of all {len(planned.cells)} cells are done; once all are, the same command without --shard makes the "
-        "table and the report"
-    )
+    done, count = sum(cell.finished for cell in planned.cells), len(planned.cells)
+    if as_json:
+        say(json_text({"cells": count, "finished": done}))
+    else:
+        advice = "once all are, the same command without --shard makes the table and the report"
+        say(f"{done} of all {count} cells are done; {advice}")
 
 
 def _finish(planned: ReproductionPlan, as_json: bool) -> None:

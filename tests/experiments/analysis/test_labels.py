@@ -68,3 +68,10 @@ def test_data_sets_with_the_same_name_get_longer_names(folder: RunsFolder) -> No
     for data in ("a/one", "b/one", "two"):
         folder.add(data=data)
     assert {table.name for table in analyse_runs(folder.home).tables} == {"a/one", "b/one", "two"}
+
+
+def test_what_differs_between_data_sets_alone_is_in_no_label(folder: RunsFolder) -> None:
+    for data, ranks in (("a/one", (10, 100)), ("b/two", (10, 200))):
+        folder.add(data=data, method="ft", negatives="hard", range=ranks)
+        folder.add(data=data, method="dp", negatives="hard", range=ranks)
+    assert [group.method for group in folder.groups()] == ["ft", "dp"] * 2

@@ -122,7 +122,7 @@ def test_small_steps_are_few_and_apart() -> None:
     ("changes", "message"),
     [
         ({"preset": "papr"}, "--preset papr: must be paper or release; did you mean 'paper'?"),
-        ({"methods": ("ft", "rp")}, "--methods rp: main has no such method"),
+        ({"methods": ("ft", "rp")}, "--methods rp: table main has no such method"),
         ({"settings": {"max_steps": 5}}, "--set max_steps: the table and its options decide it"),
         ({"settings": {"epochs": 5}}, "--set epochs: the table and its options decide it"),
     ],

@@ -155,17 +155,23 @@ def grid_axes(
     labels = given.get("method", DEFAULT_METHODS) if methods is None else methods
     axes = GridAxes(
         methods=tuple(canonical_label(str(label)) for label in labels),
-        seeds=tuple(_parsed("seed", seed) for seed in (given.get("seed", DEFAULT_SEEDS) if seeds is None else seeds)),
+        seeds=tuple(
+            parsed_axis("seed", seed) for seed in (given.get("seed", DEFAULT_SEEDS) if seeds is None else seeds)
+        ),
         steps=tuple(
-            None if count is None else _parsed("max_steps", count)
+            None if count is None else parsed_axis("max_steps", count)
             for count in (given.get("max_steps", default_steps) if steps is None else steps)
         ),
     )
     return axes, shared
 
 
-def _parsed(name: str, value: Any) -> int:
-    """A value of an axis as a recipe reads it: ``1e3`` is 1000."""
+def parsed_axis(name: str, value: Any) -> int:
+    """Read a value of an axis as a recipe does: ``1e3`` is 1000.
+
+    Raises:
+        SettingError: if it is out of range.
+    """
     return int(make_recipe({name: value}).train.flat()[name])
 
 
@@ -236,11 +242,7 @@ def _check_axes(data: Sequence[str], axes: GridAxes, shared: Mapping[str, Any]) 
         "--seeds": axes.seeds,
         "--steps": axes.steps,
     }
-    for option, values in options.items():
-        if not values:
-            raise SettingError(f"{option}: give at least one")
-        if repeated := [value for index, value in enumerate(values) if value in values[:index]]:
-            raise SettingError(f"{option}: {shortened(str(repeated[0]))} is given twice")
+    check_lists(options)
     by_place: dict[str, str] = {}
     for source in data:
         place = os.path.realpath(source) if os.path.lexists(source) else source  # "data" and "./data"
@@ -248,6 +250,19 @@ def _check_axes(data: Sequence[str], axes: GridAxes, shared: Mapping[str, Any]) 
             raise SettingError(f"DATA: {shortened(other)} and {shortened(source)} are the same place; give it once")
     if name := _axis_setting(shared):
         raise SettingError(f"{name}: differs between cells: give --methods, --steps and --seeds instead")
+
+
+def check_lists(options: Mapping[str, Sequence[Any]]) -> None:
+    """Check options that take several values, by the option's name: at least one, and none twice.
+
+    Raises:
+        SettingError: naming the first option that breaks the rule.
+    """
+    for option, values in options.items():
+        if not values:
+            raise SettingError(f"{option}: give at least one")
+        if repeated := [value for index, value in enumerate(values) if value in values[:index]]:
+            raise SettingError(f"{option}: {shortened(str(repeated[0]))} is given twice")
 
 
 def _check_label(label: str) -> None:

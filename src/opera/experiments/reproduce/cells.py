@@ -14,7 +14,7 @@ from opera.core.settings import LISTING
 from opera.core.terminal import shown
 from opera.data.catalogue import PAPER_SETS, PaperSet
 from opera.experiments.analysis import format_settings
-from opera.experiments.grid.plan import AXIS_SETTINGS, GridAxes, GridPart
+from opera.experiments.grid.plan import AXIS_SETTINGS, GridAxes, GridPart, check_lists, parsed_axis
 from opera.experiments.paper import PaperRow, PaperTable, data_key, matching_methods, method_settings, table_rows
 from opera.experiments.paper.matching import PRETRAINED, MethodSpec
 from opera.experiments.paper.tables import HUB_IDS, QWEN3, SUMMARIES
@@ -56,8 +56,11 @@ class TableSettings:
         """Check what does not depend on a data set.
 
         Raises:
-            SettingError: for an unknown preset or method, and for settings that the table decides.
+            SettingError: for an unknown preset or method, for bad seeds, and for settings that the table decides.
         """
+        check_lists({"--seeds": self.seeds, **({} if self.methods is None else {"--methods": self.methods})})
+        for seed in self.seeds:
+            parsed_axis("seed", seed)
         if self.preset not in PRESETS:
             raise SettingError(f"--preset {self.preset}: must be {' or '.join(PRESETS)}{nearest(self.preset, PRESETS)}")
         known = list(
@@ -66,7 +69,7 @@ class TableSettings:
         for name in self.methods or ():
             if name not in known:
                 raise SettingError(
-                    f"--methods {shown(name)[1:-1]}: {self.table.name} has no such method{nearest(name, known)} "
+                    f"--methods {shown(name)[1:-1]}: table {self.table.name} has no such method{nearest(name, known)} "
                     f"(it has: {', '.join(known)})"
                 )
         for name in (*AXIS_SETTINGS, "preset", "epochs"):

@@ -8,8 +8,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from opera.core.errors import RunFolderError
 from opera.core.files import replace_file
-from opera.core.terminal import json_text
+from opera.core.terminal import json_text, place
 from opera.data.catalogue import PAPER_SETS
 from opera.experiments.analysis import Group, group_runs
 from opera.experiments.paper import ComparedRow, align_table, as_records
@@ -57,9 +58,18 @@ class Reproduced:
 
 
 def collect_results(plan: ReproductionPlan) -> Reproduced:
-    """Read the finished cells and set them beside the paper's figures."""
+    """Read the finished cells and set them beside the paper's figures.
+
+    Raises:
+        RunFolderError: if no cell is finished, or the run of one is damaged.
+    """
     table, scale = plan.shared.table, plan.shared.scale
     finished = [cell for cell in plan.cells if cell.finished]
+    if not finished:
+        raise RunFolderError(
+            f"--out {place(plan.out)}: no cell of table {table.name} is finished; the same command without "
+            "--table-only runs them"
+        )
     groups: list[Group] = []
     for name in plan.sources:
         runs = [Run.open(cell.folder) for cell in finished if cell.data_name == name]
