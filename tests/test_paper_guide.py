@@ -316,7 +316,7 @@ class TestRecipes:
         assert all(line.startswith("#") for line in comment.splitlines())
         assert re.search(r"Tables? \d", comment)
         assert "DATA:" in comment
-        assert "not distributed here" in comment
+        assert "paper:" in comment
         commands = re.findall(r"^#     opera (train .*)$", comment, re.MULTILINE)
         assert commands
         for command in commands:

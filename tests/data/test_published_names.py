@@ -1,0 +1,38 @@
+"""Nothing that a file names is fetched: recipes, runs and reports that name published data only name them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import opera
+from opera.core.errors import DataError
+from opera.data.published import published_name
+from opera.data.sources import load_stored
+from small_runs import SMALL
+
+NAMES = ["paper:fiqa", "irds:beir/fiqa", "hf:mteb/fiqa"]
+
+
+@pytest.mark.parametrize("source", NAMES)
+def test_what_a_file_names_is_not_fetched(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ir_datasets", None)
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    assert published_name(source) == "fiqa"
+    with pytest.raises(DataError, match=r"not a BEIR folder or \.jsonl file; pass the data yourself"):
+        load_stored(source)
+
+
+@pytest.mark.usefixtures("irds")
+def test_a_report_asks_for_published_data_by_name(static_model: Path, tmp_path: Path) -> None:
+    """A run on published data is one like any other; its report shows texts where the data are given."""
+    settings = {**SMALL, "max_steps": 2, "save_steps": 2, "guard": False, "per_device_train_batch_size": 1}
+    run = opera.adapt("paper:fever", model=static_model, out=tmp_path / "run", **settings)
+    assert run.record.data.source == "paper:fever"
+    text = opera.report(tmp_path / "run").read_text()
+    assert "is no file or folder here" in text
+    assert "first text" not in text
+    given = opera.report(tmp_path / "run", data="paper:fever", overwrite=True).read_text()
+    assert "first text" in given
