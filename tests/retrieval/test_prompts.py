@@ -16,9 +16,11 @@ from opera.config.recipe import make_recipe
 from opera.config.yaml import parse_assignments
 from opera.core.errors import SettingError
 from opera.data import load_data
+from opera.experiments.grid.compare import prepare_grid
+from opera.experiments.grid.plan import grid_axes
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.models import load_model, set_lengths
-from opera.retrieval.prompts import as_option, as_setting, prompt_for, set_prompts
+from opera.retrieval.prompts import as_option, as_setting, prompt_for, prompts_in_folder, set_prompts
 
 AWKWARD = ["query: ", " a 'quoted' \"text\": ", "Instruct: find\nQuery: ", "null", "[1", "für: ", ""]
 
@@ -128,6 +130,24 @@ def test_a_known_family_without_prompts_gets_a_note(
         opera.search(beir, "t1w1", model=folder, query_prompt="", document_prompt="")
         opera.search(beir, "t1w1", model=folder, query_prompt="common1 ", document_prompt="common2 ")
     assert "prompt" not in caplog.text, "whoever sets them, even to none, has decided"
+
+
+def test_a_folder_says_its_prompts_without_being_loaded(bert_model: Path, tmp_path: Path) -> None:
+    assert prompts_in_folder(bert_model) == {"query": "common1 ", "document": "common2 "}
+    for content in ("{", "[]", "{}", '{"prompts": 3}', '{"prompts": {"query": 3}}'):
+        (tmp_path / "config_sentence_transformers.json").write_text(content)
+        assert prompts_in_folder(tmp_path) == {}
+
+
+def test_a_grid_notes_what_its_model_lacks(
+    beir: Path, static_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = shutil.copytree(static_model, tmp_path / "e5-small")
+    axes, _ = grid_axes({}, ["ft"], [0], [4])
+    with caplog.at_level("INFO", logger="opera"):
+        prepare_grid([str(beir)], axes, tmp_path / "grid", str(folder), {"query_prompt": "query: "}, jobs=1)
+    (note,) = [record.getMessage() for record in caplog.records]
+    assert note.endswith("""add --set 'document_prompt="passage: "', or leave it empty for none""")
 
 
 def test_a_prompt_of_another_name_is_not_used_and_that_is_said(

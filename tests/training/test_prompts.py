@@ -58,7 +58,7 @@ def test_a_run_is_used_with_its_own_prompts(phases: str, beir: Path, static_mode
     as_told = opera.score(beir, model=run.path, query_prompt=PROMPT if phases == "all" else "")["similarity"]
     assert scored == as_told
     card = (run.model_path / "README.md").read_text()
-    assert 'queries with `"t3w1 t3w2 t3w1 "`, as the run did' in card
+    assert 'queries with `"t3w1 t3w2 t3w1 "`, as ' in card
     assert ("training went without" in card) is (phases == "search")
     with pytest.raises(RunFolderError, match="query_prompt: the run has 't3w1 t3w2 t3w1 ', this call ''"):
         opera.adapt(beir, model=static_model, out=run.path, resume=True, **{**settings, "query_prompt": ""})

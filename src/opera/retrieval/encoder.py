@@ -219,7 +219,7 @@ def open_encoder(
     set_prompts(loaded, query_prompt, document_prompt)
     if not holds_run(Path(name)):
         decided = [role for role in ROLES if prompts[role] is not None]
-        warn_of_missing_prompts(loaded, name, decided, as_option)
+        warn_of_missing_prompts(loaded.prompts, name, decided, as_option)
     return Encoder(loaded, precision)
 
 

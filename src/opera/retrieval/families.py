@@ -10,12 +10,13 @@ import logging
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
-
-from sentence_transformers import SentenceTransformer
+from typing import TYPE_CHECKING, Literal
 
 from opera.core.errors import ModelError
 from opera.core.reading import read_text
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 log = logging.getLogger("opera")
 
@@ -120,7 +121,7 @@ def family_of(spec: str, folder: Path | None) -> Family | None:
         spec: what the user called it.
         folder: where it lies, if that is known.
     """
-    config = {} if folder is None else _config(folder)
+    config = {} if folder is None else json_values(folder / "config.json")
     place = (folder or Path(spec)).absolute()
     names = [Path(spec).name, place.name, *_hub_name(place), Path(str(config.get("_name_or_path", ""))).name]
     for name in names:
@@ -157,10 +158,10 @@ def check_pooling(model: SentenceTransformer, spec: str, folder: Path) -> None:
         )
 
 
-def _config(folder: Path) -> dict[str, object]:
-    """The model's ``config.json``, where it has one; whoever loads the model reports what is wrong with it."""
+def json_values(path: Path) -> dict[str, object]:
+    """The contents of a model's JSON file, empty without one; whoever loads the model reports what is wrong with it."""
     try:
-        values = json.loads(read_text(folder / "config.json"))
+        values = json.loads(read_text(path))
     except (OSError, ValueError, RecursionError):
         return {}
     return values if isinstance(values, dict) else {}

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import logging
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Literal
-
-from sentence_transformers import SentenceTransformer
+from typing import TYPE_CHECKING, Literal
 
 from opera.core.errors import SettingError
-from opera.retrieval.families import family_of
+from opera.retrieval.families import family_of, json_values
 from opera.retrieval.locate import locate_model
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
 
 log = logging.getLogger("opera")
 
@@ -21,6 +22,7 @@ Role = Literal["query", "document"]
 ROLES: tuple[Role, ...] = ("query", "document")
 LENGTH_SETTINGS: dict[Role, str] = {"query": "max_query_length", "document": "max_passage_length"}
 
+PROMPTS_FILE = "config_sentence_transformers.json"
 PROMPT_NAMES: dict[Role, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage", "corpus")}
 """Names of prompts that sentence-transformers looks up for each role, in this order."""
 
@@ -74,8 +76,14 @@ def as_option(role: Role, prompt: str) -> str:
     return f"--{role}-prompt {quoted}"
 
 
+def prompts_in_folder(folder: Path) -> dict[str, str]:
+    """Return the prompts that a model's folder names, without loading it; none where it does not say."""
+    values = json_values(folder / PROMPTS_FILE).get("prompts")
+    return {name: text for name, text in values.items() if isinstance(text, str)} if isinstance(values, dict) else {}
+
+
 def warn_of_missing_prompts(
-    model: SentenceTransformer,
+    prompts: Mapping[str, str],
     name: str,
     decided: Iterable[Role],
     how: Callable[[Role, str], str],
@@ -83,16 +91,16 @@ def warn_of_missing_prompts(
     """Log, once per missing prompt, what the model was trained with and its files do not name.
 
     Args:
-        model: with the prompts in force.
+        prompts: the model's, by the names that its files give them.
         name: what the user called the model.
         decided: the roles whose prompts the user set, even to none.
         how: writes a prompt as the user may give it: :func:`as_setting` or :func:`as_option`.
     """
     place = locate_model(name)
     family = family_of(name, place if isinstance(place, Path) else None)
-    for role in [role for role in ROLES if role not in set(decided) and not prompt_for(model, role)]:
-        unused = next((other for other in PROMPT_NAMES[role] if model.prompts.get(other)), None)
-        prompt = model.prompts[unused] if unused else family.prompts[role] if family else ""
+    for role in [role for role in ROLES if role not in set(decided) and not prompts.get(role)]:
+        unused = next((other for other in PROMPT_NAMES[role] if prompts.get(other)), None)
+        prompt = prompts[unused] if unused else family.prompts[role] if family else ""
         if not prompt:
             continue
         why = (

@@ -100,15 +100,16 @@ def _reading(record: RunRecord) -> str:
 
 def _prompts(settings: Mapping[str, Any]) -> str:
     prompts = {role: settings.get(f"{role}_prompt") for role in ("query", "document")}
-    named = [
-        f"{'queries' if role == 'query' else 'documents'} with `{json.dumps(prompt, ensure_ascii=False)}`"
-        for role, prompt in prompts.items()
-        if prompt
-    ]
+    plural = {"query": "queries", "document": "documents"}
+    named = [f"{plural[role]} with `{json.dumps(prompt)}`" for role, prompt in prompts.items() if prompt]
     if not named:
         return "No prompt goes before a text."
-    where = " in mining and evaluation, and training went without" if settings.get("prompt_phases") == "search" else ""
-    return f"`encode_query` and `encode_document` begin {' and '.join(named)}, as the run did{where}."
+    where = (
+        "in mining and evaluation; training went without"
+        if settings.get("prompt_phases") == "search"
+        else "throughout the run"
+    )
+    return f"`encode_query` and `encode_document` add prompts: they begin {' and '.join(named)}, as {where}."
 
 
 def _row(name: str, measures: Mapping[str, Mapping[str, float]]) -> str:

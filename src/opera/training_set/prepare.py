@@ -213,7 +213,7 @@ def _load_models(model_source: str, settings: TrainSettings) -> dict[str, Any]:
     set_prompts(model, encoding.query_prompt, encoding.document_prompt)
     if not holds_run(Path(model_source)):
         decided = [role for role in ROLES if getattr(encoding, f"{role}_prompt") is not None]
-        warn_of_missing_prompts(model, model_source, decided, as_setting)
+        warn_of_missing_prompts(model.prompts, model_source, decided, as_setting)
     set_dropout_and_attention(model, encoding.dropout, encoding.attn_implementation)
     if encoding.gradient_checkpointing:
         checkpoint_gradients(model)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,8 @@ from opera.experiments.grid.run import run_grid
 from opera.experiments.grid.status import Status
 from opera.retrieval.locate import locate_model
 from opera.retrieval.measures import check_measures
-from opera.runs.folder import Run
+from opera.retrieval.prompts import ROLES, as_setting, prompts_in_folder, warn_of_missing_prompts
+from opera.runs.folder import Run, holds_run
 from opera.training_set.prepare_data import prepare_data
 
 MOST_JOBS = 1000
@@ -108,9 +109,17 @@ def prepare_grid(
         check_measures([str(shared["metric_for_best_model"])])
     cells = plan_grid(data, axes, out, shared)
     if shared.get("query_vectors") is None:  # else --model only names the vectors
-        locate_model(model)
+        _note_missing_prompts(model, shared)
     check_grid_folder(out, model, shared)
     return prepare_cells(cells, jobs)
+
+
+def _note_missing_prompts(model: str, shared: Mapping[str, Any]) -> None:
+    """Log what a well-known model lacks; the cells log it too, but into files of their own."""
+    place = locate_model(model)
+    if isinstance(place, Path) and not holds_run(Path(model)):
+        decided = [role for role in ROLES if shared.get(f"{role}_prompt") is not None]
+        warn_of_missing_prompts(prompts_in_folder(place), model, decided, as_setting)
 
 
 def prepare_cells(cells: Sequence[Cell], jobs: int = 1) -> Status:
