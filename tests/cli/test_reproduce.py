@@ -11,9 +11,10 @@ import pytest
 
 from commands import Done, opera_here
 from killable import under_fault
+from opera.core.locks import sole_use
 from opera.experiments.grid import worker_process
 from opera.runs.folder import Run
-from processes import ForkedWorker
+from processes import ForkedWorker, torchrun
 
 METHODS = ("ft", "infobatch", "sp", "dp")
 KILLED_AT = 120
@@ -96,6 +97,12 @@ def test_shards_make_the_same_table(finished: Path, here: Any, beir: Path, stati
     assert (out / "report.html").is_file()
 
 
+def test_opera_paper_knows_the_data_sets_of_the_grid(finished: Path, here: Any, beir: Path) -> None:
+    assert beir.name != "nfcorpus"
+    call = here(["paper", "--table", "main", "--grid", finished, "--data", "nfcorpus", "--json"])
+    assert [row["mean"] for row in json.loads(call.stdout)] == [row["mean"] for row in records(finished)]
+
+
 def test_a_finished_one_prints_its_table_again(
     finished: Path, here: Any, beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,6 +121,53 @@ def test_other_settings_of_the_same_folder_are_refused(
     call = here(command(beir, static_model, finished, "--preset", "release"))
     assert call.returncode == 2
     assert "holds a grid with settings preset=paper on nfcorpus; this call has preset=release" in call.stderr
+
+
+def test_one_process_at_a_time_and_ctrl_c_says_how_to_continue(
+    finished: Path, here: Any, beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opera.core.locks.PATIENCE", 0.0)
+    with sole_use(finished, "runs this grid"):
+        call = here(command(beir, static_model, finished))
+        assert (call.returncode, call.stdout) == (2, "")
+        assert "runs this grid; wait until it is done" in call.stderr
+        call = here(command(beir, static_model, finished, "--shard", "1/2"))
+        assert call.returncode == 2
+
+    def interrupt(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("opera.experiments.reproduce.run.run_grid", interrupt)
+    call = here(command(beir, static_model, tmp_path / "grid"))
+    assert call.returncode == 130
+    assert "opera: interrupted; 0 of 4 cells are done; the same command continues where it stopped" in call.stderr
+    assert not (tmp_path / "grid" / "main.txt").exists()
+
+
+def test_cells_that_fail_end_in_status_1_and_a_table_of_the_others(
+    here: Any, beir: Path, static_model: Path, tmp_path: Path
+) -> None:
+    out, spoilt = tmp_path / "grid", tmp_path / "grid" / "nfcorpus" / "sp" / "steps44" / "seed0"
+    here(command(beir, static_model, out, "--methods", "ft"))
+    spoilt.mkdir(parents=True)
+    (spoilt / "notes").touch()
+    call = here(command(beir, static_model, out, "--methods", "ft,sp"))
+    assert call.returncode == 1
+    assert "1 cell failed, see above; the same command tries again" in call.stderr
+    assert "1 of 2 cells are finished; the others are missing here." in call.stdout
+    assert {row["method"]: row["grid"] for row in records(out)}["SP"] == "not run"
+
+
+@pytest.mark.slow
+def test_under_torchrun_all_processes_train_each_cell(beir: Path, static_model: Path, tmp_path: Path) -> None:
+    out, log = tmp_path / "grid", tmp_path / "log"
+    arguments = command(beir, static_model, out, "--methods", "ft,dp")
+    for _ in range(2):  # the second finds all of it done
+        assert torchrun(["-m", "opera", *arguments], log).wait() == 0, log.read_text()
+    assert "all 2 cells are already done" in log.read_text()
+    runs = [Run.open(path.parent) for path in out.rglob("run.json")]
+    assert [run.record.processes for run in runs] == [2, 2]
+    assert {row["method"] for row in records(out) if row["grid"] == "run"} == {"Pretrained", "FT", "DP"}
 
 
 def test_a_plan_needs_neither_the_data_nor_the_model(here: Any) -> None:

@@ -36,7 +36,15 @@ def paper(
     """The paper's tables, alone or beside a grid of your runs on the same measures."""
     from opera.cli.printing.console import console
     from opera.cli.printing.paper import print_paper_table, print_table_list
-    from opera.experiments.paper import TABLES, GridRuns, align_table, as_records, find_table, with_settings
+    from opera.experiments.paper import (
+        TABLES,
+        GridRuns,
+        align_table,
+        as_records,
+        find_table,
+        with_grid_names,
+        with_settings,
+    )
 
     if table is None:
         if grid or data or steps or set_:
@@ -55,7 +63,7 @@ def paper(
         from opera.config.yaml import parse_assignments
         from opera.experiments.analysis import find_groups
 
-        groups = with_settings(find_groups(grid), parse_assignments(set_ or []))
+        groups = with_settings(with_grid_names(find_groups(grid), grid), parse_assignments(set_ or []))
         rows = align_table(chosen, groups, data, steps)
         models = GridRuns(groups, chosen).models([compared.row.data for compared in rows])
     if json_:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import PurePosixPath
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from opera.core.errors import SettingError, nearest
@@ -13,6 +13,7 @@ from opera.data.published import published_name
 from opera.experiments.analysis import Group
 from opera.experiments.paper.readings import READINGS, fewest_readings, fitting_readings, possible_readings
 from opera.experiments.paper.tables import PaperRow, PaperTable
+from opera.runs.grid_record import GRID_FILE, GridRecord
 
 PRETRAINED = "Pretrained"
 FAMILIES = {"NDCG": "retrieved_ideal_nDCG", "Recall": "R", "MRR": "RR", "Success": "Success"}
@@ -177,6 +178,21 @@ class GridRuns:
         keys = {data_key(data) for data in data_sets}
         groups = [group for key in keys for group in self._by_data.get(key, [])]
         return sorted({model_name(run.record.model.source) for group in groups for run in group.runs})
+
+
+def with_grid_names(groups: Iterable[Group], folder: Path) -> list[Group]:
+    """Name data sets as the grid in a folder does, where ``opera reproduce`` made it: a set may be read from anywhere.
+
+    Raises:
+        RunFolderError: if ``grid.json`` is not as OPERA wrote it.
+    """
+    named = GridRecord.read(folder).data if (folder / GRID_FILE).is_file() else {}
+    homes = {(folder / name).resolve(): name for name in named}
+
+    def name_of(group: Group) -> str:
+        return next((homes[home] for home in group.runs[0].path.resolve().parents if home in homes), group.data)
+
+    return [replace(group, data=name_of(group)) for group in groups]
 
 
 def with_settings(groups: Iterable[Group], settings: Mapping[str, Any]) -> list[Group]:

@@ -26,7 +26,9 @@ OF_DATA = ("max_steps", "negatives", "range", "relevant_grade", "noise", "noise_
 """What a data set's recipe decides; preset and model have the rest."""
 PAPERS_QWEN3 = ("gradient_accumulation_steps",)
 """What the paper's own recipe of Qwen3 adds to the model's."""
-RELEASES_QWEN3: Mapping[str, Any] = {"negatives": "hard", "range": "50:500"}
+RELEASES_QWEN3: Mapping[str, Any] = {
+    "negatives": "hard", "range": "50:500", "max_query_length": 512, "gradient_checkpointing": True,
+}  # fmt: skip
 """What the release's configuration of Qwen3 has on every data set."""
 
 
@@ -117,15 +119,14 @@ def _model_settings(shared: TableSettings) -> dict[str, Any]:
 
     Half precision is the preset's: fp16 on CUDA alone.
     """
-    papers, values = shared.model == HUB_IDS[shared.table.model], dict[str, Any]()
+    papers = shared.model == HUB_IDS[shared.table.model]
+    name = f"models/{Path(shared.model).name.lower()}"
+    values: dict[str, Any] = {} if papers else {"learning_rate": None}
+    if name in recipe_names():
+        values = read_recipes([name])
     if papers and shared.table.model == QWEN3:
         recipe = read_recipes(["qwen3"])
-        values = {name: recipe[name] for name in PAPERS_QWEN3} if shared.preset == "paper" else dict(RELEASES_QWEN3)
-    name = f"models/{Path(shared.model).name.lower()}"
-    if name in recipe_names():
-        values |= read_recipes([name])
-    elif not papers:
-        values["learning_rate"] = None
+        values |= {name: recipe[name] for name in PAPERS_QWEN3} if shared.preset == "paper" else dict(RELEASES_QWEN3)
     return {name: value for name, value in values.items() if (name, value) != ("precision", "fp16")}
 
 
