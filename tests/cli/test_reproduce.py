@@ -17,17 +17,14 @@ from opera.runs.folder import Run
 from processes import ForkedWorker, torchrun
 
 METHODS = ("ft", "infobatch", "sp", "dp")
-KILLED_AT = 120
+KILLED_AT = 50
 """Changes of a worker inside the grid's folder: its first cell has saved a checkpoint, and has not finished."""
 
 
 def command(beir: Path, model: Path, out: Path, *more: object) -> list[str]:
     """Arguments of a small reproduction of Table 2 on one data set."""
-    return list(
-        map(
-            str, ["reproduce", "main", "--scale", "small", "--data", f"nfcorpus={beir}", "--model", model, "--out", out]
-        )
-    ) + list(map(str, more))
+    given = ["main", "--scale", "small", "--data", f"nfcorpus={beir}", "--model", model, "--out", out]
+    return ["reproduce", *map(str, (*given, "--set", "save_steps=20", "--set", "snapshots=0", *more))]
 
 
 @pytest.fixture(scope="module")
