@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,38 @@ def test_a_spoilt_file_is_one_message(tmp_path: Path) -> None:
         load_data(f"hf:{folder}")
     (folder / "corpus.jsonl").write_text('{"name": "d1", "text": "x"}\n')
     with pytest.raises(DataError, match=r"column '_id' is missing in corpus \(it has: name, text\)"):
+        load_data(f"hf:{folder}")
+
+
+@pytest.mark.parametrize(
+    ("file", "record", "message"),
+    [
+        ("corpus", {"_id": "d1", "text": 7}, "document 'd1': its text must be a string, got 7"),
+        ("corpus", {"_id": "d1", "text": ["a"]}, "document 'd1': its text must be a string, got ['a']"),
+        ("corpus", {"_id": None, "text": "a"}, "an id must be a text or a whole number, got None"),
+        ("corpus", {"_id": "a\n", "text": "a"}, "document id must not hold a tab, a line break or another control"),
+        ("queries", {"_id": 1.5, "text": "a"}, "an id must be a text or a whole number, got 1.5"),
+        ("qrels/test", {"query-id": "q3", "corpus-id": "d1", "score": 0.5}, "score must be a whole number, got 0.5"),
+        ("qrels/test", {"query-id": "q3", "corpus-id": "d1", "score": None}, "score must be a whole number, got None"),
+        ("qrels/test", {"query-id": "q9", "corpus-id": "d1", "score": 1}, "split 'test' has no judgements"),
+        ("qrels/test", {"query-id": "q9", "corpus": "d1", "score": 1}, "column 'corpus-id' is missing in the judge"),
+    ],
+)
+def test_values_that_are_no_data(tmp_path: Path, file: str, record: dict[str, Any], message: str) -> None:
+    folder = write_mteb(tmp_path / "small")
+    for split in ("train", "validation", "test") if file.startswith("qrels") else ("",):
+        path = folder / (f"qrels/{split}.jsonl" if split else f"{file}.jsonl")
+        path.write_text(json.dumps(record) + "\n")
+    with pytest.raises(DataError) as caught:
+        load_data(f"hf:{folder}:test")
+    assert message in str(caught.value)
+
+
+def test_an_id_twice_is_an_error(tmp_path: Path) -> None:
+    folder = write_mteb(tmp_path / "small")
+    path = folder / "corpus.jsonl"
+    path.write_text(path.read_text() * 2)
+    with pytest.raises(DataError, match=r"the id 'd1' occurs twice in its corpus; ids must be unique$"):
         load_data(f"hf:{folder}")
 
 

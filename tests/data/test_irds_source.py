@@ -81,6 +81,22 @@ class TestPaperSets:
         ]
 
 
+def test_a_relevant_pair_without_a_text_says_where_it_can_be_removed(irds: Path) -> None:
+    home = irds / "antique"
+    collection = (home / "collection.tsv").read_text()
+    (home / "collection.tsv").write_text(collection.replace("an answer", " "))
+    try:
+        data = load_data("irds:antique/test")
+    finally:
+        (home / "collection.tsv").write_text(collection)
+    with pytest.raises(DataError) as caught:
+        data.judged_qrels("test")
+    assert str(caught.value) == (
+        "irds:antique/test: split 'test': a relevant pair (query '4', document '1_0'), but the document's title and "
+        "text are empty; opera data get irds:antique/test --out FOLDER writes a folder where you can remove the pair"
+    )
+
+
 @pytest.mark.usefixtures("irds", "offline")
 def test_an_id_with_its_split_is_that_split() -> None:
     data = load_data("irds:antique/train")

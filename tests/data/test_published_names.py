@@ -9,7 +9,7 @@ import pytest
 
 import opera
 from opera.core.errors import DataError
-from opera.data.published import published_name
+from opera.data.names import published_name
 from opera.data.sources import load_stored
 from small_runs import SMALL
 

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -130,6 +131,7 @@ ANTIQUE = {
 }
 
 
+@pytest.mark.usefixtures("irds")
 @given(st.sampled_from(sorted(ANTIQUE)).flatmap(lambda name: st.tuples(st.just(name), spoilt(ANTIQUE[name]))))
 def test_files_of_ir_datasets(changed: tuple[str, bytes]) -> None:
     home = irds_home() / "antique"

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from opera.data import RetrievalData
     from opera.data.catalogue import CountDifference, PaperSet
 
-PUBLISHED = ("paper:", "irds:", "hf:")
 DIFFERS = 1
 """Exit status where a count differs from Table 8 and nobody knows why."""
 
@@ -56,6 +55,7 @@ def _get(names: list[str], out: Path | None, as_json: bool) -> None:
     from opera.cli.printing.data import print_counts
     from opera.core.files import check_folder
     from opera.data.catalogue import find_set
+    from opera.data.names import PUBLISHED
 
     if not names:
         raise SettingError("get: needs the name of a data set, such as nfcorpus (opera data lists them)")

@@ -20,7 +20,8 @@ from opera.core.storage import ADVICE, storage_error
 from opera.core.terminal import shortened, shown
 from opera.data.checks import check_id
 from opera.data.hub_pairs import store_pairs
-from opera.data.published import SPLIT_NAMES, Judgements, check_published_ids, published_texts
+from opera.data.names import SPLIT_NAMES
+from opera.data.published import Judgements, check_published_ids, published_texts
 from opera.data.retrieval_data import RetrievalData
 from opera.data.store import LAYOUT, DataBuilder, digest_files, load_or_parse
 from opera.data.texts import TextRow
@@ -159,7 +160,7 @@ def _store_beir(builder: DataBuilder, hub: _Hub, name: HubName, configs: list[st
         columns = [_column(part, what, source, "the judgements") for what in ("query", "document", "score")]
         for batch in hub.read(part):
             for query, document, score in zip(*(batch[column] for column in columns), strict=True):
-                judgements.add(str(query), str(document), _whole(score))
+                judgements.add(_id(query, source), _id(document, source), _whole(score))
         judgements.store(builder)
     hub.note_commit(builder, read)
 
@@ -169,7 +170,7 @@ def _texts(hub: _Hub, part: Any, source: str, config: str) -> Iterator[TextRow]:
     for batch in hub.read(part):
         titles = batch.get("title") if config == "corpus" else None
         for row, own in enumerate(batch[identifier]):
-            yield str(own), (titles[row] or "") if titles else "", batch[text][row] or ""
+            yield _id(own, source), (titles[row] or "") if titles else "", batch[text][row] or ""
 
 
 def _column(part: Any, what: str, source: str, where: str) -> str:
@@ -178,6 +179,17 @@ def _column(part: Any, what: str, source: str, where: str) -> str:
             return name
     has = shortened(", ".join(map(str, part.column_names)))
     raise DataError(f"{source}: column '{_COLUMNS[what][0]}' is missing in {where} (it has: {has})")
+
+
+def _id(value: object, source: str) -> str:
+    """An id; the hub has some as numbers.
+
+    Raises:
+        DataError: if it is neither a text nor a number.
+    """
+    if isinstance(value, bool) or not isinstance(value, str | int):
+        raise DataError(f"{source}: an id must be a text or a whole number, got {shown(value)}")
+    return str(value)
 
 
 def _whole(score: object) -> object:

@@ -11,6 +11,8 @@ import importlib.metadata
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, TypeVar
 
 from opera.core.errors import DataError, MissingExtraError, OperaError, nearest
@@ -18,9 +20,10 @@ from opera.core.storage import ADVICE, storage_error
 from opera.core.terminal import shortened, shown
 from opera.data.catalogue import find_set
 from opera.data.irds_files import home, how_to_fetch
-from opera.data.published import SPLIT_NAMES, Judgements, check_published_ids, published_name, published_texts
+from opera.data.names import SPLIT_NAMES, published_name
+from opera.data.published import Judgements, check_published_ids, published_texts
 from opera.data.retrieval_data import RetrievalData
-from opera.data.store import LAYOUT, DataBuilder, is_stored, load_or_parse
+from opera.data.store import LAYOUT, DataBuilder, load_or_parse, stored_entry
 from opera.data.texts import TextRow
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
@@ -49,7 +52,11 @@ def load_paper_set(name: str) -> RetrievalData:
         InputError: as :func:`load_irds`.
     """
     entry = find_set(name)
-    return load_splits(entry.splits, entry.name, entry.source)
+    data = load_splits(entry.splits, entry.name, entry.source)
+    if entry.relevant_grade == 1:
+        return data
+    note = f"the paper counts grades from {entry.relevant_grade} up as relevant: relevant_grade={entry.relevant_grade}"
+    return replace(data, notes=(*data.notes, note))
 
 
 def find_splits(identifier: str) -> dict[str, str]:
@@ -99,9 +106,14 @@ def load_splits(splits: Mapping[str, str], name: str, source: str) -> RetrievalD
 
 
 def is_here(splits: Mapping[str, str]) -> bool:
-    """Whether the splits of a corpus are in the cache."""
+    """Whether the splits of a corpus are in the cache, so that they can be read without a network."""
+    return stored_at(splits) is not None
+
+
+def stored_at(splits: Mapping[str, str]) -> Path | None:
+    """Return the folder in the cache that holds the splits of a corpus; ``None`` where there is none."""
     key = _digest(splits)
-    return key is not None and is_stored(key)
+    return None if key is None else stored_entry(key)
 
 
 def _digest(splits: Mapping[str, str]) -> str | None:

@@ -15,31 +15,13 @@ from tqdm.auto import tqdm
 
 from opera.core.errors import DataError
 from opera.core.terminal import shown
-from opera.data.checks import check_grade, check_id
+from opera.data.checks import check_grade, check_id, check_string
 from opera.data.qrels import Qrels
 from opera.data.store import DataBuilder
-from opera.data.texts import TextRow
+from opera.data.texts import LONGEST_TEXT, TextRow
 
-SPLIT_NAMES = {"train": "train", "dev": "dev", "val": "dev", "valid": "dev", "validation": "dev", "test": "test"}
-"""What others call the splits, and our names of them."""
 AT_ONCE = 200_000
 """Judgements held as Python strings."""
-
-
-def published_name(source: str) -> str | None:
-    """Return the short name of ``paper:NAME``, ``irds:ID`` or ``hf:OWNER/NAME``; ``None`` for any other source.
-
-    The name of ``irds:antique/train`` is ``antique``: that of a split says little.
-    """
-    kind, colon, name = source.partition(":")
-    if not colon or kind not in ("paper", "irds", "hf"):
-        return None
-    name = name.rstrip("/")
-    if kind == "irds":
-        parts = name.split("/")
-        name = ([part for part in parts if part not in SPLIT_NAMES] or parts)[-1]
-    name = name.rpartition("/")[2]
-    return source if name in ("", ".", "..") else name
 
 
 def published_texts(
@@ -55,11 +37,14 @@ def published_texts(
         total: how many there are, for the progress bar, where known.
 
     Raises:
-        DataError: for an id that cannot stand in a line.
+        DataError: for an id that cannot stand in a line, and for a text that is none.
     """
     cut = 0
     for identifier, title, text in tqdm(rows, desc=f"reading {source}", unit=f" {kind}s", total=total, disable=None):
         check_id(f"{source}: {kind} id", identifier)
+        for value in (title, text):
+            if not isinstance(value, str) or len(value) > LONGEST_TEXT:
+                check_string(f"{source}: {kind} {shown(identifier)}: its text", value)
         if _whole(title) and _whole(text):
             yield identifier, title, text
         else:

@@ -14,6 +14,7 @@ from opera.core.arguments import whole_number
 from opera.core.errors import DataError
 from opera.core.terminal import shown
 from opera.data.checks import check_grade, check_id, check_string
+from opera.data.names import PUBLISHED
 from opera.data.qrels import GivenNegatives, Qrels
 from opera.data.texts import TextTable
 
@@ -138,7 +139,10 @@ class RetrievalData:
             place = self.places.get((int(query[0]), int(document[0])), f"{self.source}: split '{split}'")
             pair = f"query {shown(self.queries.ids(query)[0])}, document {shown(self.corpus.ids(document)[0])}"
             what = "the query's text is" if of_query[wrong[0]] else "the document's title and text are"
-            raise DataError(f"{place}: a relevant pair ({pair}), but {what} empty; give it a text or remove the pair")
+            advice = "give it a text or remove the pair"
+            if self.source.startswith(PUBLISHED):
+                advice = f"opera data get {self.source} --out FOLDER writes a folder where you can remove the pair"
+            raise DataError(f"{place}: a relevant pair ({pair}), but {what} empty; {advice}")
 
     def with_relevant_grade(self, lowest: int) -> RetrievalData:
         """Set grades below ``lowest`` to 0 (not relevant) in every split, and add a note with the count.

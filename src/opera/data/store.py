@@ -114,9 +114,10 @@ def load_or_parse(
     return _load(home, _stored_digest(home) if named else key, name, source)
 
 
-def is_stored(digest: str) -> bool:
-    """Whether data of this digest are in the cache; they are not verified."""
-    return (cache_folder() / "data" / digest[:32] / MANIFEST).is_file()
+def stored_entry(digest: str) -> Path | None:
+    """Return the folder of the cached data of a digest, ``None`` where there are none; it is not verified."""
+    home = cache_folder() / "data" / digest[:32]
+    return home if (home / MANIFEST).is_file() else None
 
 
 def _stored_digest(home: Path) -> str:

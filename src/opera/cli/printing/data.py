@@ -13,7 +13,7 @@ from rich.text import Text
 from opera.core.terminal import place, say
 from opera.data import RetrievalData
 from opera.data.catalogue import PAPER_SETS, CountDifference, PaperSet
-from opera.data.irds_source import is_here
+from opera.data.irds_source import is_here, stored_at
 
 COUNTS = {
     "documents": "documents",
@@ -72,8 +72,10 @@ def print_counts(
     for note in loaded.notes:
         say(f"  note: {note}")
     for found in differences:
-        reason = f" ({found.reason})" if found.reason else "; nobody knows why: are its files whole?"
+        reason = f" ({found.reason})" if found.reason else ""
         say(f"  {COUNTS[found.name]}: {found.found:,}, and {found.table:,} in Table 8{reason}")
+    if entry is not None and not all(found.reason for found in differences):
+        say(f"  no reason is known; are its files whole? They are read anew without {place(stored_at(entry.splits))}")
     if entry is not None and not differences:
         say("  all counts are those of Table 8")
     if out is not None:

@@ -232,10 +232,11 @@ def _rows_to_check(total: int, seed: int) -> NDArray[np.int64]:
 
 
 def _count_copies(table: TextTable) -> int:
-    """Count the texts that repeat an earlier one up to case and white space, by 8-byte hashes."""
+    """Count the texts that repeat an earlier one up to case and white space, by 8-byte hashes; empty ones are none."""
     hashes = np.empty(len(table), dtype=np.uint64)
     for start in range(0, len(table), CHUNK_ROWS):
         for row, text in enumerate(table.texts(slice(start, start + CHUNK_ROWS)), start=start):
             digest = hashlib.blake2b(" ".join(text.lower().split()).encode(), digest_size=8).digest()
             hashes[row] = int.from_bytes(digest, "little")
-    return len(hashes) - len(np.unique(hashes))
+    full = np.delete(hashes, table.empty_rows())
+    return len(full) - len(np.unique(full))

@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 
 from opera.config.training import TrainSettings
 from opera.core.errors import SettingError
-from opera.data.published import published_name
+from opera.data.names import published_name
 from opera.methods import method_named
 from opera.runs.folder import Run
 

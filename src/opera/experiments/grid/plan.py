@@ -25,7 +25,7 @@ from opera.config.training import TrainSettings
 from opera.config.yaml import parse_assignments
 from opera.core.errors import OtherFormatError, RunFolderError, SettingError
 from opera.core.terminal import shortened
-from opera.data.published import published_name
+from opera.data.names import published_name
 from opera.experiments.analysis import check_run, short_name
 from opera.methods import METHODS, method_named
 from opera.retrieval.measures import DEFAULT_MEASURES

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from opera.core.errors import SettingError, nearest
-from opera.data.published import published_name
+from opera.data.names import published_name
 from opera.experiments.analysis import Group
 from opera.experiments.paper.readings import READINGS, fewest_readings, fitting_readings, possible_readings
 from opera.experiments.paper.tables import PaperRow, PaperTable
