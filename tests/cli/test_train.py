@@ -77,6 +77,16 @@ def test_a_recipe_and_its_overrides(run_opera: Opera, beir: Path, static_model: 
     assert (settings["method"], settings["k"], settings["max_steps"]) == ("rp", 0.5, 2)
 
 
+def test_recipes_are_merged_in_their_order(run_opera: Opera, beir: Path, static_model: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("max_steps: 2\nrange: 1:9\nquery_prompt: 'common1 '\nprecision: fp32\n")
+    recipes = ["--config", "fiqa", "--config", "models/static", "--config", "mine.yaml"]
+    done = run_opera("train", beir, "--model", static_model, "--out", "run", *recipes, "--batch-size", 8)
+    assert done.returncode == 0, done.stderr
+    settings = json.loads((tmp_path / "run/run.json").read_text())["settings"]
+    names = ("negatives", "learning_rate", "max_steps", "range", "query_prompt", "per_device_train_batch_size")
+    assert [settings[name] for name in names] == ["hard", 0.01, 2, [1, 9], "common1 ", 8]
+
+
 def test_an_adapter_says_that_the_index_stays_valid(run_opera: Opera, beir: Path, static_model: Path) -> None:
     done = run_opera("train", beir, "--model", static_model, "--adapter", "query", "--out", "run", *QUICK)
     assert done.returncode == 0, done.stderr
