@@ -289,6 +289,12 @@ ROWS += [
     Bad(f"grid.json: {kind}", COMPARE, wrong("grid/grid.json", reason), with_grid, write("grid/grid.json", text))
     for kind, text, reason in (
         ("no model", '{"settings": {}}', "model: Field required"),
+        ("data sets in a list", '{"model": "model", "settings": {}, "data": []}',
+         "data: Input should be a valid dictionary"),
+        ("a data set elsewhere", '{"model": "model", "settings": {}, "data": {"../x": {}}}',
+         "data: '../x' is no folder inside the grid's"),
+        ("a data set with NUL", '{"model": "model", "settings": {}, "data": {"\\u0000": {}}}',
+         "data: '\\x00' is no folder inside the grid's"),
         ("cells elsewhere", '{"model": "model", "settings": {}, "cells": ["../../etc"]}',
          "cells: '../../etc' is no folder inside the grid's"),
         ("settings that are a list", '{"model": "m", "settings": []}', "settings: Input should be a valid dictionary"),

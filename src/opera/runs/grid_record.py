@@ -34,13 +34,13 @@ class GridRecord(BaseModel):
     cells: list[str] = []
     data: dict[str, dict[str, Any]] = {}
 
-    @field_validator("cells")
+    @field_validator("cells", "data")
     @classmethod
-    def _stay_inside(cls, cells: list[str]) -> list[str]:
-        for cell in cells:
-            if not cell.strip() or "\0" in cell or Path(cell).is_absolute() or ".." in Path(cell).parts:
-                raise ValueError(f"{shown(cell)} is no folder inside the grid's")
-        return cells
+    def _stay_inside(cls, folders: Any) -> Any:
+        for folder in folders:
+            if not folder.strip() or "\0" in folder or Path(folder).is_absolute() or ".." in Path(folder).parts:
+                raise ValueError(f"{shown(folder)} is no folder inside the grid's")
+        return folders
 
     @classmethod
     def of_cells(

@@ -111,6 +111,12 @@ def test_what_the_user_gives_goes_before_everything_else() -> None:
     assert {name: values.get(name) for name in (*given, "global_batch_size")} == {**given, "global_batch_size": None}
 
 
+def test_other_negatives_go_without_the_recipes_range() -> None:
+    values = data_settings(settings_of("main", settings={"negatives": "random"}), PAPER_SETS["fiqa"])
+    assert (values["negatives"], "range" in values) == ("random", False)
+    make_recipe({**values, "method": "ft"})
+
+
 def test_small_steps_are_few_and_apart() -> None:
     small = SCALES["small"]
     steps = [small.steps(500 * 2**power) for power in range(7)]

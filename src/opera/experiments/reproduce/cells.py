@@ -111,6 +111,8 @@ def data_settings(shared: TableSettings, entry: PaperSet) -> dict[str, Any]:
     if shared.preset == "release" and "range" in values:
         values["range"] = _one_rank_later(values["range"])
     own = {**scale.settings, **(scale.model_settings if shared.model == scale.model else {})}
+    if shared.settings.get("negatives", "hard") != "hard":
+        values.pop("range", None)
     return override(override(values, own), shared.settings)
 
 
