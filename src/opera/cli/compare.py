@@ -75,9 +75,9 @@ def compare(
 
     Takes the settings of opera train, for all cells.
     """
+    from opera.experiments.grid.axes import grid_axes
     from opera.experiments.grid.compare import analyse_grid, check_baseline, prepare_grid
     from opera.experiments.grid.folder import opened_grid
-    from opera.experiments.grid.plan import grid_axes
     from opera.experiments.grid.preview import time_grid
     from opera.experiments.grid.progress import live_progress
     from opera.experiments.grid.run import run_grid

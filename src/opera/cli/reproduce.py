@@ -40,9 +40,7 @@ def reproduce(
             metavar="NAME[=SOURCE]",
         ),
     ] = None,
-    model: Annotated[
-        str | None, source_option("--model", "the model in place of the table's; give --set lr=... with it")
-    ] = None,
+    model: Annotated[str | None, source_option("--model", "the model in place of the table's")] = None,
     out: Annotated[
         Path | None, path_option("--out", "folder of the grid, the table and the report; default reproduce-TABLE")
     ] = None,
@@ -122,7 +120,7 @@ def _run(planned: ReproductionPlan, part: Shard | None, jobs: int, as_json: bool
     check_grid_folder(planned.out, planned.model, planned.shared.settings, planned.settings_by_set)
     locate_model(planned.model)
     with interruptible(lambda: "no cell was begun; the same command continues"):
-        planned = plan_reproduction(planned.shared, planned.out, _fetched(planned.chosen))
+        planned = plan_reproduction(planned.shared, planned.out, _fetched(planned, part))
         status = prepare_reproduction(planned, part, jobs)
     if is_main_process():
         _announce(planned, status, part)
@@ -140,16 +138,17 @@ def _run(planned: ReproductionPlan, part: Shard | None, jobs: int, as_json: bool
         raise typer.Exit(1)
 
 
-def _fetched(chosen: ChosenSets) -> ChosenSets:
-    """Fetch and load the data sets; under torchrun the main process goes first."""
+def _fetched(planned: ReproductionPlan, part: Shard | None) -> ChosenSets:
+    """Fetch and load the data sets of the cells to run; under torchrun the main process goes first."""
     from opera.experiments.reproduce.sets import fetch_sets
 
+    names = None if part is None else {cell.data_name for cell in part.of(planned.cells)}
     if not several_processes():
-        return fetch_sets(chosen)
+        return fetch_sets(planned.chosen, names)
     from opera.retrieval.device import join_processes
 
     with join_processes().main_process_first():
-        return fetch_sets(chosen)
+        return fetch_sets(planned.chosen, names)
 
 
 def _announce(planned: ReproductionPlan, status: Status, part: Shard | None) -> None:

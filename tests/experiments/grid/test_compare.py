@@ -15,9 +15,9 @@ from grids import finish_cell, planned
 from opera.cli.options import collect_values
 from opera.config.recipe_files import read_recipes, recipe_names
 from opera.core.errors import RunFolderError, SettingError
+from opera.experiments.grid.axes import GridAxes, grid_axes
 from opera.experiments.grid.compare import analyse_grid, check_baseline, prepare_grid
 from opera.experiments.grid.folder import write_grid_file
-from opera.experiments.grid.plan import GridAxes, grid_axes
 from opera.experiments.grid.status import Status
 
 Call = Callable[..., tuple[int, str, str]]

@@ -76,6 +76,7 @@ def test_a_set_that_cannot_be_had_is_an_error_or_left_out(beir: Path) -> None:
     assert "1 of 2 data sets cannot be had; --data NAME=FOLDER takes one that you have, --data nfcorpus goes" in str(
         caught.value
     )
+    assert fetch_sets(ChosenSets(sources), ["nfcorpus"]).sources == sources, "a shard loads its own data sets alone"
     here = fetch_sets(ChosenSets(sources, {"fever": "large"}, frozenset(sources)))
     assert here.sources == {"nfcorpus": str(beir)}
     assert here.left_out["fever"] == "large"

@@ -13,8 +13,9 @@ from opera.core.errors import RunFolderError, SettingError, TrainingError
 from opera.core.paths import expand_user, user_path
 from opera.data import load_data
 from opera.experiments.analysis import Comparison, analyse_runs, find_groups
+from opera.experiments.grid.axes import GridAxes, canonical_label, grid_axes
 from opera.experiments.grid.folder import check_grid_folder, opened_grid
-from opera.experiments.grid.plan import Cell, GridAxes, canonical_label, grid_axes, plan_grid
+from opera.experiments.grid.plan import Cell, plan_grid
 from opera.experiments.grid.progress import live_progress
 from opera.experiments.grid.run import run_grid
 from opera.experiments.grid.status import Status

@@ -14,7 +14,8 @@ from opera.core.settings import LISTING
 from opera.core.terminal import shown
 from opera.data.catalogue import PAPER_SETS, PaperSet
 from opera.experiments.analysis import format_settings
-from opera.experiments.grid.plan import AXIS_SETTINGS, GridAxes, GridPart, check_lists, parsed_axis
+from opera.experiments.grid.axes import AXIS_SETTINGS, GridAxes, check_lists, parsed_axis
+from opera.experiments.grid.plan import GridPart
 from opera.experiments.paper import PaperRow, PaperTable, data_key, matching_methods, method_settings, table_rows
 from opera.experiments.paper.matching import PRETRAINED, MethodSpec
 from opera.experiments.paper.tables import HUB_IDS, QWEN3, SUMMARIES

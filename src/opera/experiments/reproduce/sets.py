@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -77,10 +77,14 @@ def _named_sources(table: PaperTable, known: Sequence[str], given: Sequence[str]
     return sources
 
 
-def fetch_sets(chosen: ChosenSets) -> ChosenSets:
-    """Load every data set, fetching what is not here, and compare its counts with Table 8.
+def fetch_sets(chosen: ChosenSets, only: Collection[str] | None = None) -> ChosenSets:
+    """Load data sets, fetching what is not here, and compare their counts with Table 8.
 
     Those that are optional and cannot be had are left out.
+
+    Args:
+        chosen: the data sets.
+        only: names of those to load; ``None`` for all.
 
     Raises:
         DataError: naming every data set that cannot be had, and what to do.
@@ -88,6 +92,8 @@ def fetch_sets(chosen: ChosenSets) -> ChosenSets:
     missing: dict[str, str] = {}
     notes: list[str] = []
     for name, source in chosen.sources.items():
+        if only is not None and name not in only:
+            continue
         try:
             notes += _differences(PAPER_SETS[name], load_data(source))
         except InputError as error:
