@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import opera
 from opera.retrieval import processes as shared
 from opera.retrieval.shards import regrouped
 from processes import start
@@ -177,3 +179,26 @@ def test_regrouped_parts_have_the_same_rows(lengths: list[int], size: int) -> No
     groups = list(regrouped(np.split(rows, np.cumsum(lengths)[:-1]) if lengths else [], size))
     assert np.array_equal(np.concatenate([rows[:0], *groups]), rows)
     assert [len(group) for group in groups[:-1]] == [size] * (len(groups) - 1)
+
+
+def test_commands_share_the_work_and_one_process_prints(beir: Path, static_model: Path, tmp_path: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    shared_by_all = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+    children = []
+    for rank in "01":
+        place = tmp_path / rank
+        place.mkdir()
+        command = ["-m", "opera", "mine", str(beir), "--model", str(static_model), "--range", "2:30"]
+        command += ["--out", str(place / "mined.tsv")]
+        children.append(start(command, tmp_path / f"log{rank}", RANK=rank, LOCAL_RANK=rank, **shared_by_all))
+    said = []
+    for child in children:
+        assert child.wait() == 0, child.log.read_text()
+        said.append(child.log.read_text().count(" negatives"))
+    assert said == [1, 0]
+    assert not (tmp_path / "1" / "mined.tsv").exists()
+    alone = opera.mine(beir, model=static_model, range=(2, 30), out=tmp_path / "alone.tsv")
+    assert alone.num_rows > 0
+    assert (tmp_path / "0" / "mined.tsv").read_bytes() == (tmp_path / "alone.tsv").read_bytes()

@@ -85,6 +85,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that knows no λ must not end hours of training
+    if not is_main_process():
+        sys.stdout = io.StringIO()  # all have the same results, and one prints them
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[_TqdmHandler()])
     logging.getLogger("opera").setLevel(logging.INFO if is_main_process() else logging.WARNING)
     sys.argv[1:] = map(_as_typed, sys.argv[1:])

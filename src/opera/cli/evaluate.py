@@ -14,6 +14,7 @@ from opera.cli.options import (
     ModelOption,
     OverwriteOption,
     QueryPromptOption,
+    is_main_process,
     path_option,
 )
 from opera.core.arguments import MOST
@@ -70,7 +71,7 @@ def evaluate(
         query_prompt=query_prompt,
         document_prompt=document_prompt,
     )
-    if run_file:
+    if run_file and is_main_process():
         write_trec_run(run_file, result, loaded)
     if json_:
         facts = {"model": model, "data": data, "split": split, "queries": len(result.query_ids)}

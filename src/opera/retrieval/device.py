@@ -17,7 +17,7 @@ Precision = Literal["auto", "fp32", "bf16", "fp16"]
 
 
 WAIT = timedelta(days=1)
-"""How long processes wait for the main one while it encodes and measures."""
+"""How long processes wait for each other: one may have all of the encoding to do, or wait for another run's."""
 
 
 def join_processes() -> PartialState:

@@ -22,6 +22,7 @@ from opera.data import Qrels, RetrievalData, load_data
 from opera.retrieval.encoder import given_prompts, open_encoder
 from opera.retrieval.locate import inputs_of
 from opera.retrieval.models import model_kind
+from opera.retrieval.processes import process_index
 from opera.retrieval.run_model import run_corpus_text, run_scores_without_prompts
 from opera.retrieval.search import search_corpus
 from opera.training_set.cbs import rank_among_random
@@ -99,7 +100,7 @@ def score(
         if note := ranks.small_pool_note(cbs_pool):
             log.info("note: %s", note)
     table = pa.table(columns)
-    if path is not None:
+    if path is not None and process_index() == 0:
         _write_scores(path, table)
     return table
 
@@ -154,9 +155,11 @@ def mine(
             "doc_id": loaded.corpus.ids(mined.doc_rows),
         }
     )
-    if path is not None and path.suffix == ".tsv":
+    if path is None or process_index() > 0:
+        return table
+    if path.suffix == ".tsv":
         _write_tsv(path, ["query-id", "corpus-id"], zip(*table.to_pydict().values(), strict=True))
-    elif path is not None:
+    else:
         _write_jsonl(path, _flagembedding_records(loaded, qrels, mined))
     return table
 
