@@ -154,7 +154,9 @@ def test_tripclick_has_to_be_requested(irds: Path) -> None:
             load_data("irds:tripclick/train/tail")
     finally:
         away.rename(archive)
-    assert str(caught.value).endswith(f"; fetch by hand: benchmark.tar.gz on request, as {archive}")
+    page = "https://ir-datasets.com/tripclick.html"
+    expected = f"; fetch by hand: benchmark.tar.gz, which has to be requested ({page}), as {archive}"
+    assert str(caught.value).endswith(expected)
 
 
 @pytest.mark.usefixtures("offline")

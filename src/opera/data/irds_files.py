@@ -63,13 +63,15 @@ def how_to_fetch(ids: list[str]) -> str:
     """Say in one sentence which files are missing, where to get them, and where to put them."""
     collection = ids[0].split("/")[0]
     files = source_files(ids)
+    page = f"https://ir-datasets.com/{collection}.html"
     missing = [file for file in files if not file.place.exists()]
     if missing:
         return "fetch by hand: " + "; ".join(
-            f"{file.url} as {file.place}" if file.url else f"{file.place.name} on request, as {file.place}"
+            f"{file.url} as {file.place}"
+            if file.url
+            else f"{file.place.name}, which has to be requested ({page}), as {file.place}"
             for file in missing
         )
-    page = f"https://ir-datasets.com/{collection}.html says where its files come from"
     if files:
-        return f"if one of {', '.join(str(file.place) for file in files)} is damaged, remove it; {page}"
-    return f"{page}; they belong below {home() / collection}"
+        return f"if one of {', '.join(str(file.place) for file in files)} is damaged, remove it"
+    return f"{page} says where its files come from; they belong below {home() / collection}"
