@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import Any
 
 from hypothesis import given
@@ -10,8 +11,9 @@ from hypothesis import strategies as st
 
 from fuzzing import BYTES, only_refusals, spoilt, workplace
 from opera.config.recipe_files import read_recipes
-from opera.config.yaml import parse_scalar, read_recipe
+from opera.config.yaml import parse_assignments, parse_scalar, read_recipe
 from opera.core.errors import SettingError
+from opera.retrieval.prompts import as_setting
 
 RECIPE = b"""# a recipe
 method: dp
@@ -57,6 +59,14 @@ def test_a_spoilt_recipe_after_a_good_one_is_merged_or_named(content: bytes) -> 
         except SettingError as error:
             refused = error.lines
         assert all(line.startswith(f"--config {folder}") and line.isprintable() for line in refused)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=30))
+def test_a_prompt_that_a_note_advises_is_read_as_it_was(prompt: str) -> None:
+    _, assignment = shlex.split(as_setting("query", prompt))
+    assert assignment.isprintable()
+    assert parse_assignments([assignment]) == {"query_prompt": prompt}
+    assert all(type(value) in (str, type(None)) for value in parse_assignments([f"query_prompt={prompt}"]).values())
 
 
 @given(spoilt(b"[nDCG@10, {a: 1}]") | PIECES.map(b"".join))

@@ -64,16 +64,22 @@ def _check_room(model: SentenceTransformer, role: Role) -> None:
 
 def as_setting(role: Role, prompt: str) -> str:
     """Write a prompt as an argument of ``opera train``."""
-    return f"--set {shlex.quote(f'{role}_prompt={json.dumps(prompt, ensure_ascii=False)}')}"
+    return f"--set {shlex.quote(f'{role}_prompt={_in_double_quotes(prompt)}')}"
 
 
 def as_option(role: Role, prompt: str) -> str:
     """Write a prompt as an option of the commands that use a model."""
     quoted = shlex.quote(prompt)
     if not prompt.isprintable():  # as bash reads line breaks
-        escaped = json.dumps(prompt, ensure_ascii=False)[1:-1].replace("'", "\\'")
+        escaped = _in_double_quotes(prompt)[1:-1].replace("'", "\\'")
         quoted = f"$'{escaped}'"
     return f"--{role}-prompt {quoted}"
+
+
+def _in_double_quotes(prompt: str) -> str:
+    """Write a text as YAML does in double quotes; bash reads the same escapes."""
+    as_json = json.dumps(prompt, ensure_ascii=False)
+    return "".join(char if char.isprintable() else f"\\U{ord(char):08x}" for char in as_json)
 
 
 def prompts_in_folder(folder: Path) -> dict[str, str]:
