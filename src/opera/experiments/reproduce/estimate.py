@@ -153,7 +153,7 @@ def estimate(plan: ReproductionPlan, cells: Sequence[Cell], jobs: int = 1) -> Es
         return Estimate(plan, cells, done, (), {}, {name: {} for name in names}, 0, (note,))
     here, cluster = this_machine(plan.model, shape), a100s(shape, plan.model in HUB_IDS.values())
     costs = {machine.name: {name: _cost(plan, name, shape, machine) for name in names} for machine in (here, cluster)}
-    costs[here.name].update(_measured(plan, [cell for cell in cells if cell.folder not in done]))
+    costs[here.name].update(_measured(plan, [cell for cell in cells if cell.folder not in done], jobs))
     disk = {name: _disk(plan, name, shape, sum(cell.data_name == name for cell in cells)) for name in names}
     checkpoints = jobs * CHECKPOINT * KEPT * shape.parameters * FLOAT_BYTES
     notes = (*(f"{machine.name}: {machine.source}" for machine in (here, cluster)), *ASSUMPTIONS)
@@ -174,12 +174,12 @@ def _cost(plan: ReproductionPlan, name: str, shape: ModelShape, machine: Machine
     return SetCost(max(tokens / machine.tokens, machine.least_step), encoding + mining + search, encoding + search)
 
 
-def _measured(plan: ReproductionPlan, waiting: Sequence[Cell]) -> dict[str, SetCost]:
+def _measured(plan: ReproductionPlan, waiting: Sequence[Cell], jobs: int) -> dict[str, SetCost]:
     """Time a few steps on each data set that is here, where the model is too."""
     if local_model(plan.model) is None:
         return {}
     here = [cell for cell in waiting if is_here(cell.data)]
-    status = Status(here)
+    status = Status(here, jobs)
     time_grid(status, plan.model)
     return {
         cell.data_name: SetCost(
