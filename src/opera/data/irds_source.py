@@ -207,9 +207,7 @@ def _only_agreements(record: logging.LogRecord) -> bool:
 
 
 def _missing(source: str) -> MissingExtraError:
-    return MissingExtraError(
-        f"{source}: needs ir_datasets, which is not installed: pip install 'ir-datasets[ijson]'"
-    )
+    return MissingExtraError(f"{source}: needs ir_datasets, which is not installed: pip install 'ir-datasets[ijson]'")
 
 
 def _from_library(items: Callable[[], Iterable[Item]], source: str, ids: list[str]) -> Iterator[Item]:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from tqdm.auto import tqdm
 
-from opera.config.training import EncodingSettings
+from opera.config.encoding import EncodingSettings
 from opera.core.arrays import IntArray
 from opera.core.errors import ModelError
 from opera.core.reproducible import is_reproducible

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from opera.config.training import EncodingSettings
+from opera.config.encoding import EncodingSettings
 from opera.core.arguments import text, texts
 from opera.core.paths import expand_user
 from opera.data import RetrievalData, load_data

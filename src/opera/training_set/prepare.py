@@ -12,8 +12,9 @@ from sentence_transformers import SentenceTransformer
 from opera.adapter.model import adapter_model, check_saved, encode_all, save_adapted
 from opera.adapter.vectors import read_both
 from opera.config.automatic import AUTOMATIC, TRANSFORMERS, Situation, preset_precision, resolve
+from opera.config.encoding import EncodingSettings
 from opera.config.recipe import Recipe
-from opera.config.training import EncodingSettings, TrainSettings
+from opera.config.training import TrainSettings
 from opera.core.errors import SettingError
 from opera.data import RetrievalData
 from opera.retrieval.device import pick_device
