@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -128,3 +129,18 @@ def test_trying_a_folder_leaves_nothing(tmp_path: Path, monkeypatch: pytest.Monk
     assert made[0] == str(tmp_path)
     assert Path(made[1]).parent == tmp_path, "a file system without nameless files"
     assert not list(tmp_path.iterdir())
+
+
+def test_two_that_write_one_file_at_a_time_both_end(tmp_path: Path) -> None:
+    """Threads stand for processes: a lock belongs to an open file, and each opens its own."""
+    writers, rounds = 4, 50
+
+    def write(number: int) -> None:
+        for _ in range(rounds):
+            replace_file(tmp_path / "file", lambda temporary: temporary.write_text(str(number)))
+
+    with ThreadPoolExecutor(writers) as pool:
+        for done in [pool.submit(write, number) for number in range(writers)]:
+            done.result()
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert (tmp_path / "file").read_text() in "0123"

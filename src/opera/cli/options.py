@@ -178,7 +178,7 @@ def several_processes() -> bool:
 
 def is_main_process() -> bool:
     """Whether this process prints results: the only one, or the first of those that torchrun started."""
-    return os.environ.get("RANK", "0") == "0"
+    return not several_processes() or os.environ.get("RANK", "0") == "0"
 
 
 @contextmanager

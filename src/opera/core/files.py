@@ -6,6 +6,7 @@ import errno
 import fcntl
 import glob
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -37,12 +38,10 @@ def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
     Raises:
         StorageError: if it cannot be written, as where the disk is full.
     """
-    temporary = temporary_beside(path)
     with writing(path.parent, final=path):
         _remove_unfinished(path)
-        held = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)  # the kernel applies the umask
+        temporary, held = _locked_temporary(path)
         try:
-            _lock(held)
             write(temporary)
             temporary.replace(path)
         finally:
@@ -50,9 +49,27 @@ def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
             os.close(held)
 
 
+def _locked_temporary(path: Path) -> tuple[Path, int]:
+    """Make a temporary file beside ``path`` and lock it; returns it with its descriptor."""
+    while True:
+        temporary = temporary_beside(path)
+        held = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)  # the kernel applies the umask
+        _lock(held, wait=True)
+        if _identity(temporary) is not None:
+            return temporary, held
+        os.close(held)  # before it was locked, another process took it for one that a killed process left
+
+
 def unfinished_files(path: Path) -> list[Path]:
     """Return what :func:`temporary_beside` named for ``path`` and is still there, perhaps of a killed process."""
-    return sorted(path.parent.glob(f"{glob.escape(_prefix(path))}{'[0-9a-f]' * DIGITS}"))
+    return sorted(left for left in path.parent.glob(f"{glob.escape(_prefix(path))}*") if is_unfinished(left, path))
+
+
+def is_unfinished(file: Path, path: Path) -> bool:
+    """Whether :func:`temporary_beside` may have named ``file`` for ``path``."""
+    prefix = _prefix(path)
+    digits = file.name.removeprefix(prefix)
+    return file.name.startswith(prefix) and re.fullmatch(f"[0-9a-f]{{{DIGITS}}}", digits) is not None
 
 
 def _remove_unfinished(path: Path) -> None:
@@ -67,10 +84,10 @@ def _remove_unfinished(path: Path) -> None:
                 os.close(held)
 
 
-def _lock(descriptor: int) -> bool:
-    """Lock an open file; false if another process holds it, or where the file system has no locks."""
+def _lock(descriptor: int, wait: bool = False) -> bool:
+    """Lock an open file; false if another process holds it and we do not wait, or the file system has no locks."""
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
     return True

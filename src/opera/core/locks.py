@@ -15,8 +15,11 @@ from opera.core.errors import RunFolderError
 from opera.core.strict_json import read_json
 
 LOCK_FILE = ".running"
+TURN_FILE = ".opening"
 PATIENCE = 2.0
 """Seconds to wait for a process that is about to end, such as a worker of one that was killed."""
+LONGEST_TURNS = 120.0
+"""Seconds to wait for the short turns of all others."""
 
 
 @contextmanager
@@ -54,8 +57,36 @@ def refuse_in_use(folder: Path) -> None:
         lock.release()
 
 
-def _acquired(path: Path) -> FileLock:
-    lock = FileLock(path, timeout=PATIENCE)
+def in_use(folder: Path) -> bool:
+    """Whether another process holds a folder, without waiting for it to end."""
+    path = folder / LOCK_FILE
+    if not path.is_file():
+        return False
+    try:
+        _acquired(path, patience=0).release()
+    except RunFolderError:
+        return True
+    return False
+
+
+@contextmanager
+def own_turn(folder: Path) -> Iterator[None]:
+    """Hold a folder, which must exist, for a moment: processes that start together do so one after another.
+
+    Raises:
+        RunFolderError: if the others take too long.
+    """
+    path = folder / TURN_FILE
+    lock = _acquired(path, patience=LONGEST_TURNS)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)  # as above
+        lock.release()
+
+
+def _acquired(path: Path, patience: float | None = None) -> FileLock:
+    lock = FileLock(path, timeout=PATIENCE if patience is None else patience)
     try:
         lock.acquire()
     except Timeout:

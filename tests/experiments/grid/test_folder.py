@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
 from grids import finish_cell, planned
 from opera.core.errors import RunFolderError
 from opera.experiments.grid.folder import check_grid_folder, opened_grid, write_grid_file
-from opera.runs.grid_record import planned_cells
+from opera.runs.grid_record import GridRecord, planned_cells
 
 
 def test_a_grid_of_another_model_or_settings_is_refused_once_something_ran(tmp_path: Path) -> None:
@@ -82,6 +84,37 @@ def test_shards_run_at_the_same_time_and_never_beside_the_whole_grid(
     with opened(), pytest.raises(RunFolderError, match="runs this grid"), opened(shard="1-of-2"):
         pass
     with opened():
+        pass
+
+
+def test_shards_may_start_at_the_same_moment(tmp_path: Path) -> None:
+    """Threads stand for processes: a lock belongs to an open file, and each opens its own."""
+    shards, together = 6, Barrier(6)
+
+    def run(number: int, out: Path) -> None:
+        together.wait()
+        cells = planned(out, methods=["ft"], seeds=[number])
+        with opened_grid(out, "one", {}, cells, shard=f"{number + 1}-of-{shards}"):
+            together.wait()
+
+    for attempt in range(10):
+        out = tmp_path / str(attempt)
+        with ThreadPoolExecutor(shards) as pool:
+            for done in [pool.submit(run, number, out) for number in range(shards)]:
+                done.result()
+        assert {cell.name for cell in planned_cells(out)} == {f"seed{number}" for number in range(shards)}
+        assert {path.name for path in out.iterdir()} == {"grid.json", ".shards"}
+
+
+def test_a_shard_of_another_grid_is_refused_though_nothing_has_run(tmp_path: Path) -> None:
+    with opened_grid(tmp_path, "one", {}, [], shard="1-of-2"):
+        with (
+            pytest.raises(RunFolderError, match="holds a grid with model 'one'"),
+            opened_grid(tmp_path, "two", {}, [], shard="2-of-2"),
+        ):
+            pass
+        assert GridRecord.read(tmp_path).model == "one"
+    with opened_grid(tmp_path, "two", {}, [], shard="2-of-2"):  # nobody is there, and nothing has run
         pass
 
 

@@ -7,14 +7,14 @@ the same time. It does not run beside a process that holds the whole grid. Each 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 from opera.config.recipe import parse_value, with_full_names
 from opera.core.errors import RunFolderError
-from opera.core.files import check_folder, unfinished_files
-from opera.core.locks import LOCK_FILE, refuse_in_use, sole_use
+from opera.core.files import check_folder, is_unfinished
+from opera.core.locks import LOCK_FILE, TURN_FILE, in_use, own_turn, refuse_in_use, sole_use
 from opera.experiments.grid.plan import Cell
 from opera.runs.folder import RUN_FILE
 from opera.runs.grid_record import GRID_FILE, GridRecord, planned_cells
@@ -24,7 +24,9 @@ BySet = Mapping[str, Mapping[str, Any]]
 """Settings of single data sets, by their folder in the grid."""
 
 
-def check_grid_folder(out: Path, model: str, shared: Mapping[str, Any], data: BySet | None = None) -> None:
+def check_grid_folder(
+    out: Path, model: str, shared: Mapping[str, Any], data: BySet | None = None, others_run: bool = False
+) -> None:
     """Refuse a folder that holds something else, or a grid of another model or other settings.
 
     Args:
@@ -32,17 +34,15 @@ def check_grid_folder(out: Path, model: str, shared: Mapping[str, Any], data: By
         model: the model that all cells start from.
         shared: settings of all cells.
         data: settings of single data sets.
+        others_run: whether other processes are running shards of the grid that is there.
 
     Raises:
         RunFolderError: naming the difference, or a folder that cannot be written to.
     """
     check_folder(out, "--out")
-    if not (out / GRID_FILE).is_file():
-        ours = {out / LOCK_FILE, out / SHARDS, *unfinished_files(out / "opera"), *unfinished_files(out / GRID_FILE)}
-        if out.is_dir() and set(out.iterdir()) - ours:
-            raise RunFolderError(f"--out {out}: is not empty and holds no grid; give an empty or a new folder")
+    if not _holds_grid(out):
         return
-    if not any(out.rglob(RUN_FILE)):  # nothing has run yet, so the grid may still change
+    if not others_run and not any(out.rglob(RUN_FILE)):  # nothing has run yet, so the grid may still change
         return
     recorded, requested = GridRecord.read(out), _grid_record(model, shared, data)
     if recorded.model != requested.model:
@@ -53,6 +53,21 @@ def check_grid_folder(out: Path, model: str, shared: Mapping[str, Any], data: By
     _refuse_other_settings(out, recorded.settings, requested.settings, "")
     for name in recorded.data.keys() & requested.data.keys():
         _refuse_other_settings(out, recorded.data[name], requested.data[name], f" on {name}")
+
+
+def _holds_grid(out: Path) -> bool:
+    """Whether there is a grid in a folder.
+
+    Raises:
+        RunFolderError: if there is something else.
+    """
+    found = set(out.iterdir()) if out.is_dir() else set[Path]()
+    if out / GRID_FILE in found:
+        return True
+    ours = {out / name for name in (LOCK_FILE, TURN_FILE, SHARDS)}
+    if any(not (is_unfinished(path, out / "opera") or is_unfinished(path, out / GRID_FILE)) for path in found - ours):
+        raise RunFolderError(f"--out {out}: is not empty and holds no grid; give an empty or a new folder")
+    return False
 
 
 def _refuse_other_settings(out: Path, recorded: Mapping[str, Any], requested: Mapping[str, Any], where: str) -> None:
@@ -112,16 +127,19 @@ def opened_grid(
             meantime.
     """
     out.mkdir(parents=True, exist_ok=True)
-    with _whole(out) if shard is None else _shard(out, shard):
-        check_grid_folder(out, model, shared, data)
-        write_grid_file(out, model, shared, cells, data)
+    with ExitStack() as held:
+        with own_turn(out):
+            held.enter_context(_whole(out) if shard is None else _shard(out, shard))
+            others = [place for place in _shards(out) if place.name != shard and in_use(place)]
+            check_grid_folder(out, model, shared, data, others_run=bool(others))
+            write_grid_file(out, model, shared, cells, data)
         yield
 
 
 @contextmanager
 def _whole(out: Path) -> Iterator[None]:
     with sole_use(out, "runs this grid"):
-        for place in sorted((out / SHARDS).glob("*")):
+        for place in _shards(out):
             refuse_in_use(place)
         yield
 
@@ -133,6 +151,10 @@ def _shard(out: Path, shard: str) -> Iterator[None]:
     place.mkdir(parents=True, exist_ok=True)
     with sole_use(place, "runs this part of the grid"):
         yield
+
+
+def _shards(out: Path) -> list[Path]:
+    return sorted((out / SHARDS).glob("*"))
 
 
 def _grid_record(
