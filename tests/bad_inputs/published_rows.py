@@ -41,6 +41,13 @@ ROWS = [
         "an id without judgements", "irds:tripclick/logs", "irds:tripclick/logs: ir_datasets has no judgements of it"
     ),
     named("no name on the hub", "hf:", f"hf:: {HUB}"),
+    named("the root as a folder", "hf:/", "hf:/: must be the folder of one data set"),
+    Bad(
+        "hub: a folder with hidden files alone",
+        ["evaluate", "hf:.pairs", *EVALUATE],
+        "hf:.pairs: has no files but hidden ones",
+        write(".pairs/.train.jsonl", "{}"),
+    ),
     named("no owner", "hf:nfcorpus", f"hf:nfcorpus: {HUB}"),
     named("a space in a name", "hf:a b/c", f"hf:a b/c: {HUB}"),
     named("a bidi mark in a name", "hf:a/\u202eb", f"hf:a/\\u202eb: {HUB}"),

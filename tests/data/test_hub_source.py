@@ -6,12 +6,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from hub_world import write_beir_hub, write_mteb, write_pairs
 from opera.core.errors import DataError
 from opera.data import RetrievalData, files_read, load_data
-from opera.data.hub_source import HubName
+from opera.data.hub_folder import HubName
 
 ROW = {"anchor": "a", "positive": "p", "negative": "n"}
 
@@ -46,6 +47,57 @@ def test_a_changed_folder_is_read_again(tmp_path: Path) -> None:
     (folder / "queries.jsonl").write_text((folder / "queries.jsonl").read_text().replace("query 1", "other"))
     assert load_data(f"hf:{folder}").queries.texts()[0] == "other"
     assert load_data(f"hf:{folder}").fingerprint != first.fingerprint
+
+
+@pytest.mark.parametrize("name", [".hidden", "small"])
+@pytest.mark.parametrize("way", ["folder", "here", "above", "linked"])
+def test_no_folder_gives_the_data_of_another(
+    name: str, way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_mteb(tmp_path / name)
+    monkeypatch.chdir(folder / "qrels" if way == "above" else folder)
+    if way == "linked":
+        (folder / "qrels").rename(tmp_path / "judged")
+        (folder / "qrels").symlink_to(tmp_path / "judged")
+        (tmp_path / "judged" / "loop").symlink_to(folder)
+    source = {"here": "hf:.", "above": "hf:.."}.get(way, f"hf:{folder}")
+    first = load_data(source)
+    assert (first.name, judged(first, "dev")) == (name, [("q2", "d1", 1), ("q2", "d2", 1)])
+    path = folder / "qrels" / "validation.jsonl"
+    path.write_text('{"query-id": "q3", "corpus-id": "d1", "score": 1}\n')
+    assert judged(load_data(source), "dev") == [("q3", "d1", 1)]
+
+
+def test_a_folder_without_files_is_no_data_set(tmp_path: Path) -> None:
+    (tmp_path / ".hidden").touch()
+    with pytest.raises(DataError, match=f"^hf:{tmp_path}: has no files but hidden ones$"):
+        load_data(f"hf:{tmp_path}")
+    with pytest.raises(DataError, match=r"^hf:/: must be the folder of one data set$"):
+        load_data("hf:/")
+
+
+def test_a_single_split_is_train_unless_its_name_says_otherwise(tmp_path: Path) -> None:
+    for split, ours in (("pairs", "train"), ("validation", "dev")):
+        folder = write_mteb(tmp_path / split)
+        card = (folder / "README.md").read_text().split("- config_name: default")[0]
+        only = f"- config_name: default\n  data_files:\n  - split: {split}\n    path: qrels/test.jsonl\n"
+        (folder / "README.md").write_text(f"{card}{only}---\n")
+        for source in (f"hf:{folder}", f"hf:{folder}:{split}"):
+            assert list(load_data(source).splits) == [ours]
+
+
+def test_an_error_while_streaming_is_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise pa.ArrowInvalid("Could not read\nthe buffer")
+
+    monkeypatch.setattr("datasets.Dataset.iter", fail)
+    pairs = write_pairs(tmp_path / "pairs", {"train": [{**ROW, "anchor": "an Arrow error"}]})
+    beir = write_mteb(tmp_path / "beir")
+    (beir / "corpus.jsonl").write_text('{"_id": "d1", "text": "an Arrow error"}\n')
+    for folder in (beir, pairs):
+        with pytest.raises(DataError) as caught:
+            load_data(f"hf:{folder}")
+        assert str(caught.value) == f"hf:{folder}: cannot be read (ArrowInvalid: Could not read)"
 
 
 def test_triplets(tmp_path: Path) -> None:

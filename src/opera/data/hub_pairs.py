@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -20,10 +20,12 @@ QUERY = ("anchor", "query", "question")
 POSITIVE = ("positive", "pos", "answer", "passage")
 NEGATIVE = ("negative", "neg")
 """What columns are called; a column of negatives may have a number behind its name, and texts may stand in lists."""
-ROWS_AT_ONCE = 1000
+
+Batches = Callable[[Any], Iterator[dict[str, list[Any]]]]
+"""Reads a data set of the library ``datasets`` in batches, by column."""
 
 
-def store_pairs(builder: DataBuilder, splits: Mapping[str, Any], source: str) -> None:
+def store_pairs(builder: DataBuilder, splits: Mapping[str, Any], read: Batches, source: str) -> None:
     """Store pairs; the corpus is the distinct texts of all splits, of which only hashes are kept in memory.
 
     Document ids are ``d0``, ``d1``, ... and query ids ``q0``, ``q1``, ... in order of first appearance.
@@ -31,12 +33,13 @@ def store_pairs(builder: DataBuilder, splits: Mapping[str, Any], source: str) ->
     Args:
         builder: where to.
         splits: data sets of the library ``datasets``, by our names of the splits.
+        read: reads one of them.
         source: what the user passed.
 
     Raises:
         DataError: for columns of another kind, or where no pair is left.
     """
-    pairs = _Pairs(splits, source)
+    pairs = _Pairs(splits, read, source)
     builder.write_texts("corpus", published_texts(pairs.documents(), source, "document", builder.notes))
     builder.write_texts("queries", published_texts(pairs.queries(), source, "query", builder.notes))
     for split in splits:
@@ -49,8 +52,8 @@ def store_pairs(builder: DataBuilder, splits: Mapping[str, Any], source: str) ->
 
 
 class _Pairs:
-    def __init__(self, splits: Mapping[str, Any], source: str) -> None:
-        self._splits = splits
+    def __init__(self, splits: Mapping[str, Any], read: Batches, source: str) -> None:
+        self._splits, self._read = splits, read
         self._columns = {split: _columns(part.column_names, source) for split, part in splits.items()}
         self._docs: dict[bytes, int] = {}
         self._queries: dict[bytes, int] = {}
@@ -61,7 +64,7 @@ class _Pairs:
         """Yield the distinct documents, and remember which pairs they are in."""
         for split, part in self._splits.items():
             query_column, positive, negatives = self._columns[split]
-            for batch in part.iter(batch_size=ROWS_AT_ONCE):
+            for batch in self._read(part):
                 for row, query in enumerate(batch[query_column]):
                     found = {"pos": _listed(batch[positive][row], self._source)}
                     found["neg"] = [text for name in negatives for text in _listed(batch[name][row], self._source)]
@@ -88,7 +91,7 @@ class _Pairs:
         """Yield the distinct queries that have a pair, after the documents."""
         given = 0
         for split, part in self._splits.items():
-            for batch in part.iter(batch_size=ROWS_AT_ONCE):
+            for batch in self._read(part):
                 for query in batch[self._columns[split][0]]:
                     if isinstance(query, str) and self._queries.get(_hash(query)) == given:
                         yield f"q{given}", "", query

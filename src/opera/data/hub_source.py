@@ -13,20 +13,20 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from opera.core.errors import DataError, OperaError
 from opera.core.storage import ADVICE, storage_error
 from opera.core.terminal import shortened, shown
 from opera.data.checks import check_id
+from opera.data.hub_folder import HubName, hub_files
 from opera.data.hub_pairs import store_pairs
 from opera.data.names import SPLIT_NAMES
 from opera.data.published import Judgements, check_published_ids, published_texts
 from opera.data.retrieval_data import RetrievalData
 from opera.data.store import LAYOUT, DataBuilder, digest_files, load_or_parse
-from opera.data.texts import TextRow
+from opera.data.texts import ROWS_AT_ONCE, TextRow
 
-_HUB = re.compile(r"([\w.-]+/[\w.-]+)(?:/([\w.-]+))?(?::([\w.-]+))?")
 _COLUMNS = {
     "id": ("_id", "id"),
     "text": ("text",),
@@ -34,47 +34,6 @@ _COLUMNS = {
     "document": ("corpus-id", "corpus_id"),
     "score": ("score",),
 }
-ROWS_AT_ONCE = 1000
-
-
-class HubName(NamedTuple):
-    """What stands behind ``hf:``.
-
-    Attributes:
-        place: ``OWNER/NAME``, or a folder.
-        config: the configuration of a data set of pairs, or ``None``.
-        split: the only split to read, or ``None``.
-        local: whether it is a folder.
-    """
-
-    place: str
-    config: str | None
-    split: str | None
-    local: bool
-
-    @classmethod
-    def parse(cls, name: str) -> HubName:
-        """Read what stands behind ``hf:``; a folder that is there goes before a data set of the hub.
-
-        Raises:
-            DataError: if it can be neither.
-        """
-        folder, _, split = name.rpartition(":")
-        for place, part in ((name, None), (folder, split)):
-            if place and Path(place).is_dir():
-                return cls(place, None, part, True)
-        found = _HUB.fullmatch(name)
-        if found is None:
-            raise DataError(
-                f"hf:{shown(name)[1:-1]}: must be OWNER/NAME, OWNER/NAME/CONFIG or a folder, then perhaps :SPLIT"
-            )
-        return cls(found[1], found[2], found[3], False)
-
-
-def local_folder(name: str) -> str | None:
-    """Return the folder that stands behind ``hf:``; ``None`` where it is no folder."""
-    parsed = HubName.parse(name)
-    return parsed.place if parsed.local else None
 
 
 def load_hub(name: str) -> RetrievalData:
@@ -90,31 +49,24 @@ def load_hub(name: str) -> RetrievalData:
 
     def digest() -> str:
         if parsed.local:  # by contents; the hub is asked once, and the cache keeps what it said
-            files = _files(Path(parsed.place))
-            return digest_files(files, f"hf\0{parsed.split}\0{[path.parent.name for path in files]}")
+            files, names = hub_files(Path(parsed.place), source)
+            return digest_files(files, f"hf\0{parsed.split}\0{names}")
         return hashlib.sha256("\0".join((LAYOUT, "hf", *map(str, parsed))).encode()).hexdigest()
 
     short = Path(parsed.place).resolve().name if parsed.local else parsed.place.split("/")[1]
     return load_or_parse(digest, short, source, lambda builder: _parse(builder, parsed, source), named=not parsed.local)
 
 
-def _files(folder: Path) -> list[Path]:
-    """Return the files of a folder, and of the one with its judgements beside it, but hidden ones."""
-    judged = folder.with_name(f"{folder.name}-qrels")
-    found = (path for home in (folder, judged) for path in sorted(home.rglob("*")) if path.is_file())
-    return [path for path in found if not any(part.startswith(".") for part in path.relative_to(folder.parent).parts)]
-
-
 def _parse(builder: DataBuilder, name: HubName, source: str) -> None:
     with tempfile.TemporaryDirectory(dir=builder.folder) as cache:  # the library's own copy is not needed afterwards
-        hub = _Hub(source, cache, name.local)
+        hub = _Hub(source, cache, name)
         configs = hub.configs(name.place)
         if {"corpus", "queries"} <= set(configs) and name.config is None:
             _store_beir(builder, hub, name, configs)
         else:
             config = _only_config(name, configs, source)
             splits = _chosen(hub.splits(name.place, config), name.split, source)
-            store_pairs(builder, splits, source)
+            store_pairs(builder, splits, hub.read, source)
             hub.note_commit(builder, splits.values())
 
 
@@ -128,6 +80,8 @@ def _only_config(name: HubName, configs: list[str], source: str) -> str:
 
 def _chosen(splits: dict[str, Any], wanted: str | None, source: str) -> dict[str, Any]:
     """Return the splits to read by our names; a single split of another name is train."""
+    if wanted is None and len(splits) == 1:
+        wanted = next(iter(splits))
     if wanted is None:
         named = {SPLIT_NAMES.get(split, split): dataset for split, dataset in splits.items()}
     elif wanted in splits:
@@ -160,7 +114,7 @@ def _store_beir(builder: DataBuilder, hub: _Hub, name: HubName, configs: list[st
         columns = [_column(part, what, source, "the judgements") for what in ("query", "document", "score")]
         for batch in hub.read(part):
             for query, document, score in zip(*(batch[column] for column in columns), strict=True):
-                judgements.add(_id(query, source), _id(document, source), _whole(score))
+                judgements.add(_id(query, source), _id(document, source), _as_integer(score))
         judgements.store(builder)
     hub.note_commit(builder, read)
 
@@ -192,8 +146,8 @@ def _id(value: object, source: str) -> str:
     return str(value)
 
 
-def _whole(score: object) -> object:
-    """A score that is written as a number with a point, or as text, but is whole."""
+def _as_integer(score: object) -> object:
+    """A whole score as an integer, also where it is written with a point or as text; any other as it is."""
     if isinstance(score, float) and score.is_integer():
         return int(score)
     return int(score) if isinstance(score, str) and re.fullmatch("-?[0-9]{1,4}", score) else score
@@ -205,13 +159,13 @@ class _Hub:
     Args:
         source: what the user passed.
         cache: folder for its copies.
-        local: whether folders are read.
+        name: what is read.
     """
 
-    def __init__(self, source: str, cache: str, local: bool) -> None:
+    def __init__(self, source: str, cache: str, name: HubName) -> None:
         import datasets
 
-        self.source, self._cache, self._local, self._library = source, cache, local, datasets
+        self.source, self._cache, self._name, self._library = source, cache, name, datasets
         datasets.utils.logging.set_verbosity(datasets.utils.logging.CRITICAL)
         if not sys.stderr.isatty():
             datasets.disable_progress_bars()
@@ -232,7 +186,12 @@ class _Hub:
 
     def read(self, part: Any) -> Iterator[dict[str, list[Any]]]:
         """Yield a split in batches, by column."""
-        yield from part.iter(batch_size=ROWS_AT_ONCE)
+        try:
+            yield from part.iter(batch_size=ROWS_AT_ONCE)
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise self._explained(error, self._name.place) from error
 
     def note_commit(self, builder: DataBuilder, parts: Any) -> None:
         """Note which commit of the hub was read."""
@@ -243,7 +202,7 @@ class _Hub:
                     return
 
     def _absolute(self, place: str) -> str:
-        return str(Path(place).resolve()) if self._local else place
+        return str(Path(place).resolve()) if self._name.local else place
 
     def _explained(self, error: Exception, place: str) -> OperaError:
         if isinstance(error, OperaError):
@@ -252,7 +211,7 @@ class _Hub:
             return storage_error(Path(self._cache), error)
         lines = [line for line in str(error.__cause__ or error).splitlines() if line.strip()]
         reason = shortened(f"{type(error).__name__}: {lines[0] if lines else ''}")
-        if self._local:
+        if self._name.local:
             return DataError(f"{self.source}: cannot be read ({reason})")
         fetch = f"hf download --repo-type dataset {place} --local-dir FOLDER"
         return DataError(

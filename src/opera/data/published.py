@@ -45,7 +45,7 @@ def published_texts(
         for value in (title, text):
             if not isinstance(value, str) or len(value) > LONGEST_TEXT:
                 check_string(f"{source}: {kind} {shown(identifier)}: its text", value)
-        if _whole(title) and _whole(text):
+        if _encodable(title) and _encodable(text):
             yield identifier, title, text
         else:
             cut += 1
@@ -54,7 +54,7 @@ def published_texts(
         notes.append(f"{cut:,} {kind} texts held half a character, which became a question mark")
 
 
-def _whole(text: str) -> bool:
+def _encodable(text: str) -> bool:
     if text.isascii():
         return True
     try:

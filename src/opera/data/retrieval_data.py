@@ -16,10 +16,7 @@ from opera.core.terminal import shown
 from opera.data.checks import check_grade, check_id, check_string
 from opera.data.names import PUBLISHED
 from opera.data.qrels import GivenNegatives, Qrels
-from opera.data.texts import TextTable
-
-ROWS_AT_ONCE = 10_000
-"""Texts held in memory while they are written."""
+from opera.data.texts import ROWS_AT_ONCE, TextTable
 
 
 @dataclass(frozen=True)

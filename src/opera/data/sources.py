@@ -17,7 +17,8 @@ from opera.core.paths import expand_user, kind_of_place
 from opera.core.terminal import shortened
 from opera.data.beir import load_beir
 from opera.data.flagembedding import load_flagembedding
-from opera.data.hub_source import load_hub, local_folder
+from opera.data.hub_folder import local_folder
+from opera.data.hub_source import load_hub
 from opera.data.irds_source import load_irds, load_paper_set
 from opera.data.python_source import load_python
 from opera.data.retrieval_data import RetrievalData

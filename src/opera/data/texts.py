@@ -22,7 +22,8 @@ TextRow = tuple[str, str, str]  # id, title, text
 TEXT_SCHEMA = pa.schema([("id", pa.string()), ("title", pa.string()), ("text", pa.string())])
 BATCH_ROWS, BATCH_CHARACTERS = 50_000, 2**26
 """A batch ends with the row that reaches one of these: an Arrow array holds at most 2 GiB of text."""
-SELECTED_AT_ONCE = 1000
+ROWS_AT_ONCE = 1000
+"""Rows held as Python strings while a table is gone through."""
 LONGEST_TEXT = 2**28
 """Characters of the longest text, title or id; they take up to four bytes each."""
 
@@ -94,7 +95,7 @@ class TextTable:
     def select(self, rows: IntArray) -> TextTable:
         """Return a table of some rows, in this order. Arrow's own ``take`` fails on more than 2 GiB of text."""
         columns = ("id", "title", "text")
-        parts = np.array_split(np.asarray(rows), max(1, len(rows) // SELECTED_AT_ONCE))
+        parts = np.array_split(np.asarray(rows), max(1, len(rows) // ROWS_AT_ONCE))
         chosen = (row for part in parts for row in zip(*(self._column(name, part) for name in columns), strict=True))
         return TextTable(pa.Table.from_batches(text_batches(chosen), schema=TEXT_SCHEMA))
 
