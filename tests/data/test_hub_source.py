@@ -41,6 +41,18 @@ def test_the_layout_of_beir(tmp_path: Path) -> None:
     assert list(data.splits) == ["train", "test"]
 
 
+def test_relevant_pairs_without_a_text_are_left_out(tmp_path: Path) -> None:
+    folder = write_mteb(tmp_path / "small")
+    path = folder / "qrels" / "train.jsonl"
+    path.write_text(path.read_text() + '{"query-id": "q1", "corpus-id": "empty", "score": 1}\n')
+    data = load_data(f"hf:{folder}")
+    assert data.left_out == {"train": 1}
+    assert data.training_split().doc_rows.tolist() == [0, 1]
+    path.write_text('{"query-id": "q1", "corpus-id": "empty", "score": 1}\n')
+    with pytest.raises(DataError, match=r"split 'train' has no judgements but of empty texts$"):
+        load_data(f"hf:{folder}")
+
+
 def test_a_changed_folder_is_read_again(tmp_path: Path) -> None:
     folder = write_mteb(tmp_path / "small")
     first = load_data(f"hf:{folder}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -80,20 +81,26 @@ class TestPaperSets:
         ]
 
 
-def test_a_relevant_pair_without_a_text_says_where_it_can_be_removed(irds: Path) -> None:
-    home = irds / "antique"
-    collection = (home / "collection.tsv").read_text()
-    (home / "collection.tsv").write_text(collection.replace("an answer", " "))
+def test_relevant_pairs_without_a_text_are_left_out_counted_and_noted(
+    irds: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPERA_CACHE", str(tmp_path / "cache"))
+    collection = irds / "antique" / "collection.tsv"
+    texts = collection.read_text()
+    collection.write_text(texts.replace("an answer", " "))
     try:
-        data = load_data("irds:antique/test")
+        data = load_data("paper:antique")
     finally:
-        (home / "collection.tsv").write_text(collection)
-    with pytest.raises(DataError) as caught:
-        data.judged_qrels("test")
-    assert str(caught.value) == (
-        "irds:antique/test: split 'test': a relevant pair (query '4', document '1_0'), but the document's title and "
-        "text are empty; opera data get irds:antique/test --out FOLDER writes a folder where you can remove the pair"
-    )
+        collection.write_text(texts)
+    assert data.training_split().n_queries == 1
+    assert judged(data, "test") == [("4", "1_1", 3), ("4", "2_0", 2)]
+    pair = "left out 1 relevant pairs that name an empty text, such as query '4', document '1_0'"
+    assert f"test: {pair}" in data.notes
+    found = data.with_relevant_grade(3).counts()["test_pairs"]
+    entry = replace(PAPER_SETS["antique"], test_pairs=found + 1, known_counts={})
+    reasons = {difference.name: difference.reason for difference in entry.differences(data)}
+    assert reasons["test_pairs"] == "1 relevant pairs that name an empty text are left out"
+    assert reasons["documents"] == ""
 
 
 @pytest.mark.usefixtures("irds", "offline")

@@ -88,7 +88,7 @@ def _fetch(source: str, entry: PaperSet | None) -> tuple[RetrievalData, list[Cou
     loaded = load_data(source)
     if entry is None:
         return loaded, []
-    return loaded, entry.differences(loaded.with_relevant_grade(entry.relevant_grade).counts())
+    return loaded, entry.differences(loaded)
 
 
 def _record(loaded: RetrievalData, entry: PaperSet | None, differences: list[CountDifference]) -> dict[str, Any]:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from opera.core.errors import DataError, nearest
 from opera.core.terminal import shown
+
+if TYPE_CHECKING:
+    from opera.data.retrieval_data import RetrievalData
 
 ON_REQUEST = "on request from the Trip Database, for research: tripdatabase.github.io/tripclick"
 
@@ -77,14 +81,21 @@ class PaperSet:
         names = ("documents", "train_queries", "train_pairs", "test_queries", "test_pairs")
         return {name: getattr(self, name) for name in names}
 
-    def differences(self, counts: Mapping[str, int]) -> list[CountDifference]:
+    def differences(self, loaded: RetrievalData) -> list[CountDifference]:
         """Compare the counts of loaded data, at :attr:`relevant_grade`, with Table 8."""
-        differing = []
+        counts, differing = loaded.with_relevant_grade(self.relevant_grade).counts(), []
         for name, expected in self.table_counts.items():
             found = counts.get(name, 0)
             known, reason = self.known_counts.get(name, (None, ""))
-            if found != expected:
-                differing.append(CountDifference(name, expected, found, reason if found == known else ""))
+            if found == expected:
+                continue
+            left_out = loaded.left_out.get(name.rpartition("_")[0], 0)
+            if 0 < (expected if known is None else known) - found <= left_out:
+                empty = f"{left_out:,} relevant pairs that name an empty text are left out"
+                reason = f"{reason}; {empty}" if reason else empty
+            elif found != known:
+                reason = ""
+            differing.append(CountDifference(name, expected, found, reason))
         return differing
 
     def embedding_bytes(self, dimension: int = 1024) -> int:

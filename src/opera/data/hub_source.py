@@ -22,7 +22,7 @@ from opera.data.checks import check_id
 from opera.data.hub_folder import HubName, hub_files
 from opera.data.hub_pairs import store_pairs
 from opera.data.names import SPLIT_NAMES
-from opera.data.published import Judgements, check_published_ids, published_texts
+from opera.data.published import RULES, Judgements, check_published_ids, published_texts
 from opera.data.retrieval_data import RetrievalData
 from opera.data.store import LAYOUT, DataBuilder, digest_files, load_or_parse
 from opera.data.texts import ROWS_AT_ONCE, TextRow
@@ -50,8 +50,8 @@ def load_hub(name: str) -> RetrievalData:
     def digest() -> str:
         if parsed.local:  # by contents; the hub is asked once, and the cache keeps what it said
             files, names = hub_files(Path(parsed.place), source)
-            return digest_files(files, f"hf\0{parsed.split}\0{names}")
-        return hashlib.sha256("\0".join((LAYOUT, "hf", *map(str, parsed))).encode()).hexdigest()
+            return digest_files(files, f"hf\0{RULES}\0{parsed.split}\0{names}")
+        return hashlib.sha256("\0".join((LAYOUT, RULES, "hf", *map(str, parsed))).encode()).hexdigest()
 
     short = Path(parsed.place).resolve().name if parsed.local else parsed.place.split("/")[1]
     return load_or_parse(digest, short, source, lambda builder: _parse(builder, parsed, source), named=not parsed.local)

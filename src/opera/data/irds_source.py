@@ -21,7 +21,7 @@ from opera.core.terminal import shortened, shown
 from opera.data.catalogue import find_set
 from opera.data.irds_files import home, how_to_fetch
 from opera.data.names import SPLIT_NAMES, published_name
-from opera.data.published import Judgements, check_published_ids, published_texts
+from opera.data.published import RULES, Judgements, check_published_ids, published_texts
 from opera.data.retrieval_data import RetrievalData
 from opera.data.store import LAYOUT, DataBuilder, load_or_parse, stored_entry
 from opera.data.texts import TextRow
@@ -122,7 +122,7 @@ def _digest(splits: Mapping[str, str]) -> str | None:
         version = importlib.metadata.version("ir-datasets")
     except importlib.metadata.PackageNotFoundError:
         return None
-    parts = [LAYOUT, "irds", version, *(f"{split}={identifier}" for split, identifier in splits.items())]
+    parts = [LAYOUT, RULES, "irds", version, *(f"{split}={identifier}" for split, identifier in splits.items())]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 

@@ -20,6 +20,7 @@ from opera.data.qrels import Qrels
 from opera.data.store import DataBuilder
 from opera.data.texts import LONGEST_TEXT, TextRow
 
+RULES = "2"  # part of the key of every published set: change it when what is left out of them changes
 AT_ONCE = 200_000
 """Judgements held as Python strings."""
 
@@ -137,13 +138,35 @@ class Judgements:
         if not known.any():
             raise DataError(f"{self._place} has no judgements")
         query, doc = rows[0][known], rows[1][known]
-        builder.splits[self._split] = self._merged(query, doc, np.asarray(self._grades)[known], builder.notes)
+        merged = self._merged(query, doc, np.asarray(self._grades)[known], builder.notes)
+        builder.splits[self._split] = Qrels.from_arrays(*self._with_text(builder, *merged))
 
-    def _merged(self, query: np.ndarray, doc: np.ndarray, grade: np.ndarray, notes: list[str]) -> Qrels:
+    def _with_text(self, builder: DataBuilder, *merged: np.ndarray) -> list[np.ndarray]:
+        """Leave out relevant pairs whose query, or whose document's title and text, is empty."""
+        query, doc, grade = merged
+        empty = np.isin(query, builder.tables["queries"].empty_rows())
+        empty |= np.isin(doc, builder.tables["corpus"].empty_rows())
+        empty &= grade > 0
+        if not empty.any():
+            return list(merged)
+        if empty.all():
+            raise DataError(f"{self._place} has no judgements but of empty texts")
+        first = int(np.argmax(empty))
+        pair = f"query {shown(builder.tables['queries'].ids(query[[first]])[0])}"
+        pair += f", document {shown(builder.tables['corpus'].ids(doc[[first]])[0])}"
+        count = builder.left_out[self._split] = int(empty.sum())
+        builder.notes.append(
+            f"{self._split}: left out {count:,} relevant pairs that name an empty text, such as {pair}"
+        )
+        return [column[~empty] for column in merged]
+
+    def _merged(
+        self, query: np.ndarray, doc: np.ndarray, grade: np.ndarray, notes: list[str]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Merge repeated judgements into the highest grade."""
         order = np.lexsort((-grade, doc, query))
         query, doc, grade = query[order], doc[order], grade[order]
         repeat = np.concatenate([[False], (query[1:] == query[:-1]) & (doc[1:] == doc[:-1])])
         if repeat.any():
             notes.append(f"{self._split}: merged {int(repeat.sum()):,} repeated judgements, at their highest grade")
-        return Qrels.from_arrays(query[~repeat], doc[~repeat], grade[~repeat])
+        return query[~repeat], doc[~repeat], grade[~repeat]

@@ -14,7 +14,6 @@ from opera.core.arguments import whole_number
 from opera.core.errors import DataError
 from opera.core.terminal import shown
 from opera.data.checks import check_grade, check_id, check_string
-from opera.data.names import PUBLISHED
 from opera.data.qrels import GivenNegatives, Qrels
 from opera.data.texts import ROWS_AT_ONCE, TextTable
 
@@ -35,6 +34,7 @@ class RetrievalData:
             are still positives of their queries, and never negatives. ``None`` where there are none.
         notes: what was merged, dropped or drawn, in plain sentences.
         places: file and line of judgements that name an empty text, where known, by the rows of query and document.
+        left_out: relevant pairs of a published set that name an empty text and were left out, by split.
     """
 
     name: str
@@ -47,6 +47,7 @@ class RetrievalData:
     held_out: Qrels | None = None
     notes: tuple[str, ...] = ()
     places: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def from_dicts(
@@ -136,10 +137,7 @@ class RetrievalData:
             place = self.places.get((int(query[0]), int(document[0])), f"{self.source}: split '{split}'")
             pair = f"query {shown(self.queries.ids(query)[0])}, document {shown(self.corpus.ids(document)[0])}"
             what = "the query's text is" if of_query[wrong[0]] else "the document's title and text are"
-            advice = "give it a text or remove the pair"
-            if self.source.startswith(PUBLISHED):
-                advice = f"opera data get {self.source} --out FOLDER writes a folder where you can remove the pair"
-            raise DataError(f"{place}: a relevant pair ({pair}), but {what} empty; {advice}")
+            raise DataError(f"{place}: a relevant pair ({pair}), but {what} empty; give it a text or remove the pair")
 
     def with_relevant_grade(self, lowest: int) -> RetrievalData:
         """Set grades below ``lowest`` to 0 (not relevant) in every split, and add a note with the count.

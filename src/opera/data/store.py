@@ -52,6 +52,7 @@ class DataBuilder:
         tables: the texts written so far, ``corpus`` and ``queries``.
         places: file and line of judgements that name an empty text, by the rows of query and document; relative to
             the source.
+        left_out: relevant pairs of a published set that name an empty text and were left out, by split.
     """
 
     folder: Path
@@ -60,6 +61,7 @@ class DataBuilder:
     notes: list[str] = field(default_factory=list)
     tables: dict[str, TextTable] = field(default_factory=dict)
     places: dict[tuple[int, int], str] = field(default_factory=dict)
+    left_out: dict[str, int] = field(default_factory=dict)
 
     def write_texts(self, kind: str, rows: Iterable[TextRow]) -> TextTable:
         """Write ``corpus`` or ``queries`` to disk and return the table, memory-mapped."""
@@ -135,12 +137,14 @@ def _write_arrays(builder: DataBuilder) -> None:
         arrays["negatives/offsets"] = builder.given_negatives.offsets
         arrays["negatives/doc_rows"] = builder.given_negatives.doc_rows
     np.savez(builder.folder / "arrays.npz", **arrays)
-    about = {
+    about: dict[str, Any] = {
         "splits": list(builder.splits),
         "notes": builder.notes,
         "negatives": builder.given_negatives is not None,
         "places": [[query, doc, place] for (query, doc), place in builder.places.items()],
     }
+    if builder.left_out:
+        about["left_out"] = builder.left_out
     (builder.folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
 
 
@@ -161,4 +165,5 @@ def _load(home: Path, key: str, name: str, source: str) -> RetrievalData:
         given_negatives=negatives,
         notes=tuple(about["notes"]),
         places={(query, doc): f"{source}/{place}" for query, doc, place in about.get("places", [])},
+        left_out=about.get("left_out", {}),
     )

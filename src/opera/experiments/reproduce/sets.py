@@ -110,7 +110,7 @@ def fetch_sets(chosen: ChosenSets, only: Collection[str] | None = None) -> Chose
 
 def _differences(entry: PaperSet, loaded: RetrievalData) -> list[str]:
     """A sentence on counts that differ from Table 8, with the reasons that are known."""
-    found = entry.differences(loaded.with_relevant_grade(entry.relevant_grade).counts())
+    found = entry.differences(loaded)
     counts = [
         f"{count.name} {count.found:,}, there {count.table:,}{f' ({count.reason})' if count.reason else ''}"
         for count in found
