@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from documents import parse
-from opera.config.recipe import make_recipe
+from opera.config.presets import PRESETS
+from opera.config.recipe import make_recipe, parse_value
 from opera.config.recipe_files import override, read_recipes, recipe_names, recipe_path
 from opera.core.errors import SettingError
 
@@ -88,3 +89,29 @@ def test_the_table_of_models_says_what_their_recipes_hold() -> None:
 def test_every_recipe_is_part_of_the_package() -> None:
     assert {"fiqa", "qwen3"} <= set(recipe_names())
     assert all(recipe_path(name).is_file() for name in recipe_names())
+
+
+PAPERS_ALONE = {"qwen3": {"gradient_accumulation_steps"}}
+DATA_RECIPES = [name for name in recipe_names() if "/" not in name]
+
+
+@pytest.mark.parametrize("name", DATA_RECIPES)
+def test_beside_a_preset_operas_recipes_keep_what_is_of_the_data(name: str) -> None:
+    """The paper's preset changes nothing of a recipe of the paper's; the release's goes before it, one rank later."""
+    alone = read_recipes([name])
+    paper, release = ({**PRESETS[preset], **read_recipes([name], preset)} for preset in PRESETS)
+    assert {**paper, **alone} == paper
+    differing = {key for key in alone if release.get(key) != alone[key]}
+    assert differing <= {"global_batch_size", "warmup_ratio", "range"} | PAPERS_ALONE.get(name, set())
+    if "global_batch_size" in alone:
+        assert (release["global_batch_size"], release["warmup_ratio"]) == (128, 0.05)
+    if "range" in alone:
+        assert parse_value("range", release["range"])[0] == parse_value("range", alone["range"])[0] + 1
+
+
+def test_a_recipe_of_ones_own_goes_before_a_preset_and_may_name_one(tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text("preset: release\nnegatives: hard\nrange: 5:50\nglobal_batch_size: 32\n")
+    own = read_recipes([tmp_path / "own.yaml"], "release")
+    assert (own["range"], own["global_batch_size"]) == ("5:50", 32)
+    named = read_recipes([tmp_path / "own.yaml", "fiqa"])
+    assert (named["range"], named["global_batch_size"], named["preset"]) == ("11:100", 32, "release")

@@ -22,6 +22,7 @@ from opera.cli.options import (
     batch_options,
     collect_values,
     expand_data,
+    how_to_continue,
     interruptible,
     listed,
     numbers,
@@ -98,8 +99,8 @@ def compare(
         return
     if not status.waiting:
         say(f"all {len(status.cells)} cells are already done", file=sys.stderr)
-    how_to_continue = interruptible(lambda: _how_to_continue(status))
-    with opened_grid(out, model, shared, status.cells), how_to_continue, live_progress(status) as on_change:
+    stoppable = interruptible(lambda: how_to_continue(status))
+    with opened_grid(out, model, shared, status.cells), stoppable, live_progress(status) as on_change:
         run_grid(status, model, on_change)
     if status.done:
         _print_results(analyse_grid(status, out, baseline), out, json_)
@@ -130,7 +131,3 @@ def _print_results(comparison: Comparison, out: Path, as_json: bool) -> None:
     else:
         print_grid_results(console(), comparison)
         say(f"\nWrite an HTML report: opera report {place(out)}")
-
-
-def _how_to_continue(status: Status) -> str:
-    return f"{len(status.done)} of {len(status.cells)} cells are done; the same command continues where it stopped"

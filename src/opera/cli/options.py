@@ -19,6 +19,7 @@ from opera.core.terminal import say, shown
 
 if TYPE_CHECKING:
     from opera.data import RetrievalData
+    from opera.experiments.grid.status import Status
 
 
 def path_option(name: str, help: str, **more: Any) -> Any:
@@ -126,7 +127,8 @@ def collect_values(
     assigned = with_full_names(parse_assignments(assignments or []))
     if twice := given.keys() & assigned.keys():
         raise SettingError(f"given twice, by its own option and by --set: {', '.join(sorted(twice))}")
-    return override(read_recipes(config or []), {**assigned, **given})
+    values = {**assigned, **given}
+    return override(read_recipes(config or [], values.get("preset")), values)
 
 
 def listed(text: str) -> list[str]:
@@ -189,3 +191,8 @@ def interruptible(advice: Callable[[], str]) -> Iterator[None]:
     except KeyboardInterrupt:
         say(f"\nopera: interrupted; {advice()}", file=sys.stderr)
         raise typer.Exit(130) from None
+
+
+def how_to_continue(status: Status) -> str:
+    """Say after Ctrl-C how far a grid came."""
+    return f"{len(status.done)} of {len(status.cells)} cells are done; the same command continues where it stopped"

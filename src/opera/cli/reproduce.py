@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,6 +13,7 @@ from opera.cli.options import (
     JsonOption,
     SetOption,
     collect_values,
+    how_to_continue,
     interruptible,
     is_main_process,
     listed,
@@ -25,6 +27,7 @@ from opera.core.errors import SettingError
 from opera.core.terminal import json_text, place, say
 
 if TYPE_CHECKING:
+    from opera.experiments.grid.plan import Cell
     from opera.experiments.grid.status import Status
     from opera.experiments.reproduce.plan import ReproductionPlan, Shard
     from opera.experiments.reproduce.sets import ChosenSets
@@ -68,6 +71,7 @@ def reproduce(
     from opera.experiments.paper import find_table
     from opera.experiments.paper.tables import HUB_IDS
     from opera.experiments.reproduce.cells import TableSettings
+    from opera.experiments.reproduce.left_out import left_out_before
     from opera.experiments.reproduce.plan import Shard, plan_reproduction
     from opera.experiments.reproduce.scale import find_scale
     from opera.experiments.reproduce.sets import choose_sets
@@ -92,7 +96,7 @@ def reproduce(
     if plan:
         _print_plan(planned, part, jobs, json_)
     elif table_only:
-        _finish(planned, json_)
+        _finish(planned.without(left_out_before(planned)), json_)
     else:
         _run(planned, part, jobs, json_)
 
@@ -113,18 +117,19 @@ def _print_plan(planned: ReproductionPlan, part: Shard | None, jobs: int, as_jso
 def _run(planned: ReproductionPlan, part: Shard | None, jobs: int, as_json: bool) -> None:
     """Fetch the data, run the cells, and make the table unless this is a shard."""
     from opera.experiments.grid.folder import check_grid_folder
-    from opera.experiments.reproduce.plan import plan_reproduction
     from opera.experiments.reproduce.run import prepare_reproduction, run_reproduction
     from opera.retrieval.locate import locate_model
 
+    cells = planned.cells if part is None else part.of(planned.cells)  # cut before anything is fetched or left out
     check_grid_folder(planned.out, planned.model, planned.shared.settings, planned.settings_by_set)
     locate_model(planned.model)
     with interruptible(lambda: "no cell was begun; the same command continues"):
-        planned = plan_reproduction(planned.shared, planned.out, _fetched(planned, part))
-        status = prepare_reproduction(planned, part, jobs)
+        planned = planned.with_sets(_fetched(planned, cells))
+        cells = [cell for cell in cells if cell.data_name in planned.sources]
+        status = prepare_reproduction(planned, cells, jobs)
     if is_main_process():
         _announce(planned, status, part)
-    with interruptible(lambda: _how_to_continue(status)):
+    with interruptible(lambda: how_to_continue(status)):
         run_reproduction(planned, status, part, several_processes(), is_main_process())
     if not is_main_process():
         return
@@ -138,11 +143,11 @@ def _run(planned: ReproductionPlan, part: Shard | None, jobs: int, as_json: bool
         raise typer.Exit(1)
 
 
-def _fetched(planned: ReproductionPlan, part: Shard | None) -> ChosenSets:
+def _fetched(planned: ReproductionPlan, cells: Sequence[Cell]) -> ChosenSets:
     """Fetch and load the data sets of the cells to run; under torchrun the main process goes first."""
     from opera.experiments.reproduce.sets import fetch_sets
 
-    names = None if part is None else {cell.data_name for cell in part.of(planned.cells)}
+    names = {cell.data_name for cell in cells}
     if not several_processes():
         return fetch_sets(planned.chosen, names)
     from opera.retrieval.device import join_processes
@@ -152,19 +157,30 @@ def _fetched(planned: ReproductionPlan, part: Shard | None) -> ChosenSets:
 
 
 def _announce(planned: ReproductionPlan, status: Status, part: Shard | None) -> None:
-    """Say which cells this call runs, on standard error."""
-    for note in (*planned.chosen.notes, *(f"left out: {name}: {why}" for name, why in planned.left_out.items())):
+    """Say which cells this call runs, and by which recipe of the model, on standard error."""
+    from opera.experiments.reproduce.cells import recipe_note
+
+    for note in (
+        recipe_note(planned.model),
+        *planned.chosen.notes,
+        *(f"left out: {name}: {why}" for name, why in planned.left_out.items()),
+    ):
         say(f"note: {note}", file=sys.stderr)
     if part is not None:
         say(f"shard {part.number}/{part.count}: {len(status.cells)} of {len(planned.cells)} cells", file=sys.stderr)
         for cell in status.cells:
             say(f"  {cell.title}{': done' if cell.folder in status.done else ''}", file=sys.stderr)
-    if not status.waiting:
+    if not status.cells:
+        say("there is no cell to run", file=sys.stderr)
+    elif not status.waiting:
         say(f"all {len(status.cells)} cells are already done", file=sys.stderr)
 
 
 def _say_rest(planned: ReproductionPlan, as_json: bool) -> None:
     """After a shard: how many cells of all are finished, and how the table is made."""
+    from opera.experiments.reproduce.left_out import left_out_before
+
+    planned = planned.without(left_out_before(planned))
     done, count = sum(cell.finished for cell in planned.cells), len(planned.cells)
     if as_json:
         say(json_text({"cells": count, "finished": done}))
@@ -186,7 +202,3 @@ def _finish(planned: ReproductionPlan, as_json: bool) -> None:
     else:
         print_reproduced(console(), reproduced)
         say("\n" + "\n".join(str(place(path)) for path in paths))
-
-
-def _how_to_continue(status: Status) -> str:
-    return f"{len(status.done)} of {len(status.cells)} cells are done; the same command continues where it stopped"

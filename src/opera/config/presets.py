@@ -61,6 +61,15 @@ PRESETS: dict[str, dict[str, Any]] = {
 :func:`opera.config.automatic.resolve` adds what the machine decides: fp16 on CUDA.
 """
 
+_DIFFERENT = {
+    name
+    for name in PRESETS["paper"].keys() | PRESETS["release"].keys()
+    if PRESETS["paper"].get(name) != PRESETS["release"].get(name)
+}
+"""What the two presets are about: the settings that they set differently, or one of them alone."""
+_PAPERS_ALONE = {"gradient_accumulation_steps"}
+"""What the paper's recipes hold besides, and the release's do not (Qwen3, Appendix C.3)."""
+
 ALTERNATIVES = ({"max_steps", "epochs"}, {"global_batch_size", "per_device_train_batch_size"})
 """Settings that say the same in two ways; whoever gives one of them replaces both of a preset or a recipe file."""
 
@@ -70,6 +79,21 @@ def without_replaced(values: Mapping[str, Any], given: Mapping[str, Any]) -> dic
     named = {name for name, value in given.items() if value is not None}
     replaced = {name for same in ALTERNATIVES if same & named for name in same - named}
     return {name: value for name, value in values.items() if name not in replaced}
+
+
+def fitted_to_preset(recipe: Mapping[str, Any], preset: str | None) -> dict[str, Any]:
+    """Fit a recipe of the paper's to a preset: leave to the preset what the two presets set differently.
+
+    The release's ranks of hard negatives are a Python slice, which begins one rank later (paper.md, row 13).
+    """
+    if preset not in PRESETS:
+        return dict(recipe)
+    left = _DIFFERENT | _PAPERS_ALONE if preset == "release" else _DIFFERENT
+    values = {name: value for name, value in recipe.items() if name not in left}
+    if preset == "release" and "range" in values:
+        low, _, high = str(values["range"]).partition(":")
+        values["range"] = f"{int(low) + 1}:{high}"
+    return values
 
 
 def with_preset(values: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from opera.config.presets import without_replaced
+from opera.config.presets import fitted_to_preset, without_replaced
 from opera.config.recipe import unknown_name, with_full_names
 from opera.config.training import TrainSettings
 from opera.config.yaml import read_recipe
@@ -47,19 +47,27 @@ def recipe_path(source: str | Path) -> Path:
     return Path(text)
 
 
-def read_recipes(sources: Iterable[str | Path]) -> dict[str, Any]:
+def read_recipes(sources: Iterable[str | Path], preset: str | None = None) -> dict[str, Any]:
     """Read recipes and merge their settings, under their full names; a later recipe replaces settings of earlier ones.
+
+    OPERA's own recipes of data sets hold the paper's settings. Beside a preset they leave to it what it is about:
+    :func:`opera.config.presets.fitted_to_preset`. Files of users stay as they are.
 
     Args:
         sources: what :func:`recipe_path` takes.
+        preset: the preset that is given besides; ``None`` for that of the recipes, if one names it.
 
     Raises:
         SettingError: naming the recipe that cannot be read, or whose settings are unknown or out of their bounds.
     """
-    merged: dict[str, Any] = {}
+    read = []
     for source in sources:
-        values = _checked(read_recipe(recipe_path(source)), f"--config {shortened(str(source))}")
-        merged = override(merged, values)
+        path = recipe_path(source)
+        read.append((path, _checked(read_recipe(path), f"--config {shortened(str(source))}")))
+        preset = preset or read[-1][1].get("preset")
+    merged: dict[str, Any] = {}
+    for path, values in read:
+        merged = override(merged, fitted_to_preset(values, preset) if path.parent == HOME else values)
     return merged
 
 

@@ -83,15 +83,24 @@ class PaperSet:
 
     def differences(self, loaded: RetrievalData) -> list[CountDifference]:
         """Compare the counts of loaded data, at :attr:`relevant_grade`, with Table 8."""
-        counts, differing = loaded.with_relevant_grade(self.relevant_grade).counts(), []
+        return self.differing_counts(loaded.with_relevant_grade(self.relevant_grade).counts(), loaded.left_out)
+
+    def differing_counts(self, counts: Mapping[str, int], left_out: Mapping[str, int]) -> list[CountDifference]:
+        """Compare counts with Table 8.
+
+        Args:
+            counts: those of data at :attr:`relevant_grade`, as a run records them.
+            left_out: relevant pairs that name an empty text, by split, where they are known.
+        """
+        differing = []
         for name, expected in self.table_counts.items():
             found = counts.get(name, 0)
             known, reason = self.known_counts.get(name, (None, ""))
             if found == expected:
                 continue
-            left_out = loaded.left_out.get(name.rpartition("_")[0], 0)
-            if 0 < (expected if known is None else known) - found <= left_out:
-                empty = f"{left_out:,} relevant pairs that name an empty text are left out"
+            empty_pairs = left_out.get(name.rpartition("_")[0], 0)
+            if 0 < (expected if known is None else known) - found <= empty_pairs:
+                empty = f"{empty_pairs:,} relevant pairs that name an empty text are left out"
                 reason = f"{reason}; {empty}" if reason else empty
             elif found != known:
                 reason = ""

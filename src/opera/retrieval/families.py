@@ -121,15 +121,26 @@ def family_of(spec: str, folder: Path | None) -> Family | None:
         spec: what the user called it.
         folder: where it lies, if that is known.
     """
+    for name in model_names(spec, folder):
+        for family in FAMILIES:
+            if re.search(family.pattern, name.rpartition("_")[2]):
+                return family
+    config = {} if folder is None else json_values(folder / "config.json")
+    kind = config.get("model_type")
+    return next((family for family in FAMILIES if family.model_type and family.model_type == kind), None)
+
+
+def model_names(spec: str, folder: Path | None) -> list[str]:
+    """Names that a model goes by, in lower case and without its owner, likeliest first; some may be empty.
+
+    Args:
+        spec: what the user called it.
+        folder: where it lies, if that is known.
+    """
     config = {} if folder is None else json_values(folder / "config.json")
     place = (folder or Path(spec)).absolute()
     names = [Path(spec).name, place.name, *_hub_name(place), Path(str(config.get("_name_or_path", ""))).name]
-    for name in names:
-        for family in FAMILIES:
-            if re.search(family.pattern, name.lower().rpartition("_")[2]):
-                return family
-    kind = config.get("model_type")
-    return next((family for family in FAMILIES if family.model_type and family.model_type == kind), None)
+    return [name.lower() for name in names]
 
 
 def check_pooling(model: SentenceTransformer, spec: str, folder: Path) -> None:

@@ -7,28 +7,41 @@ from typing import Any
 import pytest
 
 from grids import PaperRuns, figure_at
+from opera.config.presets import PRESETS
 from opera.config.recipe import make_recipe
 from opera.experiments.paper import matching_methods
-from opera.experiments.paper.readings import READINGS, fewest_readings
+from opera.experiments.paper.readings import READINGS, TRAINING, fewest_readings
 from opera.experiments.paper.tables import AVERAGE, RANK
+
+PAPER, RELEASE = (
+    {name: preset[name] for name in ("global_batch_size", *TRAINING) if name in preset} for preset in PRESETS.values()
+)
+"""What a run without a preset needs to count for that reading."""
 
 
 @pytest.mark.parametrize(
     ("label", "settings", "readings"),
     [
-        ("FT", {"method": "ft"}, {*READINGS}),
+        ("FT", {"method": "ft"}, {"ours"}),
+        ("FT", {"method": "ft", **PAPER}, {"ours", "paper"}),
+        ("FT", {"method": "ft", **RELEASE}, {"ours", "release"}),
+        ("FT", {"method": "ft", **PAPER, "temperature": 0.5}, {"ours"}),
         ("FT", {"method": "ft", "preset": "release"}, {"release"}),
-        ("SP", {"method": "sp"}, {"ours", "paper"}),
-        ("SP", {"method": "sp", "query_weighting": "uniform"}, {"release"}),
+        ("SP", {"method": "sp", **PAPER}, {"ours", "paper"}),
+        ("SP", {"method": "sp", **RELEASE, "query_weighting": "uniform"}, {"release"}),
+        ("SP", {"method": "sp", "query_weighting": "uniform"}, set()),
         ("DP", {"method": "dp"}, {"ours"}),
-        ("DP", {"method": "dp", "query_score": "loss"}, {"paper"}),
-        ("DP", {"method": "dp", "query_score": "similarity", "update_interval": "epoch"}, {"release"}),
+        ("DP", {"method": "dp", **PAPER, "query_score": "loss"}, {"paper"}),
+        ("DP", {"method": "dp", **PAPER, "query_score": "loss", "warmup_ratio": 0.05}, set()),
+        ("DP", {"method": "dp", **RELEASE, "query_score": "similarity", "update_interval": "epoch"}, {"release"}),
         ("DP", {"method": "dp", "query_score": "similarity"}, set()),
         ("DP", {"method": "dp", "preset": "release"}, {"release"}),
-        ("DP", {"method": "dp", "preset": "paper", "query_score": "negative_loss"}, {"ours"}),
+        ("DP", {"method": "dp", "preset": "release", "temperature": 0.05}, {"release"}),
+        ("DP", {"method": "dp", "preset": "paper", "query_score": "negative_loss"}, set()),
+        ("DP", {"method": "dp", "preset": "release", "query_score": "loss", "update_interval": 1}, set()),
         ("DP (I_u = 10)", {"method": "dp", "preset": "release", "update_interval": 10}, {"release"}),
         ("SP.75+DP", {"method": "sp+dp", "k": 0.75, "preset": "release"}, {"release"}),
-        ("SP.75+DP", {"method": "sp+dp", "k": 0.75, "query_score": "loss"}, {"paper"}),
+        ("SP.75+DP", {"method": "sp+dp", "k": 0.75, **PAPER, "query_score": "loss"}, {"paper"}),
     ],
 )
 def test_a_run_follows_the_readings_that_its_settings_fit(
@@ -66,14 +79,13 @@ def test_a_grid_of_one_preset_fills_the_table_without_labels(folder: PaperRuns, 
 
 
 def test_several_readings_stand_in_rows_of_their_own_and_are_never_averaged(folder: PaperRuns) -> None:
-    folder.add("nfcorpus", {"method": "ft"}, ndcg=[0.3], recall=[0.1])
-    folder.add("nfcorpus", {"method": "infobatch"}, ndcg=[0.3], recall=[0.1])
-    folder.add("nfcorpus", {"method": "sp"}, ndcg=[0.4], recall=[0.1])
-    folder.add("nfcorpus", {"method": "sp", "query_weighting": "uniform"}, ndcg=[0.5], recall=[0.1])
-    folder.add("nfcorpus", {"method": "dp"}, ndcg=[0.6], recall=[0.1])
-    folder.add(
-        "nfcorpus", {"method": "dp", "query_score": "similarity", "update_interval": "epoch"}, ndcg=[0.7], recall=[0.1]
-    )
+    release = {"query_score": "similarity", "update_interval": "epoch"}
+    folder.add("nfcorpus", {"method": "ft", **RELEASE}, ndcg=[0.3], recall=[0.1])
+    folder.add("nfcorpus", {"method": "infobatch", **RELEASE}, ndcg=[0.3], recall=[0.1])
+    folder.add("nfcorpus", {"method": "sp", **RELEASE}, ndcg=[0.4], recall=[0.1])
+    folder.add("nfcorpus", {"method": "sp", **RELEASE, "query_weighting": "uniform"}, ndcg=[0.5], recall=[0.1])
+    folder.add("nfcorpus", {"method": "dp", **RELEASE}, ndcg=[0.6], recall=[0.1])
+    folder.add("nfcorpus", {"method": "dp", **RELEASE, **release}, ndcg=[0.7], recall=[0.1])
     rows = folder.rows("main")
     shown = {(row.row.method, row.reading): row.figures["NDCG@10"].mean for row in rows if row.row.data == "NFCorpus"}
     assert shown == {
@@ -89,12 +101,28 @@ def test_several_readings_stand_in_rows_of_their_own_and_are_never_averaged(fold
 
 def test_a_reading_without_a_run_of_some_method_has_no_average(folder: PaperRuns) -> None:
     for method in ("ft", "infobatch", "sp", "dp"):
-        folder.add("nfcorpus", {"method": method}, ndcg=[0.3], recall=[0.1])
-    folder.add(
-        "nfcorpus", {"method": "dp", "query_score": "similarity", "update_interval": "epoch"}, ndcg=[0.7], recall=[0.1]
-    )
+        folder.add("nfcorpus", {"method": method, **RELEASE}, ndcg=[0.3], recall=[0.1])
+    release = {"query_score": "similarity", "update_interval": "epoch"}
+    folder.add("nfcorpus", {"method": "dp", **RELEASE, **release}, ndcg=[0.7], recall=[0.1])
     averages = {row.reading for row in folder.rows("main") if row.row.data == f"{AVERAGE}, over NFCorpus"}
     assert averages == {"ours"}
+
+
+def test_the_batch_of_a_run_is_that_of_all_its_processes() -> None:
+    settings = make_recipe({"method": "ft", **{**PAPER, "global_batch_size": None}, "batch_size": 8}).flat()
+    (spec,) = matching_methods("FT")
+    assert spec.readings(settings) == {"ours"}
+    assert spec.readings(settings, processes=8) == {"ours", "paper"}
+    assert spec.readings({**settings, "gradient_accumulation_steps": 4}, processes=2) == {"ours", "paper"}
+
+
+def test_fine_tuning_of_ones_own_is_no_baseline_of_a_preset(folder: PaperRuns) -> None:
+    folder.add("fever", {"method": "ft", "temperature": 0.5}, seconds=0.1, ndcg=[0.9])
+    folder.add("fever", {"method": "dp", "preset": "paper", "update_interval": 10}, seconds=0.5, ndcg=[0.4])
+    rows = folder.rows("overhead-fever")
+    (dp,) = [row for row in rows if row.row.method == "DP (I_u = 10)" and row.reading == "paper"]
+    assert dp.figures["Per-step overhead (%)"].missing == "FT not run"
+    assert {row.reading for row in rows if row.row.method == "FT"} == {"ours"}
 
 
 def test_speeds_are_relative_to_ft_of_the_same_reading(folder: PaperRuns) -> None:

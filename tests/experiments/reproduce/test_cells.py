@@ -9,15 +9,19 @@ from typing import Any
 import pytest
 
 from opera.config.recipe import make_recipe
+from opera.config.recipe_files import read_recipes
 from opera.core.errors import SettingError
 from opera.data.catalogue import PAPER_SETS
 from opera.experiments.grid.plan import Cell, plan_parts
 from opera.experiments.paper import TABLES, PaperTable, find_table
-from opera.experiments.paper.tables import BGE, HUB_IDS
+from opera.experiments.paper.tables import BGE, HUB_IDS, QWEN3
 from opera.experiments.reproduce.cells import (
     OF_DATA,
     TableSettings,
     data_settings,
+    model_recipe,
+    papers_model,
+    recipe_note,
     row_method,
     sets_of_table,
     table_parts,
@@ -25,6 +29,7 @@ from opera.experiments.reproduce.cells import (
     trained_rows,
 )
 from opera.experiments.reproduce.scale import SCALES, find_scale
+from opera.methods import METHODS
 
 
 def settings_of(table: str, **changes: Any) -> TableSettings:
@@ -138,3 +143,40 @@ def test_what_the_table_decides_cannot_be_given(changes: dict[str, Any], message
         settings_of("main", **changes).check()
     with pytest.raises(SettingError, match="--scale smal: must be full or small"):
         find_scale("smal")
+
+
+@pytest.mark.parametrize(
+    "name", ["Qwen3-Embedding-0.6B", "qwen3-embedding-0.6b/", "models--Qwen--Qwen3-Embedding-0.6B"]
+)
+def test_a_copy_of_the_papers_model_trains_as_the_papers(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name / ("snapshots/0a1b" if name.startswith("models--") else "")
+    folder.mkdir(parents=True)
+    for preset in ("paper", "release"):
+        copy, hub = (
+            data_settings(settings_of("qwen3", preset=preset, model=model), PAPER_SETS["antique"])
+            for model in (str(folder), HUB_IDS[QWEN3])
+        )
+        assert copy == hub
+    assert "of models/qwen3-embedding-0.6b, OPERA's recipe" in recipe_note(str(folder))
+
+
+def test_a_model_without_a_recipe_is_told_so_and_one_of_another_name_by_its_configuration(tmp_path: Path) -> None:
+    assert model_recipe(str(tmp_path)) is None
+    assert recipe_note("me/own").startswith(
+        "OPERA has no recipe of 'me/own': its own prompts and an automatic learning"
+    )
+    (tmp_path / "config.json").write_text('{"_name_or_path": "BAAI/bge-large-en-v1.5"}')
+    assert (model_recipe(str(tmp_path)), papers_model(str(tmp_path))) == ("models/bge-large-en-v1.5", BGE)
+
+
+@pytest.mark.parametrize("preset", ["paper", "release"])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_recipe_with_a_preset_trains_as_opera_reproduce_does(preset: str, method: str) -> None:
+    """As ``opera train --config fiqa --config models/bge-large-en-v1.5 --preset release``, but for the precision."""
+    for entry in sets_of_table(find_table("main")):
+        recipe = read_recipes([entry.name, "models/bge-large-en-v1.5"], preset)
+        command, cell = (
+            make_recipe({**values, "preset": preset, "method": method, "precision": "auto"}).flat()
+            for values in (recipe, data_settings(settings_of("main", preset=preset), entry))
+        )
+        assert command == cell

@@ -22,7 +22,7 @@ def planned(
     table: str, out: Path, *names: str, seeds: tuple[int, ...] = (0,), preset: str = "paper"
 ) -> ReproductionPlan:
     shared = TableSettings(find_table(table), "models/own", preset, SCALES["small"], None, seeds, {})
-    chosen = ChosenSets({name: f"anywhere/{name}-1" for name in names}, {"fever": "it is large"}, notes=("a note.",))
+    chosen = ChosenSets({name: f"anywhere/{name}-1" for name in names}, {"fever": "it is large"})
     return plan_reproduction(shared, out, chosen)
 
 
@@ -48,7 +48,6 @@ def test_averages_are_over_the_data_sets_taken_and_the_others_are_named(tmp_path
     assert "0.350 ± 0.071" in text
     assert "Average, over NFCorpus and FiQA" in " ".join(text.replace("│", " ").split())
     assert "Left out: fever: it is large" in text
-    assert "a note." in text
     assert "ANTIQUE" not in text
     whole = json.loads(json.dumps(collect_results(plan).as_dict()))
     assert (whole["finished"], whole["left_out"]) == (7, {"fever": "it is large"})

@@ -16,6 +16,7 @@ from opera.experiments.grid.progress import format_steps, table_rows
 from opera.experiments.grid.status import format_duration
 from opera.experiments.reproduce.estimate import Estimate
 from opera.experiments.reproduce.results import Reproduced
+from opera.experiments.reproduce.sets import is_here
 
 FILE_WIDTH = 160
 
@@ -71,13 +72,19 @@ def _set_table(estimate: Estimate, machines: Sequence[str]) -> Table:
         table.add_column(column, justify="left" if column == "data" else "right")
     for name, sizes in estimate.disk.items():
         once = [_hours(estimate.costs[machine][name].once) for machine in machines]
-        disk = [_gigabytes(sizes[kind]) for kind in kinds]
+        asked = PAPER_SETS[name].on_request and not is_here(estimate.plan.sources[name])
+        disk = [
+            "on request" if asked and kind == "download" and not sizes[kind] else _gigabytes(sizes[kind])
+            for kind in kinds
+        ]
         table.add_row(*map(Text, (name, f"{PAPER_SETS[name].documents:,}", *once, *disk)))
     return table
 
 
 def _hours(seconds: float) -> str:
     """A duration; above four days in days."""
+    if seconds < 60:
+        return "under a minute"
     days = seconds / 86_400
     return format_duration(seconds) if days < 4 else f"{days:,.0f} days"
 

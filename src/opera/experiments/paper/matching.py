@@ -45,9 +45,9 @@ class MethodSpec:
     method: str
     settings: Mapping[str, Any]
 
-    def readings(self, settings: Mapping[str, Any]) -> frozenset[str]:
+    def readings(self, settings: Mapping[str, Any], processes: int = 1) -> frozenset[str]:
         """The readings in which a run with these settings has this method, all other settings of it being theirs."""
-        return fitting_readings(settings, self.method, self.settings)
+        return fitting_readings(settings, self.method, self.settings, processes)
 
 
 def matching_methods(label: str, k: float = 0.25) -> tuple[MethodSpec, ...]:
@@ -160,7 +160,7 @@ class GridRuns:
             return []
         specs = matching_methods(row.method, self.table.retention.get(row.data, 0.25))
         groups = [group for group in self.on_data(row.data) if group.steps == count]
-        fitting = [(group, frozenset().union(*(s.readings(_settings(group)) for s in specs))) for group in groups]
+        fitting = [(group, frozenset().union(*(_readings(spec, group) for spec in specs))) for group in groups]
         return [(group, readings) for group, readings in fitting if readings]
 
     def _pretrained(self, data: str) -> list[tuple[Group, frozenset[str]]]:
@@ -168,7 +168,9 @@ class GridRuns:
         groups = sorted(self._by_data.get(data_key(data), []), key=lambda group: -len(group.runs))
         found: dict[int, tuple[Group, frozenset[str]]] = {}
         for reading in READINGS:
-            if fitting := [group for group in groups if reading in possible_readings(_settings(group))]:
+            if fitting := [
+                group for group in groups if reading in possible_readings(_settings(group), _processes(group))
+            ]:
                 group, readings = found.get(id(fitting[0]), (fitting[0], frozenset()))
                 found[id(group)] = group, readings | {reading}
         return list(found.values())
@@ -220,3 +222,11 @@ def model_name(source: str) -> str:
 
 def _settings(group: Group) -> dict[str, Any]:
     return group.runs[0].settings
+
+
+def _processes(group: Group) -> int:
+    return group.runs[0].record.processes
+
+
+def _readings(spec: MethodSpec, group: Group) -> frozenset[str]:
+    return spec.readings(_settings(group), _processes(group))

@@ -20,6 +20,7 @@ from opera.experiments.paper import PaperRow, PaperTable, data_key, matching_met
 from opera.experiments.paper.matching import PRETRAINED, MethodSpec
 from opera.experiments.paper.tables import HUB_IDS, QWEN3, SUMMARIES
 from opera.experiments.reproduce.scale import Scale
+from opera.retrieval.families import model_names
 
 NOISY = {"antique": "antique-noisy"}
 """Recipes with the false positives of Table 7."""
@@ -28,7 +29,7 @@ OF_DATA = ("max_steps", "negatives", "range", "relevant_grade", "noise", "noise_
 PAPERS_QWEN3 = ("gradient_accumulation_steps",)
 """What the paper's own recipe of Qwen3 adds to the model's."""
 RELEASES_QWEN3: Mapping[str, Any] = {
-    "negatives": "hard", "range": "50:500", "max_query_length": 512, "gradient_checkpointing": True,
+    "negatives": "hard", "range": "51:500", "max_query_length": 512, "gradient_checkpointing": True,
 }  # fmt: skip
 """What the release's configuration of Qwen3 has on every data set."""
 
@@ -106,37 +107,50 @@ def title_in_table(table: PaperTable, entry: PaperSet) -> str:
 def data_settings(shared: TableSettings, entry: PaperSet) -> dict[str, Any]:
     """All settings of the runs on a data set: preset, then its recipe, the model's, the scale's and the user's."""
     table, scale = shared.table, shared.scale
-    recipe = read_recipes([NOISY[entry.name] if table.noise == "grade" else entry.name])
+    recipe = read_recipes([NOISY[entry.name] if table.noise == "grade" else entry.name], shared.preset)
     values: dict[str, Any] = {"preset": shared.preset, **{name: recipe[name] for name in OF_DATA if name in recipe}}
     values = override(values, _model_settings(shared))
-    if shared.preset == "release" and "range" in values:
-        values["range"] = _one_rank_later(values["range"])
     own = {**scale.settings, **(scale.model_settings if shared.model == scale.model else {})}
     if shared.settings.get("negatives", "hard") != "hard":
         values.pop("range", None)
     return override(override(values, own), shared.settings)
 
 
+def model_recipe(model: str) -> str | None:
+    """The recipe of a model, known by a name that it goes by: the hub's, its folder's, or its configuration's."""
+    folder = Path(model) if Path(model).is_dir() else None
+    recipes = recipe_names()
+    return next((f"models/{name}" for name in model_names(model, folder) if f"models/{name}" in recipes), None)
+
+
+def recipe_note(model: str) -> str:
+    """Say by which recipe of a model the runs are set."""
+    recipe = model_recipe(model)
+    if recipe is not None:
+        return f"prompts, lengths and learning rate of {recipe}, OPERA's recipe of this model"
+    return (
+        f"OPERA has no recipe of {shown(model)}: its own prompts and an automatic learning rate are used; a copy of a "
+        "model is known by its folder's name"
+    )
+
+
+def papers_model(model: str) -> str | None:
+    """Which of the paper's models this is, or is a copy of; ``None`` for another one."""
+    recipe = model_recipe(model)
+    return next((name for name in HUB_IDS if f"models/{name.lower()}" == recipe), None)
+
+
 def _model_settings(shared: TableSettings) -> dict[str, Any]:
-    """What the model's recipe has; without one, a model other than the paper's has an automatic learning rate.
+    """What the model's recipe has; a model without one has an automatic learning rate.
 
     Half precision is the preset's: fp16 on CUDA alone.
     """
-    papers = shared.model == HUB_IDS[shared.table.model]
-    name = f"models/{Path(shared.model).name.lower()}"
-    values: dict[str, Any] = {} if papers else {"learning_rate": None}
-    if name in recipe_names():
-        values = read_recipes([name])
-    if papers and shared.table.model == QWEN3:
+    name = model_recipe(shared.model)
+    values: dict[str, Any] = {"learning_rate": None} if name is None else read_recipes([name])
+    if papers_model(shared.model) == shared.table.model == QWEN3:
         recipe = read_recipes(["qwen3"])
         values |= {name: recipe[name] for name in PAPERS_QWEN3} if shared.preset == "paper" else dict(RELEASES_QWEN3)
     return {name: value for name, value in values.items() if (name, value) != ("precision", "fp16")}
-
-
-def _one_rank_later(text: str) -> str:
-    """The release's ranks are a Python slice of the ranking: its 10-100 are ranks 11 to 100."""
-    low, _, high = str(text).partition(":")
-    return f"{int(low) + 1}:{high}"
 
 
 def table_parts(shared: TableSettings, sources: Mapping[str, str]) -> list[GridPart]:

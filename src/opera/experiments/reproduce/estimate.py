@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from opera.config.presets import PRESETS
 from opera.data.catalogue import PAPER_SETS
 from opera.experiments.grid.plan import Cell
 from opera.experiments.grid.preview import time_grid
 from opera.experiments.grid.status import Status
-from opera.experiments.paper.tables import HUB_IDS
-from opera.experiments.reproduce.cells import data_settings
+from opera.experiments.reproduce.cells import data_settings, papers_model, recipe_note
 from opera.experiments.reproduce.hardware import (
     FLOAT_BYTES,
     Machine,
@@ -37,6 +37,8 @@ ASSUMPTIONS = (
     f"a training step: {BACKWARD:g} forward passes over its batch, padded to {PADDING:g} times its texts' tokens",
     "a cell: its steps, one encoding of the corpus after training, one search; a data set once: the pretrained model's "
     "encoding, and mining where negatives are hard",
+    "embeddings: the pretrained model's, which the cache keeps; under torchrun, one process's part more while they are "
+    "joined",
 )
 
 
@@ -147,16 +149,16 @@ def estimate(plan: ReproductionPlan, cells: Sequence[Cell], jobs: int = 1) -> Es
     """
     names = list(dict.fromkeys(cell.data_name for cell in cells))
     done = frozenset(cell.folder for cell in cells if cell.finished)
-    shape = model_shape(plan.model)
+    shape, recipe = model_shape(plan.model), recipe_note(plan.model)
     if shape is None:
         note = f"{plan.model} is not here, and its size is not known: no time and no disk can be estimated"
-        return Estimate(plan, cells, done, (), {}, {name: {} for name in names}, 0, (note,))
-    here, cluster = this_machine(plan.model, shape), a100s(shape, plan.model in HUB_IDS.values())
+        return Estimate(plan, cells, done, (), {}, {name: {} for name in names}, 0, (recipe, note))
+    here, cluster = this_machine(plan.model, shape), a100s(shape, papers_model(plan.model) is not None)
     costs = {machine.name: {name: _cost(plan, name, shape, machine) for name in names} for machine in (here, cluster)}
     costs[here.name].update(_measured(plan, [cell for cell in cells if cell.folder not in done], jobs))
     disk = {name: _disk(plan, name, shape, sum(cell.data_name == name for cell in cells)) for name in names}
     checkpoints = jobs * CHECKPOINT * KEPT * shape.parameters * FLOAT_BYTES
-    notes = (*(f"{machine.name}: {machine.source}" for machine in (here, cluster)), *ASSUMPTIONS)
+    notes = (recipe, *(f"{machine.name}: {machine.source}" for machine in (here, cluster)), *ASSUMPTIONS)
     return Estimate(plan, cells, done, (here, cluster), costs, disk, checkpoints, notes)
 
 
@@ -165,7 +167,7 @@ def _cost(plan: ReproductionPlan, name: str, shape: ModelShape, machine: Machine
     entry, values = PAPER_SETS[name], data_settings(plan.shared, PAPER_SETS[name])
     document = min(entry.text_bytes / entry.documents / BYTES_PER_TOKEN, values.get("max_passage_length", 512))
     queries = values.get("global_batch_size") or values.get("per_device_train_batch_size")
-    queries = queries or (128 if plan.shared.preset == "release" else 64)
+    queries = queries or PRESETS[plan.shared.preset]["global_batch_size"]
     tokens = queries * (QUERY_TOKENS + values.get("train_group_size", 2) * document) * PADDING * BACKWARD
     encoding = entry.documents * document / machine.tokens
     per_query = 2.0 * entry.documents * shape.dimension / machine.flops
@@ -195,6 +197,8 @@ def _disk(plan: ReproductionPlan, name: str, shape: ModelShape, cells: int) -> d
     return {
         "download": 0 if is_here(plan.sources[name]) else entry.download_bytes or 0,
         "texts": entry.text_bytes,
-        "embeddings": 2 * entry.embedding_bytes(shape.dimension),  # the pretrained model's, and those being measured
+        "embeddings": entry.embedding_bytes(
+            shape.dimension
+        ),  # the pretrained model's; a trained one is searched as it encodes
         "models": cells * shape.parameters * FLOAT_BYTES,
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +89,16 @@ class ReproductionPlan:
     def settings_by_set(self) -> dict[str, dict[str, Any]]:
         """The settings of each data set, as ``grid.json`` records them."""
         return settings_by_set(self.parts)
+
+    def with_sets(self, chosen: ChosenSets) -> ReproductionPlan:
+        """The plan with fewer data sets; the cells of the others stay as they are."""
+        parts = tuple(part for part in self.parts if part.name in chosen.sources)
+        cells = tuple(cell for cell in self.cells if cell.data_name in chosen.sources)
+        return replace(self, chosen=chosen, parts=parts, cells=cells)
+
+    def without(self, reasons: Mapping[str, str]) -> ReproductionPlan:
+        """The plan without some data sets, by name with the reason."""
+        return self.with_sets(self.chosen.without(reasons))
 
 
 def plan_reproduction(shared: TableSettings, out: Path, chosen: ChosenSets) -> ReproductionPlan:

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 
 from opera.experiments.grid.compare import prepare_cells
 from opera.experiments.grid.folder import check_grid_folder, opened_grid
+from opera.experiments.grid.plan import Cell
 from opera.experiments.grid.progress import live_progress
 from opera.experiments.grid.run import run_grid
 from opera.experiments.grid.status import Status
+from opera.experiments.reproduce.left_out import record_left_out
 from opera.experiments.reproduce.plan import ReproductionPlan, Shard
 from opera.retrieval.locate import locate_model
 
 
-def prepare_reproduction(plan: ReproductionPlan, shard: Shard | None, jobs: int) -> Status:
+def prepare_reproduction(plan: ReproductionPlan, cells: Sequence[Cell], jobs: int) -> Status:
     """Check folder, model, data and settings of the cells to run, and find the finished ones. Writes nothing.
+
+    Args:
+        plan: the reproduction.
+        cells: the cells of this call, all or one shard's.
+        jobs: how many run at once.
 
     Raises:
         InputError: for invalid input.
     """
     check_grid_folder(plan.out, plan.model, plan.shared.settings, plan.settings_by_set)
     locate_model(plan.model)
-    return prepare_cells(plan.cells if shard is None else shard.of(plan.cells), jobs)
+    return prepare_cells(cells, jobs)
 
 
 def run_reproduction(
@@ -43,6 +51,8 @@ def run_reproduction(
     name = None if shard is None else shard.name
     held = opened_grid(plan.out, plan.model, plan.shared.settings, plan.cells, plan.settings_by_set, name)
     with held if main else nullcontext():
+        if main:
+            record_left_out(plan, {cell.data_name for cell in status.cells})
         if together:
             from opera.experiments.grid.together import run_together
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from opera.core.errors import DataError, InputError, SettingError, nearest
 from opera.core.paths import expand_user, kind_of_place
 from opera.core.terminal import shown
-from opera.data import RetrievalData, load_data
-from opera.data.catalogue import PAPER_SETS, PaperSet, find_set
+from opera.data import load_data
+from opera.data.catalogue import PAPER_SETS, CountDifference, PaperSet, find_set
 from opera.data.irds_source import is_here as is_cached
 from opera.experiments.paper import PaperTable
 from opera.experiments.reproduce.cells import sets_of_table
@@ -32,6 +32,11 @@ class ChosenSets:
     left_out: Mapping[str, str] = field(default_factory=dict)
     optional: frozenset[str] = frozenset()
     notes: tuple[str, ...] = ()
+
+    def without(self, reasons: Mapping[str, str]) -> ChosenSets:
+        """These data sets but some, by name with the reason."""
+        here = {name: source for name, source in self.sources.items() if name not in reasons}
+        return replace(self, sources=here, left_out={**self.left_out, **reasons})
 
 
 def choose_sets(table: PaperTable, scale: Scale, given: Sequence[str] | None) -> ChosenSets:
@@ -95,7 +100,8 @@ def fetch_sets(chosen: ChosenSets, only: Collection[str] | None = None) -> Chose
         if only is not None and name not in only:
             continue
         try:
-            notes += _differences(PAPER_SETS[name], load_data(source))
+            entry = PAPER_SETS[name]
+            notes += count_notes(entry, entry.differences(load_data(source)))
         except InputError as error:
             missing[name] = " ".join(error.lines)
     here = {name: source for name, source in chosen.sources.items() if name not in missing}
@@ -105,17 +111,16 @@ def fetch_sets(chosen: ChosenSets, only: Collection[str] | None = None) -> Chose
             f", --data {','.join(here)} goes without" if here else ""
         )
         raise DataError(*lines, f"{len(missing)} of {len(chosen.sources)} data sets cannot be had{advice}")
-    return ChosenSets(here, {**chosen.left_out, **missing}, chosen.optional, tuple(notes))
+    return replace(chosen.without(missing), notes=tuple(notes))
 
 
-def _differences(entry: PaperSet, loaded: RetrievalData) -> list[str]:
-    """A sentence on counts that differ from Table 8, with the reasons that are known."""
-    found = entry.differences(loaded)
-    counts = [
+def count_notes(entry: PaperSet, differences: Sequence[CountDifference]) -> list[str]:
+    """A sentence on counts that differ from Table 8, with the reasons that are known; none where they agree."""
+    differing = [
         f"{count.name} {count.found:,}, there {count.table:,}{f' ({count.reason})' if count.reason else ''}"
-        for count in found
+        for count in differences
     ]
-    return [f"{entry.name} has other counts than Table 8: {'; '.join(counts)}."] if counts else []
+    return [f"{entry.name} has other counts than Table 8: {'; '.join(differing)}."] if differing else []
 
 
 def is_here(source: str) -> bool:
