@@ -57,6 +57,11 @@ def test_a_run_is_used_with_its_own_prompts(phases: str, beir: Path, static_mode
     scored = opera.score(beir, model=run.path)["similarity"]
     as_told = opera.score(beir, model=run.path, query_prompt=PROMPT if phases == "all" else "")["similarity"]
     assert scored == as_told
+    seen, prompted = opera.inspect(beir, model=run.path), opera.inspect(beir, model=run.path, query_prompt=PROMPT)
+    without = opera.inspect(beir, model=run.path, query_prompt="")
+    assert seen.similarities == (prompted if phases == "all" else without).similarities
+    assert seen.similarities != (without if phases == "all" else prompted).similarities
+    assert (seen.leaks, seen.queries) == (prompted.leaks, prompted.queries), "duplicates are found by search"
     card = (run.model_path / "README.md").read_text()
     assert 'queries with `"t3w1 t3w2 t3w1 "`, as ' in card
     assert ("training went without" in card) is (phases == "search")

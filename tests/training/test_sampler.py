@@ -25,7 +25,9 @@ def pairs() -> TrainingPairs:
 
 
 def make_sampler(pairs: TrainingPairs, lag: int = 1, micro: int = 2, rank: int = 0, world: int = 1) -> PairSampler:
-    scores = pretrained_scores(pairs, np.eye(4, 6, dtype=np.float32), np.eye(12, 6, dtype=np.float32), 0.1, 8, 0, None)
+    scores = pretrained_scores(
+        pairs, np.eye(4, 6, dtype=np.float32), np.eye(12, 6, dtype=np.float32), 0.1, 8, 0, None, DocumentPool(12)
+    )
     method = METHODS["dp"]
     made = method(pairs, Plan(0, 20, 4), method.settings_class.parse({}), scores)
     return PairSampler(made, pairs, RandomNegatives(DocumentPool(12)), 2, micro, lag, rank, world)

@@ -8,6 +8,7 @@ import pytest
 from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
 from opera.training_set.cbs import rank_among_random
+from opera.training_set.document_pool import DocumentPool
 from small_runs import unit_vectors
 
 
@@ -16,7 +17,7 @@ def test_it_is_the_rank_among_positives_of_other_queries(pool_size: int) -> None
     rng = np.random.default_rng(1)
     pairs = TrainingPairs.from_arrays(np.repeat(np.arange(6), 3), rng.integers(20, size=18))
     queries, corpus = unit_vectors(rng, 6, 5), unit_vectors(rng, 20, 5)
-    found = rank_among_random(pairs, queries, corpus, pool_size, seed=3)
+    found = rank_among_random(pairs, queries, corpus, pool_size, 3, DocumentPool(20))
     in_order = generator(3, "score.consistency").permutation(np.unique(pairs.pair_doc))
     for pair in range(pairs.n_pairs):
         query = pairs.pair_query[pair]
@@ -31,7 +32,7 @@ def test_it_is_the_rank_among_positives_of_other_queries(pool_size: int) -> None
 def test_smaller_pools_are_said() -> None:
     pairs = TrainingPairs.from_arrays(np.array([0, 0, 1, 2, 2, 2, 3]), np.array([4, 7, 4, 1, 2, 3, 9]))
     rng = np.random.default_rng(0)
-    found = rank_among_random(pairs, unit_vectors(rng, 4, 5), unit_vectors(rng, 12, 5), 10_000, seed=0)
+    found = rank_among_random(pairs, unit_vectors(rng, 4, 5), unit_vectors(rng, 12, 5), 10_000, 0, DocumentPool(12))
     assert "cbs_pool=10000: there are fewer" in found.small_pool_note(10_000)
     assert found.small_pool_note(found.smallest_pool) == ""
 
@@ -39,14 +40,23 @@ def test_smaller_pools_are_said() -> None:
 def test_copies_of_the_document_do_not_push_it_down() -> None:
     pairs = TrainingPairs.from_arrays(np.array([0, 1, 2]), np.array([0, 1, 2]))
     corpus = np.tile(unit_vectors(np.random.default_rng(2), 1, 300), (3, 1))
-    assert (
-        rank_among_random(pairs, unit_vectors(np.random.default_rng(3), 3, 300), corpus, 10, 0).rank.tolist() == [1] * 3
-    )
+    queries = unit_vectors(np.random.default_rng(3), 3, 300)
+    assert rank_among_random(pairs, queries, corpus, 10, 0, DocumentPool(3)).rank.tolist() == [1] * 3
+
+
+def test_a_positive_without_a_text_is_in_no_pool() -> None:
+    pairs = TrainingPairs.from_arrays(np.array([0, 1, 2]), np.array([0, 1, 2]))
+    queries, corpus = np.eye(3, dtype=np.float32), np.eye(3, dtype=np.float32)
+    assert rank_among_random(pairs, queries, corpus, 10, 0, DocumentPool(3)).pool.tolist() == [2, 2, 2]
+    one_empty = rank_among_random(pairs, queries, corpus, 10, 0, DocumentPool(3, np.array([1])))
+    assert one_empty.pool.tolist() == [1, 2, 1]
+    all_empty = rank_among_random(pairs, queries, corpus, 10, 0, DocumentPool(3, np.arange(3)))
+    assert (all_empty.rank.tolist(), all_empty.pool.tolist()) == ([1] * 3, [0] * 3)
 
 
 def test_one_query_alone_has_nobody_to_rank_among() -> None:
     pairs = TrainingPairs.from_arrays(np.zeros(3, dtype=int), np.arange(3))
     rng = np.random.default_rng(0)
-    found = rank_among_random(pairs, unit_vectors(rng, 1, 4), unit_vectors(rng, 3, 4), 10, 0)
+    found = rank_among_random(pairs, unit_vectors(rng, 1, 4), unit_vectors(rng, 3, 4), 10, 0, DocumentPool(3))
     assert found.cbs.tolist() == [1, 1, 1]
     assert found.smallest_pool == 0

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+import shutil
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +73,33 @@ def test_false_positives_have_a_text(folder: Path, static_model: Path, noise: st
     built = training_set(data, static_model, noise=noise, noise_share=0.5, **ranks)
     assert built.injected.any()
     assert not np.isin(built.pairs.pair_doc, data.corpus.empty_rows()).any()
+
+
+@pytest.fixture
+def without(folder: Path, tmp_path: Path) -> Path:
+    """The same data, but the documents without a text are not there."""
+    home = Path(shutil.copytree(folder, tmp_path / "without"))
+    lines = (folder / "corpus.jsonl").read_text().splitlines(keepends=True)
+    (home / "corpus.jsonl").write_text("".join(line for line in lines if json.loads(line)["_id"] not in BLANK))
+    return home
+
+
+def test_pairs_are_scored_as_if_they_were_not_there(folder: Path, without: Path, static_model: Path) -> None:
+    scored, expected = (opera.score(home, model=static_model, cbs_pool=100) for home in (folder, without))
+    for name in ("similarity", "loss", "cbs"):
+        assert scored[name].to_numpy() == pytest.approx(expected[name].to_numpy(), abs=1e-5)
+    losses = []
+    for home in (folder, without):
+        scores = training_set(opera.load_data(home), static_model, method="dp", negatives="random").scores
+        assert scores is not None
+        losses.append(scores.loss)
+    assert losses[0] == pytest.approx(losses[1], abs=1e-5)
+
+
+def test_data_are_inspected_as_if_they_were_not_there(folder: Path, without: Path, static_model: Path) -> None:
+    seen, expected = (opera.inspect(home, model=static_model) for home in (folder, without))
+    assert seen.similarities.random == pytest.approx(expected.similarities.random, abs=1e-5)
+    assert asdict(seen.quality) == pytest.approx(asdict(expected.quality), abs=1e-5)
 
 
 def test_a_reduced_dev_corpus_has_none(folder: Path, bert_model: Path) -> None:

@@ -18,6 +18,7 @@ from opera.retrieval.measures import Ranking
 from opera.retrieval.search import search_corpus
 from opera.runs.record import NegativesRecord
 from opera.training_set.cbs import rank_among_random
+from opera.training_set.document_pool import DocumentPool
 from opera.training_set.known_positives import KnownPositives
 from opera.training_set.negatives import ListedNegatives, NegativeInputs, Negatives, build_negatives
 from opera.training_set.noise import inject_noise
@@ -143,7 +144,7 @@ def _pretrained_scores(
     encoder = prepared.pair_encoder
     query_embeddings = encoder.encode_queries(prepared.data, query_rows)
     document_embeddings = encoder.encode_corpus(prepared.data, settings.encoding.corpus_text)
-    seed = settings.optimisation.seed
+    pool, seed = DocumentPool.of(prepared.data, settings.encoding.corpus_text), settings.optimisation.seed
     scores = pretrained_scores(
         pairs,
         query_embeddings,
@@ -152,11 +153,12 @@ def _pretrained_scores(
         set_size=settings.batching.documents_per_pass(prepared.processes),
         seed=seed,
         known=known if settings.negative_sampling.mask_known_positives else None,
+        pool=pool,
     )
     pool_size = recipe.method_class.cbs_pool_size(recipe.method_settings)
     if pool_size == 0:
         return scores, None
-    ranks = rank_among_random(pairs, query_embeddings, document_embeddings, pool_size, seed)
+    ranks = rank_among_random(pairs, query_embeddings, document_embeddings, pool_size, seed, pool)
     if note := ranks.small_pool_note(pool_size):
         log.info("note: %s", note)
     return scores.with_cbs(ranks.cbs), ranks.smallest_pool

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
 from opera.retrieval.similarity import pair_similarities
+from opera.training_set.document_pool import DocumentPool
 
 CHUNK_CELLS = 8_000_000
 ROUNDING = 1e-6  # cosines of float32 vectors that differ by less are equal
@@ -53,6 +54,7 @@ def rank_among_random(
     document_embeddings: NDArray[np.float32],
     pool_size: int,
     seed: int,
+    pool: DocumentPool,
 ) -> CBSRanks:
     """Rank each pair's document among ``pool_size`` random positives of *other* queries (Appendix D.1).
 
@@ -67,16 +69,17 @@ def rank_among_random(
         document_embeddings: float32 ``[documents, dimension]``, unit vectors.
         pool_size: documents to rank among; the paper's 10,000.
         seed: seed of the sample.
+        pool: the documents that have a text; no other is ranked among.
     """
     positives = np.unique(pairs.pair_doc)
-    in_order = generator(seed, "score.consistency").permutation(positives)
+    in_order = generator(seed, "score.consistency").permutation(positives[pool.holds(positives)])
     in_order = in_order[: pool_size + int(pairs.positives_per_query.max())]
     place = np.full(len(document_embeddings), -1, dtype=np.int64)
     place[in_order] = np.arange(len(in_order))
     candidates = np.array(document_embeddings[in_order])
     similarity = pair_similarities(pairs, query_embeddings, document_embeddings)
-    rank, pool = np.empty(pairs.n_pairs, dtype=np.int32), np.empty(pairs.n_pairs, dtype=np.int32)
-    chunk = max(1, CHUNK_CELLS // len(in_order))
+    rank, sizes = np.empty(pairs.n_pairs, dtype=np.int32), np.empty(pairs.n_pairs, dtype=np.int32)
+    chunk = max(1, CHUNK_CELLS // max(1, len(in_order)))
     for start in range(0, pairs.n_queries, chunk):
         stop = min(start + chunk, pairs.n_queries)
         seen = query_embeddings[start:stop] @ candidates.T
@@ -86,5 +89,5 @@ def rank_among_random(
             others = np.delete(seen[query - start], own_places[own_places >= 0])[:pool_size]
             others.sort()
             rank[own] = 1 + len(others) - np.searchsorted(others, similarity[own] + ROUNDING, side="right")
-            pool[own] = len(others)
-    return CBSRanks(rank, pool)
+            sizes[own] = len(others)
+    return CBSRanks(rank, sizes)

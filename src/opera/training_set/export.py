@@ -23,14 +23,14 @@ from opera.retrieval.encoder import given_prompts, open_encoder
 from opera.retrieval.locate import inputs_of
 from opera.retrieval.models import model_kind
 from opera.retrieval.processes import process_index
-from opera.retrieval.run_model import run_corpus_text, run_scores_without_prompts
+from opera.retrieval.run_model import run_corpus_text
 from opera.retrieval.search import search_corpus
 from opera.training_set.cbs import rank_among_random
 from opera.training_set.document_pool import DocumentPool
 from opera.training_set.formats import NEGATIVES_FORMATS, SCORE_FORMATS
 from opera.training_set.known_positives import KnownPositives
 from opera.training_set.negatives import ListedNegatives, check_range, mine_hard_negatives
-from opera.training_set.pretrained_scores import pretrained_scores
+from opera.training_set.pretrained_scores import pair_encoder, pretrained_scores
 
 log = logging.getLogger("opera")
 
@@ -71,13 +71,13 @@ def score(
     prompts = given_prompts(query_prompt, document_prompt)
     cbs_pool, seed = whole_number(cbs_pool, "cbs_pool", 0), whole_number(seed, "seed", 0, MOST_SEED)
     loaded, qrels = _training_qrels(data, relevant_grade)
-    encoder, pairs = open_encoder(model, **prompts), qrels.pairs()
-    if not prompts and run_scores_without_prompts(model):
-        encoder = encoder.without_prompts()
+    encoder, pairs = pair_encoder(open_encoder(model, **prompts), model, prompts), qrels.pairs()
     situation = Situation(pairs.n_queries, model_kind(encoder.model), encoder.device)
     defaults = resolve(TrainSettings(), situation)
+    corpus_text = run_corpus_text(model)
     query_embeddings = encoder.encode_queries(loaded, qrels.query_rows)
-    document_embeddings = encoder.encode_corpus(loaded, run_corpus_text(model))
+    document_embeddings = encoder.encode_corpus(loaded, corpus_text)
+    pool = DocumentPool.of(loaded, corpus_text)
     scores = pretrained_scores(
         pairs,
         query_embeddings,
@@ -86,6 +86,7 @@ def score(
         set_size=defaults.batching.documents_per_pass(processes=1),
         seed=seed,
         known=KnownPositives(pairs, len(loaded.corpus)),
+        pool=pool,
     )
     columns = {
         "query_id": loaded.queries.ids(qrels.query_rows[pairs.pair_query]),
@@ -95,7 +96,7 @@ def score(
         "loss": scores.loss,
     }
     if cbs_pool:
-        ranks = rank_among_random(pairs, query_embeddings, document_embeddings, cbs_pool, seed)
+        ranks = rank_among_random(pairs, query_embeddings, document_embeddings, cbs_pool, seed, pool)
         columns["cbs"] = ranks.cbs
         if note := ranks.small_pool_note(cbs_pool):
             log.info("note: %s", note)

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+
 import numpy as np
 from numpy.typing import NDArray
 
 from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
 from opera.methods import PairScores
+from opera.retrieval.encoder import Encoder
+from opera.retrieval.run_model import run_scores_without_prompts
 from opera.retrieval.similarity import pair_similarities
+from opera.training_set.document_pool import DocumentPool
 from opera.training_set.known_positives import KnownPositives
 
 CHUNK_PAIRS = 8_192
+
+
+def pair_encoder(encoder: Encoder, model: str | Path, prompts: Mapping[str, str]) -> Encoder:
+    """Return the encoder of a model's pair scores: that of a run whose prompts hold in search alone has none.
+
+    Args:
+        encoder: that of searches.
+        model: what the user passed.
+        prompts: those that the user gave, which hold everywhere.
+    """
+    return encoder.without_prompts() if not prompts and run_scores_without_prompts(model) else encoder
 
 
 def pretrained_losses(
@@ -23,6 +40,7 @@ def pretrained_losses(
     set_size: int,
     seed: int,
     known: KnownPositives | None,
+    pool: DocumentPool,
 ) -> NDArray[np.float32]:
     """Cross-entropy of each pair against one random set of documents as large as a batch (paper.md, row 4).
 
@@ -34,16 +52,17 @@ def pretrained_losses(
         document_embeddings: float32 ``[documents, dimension]``, unit vectors.
         similarity: float32 ``[N]``, of each pair.
         temperature: divides the similarities.
-        set_size: how many documents to draw from the corpus, without replacement.
+        set_size: how many documents to draw, without replacement.
         seed: seed of the draw.
         known: documents to leave out of a query's set; ``None`` leaves out only the pair's own.
+        pool: the documents to draw from.
 
     Returns:
         float32 ``[N]``, in nats.
     """
-    count = min(set_size, len(document_embeddings))
+    count = min(set_size, len(pool))
     rng = generator(seed, "score.random_set")
-    rows = np.sort(rng.choice(len(document_embeddings), count, replace=False))
+    rows = pool.rows(np.sort(rng.choice(len(pool), count, replace=False)))
     random_set = np.array(document_embeddings[rows])
     losses = np.empty(pairs.n_pairs, dtype=np.float32)
     for start in range(0, pairs.n_pairs, CHUNK_PAIRS):
@@ -67,10 +86,11 @@ def pretrained_scores(
     set_size: int,
     seed: int,
     known: KnownPositives | None,
+    pool: DocumentPool,
 ) -> PairScores:
     """Similarity and estimated loss of every pair; arguments as for :func:`pretrained_losses`."""
     similarity = pair_similarities(pairs, query_embeddings, document_embeddings)
     losses = pretrained_losses(
-        pairs, query_embeddings, document_embeddings, similarity, temperature, set_size, seed, known
+        pairs, query_embeddings, document_embeddings, similarity, temperature, set_size, seed, known, pool
     )
     return PairScores(pairs, similarity, losses)

@@ -18,6 +18,7 @@ from opera.diagnostics.inspect.quality import (
 from opera.methods.selection import keep_highest
 from opera.retrieval.similarity import pair_similarities
 from opera.training_set.cbs import CBSRanks, rank_among_random
+from opera.training_set.document_pool import DocumentPool
 
 
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.5])
@@ -29,11 +30,11 @@ def test_the_share_of_random_documents_is_found(share: float) -> None:
     false = rng.random(3000) < share
     docs[false] = rng.normal(size=(false.sum(), 32))
     queries, docs = (v / np.linalg.norm(v, axis=1, keepdims=True) for v in (queries, docs))
-    pairs = TrainingPairs.from_arrays(np.repeat(np.arange(300), 10), np.arange(3000))
-    cbs_ranks = rank_among_random(pairs, queries.astype(np.float32), docs.astype(np.float32), 10_000, 0)
+    pairs, pool = TrainingPairs.from_arrays(np.repeat(np.arange(300), 10), np.arange(3000)), DocumentPool(3000)
+    cbs_ranks = rank_among_random(pairs, queries.astype(np.float32), docs.astype(np.float32), 10_000, 0, pool)
     queries, docs = queries.astype(np.float32), docs.astype(np.float32)
-    similarity, random = pair_similarities(pairs, queries, docs), random_similarities(pairs, queries, docs, 0)
-    found = estimate_quality(pairs, cbs_ranks, similarity, random, docs)
+    similarity, random = pair_similarities(pairs, queries, docs), random_similarities(pairs, queries, docs, 0, pool)
+    found = estimate_quality(pairs, cbs_ranks, similarity, random, docs, pool)
     assert found.noise == pytest.approx(share, abs=0.04)
     assert found.noise_error < 0.03
     assert found.pooled_auc == pytest.approx(area_under_curve(similarity[~false], random), abs=0.03)
@@ -64,7 +65,8 @@ def test_the_standard_error_is_the_spread_of_estimates() -> None:
 def test_too_few_to_rank_among_give_no_estimate() -> None:
     pairs = TrainingPairs.from_arrays(np.zeros(2, dtype=int), np.arange(2))
     lone = CBSRanks(np.ones(2, dtype=np.int32), np.zeros(2, dtype=np.int32))
-    found = estimate_quality(pairs, lone, np.array([0.3, 0.4]), np.array([0.1, 0.2]), np.eye(2, dtype=np.float32))
+    labelled, random, documents = np.array([0.3, 0.4]), np.array([0.1, 0.2]), np.eye(2, dtype=np.float32)
+    found = estimate_quality(pairs, lone, labelled, random, documents, DocumentPool(2))
     assert found.noise is None
     assert np.isfinite([found.auc, found.pooled_auc, found.cosine]).all()
     assert "too few to estimate noise" in " ".join(advise(found, []).reasons)

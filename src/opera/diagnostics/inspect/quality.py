@@ -12,6 +12,7 @@ from opera.core.arrays import FloatArray
 from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
 from opera.training_set.cbs import CBSRanks
+from opera.training_set.document_pool import DocumentPool
 
 RANDOM_PAIRS = 100_000
 CHUNK = 10_000
@@ -72,6 +73,7 @@ def random_similarities(
     query_embeddings: NDArray[np.float32],
     document_embeddings: NDArray[np.float32],
     seed: int,
+    pool: DocumentPool,
 ) -> NDArray[np.float32]:
     """Compute the similarity of 100,000 random documents to the queries of random pairs: float32 ``[100000]``.
 
@@ -80,10 +82,11 @@ def random_similarities(
         query_embeddings: float32 ``[n, dimension]``, rows of length 1.
         document_embeddings: float32 ``[documents, dimension]``, rows of length 1.
         seed: of the draws.
+        pool: the documents to draw from.
     """
     rng = generator(seed, "inspect.random_pairs")
     query = pairs.pair_query[rng.integers(pairs.n_pairs, size=RANDOM_PAIRS)]
-    doc = np.sort(rng.integers(len(document_embeddings), size=RANDOM_PAIRS))
+    doc = pool.rows(np.sort(rng.integers(len(pool), size=RANDOM_PAIRS)))
     chunks = (slice(start, start + CHUNK) for start in range(0, RANDOM_PAIRS, CHUNK))
     return np.concatenate(
         [np.einsum("pd,pd->p", query_embeddings[query[part]], document_embeddings[doc[part]]) for part in chunks]
@@ -147,6 +150,7 @@ def estimate_quality(
     labelled: FloatArray,
     random: FloatArray,
     document_embeddings: NDArray[np.float32],
+    pool: DocumentPool,
 ) -> Quality:
     """Estimate scoring quality and noise.
 
@@ -156,6 +160,7 @@ def estimate_quality(
         labelled: float ``[N]``, similarities of the training pairs.
         random: float, similarities of random pairs.
         document_embeddings: float32 ``[documents, dimension]``, rows of length 1.
+        pool: the documents that a random one can be.
     """
     noise, error = estimate_noise(cbs_ranks)
     known = cbs_ranks.smallest_pool >= MIN_POOL
@@ -164,7 +169,7 @@ def estimate_quality(
         noise=noise if known else None,
         noise_error=error,
         pooled_auc=auc_without_noise(area_under_curve(labelled, random), noise if known else 0.0),
-        cosine=_cosine_of_means(pairs, document_embeddings),
+        cosine=_cosine_of_means(pairs, document_embeddings, pool),
         pool=cbs_ranks.smallest_pool,
     )
 
@@ -174,9 +179,12 @@ def most_suspicious(relative_ranks: FloatArray, similarity: FloatArray, count: i
     return np.lexsort((similarity, -relative_ranks))[:count]
 
 
-def _cosine_of_means(pairs: TrainingPairs, document_embeddings: NDArray[np.float32]) -> float:
-    """Mean over queries of the cosine between the query's mean positive and the mean document."""
-    middle = np.mean(document_embeddings, axis=0, dtype=np.float64)
+def _cosine_of_means(pairs: TrainingPairs, document_embeddings: NDArray[np.float32], pool: DocumentPool) -> float:
+    """Mean over queries of the cosine between the query's mean positive and the mean document of the pool."""
+    whole, left_out = (
+        np.sum(part, axis=0, dtype=np.float64) for part in (document_embeddings, document_embeddings[pool.left_out])
+    )
+    middle = (whole - left_out) / len(pool)
     total = 0.0
     for first in range(0, pairs.n_queries, CHUNK):
         offsets = pairs.query_offsets[first : first + CHUNK + 1]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -12,11 +11,12 @@ from numpy.typing import NDArray
 
 from opera.core.arguments import MOST_SEED, whole_number
 from opera.core.paths import expand_user
-from opera.data import Qrels, RetrievalData, TextTable, load_data
+from opera.data import Qrels, RetrievalData, load_data
 from opera.data.novelty import seen_share
 from opera.data.pairs import TrainingPairs
 from opera.diagnostics.inspect.advice import Advice, Retention, advise, dynamic_gain, retention_table
 from opera.diagnostics.inspect.duplicates import Duplicates, Leak, count_duplicates, find_leak
+from opera.diagnostics.inspect.embedding import EmbeddedData, embed
 from opera.diagnostics.inspect.positives import PositivesPerQuery, count_grades, positives_per_query
 from opera.diagnostics.inspect.quality import (
     Quality,
@@ -28,8 +28,7 @@ from opera.diagnostics.inspect.quality import (
     summarize_similarities,
 )
 from opera.methods.selection import CBS_POOL
-from opera.retrieval.encoder import given_prompts, open_encoder
-from opera.retrieval.run_model import run_corpus_text
+from opera.retrieval.encoder import given_prompts
 from opera.retrieval.similarity import pair_similarities
 from opera.training_set.cbs import CBSRanks, rank_among_random
 
@@ -137,7 +136,7 @@ def inspect(
     original = load_data(data)
     loaded = original.with_relevant_grade(relevant_grade)
     loaded.training_split()  # data without a training pair are refused before the model is loaded
-    embedded = _embed(loaded, model, prompts)
+    embedded = embed(loaded, model, prompts)
     estimates = _estimate(embedded, seed)
     return Inspection(
         source=loaded.source,
@@ -157,33 +156,6 @@ def inspect(
         suspicious=_suspicious_pairs(loaded, estimates, show),
         advice=advise(estimates.quality, estimates.retentions),
     )
-
-
-@dataclass(frozen=True)
-class _EmbeddedData:
-    """A data set with the embeddings of its documents and of the judged queries of all splits.
-
-    Attributes:
-        data: the data set.
-        judged_rows: int ``[J]``, ascending, rows of the judged queries.
-        judged: float32 ``[J, dimension]``, their embeddings, rows of length 1.
-        documents: float32 ``[documents, dimension]``, rows of length 1.
-        device: where the model computed them.
-    """
-
-    data: RetrievalData
-    judged_rows: NDArray[np.integer]
-    judged: NDArray[np.float32]
-    documents: NDArray[np.float32]
-    device: str
-
-    def queries(self, qrels: Qrels) -> NDArray[np.float32]:
-        """Return the embeddings of the queries of ``qrels``: float32 ``[queries, dimension]``."""
-        return np.asarray(self.judged[np.searchsorted(self.judged_rows, qrels.query_rows)])
-
-    def judged_queries(self) -> TextTable:
-        """Return the judged queries."""
-        return self.data.queries.select(self.judged_rows)
 
 
 @dataclass(frozen=True)
@@ -207,28 +179,20 @@ class _Estimates:
     retentions: list[Retention]
 
 
-def _embed(data: RetrievalData, model: str | Path, prompts: Mapping[str, Any]) -> _EmbeddedData:
-    """Encode the corpus, and the judged queries of all splits once."""
-    encoder = open_encoder(model, **prompts)
-    judged_rows = np.unique(np.concatenate([qrels.query_rows for qrels in data.splits.values()]))
-    judged = encoder.encode_queries(data, judged_rows)
-    documents = encoder.encode_corpus(data, run_corpus_text(model))
-    return _EmbeddedData(data, judged_rows, judged, documents, encoder.device)
-
-
-def _estimate(embedded: _EmbeddedData, seed: int) -> _Estimates:
+def _estimate(embedded: EmbeddedData, seed: int) -> _Estimates:
     training = embedded.data.training_split()
-    pairs, query_embeddings, document_embeddings = training.pairs(), embedded.queries(training), embedded.documents
+    pairs, pool = training.pairs(), embedded.pool
+    query_embeddings, document_embeddings = embedded.pair_queries(training), embedded.pair_documents
     similarity = pair_similarities(pairs, query_embeddings, document_embeddings)
-    random = random_similarities(pairs, query_embeddings, document_embeddings, seed)
-    cbs_ranks = rank_among_random(pairs, query_embeddings, document_embeddings, CBS_POOL, seed)
-    quality = estimate_quality(pairs, cbs_ranks, similarity, random, document_embeddings)
+    random = random_similarities(pairs, query_embeddings, document_embeddings, seed, pool)
+    cbs_ranks = rank_among_random(pairs, query_embeddings, document_embeddings, CBS_POOL, seed, pool)
+    quality = estimate_quality(pairs, cbs_ranks, similarity, random, document_embeddings, pool)
     return _Estimates(
         pairs, similarity, random, cbs_ranks, quality, retention_table(pairs, similarity, random, quality)
     )
 
 
-def _find_leaks(embedded: _EmbeddedData, seed: int, max_examples: int) -> dict[str, Leak]:
+def _find_leaks(embedded: EmbeddedData, seed: int, max_examples: int) -> dict[str, Leak]:
     """Compare each split but train with train."""
     data = embedded.data
     train = embedded.queries(data.training_split())
