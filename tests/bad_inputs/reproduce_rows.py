@@ -83,6 +83,12 @@ ROWS = [
         "--out here: no cell of table main is finished; the same command without --table-only runs them",
     ),
     Bad(
+        "reproduce: a reason for a missing data set that is no text",
+        "reproduce main --scale small --model model --out here --table-only",
+        "here/.left-out/fiqa: cannot be read as text; remove it, and the next run writes it",
+        write("here/.left-out/fiqa", b"\xff"),
+    ),
+    Bad(
         "reproduce: steps, which the table decides",
         f"{SMALL} --set max_steps=5",
         matching("--set max_steps: the table and its options decide it; .*"),

@@ -19,6 +19,8 @@ from opera.experiments.reproduce.results import Reproduced
 from opera.experiments.reproduce.sets import is_here
 
 FILE_WIDTH = 160
+SHORT = 60.0
+"""Seconds that no estimate tells apart."""
 
 
 def print_reproduced(screen: Console, reproduced: Reproduced) -> None:
@@ -43,7 +45,8 @@ def print_estimate(screen: Console, estimate: Estimate) -> None:
     remaining = sum(cell.folder not in estimate.done for cell in estimate.cells)
     screen.print(Text(f"{remaining} of {len(estimate.cells)} cells to run, one after another:"))
     for machine in estimate.machines:
-        screen.print(Text(f"  {machine.name}: about {_hours(estimate.seconds(machine))}"))
+        whole = estimate.seconds(machine)
+        screen.print(Text(f"  {machine.name}: {'about ' * (whole >= SHORT)}{_hours(whole)}"))
     if estimate.bytes:
         checkpoints = _gigabytes(estimate.checkpoints)
         screen.print(
@@ -83,7 +86,7 @@ def _set_table(estimate: Estimate, machines: Sequence[str]) -> Table:
 
 def _hours(seconds: float) -> str:
     """A duration; above four days in days."""
-    if seconds < 60:
+    if seconds < SHORT:
         return "under a minute"
     days = seconds / 86_400
     return format_duration(seconds) if days < 4 else f"{days:,.0f} days"

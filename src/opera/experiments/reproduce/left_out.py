@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from opera.core.errors import RunFolderError
-from opera.core.files import replace_file
+from opera.core.files import check_folder, replace_file
 from opera.core.reading import read_text
 from opera.core.terminal import shortened
 from opera.experiments.reproduce.plan import ReproductionPlan
@@ -24,8 +24,12 @@ def record_left_out(plan: ReproductionPlan, loaded: Collection[str]) -> None:
     Args:
         plan: the reproduction; the grid's folder exists.
         loaded: names of the data sets that this call has loaded.
+
+    Raises:
+        RunFolderError: if something else stands where the files are kept.
     """
     home = plan.out / LEFT_OUT
+    check_folder(home, "--out")
     for name in loaded:
         (home / name).unlink(missing_ok=True)
     for name in sorted(plan.chosen.optional & plan.left_out.keys()):
@@ -48,6 +52,6 @@ def left_out_before(plan: ReproductionPlan) -> dict[str, str]:
             continue
         try:
             reasons[name] = shortened(" ".join(read_text(path).split()), MOST_SHOWN)
-        except (OSError, ValueError) as error:
-            raise RunFolderError(f"{path}: cannot be read: {error}; remove it") from None
+        except (OSError, ValueError):
+            raise RunFolderError(f"{path}: cannot be read as text; remove it, and the next run writes it") from None
     return reasons
