@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
+import shutil
 from pathlib import Path
 
 import pytest
 
+import opera
 from commands import Opera
 
 PROMPT = "t3w1 t3w2 t3w1 "
@@ -35,3 +38,20 @@ def test_commands_take_prompts(
         for path in tmp_path.glob("*.tsv"):
             path.unlink()
     assert results[0] != results[1]
+
+
+def test_the_command_line_and_python_show_the_warning_once(
+    run_opera: Opera,
+    beir: Path,
+    static_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # none of pytest's: what Python shows where none is set up
+    e5, bge = (shutil.copytree(static_model, tmp_path / name) for name in ("e5-small", "bge-small-en-v1.5"))
+    for _ in range(2):
+        opera.search(beir, "t1w1", model=bge)
+    warning = "warning: {}: models of the family {} are used with a query prompt (model card of "
+    assert capsys.readouterr().err.count(warning.format(bge, "bge-en")) == 1
+    assert run_opera("search", beir, "t1w1", "--model", e5).stderr.count(warning.format(e5, "e5")) == 1

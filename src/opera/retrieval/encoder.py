@@ -207,7 +207,7 @@ def open_encoder(
 ) -> Encoder:
     """Load a model for encoding, with a run's lengths or else its own unless others are given; prompts likewise.
 
-    Logs which prompts a well-known model lacks.
+    Warns of the prompts that a well-known model lacks.
     """
     name, loaded = str(model), load_model(model, pick_device())
     given = {"max_query_length": max_query_length, "max_passage_length": max_passage_length}
@@ -217,7 +217,7 @@ def open_encoder(
         set_lengths(loaded, whole["max_query_length"], whole["max_passage_length"], set(chosen))
     prompts: dict[Role, str | None] = {"query": query_prompt, "document": document_prompt}
     set_prompts(loaded, query_prompt, document_prompt)
-    if not holds_run(Path(name)):
+    if process_index() == 0 and not holds_run(Path(name)):
         decided = [role for role in ROLES if prompts[role] is not None]
         warn_of_missing_prompts(loaded.prompts, name, decided, as_option)
     return Encoder(loaded, precision)

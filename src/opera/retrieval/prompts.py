@@ -26,6 +26,9 @@ PROMPTS_FILE = "config_sentence_transformers.json"
 PROMPT_NAMES: dict[Role, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage", "corpus")}
 """Names of prompts that sentence-transformers looks up for each role, in this order."""
 
+_WARNED: set[tuple[str, Role]] = set()
+"""Models that were warned of in this process, and the prompts."""
+
 
 def prompt_for(model: SentenceTransformer, role: Role) -> str:
     """Return the prompt that ``encode_query`` or ``encode_document`` prepends; empty for none."""
@@ -94,7 +97,9 @@ def warn_of_missing_prompts(
     decided: Iterable[Role],
     how: Callable[[Role, str], str],
 ) -> None:
-    """Log, once per missing prompt, what the model was trained with and its files do not name.
+    """Warn of each prompt that the model was trained with and its files do not name, once in a process.
+
+    The level is one that Python shows where nobody has set up logging.
 
     Args:
         prompts: the model's, by the names that its files give them.
@@ -107,12 +112,14 @@ def warn_of_missing_prompts(
     for role in [role for role in ROLES if role not in set(decided) and not prompts.get(role)]:
         unused = next((other for other in PROMPT_NAMES[role] if prompts.get(other)), None)
         prompt = prompts[unused] if unused else family.prompts[role] if family else ""
-        if not prompt:
+        warned = (str(place.resolve() if isinstance(place, Path) else place), role)
+        if not prompt or warned in _WARNED:
             continue
+        _WARNED.add(warned)
         why = (
             f"its files name the prompt {unused!r}, which sentence-transformers does not use for a {role}"
             if unused or family is None
             else f"models of the family {family.name} are used with a {role} prompt (model card of {family.card}), "
             "and its files name none"
         )
-        log.info("note: %s: %s; add %s, or leave it empty for none", name, why, how(role, prompt))
+        log.warning("warning: %s: %s; add %s, or leave it empty for none", name, why, how(role, prompt))

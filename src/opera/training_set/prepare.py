@@ -31,6 +31,7 @@ from opera.retrieval.models import (
     set_dropout_and_attention,
     set_lengths,
 )
+from opera.retrieval.processes import process_index
 from opera.retrieval.prompts import ROLES, as_setting, set_prompts, warn_of_missing_prompts
 from opera.runs.folder import holds_run
 from opera.training_set.prepare_data import prepare_data
@@ -212,7 +213,7 @@ def _load_models(model_source: str, settings: TrainSettings) -> dict[str, Any]:
     own_lengths = lengths_of(model)
     lengths = set_lengths(model, encoding.max_query_length, encoding.max_passage_length, set(encoding.model_fields_set))
     set_prompts(model, encoding.query_prompt, encoding.document_prompt)
-    if not holds_run(Path(model_source)):
+    if process_index() == 0 and not holds_run(Path(model_source)):
         decided = [role for role in ROLES if getattr(encoding, f"{role}_prompt") is not None]
         warn_of_missing_prompts(model.prompts, model_source, decided, as_setting)
     set_dropout_and_attention(model, encoding.dropout, encoding.attn_implementation)

@@ -110,13 +110,13 @@ def prepare_grid(
         check_measures([str(shared["metric_for_best_model"])])
     cells = plan_grid(data, axes, out, shared)
     if shared.get("query_vectors") is None:  # else --model only names the vectors
-        _note_missing_prompts(model, shared)
+        _warn_of_prompts(model, shared)
     check_grid_folder(out, model, shared)
     return prepare_cells(cells, jobs)
 
 
-def _note_missing_prompts(model: str, shared: Mapping[str, Any]) -> None:
-    """Log what a well-known model lacks; the cells log it too, but into files of their own."""
+def _warn_of_prompts(model: str, shared: Mapping[str, Any]) -> None:
+    """Warn of what a well-known model lacks; the cells warn too, but in files of their own."""
     place = locate_model(model)
     if isinstance(place, Path) and not holds_run(Path(model)):
         decided = [role for role in ROLES if shared.get(f"{role}_prompt") is not None]
