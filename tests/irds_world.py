@@ -32,7 +32,7 @@ def _write_beir_zip(path: Path, name: str) -> None:
         {"_id": "MED-3", "title": "", "text": "", "metadata": {"url": ""}},
     ]
     queries = [{"_id": f"PLAIN-{split}", "text": f"a {split} query", "metadata": {"url": ""}} for split in SPLITS]
-    path.parent.mkdir(parents=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr(f"{name}/corpus.jsonl", _lines(docs))
         archive.writestr(f"{name}/queries.jsonl", _lines([*queries, {**queries[0], "_id": "PLAIN-unjudged"}]))
@@ -47,7 +47,7 @@ def _lines(records: list[dict[str, Any]]) -> str:
 
 def write_antique(folder: Path) -> None:
     """Write a collection of three answers, and one question per split, in ANTIQUE's own format."""
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "collection.tsv").write_text("1_0\tan answer\n1_1\tanother answer\n2_0\tno answer\n")
     for split, number in (("train", 3), ("test", 4)):
         (folder / split).mkdir()
@@ -68,7 +68,7 @@ def _write_tripclick(path: Path) -> None:
             topic = f"<top>\n\n<num> Number: 7\n<title> a {part} {split} query\n\n</top>\n"
             members[f"benchmark/topics/topics.{part}.{split}.txt"] = topic
             members[f"benchmark/qrels/qrels.raw.{part}.{split}.txt"] = "7 0 1 1\n7 0 2 0\n7 0 3 1\n"
-    path.parent.mkdir(parents=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     with tarfile.open(path, "w:gz") as archive:
         for name, text in members.items():
             info = tarfile.TarInfo(name)
@@ -77,7 +77,7 @@ def _write_tripclick(path: Path) -> None:
 
 
 def _write_dpr(folder: Path) -> None:
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     passages = [f'{number}\t"passage {number}"\tTitle {number}' for number in range(1, 6)]
     with gzip.open(folder / "docs.tsv.gz", "wt") as file:
         file.write("\n".join(["id\ttext\ttitle", *passages]) + "\n")
