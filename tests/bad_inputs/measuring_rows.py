@@ -112,7 +112,7 @@ ROWS = [
     Bad(
         "evaluate: a grade that no pair has",
         "evaluate data --model model --relevant-grade 9",
-        "data: split 'test' has no judgement above 0: nothing to measure",
+        "data: split 'test' has no judgement of 9 or more (relevant_grade=9; a recipe may set it): nothing to measure",
     ),
     Bad("score: a pool without CBS", "score data --model model --out x.tsv --cbs-pool 5", "--cbs-pool: needs --cbs"),
     Bad(
@@ -123,7 +123,8 @@ ROWS = [
     Bad(
         "score: a grade that no pair has",
         "score data --model model --out x.tsv --relevant-grade 9",
-        "data: split 'train' has no pair with a grade above 0: nothing to train on",
+        "data: split 'train' has no pair with a grade of 9 or more (relevant_grade=9; a recipe may set it): nothing to "
+        "train on",
     ),
     Bad(
         "mine: ranks backwards",
@@ -160,6 +161,7 @@ ROWS = [
     Bad(
         "inspect: a grade that no pair has",
         "inspect data --model model --relevant-grade 5",
-        "data: split 'train' has no pair with a grade above 0: nothing to train on",
+        "data: split 'train' has no pair with a grade of 5 or more (relevant_grade=5; a recipe may set it): nothing to "
+        "train on",
     ),
 ]

@@ -13,6 +13,7 @@ from hub_world import write_beir_hub, write_mteb, write_pairs
 from opera.core.errors import DataError
 from opera.data import RetrievalData, files_read, load_data
 from opera.data.hub_folder import HubName
+from tiny_world import write_beir
 
 ROW = {"anchor": "a", "positive": "p", "negative": "n"}
 
@@ -21,6 +22,12 @@ def judged(data: RetrievalData, split: str) -> list[tuple[str, str, int]]:
     qrels = data.split(split)
     queries = data.queries.ids(qrels.query_rows[qrels.query_index])
     return list(zip(queries, data.corpus.ids(qrels.doc_rows), qrels.grades.tolist(), strict=True))
+
+
+def test_a_beir_folder_needs_no_hub(tmp_path: Path) -> None:
+    folder = write_beir(tmp_path / "data", n_docs=12, n_train=4, n_test=4)
+    with pytest.raises(DataError, match=r"is a BEIR folder: pass it without hf:$"):
+        load_data(f"hf:{folder}")
 
 
 def test_the_layout_of_mteb(tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def test_a_damaged_file_is_named(irds: Path) -> None:
     path = irds / "beir" / "quora" / "source.zip"
     path.parent.mkdir()
     path.write_bytes(b"half an archive")
-    with pytest.raises(DataError, match=rf"BadZipFile.*; if one of {path} is damaged, remove it"):
+    with pytest.raises(DataError, match=rf"BadZipFile.*; if one of {path} \(from https://.*\) is damaged, remove it"):
         load_data("irds:beir/quora")
 
 

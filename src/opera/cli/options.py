@@ -174,8 +174,9 @@ def check_launcher() -> None:
 
 
 def several_processes() -> bool:
-    """Whether torchrun started this process beside others."""
-    return int(os.environ.get("WORLD_SIZE", "1")) > 1
+    """Whether torchrun started this process beside others; what is no number is :func:`check_launcher`'s to refuse."""
+    size = os.environ.get("WORLD_SIZE", "1")
+    return size.isdecimal() and int(size) > 1
 
 
 def is_main_process() -> bool:

@@ -58,6 +58,9 @@ def load_hub(name: str) -> RetrievalData:
 
 
 def _parse(builder: DataBuilder, name: HubName, source: str) -> None:
+    folder = Path(name.place)
+    if name.local and (folder / "corpus.jsonl").is_file() and any(folder.glob("qrels/*.tsv")):
+        raise DataError(f"{source}: is a BEIR folder: pass it without hf:")
     with tempfile.TemporaryDirectory(dir=builder.folder) as cache:  # the library's own copy is not needed afterwards
         hub = _Hub(source, cache, name)
         configs = hub.configs(name.place)

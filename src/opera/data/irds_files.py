@@ -73,5 +73,6 @@ def how_to_fetch(ids: list[str]) -> str:
             for file in missing
         )
     if files:
-        return f"if one of {', '.join(str(file.place) for file in files)} is damaged, remove it"
+        places = ", ".join(f"{file.place} (from {file.url})" if file.url else str(file.place) for file in files)
+        return f"if one of {places} is damaged, remove it"
     return f"{page} says where its files come from; they belong below {home() / collection}"

@@ -35,6 +35,7 @@ class RetrievalData:
         notes: what was merged, dropped or drawn, in plain sentences.
         places: file and line of judgements that name an empty text, where known, by the rows of query and document.
         left_out: relevant pairs of a published set that name an empty text and were left out, by split.
+        lowest_grade: where :meth:`with_relevant_grade` has set grades to 0, the lowest that it left.
     """
 
     name: str
@@ -48,6 +49,7 @@ class RetrievalData:
     notes: tuple[str, ...] = ()
     places: Mapping[tuple[int, int], str] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)
+    lowest_grade: int = 1
 
     @classmethod
     def from_dicts(
@@ -108,7 +110,9 @@ class RetrievalData:
         """
         relevant = self.split("train").relevant()
         if relevant.n_queries == 0:
-            raise DataError(f"{self.source}: split 'train' has no pair with a grade above 0: nothing to train on")
+            raise DataError(
+                f"{self.source}: split 'train' has no pair with a grade {self._relevant}: nothing to train on"
+            )
         self._refuse_empty("train", relevant)
         return relevant
 
@@ -120,9 +124,15 @@ class RetrievalData:
         """
         qrels = self.split(split)
         if not qrels.has_relevant.any():
-            raise DataError(f"{self.source}: split '{split}' has no judgement above 0: nothing to measure")
+            raise DataError(f"{self.source}: split '{split}' has no judgement {self._relevant}: nothing to measure")
         self._refuse_empty(split, qrels)
         return qrels.select_queries(qrels.has_relevant)
+
+    @property
+    def _relevant(self) -> str:
+        """Which grades are relevant, for messages."""
+        lowest = self.lowest_grade
+        return "above 0" if lowest == 1 else f"of {lowest} or more (relevant_grade={lowest}; a recipe may set it)"
 
     def _refuse_empty(self, split: str, qrels: Qrels) -> None:
         """Refuse relevant pairs whose query, or whose document's title and text, is empty."""
@@ -156,7 +166,7 @@ class RetrievalData:
             for name, qrels in self.splits.items()
         }
         note = f"relevant_grade={lowest}: {below} judgements below it count as not relevant"
-        return replace(self, splits=splits, notes=(*self.notes, note))
+        return replace(self, splits=splits, notes=(*self.notes, note), lowest_grade=lowest)
 
     def counts(self) -> dict[str, int]:
         """Count the documents, and the queries and relevant pairs of each split."""

@@ -80,7 +80,9 @@ def set_lengths(model: SentenceTransformer, query: int | None, passage: int | No
     if not hasattr(model[0], "query_length"):
         for name in ("max_query_length", "max_passage_length"):
             if name in chosen:
-                raise SettingError(f"{name}: {type(model[0]).__name__} reads whole texts; leave the setting out")
+                raise SettingError(
+                    f"{name}: {type(model[0]).__name__} reads whole texts; leave the setting out, of recipes too"
+                )
         return {"max_query_length": None, "max_passage_length": None}
     limit = model.max_seq_length or max(query or 1, passage or 1)
     model[0].query_length = min(query, limit) if query else None

@@ -150,6 +150,8 @@ def mine(
     ranking = search_corpus(encoder, loaded, qrels.query_rows, ranks[1], corpus_text)
     known, pool = KnownPositives(qrels.pairs(), len(loaded.corpus)), DocumentPool.of(loaded, corpus_text)
     mined = mine_hard_negatives(ranking, known, ranks, keep, seed, pool)
+    if mined.queries_without:
+        log.info("note: %d of %d queries have no negative at these ranks", mined.queries_without, len(qrels.query_rows))
     table = pa.table(
         {
             "query_id": loaded.queries.ids(np.repeat(qrels.query_rows, np.diff(mined.offsets))),
