@@ -8,6 +8,7 @@ positives, and any of negatives. No code of a data set runs: the library ``datas
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 import sys
 import tempfile
@@ -26,6 +27,8 @@ from opera.data.published import RULES, Judgements, check_published_ids, publish
 from opera.data.retrieval_data import RetrievalData
 from opera.data.store import LAYOUT, DataBuilder, digest_files, load_or_parse
 from opera.data.texts import ROWS_AT_ONCE, TextRow
+
+log = logging.getLogger("opera")
 
 _COLUMNS = {
     "id": ("_id", "id"),
@@ -170,6 +173,9 @@ class _Hub:
 
         self.source, self._cache, self._name, self._library = source, cache, name, datasets
         datasets.utils.logging.set_verbosity(datasets.utils.logging.CRITICAL)
+        logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it logs each of its tries twice
+        if not name.local:
+            log.info("asking the hub for %s", name.place)
         if not sys.stderr.isatty():
             datasets.disable_progress_bars()
 
