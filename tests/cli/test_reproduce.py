@@ -220,9 +220,19 @@ def test_a_plan_needs_neither_the_data_nor_the_model(here: Any) -> None:
     assert plan["bytes"] == sum(sizes.values()) + plan["checkpoint_bytes"]
 
 
+def test_a_plan_with_a_setting_that_the_model_refuses_is_wrong_input(here: Any, beir: Path, static_model: Path) -> None:
+    call = here(command(beir, static_model, Path("grid"), "--plan", "--methods", "FT", "--set", "max_passage_length=1"))
+    assert call.returncode == 2, call.stderr
+    assert "max_passage_length" in call.stderr
+    assert "timing" not in call.stderr
+
+
 def test_a_plan_times_steps_on_data_that_are_here(here: Any, beir: Path, static_model: Path, tmp_path: Path) -> None:
     call = here(command(beir, static_model, tmp_path / "grid", "--plan", "--shard", "1/4"))
     assert call.returncode == 0, call.stderr
     assert "1 of 1 cells to run" in call.stdout
     assert "8 × A100: 8 × 312 TFLOP/s" in call.stdout
+    assert "nfcorpus has other counts than Table 8" in " ".join(call.stdout.split())
+    assert f"{len(load_data(str(beir)).corpus):,} │" in call.stdout
+    assert "3,633 │" not in call.stdout
     assert not (tmp_path / "grid").exists()

@@ -67,6 +67,7 @@ def reproduce(
     json_: JsonOption = False,
 ) -> None:
     """Run what a table of the paper takes, and set our figures beside the paper's. Finished cells are not repeated."""
+    from opera.experiments.grid.axes import canonical_label
     from opera.experiments.grid.compare import MOST_JOBS
     from opera.experiments.paper import find_table
     from opera.experiments.paper.tables import HUB_IDS
@@ -74,7 +75,7 @@ def reproduce(
     from opera.experiments.reproduce.left_out import left_out_before
     from opera.experiments.reproduce.plan import Shard, plan_reproduction
     from opera.experiments.reproduce.scale import find_scale
-    from opera.experiments.reproduce.sets import choose_sets
+    from opera.experiments.reproduce.sets import check_sources, choose_sets
 
     jobs = whole_number(jobs, "--jobs", 1, MOST_JOBS)
     found, size = find_table(table, "TABLE"), find_scale(scale)
@@ -86,7 +87,7 @@ def reproduce(
         model or size.model or HUB_IDS[found.model],
         preset,
         size,
-        None if methods is None else tuple(listed(methods)),
+        None if methods is None else tuple(canonical_label(name) for name in listed(methods)),
         size.seeds if seeds is None else tuple(numbers("seeds", seeds)),
         collect_values(None, set_, {}),
     )
@@ -96,6 +97,7 @@ def reproduce(
     if plan:
         _print_plan(planned, part, jobs, json_)
     elif table_only:
+        check_sources(chosen)
         _finish(planned.without(left_out_before(planned)), json_)
     else:
         _run(planned, part, jobs, json_)
@@ -105,9 +107,12 @@ def _print_plan(planned: ReproductionPlan, part: Shard | None, jobs: int, as_jso
     from opera.cli.printing.console import console
     from opera.cli.printing.reproduce import print_estimate
     from opera.experiments.reproduce.estimate import estimate
+    from opera.experiments.reproduce.run import check_reproduction
 
+    cells = planned.cells if part is None else part.of(planned.cells)
     with interruptible(lambda: "nothing was written"):
-        estimated = estimate(planned, planned.cells if part is None else part.of(planned.cells), jobs)
+        planned = check_reproduction(planned, cells, jobs)
+        estimated = estimate(planned, [cell for cell in cells if cell.data_name in planned.sources], jobs)
     if as_json:
         say(json_text(estimated.as_dict()))
     else:

@@ -168,9 +168,18 @@ def load_data(source: str | Path | RetrievalData) -> RetrievalData:
     if isinstance(source, RetrievalData):
         return source
     text = expand_user(source, "data")
+    return find_source(text).load(text)
+
+
+def find_source(text: str) -> DataSource:
+    """Return what reads a data set. Reads none of it.
+
+    Raises:
+        DataError: if no source reads it.
+    """
     for known in SOURCES:
         if known.matches(text):
-            return known.load(text)
+            return known
     found = kind_of_place(Path(text))
     problem = "no such file or folder" if found is None else "not a kind of data that OPERA reads"
     if found not in (None, "a file", "a folder"):

@@ -67,7 +67,8 @@ def test_a_failure_is_a_message(
     monkeypatch.setattr(worker, "adapt", fail)
     monkeypatch.setattr(worker, "load_once", lambda source: None)
     job = {"kind": "train", "data": "x", "model": "m", "out": str(tmp_path / "cell"), "values": VALUES}
-    assert run_job(job, io.StringIO()) == {"failed": reason}
+    blamed = {"input": True} if isinstance(error, SettingError) else {}
+    assert run_job(job, io.StringIO()) == {"failed": reason} | blamed
     assert capsys.readouterr().err.startswith(printed)
 
 

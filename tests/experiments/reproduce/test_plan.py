@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from opera.core.errors import DataError, SettingError
+from opera.data import load_data
 from opera.experiments.paper import find_table
 from opera.experiments.reproduce.cells import TableSettings
 from opera.experiments.reproduce.plan import ReproductionPlan, Shard, plan_reproduction
@@ -34,7 +35,7 @@ def test_shards_share_the_cells_and_few_of_them_have_one_data_set(count: int) ->
 
 @pytest.mark.parametrize("text", ["3", "0/3", "4/3", "1/0", "-1/3", "a/b", "1/2/3", "١/٢", ""])
 def test_what_is_no_shard(text: str) -> None:
-    with pytest.raises(SettingError, match="--shard: must be K/N with 1 <= K <= N, such as 3/32, got"):
+    with pytest.raises(SettingError, match="--shard: must be K/N with 1 <= K <= N <= 100,000, such as 3/32, got"):
         Shard.parse(text)
 
 
@@ -50,7 +51,10 @@ def test_a_small_scale_leaves_large_data_sets_out_and_says_so() -> None:
     assert chosen.left_out["fever"] == (
         "5,416,568 documents are many for --scale small; --data fever takes it all the same"
     )
-    assert list(choose_sets(find_table("components"), SCALES["small"], None).sources) == ["fever"]
+    with pytest.raises(
+        SettingError, match="fever: 5,416,568 documents are many .*; --data fever takes it all the same"
+    ):
+        choose_sets(find_table("components"), SCALES["small"], None)
     assert list(choose_sets(MAIN, SCALES["small"], ["fever"]).sources) == ["fever"]
 
 
@@ -73,14 +77,20 @@ def test_a_set_that_cannot_be_had_is_an_error_or_left_out(beir: Path) -> None:
     sources = {"nfcorpus": str(beir), "fiqa": "absent"}
     with pytest.raises(DataError, match="fiqa: absent: no such file") as caught:
         fetch_sets(ChosenSets(sources))
-    assert "1 of 2 data sets cannot be had; --data NAME=FOLDER takes one that you have, --data nfcorpus goes" in str(
-        caught.value
-    )
+    assert str(caught.value).endswith("\n1 of 2 data sets cannot be had; --data nfcorpus goes without")
     assert fetch_sets(ChosenSets(sources), ["nfcorpus"]).sources == sources, "a shard loads its own data sets alone"
     here = fetch_sets(ChosenSets(sources, {"fever": "large"}, frozenset(sources)))
     assert here.sources == {"nfcorpus": str(beir)}
     assert here.left_out["fever"] == "large"
     assert "nfcorpus has other counts than Table 8: documents" in here.notes[0]
     assert "no such file" in here.left_out["fiqa"]
+    assert here.counts["nfcorpus"]["documents"] == len(load_data(str(beir)).corpus)
+
+
+def test_a_set_of_the_catalogue_that_cannot_be_had_may_come_from_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(source: str) -> None:
+        raise DataError("no network")
+
+    monkeypatch.setattr("opera.experiments.reproduce.sets.load_data", refuse)
     with pytest.raises(DataError, match="1 of 1 data sets cannot be had; --data NAME=FOLDER takes one that you have"):
-        fetch_sets(ChosenSets({"fiqa": "absent"}, {}, frozenset({"fiqa"})))
+        fetch_sets(ChosenSets({"fiqa": "paper:fiqa"}, {}, frozenset({"fiqa"})))

@@ -14,7 +14,7 @@ from opera.core.console import SafeConsole
 from opera.data.catalogue import PAPER_SETS
 from opera.experiments.grid.progress import format_steps, table_rows
 from opera.experiments.grid.status import format_duration
-from opera.experiments.reproduce.estimate import Estimate
+from opera.experiments.reproduce.estimate import Estimate, counted_set
 from opera.experiments.reproduce.results import Reproduced
 from opera.experiments.reproduce.sets import is_here
 
@@ -80,7 +80,7 @@ def _set_table(estimate: Estimate, machines: Sequence[str]) -> Table:
             "on request" if asked and kind == "download" and not sizes[kind] else _gigabytes(sizes[kind])
             for kind in kinds
         ]
-        table.add_row(*map(Text, (name, f"{PAPER_SETS[name].documents:,}", *once, *disk)))
+        table.add_row(*map(Text, (name, f"{counted_set(estimate.plan, name).documents:,}", *once, *disk)))
     return table
 
 

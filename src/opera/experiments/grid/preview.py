@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from opera.config.automatic import Situation
-from opera.core.errors import TrainingError
+from opera.core.errors import InputError, TrainingError
 from opera.experiments.grid.interrupts import signals_as_interrupt
 from opera.experiments.grid.plan import Cell
 from opera.experiments.grid.progress import format_steps, table_rows
@@ -21,6 +21,7 @@ def time_grid(status: Status, model: str) -> None:
     """Time a few training steps on each data set without a finished cell, and add the rates to the status.
 
     Raises:
+        InputError: if training refuses the input, such as a setting that this model cannot have.
         TrainingError: if these steps fail.
         KeyboardInterrupt: after Ctrl-C or SIGTERM.
     """
@@ -30,6 +31,8 @@ def time_grid(status: Status, model: str) -> None:
             continue
         cell = next(cell for cell in status.cells if cell.data == source)
         message = _time_cell(cell, model, jobs=min(status.jobs, len(status.waiting)))
+        if message.get("input"):
+            raise InputError(*message["failed"].split("\n"))
         if "timing" not in message:
             raise TrainingError(f"timing {source}: {message.get('failed', 'stopped')}")
         timing = message["timing"]

@@ -23,7 +23,7 @@ from typing import Any, TextIO
 
 from transformers import TrainerCallback
 
-from opera.core.errors import OperaError
+from opera.core.errors import InputError, OperaError
 from opera.core.extensions import load_extensions
 from opera.core.terminal import say
 from opera.data import RetrievalData, load_data
@@ -98,7 +98,7 @@ def run_job(job: Mapping[str, Any], out: TextIO) -> dict[str, Any]:
             return {"timing": asdict(time_cell(load_once(job["data"]), job["model"], job["values"]))}
         train_cell(job, out)
     except OperaError as error:
-        return _failed(str(error))
+        return _failed(str(error)) | ({"input": True} if isinstance(error, InputError) else {})
     except OSError as error:
         return _failed(f"{error.filename or job.get('out', job['data'])}: {(error.strerror or str(error)).lower()}")
     except Exception as error:  # one cell's failure must not end the others

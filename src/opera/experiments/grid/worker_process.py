@@ -14,7 +14,7 @@ from typing import Any
 
 Message = dict[str, Any]
 """``{"step": n, "steps": of}`` while a job runs; last ``{"done": true}``, ``{"failed": reason}``,
-``{"stopped": true}`` or ``{"timing": {...}}``."""
+with ``"input": true`` where the input is to blame, ``{"stopped": true}`` or ``{"timing": {...}}``."""
 
 
 class WorkerLostError(Exception):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from opera.config.presets import PRESETS
-from opera.data.catalogue import PAPER_SETS
+from opera.data.catalogue import PAPER_SETS, PaperSet
 from opera.experiments.grid.plan import Cell
 from opera.experiments.grid.preview import time_grid
 from opera.experiments.grid.status import Status
@@ -158,13 +158,29 @@ def estimate(plan: ReproductionPlan, cells: Sequence[Cell], jobs: int = 1) -> Es
     costs[here.name].update(_measured(plan, [cell for cell in cells if cell.folder not in done], jobs))
     disk = {name: _disk(plan, name, shape, sum(cell.data_name == name for cell in cells)) for name in names}
     checkpoints = jobs * CHECKPOINT * KEPT * shape.parameters * FLOAT_BYTES
-    notes = (recipe, *(f"{machine.name}: {machine.source}" for machine in (here, cluster)), *ASSUMPTIONS)
+    notes = (
+        recipe,
+        *plan.chosen.notes,
+        *(f"{machine.name}: {machine.source}" for machine in (here, cluster)),
+        *ASSUMPTIONS,
+    )
     return Estimate(plan, cells, done, (here, cluster), costs, disk, checkpoints, notes)
 
 
+def counted_set(plan: ReproductionPlan, name: str) -> PaperSet:
+    """A data set with its own counts where it was loaded, else with those of Table 8."""
+    entry, counts = PAPER_SETS[name], plan.chosen.counts.get(name)
+    if counts is None:
+        return entry
+    documents = counts["documents"]
+    texts = round(entry.text_bytes / entry.documents * documents)
+    queries = {kind: counts[kind] for kind in ("train_queries", "test_queries")}
+    return replace(entry, documents=documents, text_bytes=texts, **queries)
+
+
 def _cost(plan: ReproductionPlan, name: str, shape: ModelShape, machine: Machine) -> SetCost:
-    """What a data set costs by its counts in Table 8."""
-    entry, values = PAPER_SETS[name], data_settings(plan.shared, PAPER_SETS[name])
+    """What a data set costs by its counts."""
+    entry, values = counted_set(plan, name), data_settings(plan.shared, PAPER_SETS[name])
     document = min(entry.text_bytes / entry.documents / BYTES_PER_TOKEN, values.get("max_passage_length", 512))
     queries = values.get("global_batch_size") or values.get("per_device_train_batch_size")
     queries = queries or PRESETS[plan.shared.preset]["global_batch_size"]
@@ -193,7 +209,7 @@ def _measured(plan: ReproductionPlan, waiting: Sequence[Cell], jobs: int) -> dic
 
 def _disk(plan: ReproductionPlan, name: str, shape: ModelShape, cells: int) -> dict[str, int]:
     """Bytes that a data set takes, downloads, cache and runs together."""
-    entry = PAPER_SETS[name]
+    entry = counted_set(plan, name)
     return {
         "download": 0 if is_here(plan.sources[name]) else entry.download_bytes or 0,
         "texts": entry.text_bytes,

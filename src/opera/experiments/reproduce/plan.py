@@ -14,6 +14,8 @@ from opera.experiments.grid.plan import Cell, GridPart, plan_parts
 from opera.experiments.reproduce.cells import TableSettings, settings_by_set, table_parts
 from opera.experiments.reproduce.sets import ChosenSets
 
+MOST_SHARDS = 100_000
+
 
 @dataclass(frozen=True)
 class Shard:
@@ -35,8 +37,10 @@ class Shard:
             SettingError: if it is anything else.
         """
         match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
-        if match is None or not 1 <= int(match[1]) <= int(match[2]):
-            raise SettingError(f"--shard: must be K/N with 1 <= K <= N, such as 3/32, got {shown(text)}")
+        if match is None or not 1 <= int(match[1]) <= int(match[2]) <= MOST_SHARDS:
+            raise SettingError(
+                f"--shard: must be K/N with 1 <= K <= N <= {MOST_SHARDS:,}, such as 3/32, got {shown(text)}"
+            )
         return cls(int(match[1]), int(match[2]))
 
     @property

@@ -13,6 +13,7 @@ from opera.experiments.grid.run import run_grid
 from opera.experiments.grid.status import Status
 from opera.experiments.reproduce.left_out import record_left_out
 from opera.experiments.reproduce.plan import ReproductionPlan, Shard
+from opera.experiments.reproduce.sets import fetch_sets, is_here
 from opera.retrieval.locate import locate_model
 
 
@@ -30,6 +31,28 @@ def prepare_reproduction(plan: ReproductionPlan, cells: Sequence[Cell], jobs: in
     check_grid_folder(plan.out, plan.model, plan.shared.settings, plan.settings_by_set)
     locate_model(plan.model)
     return prepare_cells(cells, jobs)
+
+
+def check_reproduction(plan: ReproductionPlan, cells: Sequence[Cell], jobs: int) -> ReproductionPlan:
+    """Check what a run would refuse, as far as that needs neither torch nor a network. Writes nothing.
+
+    Args:
+        plan: the reproduction.
+        cells: the cells of this call, all or one shard's.
+        jobs: how many run at once.
+
+    Returns:
+        The plan with the counts of the data sets that are here, and without optional ones that cannot be read.
+
+    Raises:
+        InputError: for invalid input.
+    """
+    check_grid_folder(plan.out, plan.model, plan.shared.settings, plan.settings_by_set)
+    locate_model(plan.model)
+    here = {cell.data_name for cell in cells if is_here(cell.data)}
+    plan = plan.with_sets(fetch_sets(plan.chosen, here))
+    prepare_cells([cell for cell in cells if cell.data_name in here & plan.sources.keys()], jobs)
+    return plan
 
 
 def run_reproduction(
