@@ -61,7 +61,7 @@ ROWS = [
     Bad(
         "reproduce: a plan with a grade that no pair has",
         f"{SMALL} --plan --set relevant_grade=99",
-        matching(".*relevant_grade.*"),
+        matching("data: .*grade.*"),
     ),
     Bad(
         "reproduce: a plan in a folder with another grid",

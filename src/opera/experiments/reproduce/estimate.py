@@ -158,12 +158,8 @@ def estimate(plan: ReproductionPlan, cells: Sequence[Cell], jobs: int = 1) -> Es
     costs[here.name].update(_measured(plan, [cell for cell in cells if cell.folder not in done], jobs))
     disk = {name: _disk(plan, name, shape, sum(cell.data_name == name for cell in cells)) for name in names}
     checkpoints = jobs * CHECKPOINT * KEPT * shape.parameters * FLOAT_BYTES
-    notes = (
-        recipe,
-        *plan.chosen.notes,
-        *(f"{machine.name}: {machine.source}" for machine in (here, cluster)),
-        *ASSUMPTIONS,
-    )
+    machines = (f"{machine.name}: {machine.source}" for machine in (here, cluster))
+    notes = (recipe, *plan.chosen.notes, *machines, *ASSUMPTIONS)
     return Estimate(plan, cells, done, (here, cluster), costs, disk, checkpoints, notes)
 
 
@@ -172,10 +168,14 @@ def counted_set(plan: ReproductionPlan, name: str) -> PaperSet:
     entry, counts = PAPER_SETS[name], plan.chosen.counts.get(name)
     if counts is None:
         return entry
-    documents = counts["documents"]
-    texts = round(entry.text_bytes / entry.documents * documents)
-    queries = {kind: counts[kind] for kind in ("train_queries", "test_queries")}
-    return replace(entry, documents=documents, text_bytes=texts, **queries)
+    documents = counts.get("documents", 0)
+    return replace(
+        entry,
+        documents=documents,
+        train_queries=counts.get("train_queries", 0),
+        test_queries=counts.get("test_queries", 0),
+        text_bytes=round(entry.text_bytes / entry.documents * documents),
+    )
 
 
 def _cost(plan: ReproductionPlan, name: str, shape: ModelShape, machine: Machine) -> SetCost:

@@ -38,9 +38,8 @@ class Shard:
         """
         match = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
         if match is None or not 1 <= int(match[1]) <= int(match[2]) <= MOST_SHARDS:
-            raise SettingError(
-                f"--shard: must be K/N with 1 <= K <= N <= {MOST_SHARDS:,}, such as 3/32, got {shown(text)}"
-            )
+            rule = f"must be K/N with 1 <= K <= N <= {MOST_SHARDS:,}, such as 3/32"
+            raise SettingError(f"--shard: {rule}, got {shown(text)}")
         return cls(int(match[1]), int(match[2]))
 
     @property
