@@ -136,6 +136,11 @@ def test_opera_paper_knows_the_data_sets_of_the_grid(finished: Path, here: Any, 
     assert beir.name != "nfcorpus"
     call = here(["paper", "--table", "main", "--grid", finished, "--data", "nfcorpus", "--json"])
     assert [row["mean"] for row in json.loads(call.stdout)] == [row["mean"] for row in records(finished)]
+    text = " ".join(here(["paper", "--table", "main", "--grid", finished, "--data", "nfcorpus"]).stdout.split())
+    assert "Made with --scale small" in text
+    assert "The grid's runs: preset paper, 1 seed." in text
+    assert "nfcorpus has other counts than Table 8" in text
+    assert "B: HotpotQA" not in text
 
 
 def test_a_finished_one_prints_its_table_again(

@@ -21,7 +21,8 @@ TEXT = """{
   "cells": [
     "x/ft/steps10/seed0"
   ],
-  "data": {}
+  "data": {},
+  "scale": null
 }
 """
 

@@ -34,6 +34,8 @@ def paper(
     json_: JsonOption = False,
 ) -> None:
     """The paper's tables, alone or beside a grid of your runs on the same measures."""
+    from rich.text import Text
+
     from opera.cli.printing.console import console
     from opera.cli.printing.paper import print_paper_table, print_table_list
     from opera.experiments.paper import (
@@ -58,15 +60,20 @@ def paper(
     if grid is None:
         if steps or set_:
             raise SettingError("--steps and --set pick runs of a grid: give --grid FOLDER too")
-        rows, models = align_table(chosen, None, data), None
+        rows, models, notes = align_table(chosen, None, data), None, []
     else:
         from opera.config.yaml import parse_assignments
         from opera.experiments.analysis import find_groups
+        from opera.experiments.reproduce.notes import grid_notes
 
         groups = with_settings(with_grid_names(find_groups(grid), grid), parse_assignments(set_ or []))
         rows = align_table(chosen, groups, data, steps)
-        models = GridRuns(groups, chosen).models([compared.row.data for compared in rows])
+        shown = {compared.row.data for compared in rows}
+        models, notes = GridRuns(groups, chosen).models(list(shown)), grid_notes(grid, groups, shown)
     if json_:
         say(json_text(as_records(chosen, rows, grid is not None)))
     else:
-        print_paper_table(console(), chosen, rows, models)
+        screen = console()
+        print_paper_table(screen, chosen, rows, models)
+        for note in notes:
+            screen.print(Text(note))

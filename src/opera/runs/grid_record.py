@@ -25,6 +25,8 @@ class GridRecord(BaseModel):
         settings: the settings that all cells share, by full name, as JSON holds them.
         cells: run folders of the cells of all calls, relative to the grid's folder.
         data: settings of single data sets, by the data set's folder; empty where all share theirs.
+        scale: the size of a reproduction that is not the paper's own: its figures are not to be compared with the
+            paper's.
     """
 
     model_config = ConfigDict(frozen=True, protected_namespaces=())
@@ -33,6 +35,7 @@ class GridRecord(BaseModel):
     settings: dict[str, Any]
     cells: list[str] = []
     data: dict[str, dict[str, Any]] = {}
+    scale: str | None = None
 
     @field_validator("cells", "data")
     @classmethod

@@ -35,6 +35,9 @@ def test_a_table_with_and_without_a_grid(folder: PaperRuns) -> None:
     assert "no variance" in text
     assert "B: HotpotQA, Recall@20" in text
     assert "NDCG@10 is retrieved_ideal_nDCG@10" in text
+    one = printed("main", folder.rows("main", data="FiQA"), ["potion-base-4m"])
+    assert "B: HotpotQA" not in one
+    assert "L: the average ranks" in one
     alone = printed("retention", align_table(find_table("retention"), None), None)
     assert re.search(r"SP\.75 +│ +– │", alone)
     assert "not run" not in alone

@@ -66,11 +66,17 @@ class TestProgress:
         self, status: Status, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
         self.screen(monkeypatch, 40, terminal=False)
+        monkeypatch.setattr(progress, "last_complete_checkpoint", lambda folder: 10 if "rp" in folder.parts else None)
         with live_progress(status) as on_change:
             on_change(status, status.cells[0])
             on_change(status, status.cells[1])
             on_change(status, None)
-        failed, *tail, done = capsys.readouterr().err.splitlines()
+            last = status.cells[-1]
+            status.running[last.folder] = Running(0.0)
+            on_change(status, None)
+        failed, *tail, started, done, resumed = capsys.readouterr().err.splitlines()
+        assert resumed == f"started: {last.title} (6 of 6); resumes from its checkpoint; log: {last.log}"
+        assert started == f"started: {status.cells[3].title} (4 of 6); log: {status.cells[3].log}"
         assert failed == "failed: [red]x, ft, 10 steps, seed 0: [bold]no memory"
         assert tail[0] == "before"
         assert tail[-1] == f"  full log: {status.cells[0].log}"

@@ -114,15 +114,17 @@ def _format_number(value: float | None, name: str) -> str:
 
 
 def _notes(table: PaperTable, rows: Sequence[ComparedRow], with_grid: bool, measures: Sequence[str]) -> list[str]:
+    shown_sets = {compared.row.data for compared in rows}
+    own = [*(note for data, note in table.data_notes.items() if data in shown_sets), *table.notes]
     if not with_grid:
-        return list(table.notes)
+        return own
     names = ", ".join(f"{name} is {our_measure(name)}" for name in measures if our_measure(name))
     notes = [
         f"On the same measure: {names}."
         if len(measures) < 5
         else "On the same measures: NDCG is retrieved_ideal_nDCG, Recall R, MRR RR.",
         "The grid: mean ± standard deviation over its seeds. The paper has one run per figure and no variance.",
-        *table.notes,
+        *own,
     ]
     if shown := [name for name in READINGS if any(compared.reading == name for compared in rows)]:
         notes.insert(0, f"Readings of the paper: {', '.join(f'{name} is {READINGS[name]}' for name in shown)}.")

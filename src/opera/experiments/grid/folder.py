@@ -93,14 +93,22 @@ def _format_value(value: Any) -> str:
 
 
 def write_grid_file(
-    out: Path, model: str, shared: Mapping[str, Any], cells: Sequence[Cell] = (), data: BySet | None = None
+    out: Path,
+    model: str,
+    shared: Mapping[str, Any],
+    cells: Sequence[Cell] = (),
+    data: BySet | None = None,
+    scale: str | None = None,
 ) -> None:
     """Write ``grid.json``: the settings, and these cells and data sets besides those of earlier calls."""
     out.mkdir(parents=True, exist_ok=True)
     folders = dict.fromkeys([*planned_cells(out), *(cell.folder for cell in cells)])
-    earlier = GridRecord.read(out).data if (out / GRID_FILE).is_file() else {}
+    earlier = GridRecord.read(out) if (out / GRID_FILE).is_file() else None
     record = _grid_record(model, shared, data, [str(folder.relative_to(out)) for folder in folders])
-    record.model_copy(update={"data": {**earlier, **record.data}}).write(out)
+    if earlier is not None:
+        record = record.model_copy(update={"data": {**earlier.data, **record.data}})
+        scale = scale or earlier.scale
+    record.model_copy(update={"scale": scale}).write(out)
 
 
 @contextmanager
@@ -111,6 +119,7 @@ def opened_grid(
     cells: Sequence[Cell],
     data: BySet | None = None,
     shard: str | None = None,
+    scale: str | None = None,
 ) -> Iterator[None]:
     """Hold a grid's folder, or one shard of it, for this process, with ``grid.json`` written.
 
@@ -121,6 +130,7 @@ def opened_grid(
         cells: the cells of the whole grid.
         data: settings of single data sets.
         shard: name of the part that this process runs, the same for the same cells; ``None`` for the whole grid.
+        scale: the size of a reproduction, where it is not the paper's own.
 
     Raises:
         RunFolderError: if another process is running the grid or this shard, or has started another grid here in the
@@ -132,7 +142,7 @@ def opened_grid(
             held.enter_context(_whole(out) if shard is None else _shard(out, shard))
             others = [place for place in _shards(out) if place.name != shard and in_use(place)]
             check_grid_folder(out, model, shared, data, others_run=bool(others))
-            write_grid_file(out, model, shared, cells, data)
+            write_grid_file(out, model, shared, cells, data, scale)
         yield
 
 

@@ -1,4 +1,4 @@
-"""Progress of a grid: one live table on a terminal, elsewhere a line for each cell that ends."""
+"""Progress of a grid: one live table on a terminal, elsewhere a line for each cell that starts or ends."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from opera.experiments.grid.plan import Cell
 from opera.experiments.grid.run import OnChange
 from opera.experiments.grid.status import Status, format_duration
 from opera.runs.folder import Run
+from opera.runs.housekeeping import last_complete_checkpoint
 
 RESERVED_LINES = 6
 """Lines of the terminal kept free below the live table."""
@@ -31,7 +32,7 @@ def live_progress(status: Status) -> Iterator[OnChange]:
     """Show the status on standard error; yields the function to call when it changes."""
     screen = SafeConsole(stderr=True)
     if not screen.is_terminal:
-        yield _print_ended
+        yield _Lines(status)
         return
     with Live(_live_table(status, screen.height), console=screen, auto_refresh=False) as live:
 
@@ -121,9 +122,31 @@ def _mean_so_far(status: Status, cells: Sequence[Cell]) -> str:
     return f"{np.mean(values):.3f}" + (f" ± {np.std(values, ddof=1):.3f}" if len(values) > 1 else "")
 
 
-def _print_ended(status: Status, ended: Cell | None) -> None:
-    if ended is None:
-        return
+class _Lines:
+    """Prints a line for each cell that starts, and one for each that ends.
+
+    Args:
+        status: the grid before any of its cells starts.
+    """
+
+    def __init__(self, status: Status) -> None:
+        self._unannounced = {cell.folder: (number, cell) for number, cell in enumerate(status.cells, start=1)}
+        self._resuming = {cell.folder for cell in status.waiting if last_complete_checkpoint(cell.folder) is not None}
+
+    def __call__(self, status: Status, ended: Cell | None) -> None:
+        if ended is not None:
+            _print_ended(status, ended)
+        for folder in list(status.running):
+            if folder in self._unannounced:
+                number, cell = self._unannounced.pop(folder)
+                resumes = "; resumes from its checkpoint" * (folder in self._resuming)
+                say(
+                    f"started: {cell.title} ({number} of {len(status.cells)}){resumes}; log: {cell.log}",
+                    file=sys.stderr,
+                )
+
+
+def _print_ended(status: Status, ended: Cell) -> None:
     if ended.folder in status.failed:
         say(_failure_message(status, ended), file=sys.stderr)
     elif ended.folder in status.done:

@@ -11,14 +11,14 @@ from typing import Any
 from opera.core.errors import RunFolderError
 from opera.core.files import replace_file
 from opera.core.terminal import json_text, place
-from opera.data.catalogue import PAPER_SETS, PaperSet
+from opera.data.catalogue import PAPER_SETS
 from opera.experiments.analysis import Group, group_runs
 from opera.experiments.paper import ComparedRow, align_table, as_records
 from opera.experiments.paper.tables import SUMMARIES
 from opera.experiments.report import report
 from opera.experiments.reproduce.cells import title_in_table
+from opera.experiments.reproduce.notes import SMALL, run_count_notes
 from opera.experiments.reproduce.plan import ReproductionPlan
-from opera.experiments.reproduce.sets import count_notes
 from opera.runs.folder import Run
 
 
@@ -76,7 +76,7 @@ def collect_results(plan: ReproductionPlan) -> Reproduced:
     for name in plan.sources:
         runs = [Run.open(cell.folder) for cell in finished if cell.data_name == name]
         if runs:
-            counts += _count_notes(PAPER_SETS[name], runs[0])
+            counts += run_count_notes(PAPER_SETS[name], runs[0])
         groups += [replace(group, data=title_in_table(table, PAPER_SETS[name])) for group in group_runs(runs)]
     titles = {title_in_table(table, PAPER_SETS[name]) for name in plan.sources}
     rows = [
@@ -88,13 +88,6 @@ def collect_results(plan: ReproductionPlan) -> Reproduced:
     return Reproduced(plan, rows, [Path(plan.model).name], len(finished), _notes(plan, len(finished), counts))
 
 
-def _count_notes(entry: PaperSet, run: Run) -> list[str]:
-    """Where the counts that a run recorded differ from Table 8, with what was noted of its data then."""
-    data = run.record.data
-    found = count_notes(entry, entry.differing_counts(data.counts, {})) if data.counts else []
-    return found and [*found, *(f"{entry.name}: {note}" for note in data.notes)]
-
-
 def _is_summary(row: ComparedRow) -> bool:
     """Whether a row is an average, over all data sets or some of them."""
     return row.row.data.partition(",")[0] in SUMMARIES
@@ -104,10 +97,7 @@ def _notes(plan: ReproductionPlan, finished: int, counts: Sequence[str]) -> list
     shared = plan.shared
     notes = [f"Settings: --preset {shared.preset}, {len(shared.seeds)} seed{'s' * (len(shared.seeds) > 1)}."]
     if shared.scale.small:
-        notes.append(
-            "Made with --scale small, to try the way from data to table: too few steps and too small a model to be "
-            "compared with the paper's figures."
-        )
+        notes.append(SMALL)
     if finished < len(plan.cells):
         notes.append(f"{finished} of {len(plan.cells)} cells are finished; the others are missing here.")
     return [*notes, *counts] + [f"Left out: {name}: {reason}" for name, reason in plan.left_out.items()]

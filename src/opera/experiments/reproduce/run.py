@@ -72,7 +72,8 @@ def run_reproduction(
         KeyboardInterrupt: after Ctrl-C or SIGTERM, once the running cells have saved a checkpoint.
     """
     name = None if shard is None else shard.name
-    held = opened_grid(plan.out, plan.model, plan.shared.settings, plan.cells, plan.settings_by_set, name)
+    scale = plan.shared.scale.name if plan.shared.scale.small else None
+    held = opened_grid(plan.out, plan.model, plan.shared.settings, plan.cells, plan.settings_by_set, name, scale)
     with held if main else nullcontext():
         if main:
             record_left_out(plan, {cell.data_name for cell in status.cells})
