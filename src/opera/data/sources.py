@@ -9,6 +9,8 @@ Register your own source with one line above its class::
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -72,69 +74,36 @@ class FlagEmbeddingFile:
         return load_flagembedding(Path(source))
 
 
-class PythonPackage:
-    """The source code of an installed package."""
+@dataclass
+class NamedData:
+    """Data behind a name and not a path.
 
-    description = "python:PACKAGE"
+    Attributes:
+        prefix: what the name starts with, such as ``"python:"``.
+        description: as for every source.
+        read: loads what stands behind the prefix.
+    """
 
-    def matches(self, source: str) -> bool:
-        """Whether ``source`` starts with ``python:``."""
-        return source.startswith("python:")
-
-    def load(self, source: str) -> RetrievalData:
-        """Read the package's docstrings and code; nothing is imported."""
-        return load_python(source.removeprefix("python:"))
-
-
-class IrDatasets:
-    """A data set of the ir_datasets library."""
-
-    description = "irds:ID"
+    prefix: str
+    description: str
+    read: Callable[[str], RetrievalData]
 
     def matches(self, source: str) -> bool:
-        """Whether ``source`` starts with ``irds:``."""
-        return source.startswith("irds:")
+        """Whether ``source`` starts with the prefix."""
+        return source.startswith(self.prefix)
 
     def load(self, source: str) -> RetrievalData:
-        """Read it from the cache, or by ir_datasets, which downloads it."""
-        return load_irds(source.removeprefix("irds:"))
-
-
-class PaperDataSet:
-    """One of the paper's eight data sets."""
-
-    description = "paper:NAME"
-
-    def matches(self, source: str) -> bool:
-        """Whether ``source`` starts with ``paper:``."""
-        return source.startswith("paper:")
-
-    def load(self, source: str) -> RetrievalData:
-        """Read it from the cache, or by ir_datasets, which downloads it."""
-        return load_paper_set(source.removeprefix("paper:"))
-
-
-class HubDataSet:
-    """A data set of the Hugging Face hub."""
-
-    description = "hf:OWNER/NAME"
-
-    def matches(self, source: str) -> bool:
-        """Whether ``source`` starts with ``hf:``."""
-        return source.startswith("hf:")
-
-    def load(self, source: str) -> RetrievalData:
-        """Read it from the cache, or by the library ``datasets``, which downloads it."""
-        return load_hub(source.removeprefix("hf:"))
+        """Read it from the cache, or where it comes from; code is never run or imported."""
+        return self.read(source.removeprefix(self.prefix))
 
 
 SOURCES: list[DataSource] = [
     BeirFolder(),
     FlagEmbeddingFile(),
-    PythonPackage(),
-    PaperDataSet(),
-    IrDatasets(),
-    HubDataSet(),
+    NamedData("python:", "python:PACKAGE", load_python),
+    NamedData("paper:", "paper:NAME", load_paper_set),
+    NamedData("irds:", "irds:ID", load_irds),
+    NamedData("hf:", "hf:OWNER/NAME", load_hub),
 ]
 """All known sources; the first that matches reads the data."""
 
@@ -208,6 +177,6 @@ def files_read(source: str | Path | RetrievalData) -> list[Path]:
     reader = next((known for known in SOURCES if known.matches(text)), None)
     if isinstance(reader, BeirFolder):
         return [Path(text) / name for name in ("corpus.jsonl", "queries.jsonl", "qrels")]
-    if isinstance(reader, HubDataSet):
+    if isinstance(reader, NamedData) and reader.prefix == "hf:":
         text = local_folder(text.removeprefix("hf:")) or text
     return [Path(text)] if Path(text).exists() else []
