@@ -13,7 +13,7 @@ from opera.core.terminal import json_text, place, say, shown
 
 if TYPE_CHECKING:
     from opera.data import RetrievalData
-    from opera.data.catalogue import CountDifference, PaperSet
+    from opera.data.catalogue import CountDifference
 
 DIFFERS = 1
 """Exit status where a count differs from Table 8 and nobody knows why."""
@@ -54,6 +54,7 @@ def data(
 def _get(names: list[str], out: Path | None, as_json: bool) -> None:
     from opera.cli.printing.data import print_counts
     from opera.core.files import check_folder
+    from opera.data import load_data
     from opera.data.catalogue import find_set
     from opera.data.names import PUBLISHED
 
@@ -69,34 +70,26 @@ def _get(names: list[str], out: Path | None, as_json: bool) -> None:
     entries = [find_set(source.removeprefix("paper:")) if source.startswith("paper:") else None for source in sources]
     records, unexplained = [], False
     for source, entry in zip(sources, entries, strict=True):
-        loaded, differences = _fetch(source, entry)
+        loaded = load_data(source)
+        counts = loaded.counts() if entry is None else entry.counts_of(loaded)
+        differences = [] if entry is None else entry.differing_counts(counts, loaded.left_out)
         unexplained |= any(not difference.reason for difference in differences)
-        records.append(_record(loaded, entry, differences))
+        records.append(_record(loaded, counts, differences))
         if out is not None:
             write_folder(loaded, out)
         if not as_json:
-            print_counts(loaded, entry, differences, out)
+            print_counts(loaded, counts, entry, differences, out)
     if as_json:
         say(json_text(records))
     if unexplained:
         raise typer.Exit(DIFFERS)
 
 
-def _fetch(source: str, entry: PaperSet | None) -> tuple[RetrievalData, list[CountDifference]]:
-    from opera.data import load_data
-
-    loaded = load_data(source)
-    if entry is None:
-        return loaded, []
-    return loaded, entry.differences(loaded)
-
-
-def _record(loaded: RetrievalData, entry: PaperSet | None, differences: list[CountDifference]) -> dict[str, Any]:
-    graded = loaded if entry is None else loaded.with_relevant_grade(entry.relevant_grade)
+def _record(loaded: RetrievalData, counts: dict[str, int], differences: list[CountDifference]) -> dict[str, Any]:
     return {
         "source": loaded.source,
         "fingerprint": loaded.fingerprint,
-        "counts": graded.counts(),
+        "counts": counts,
         "differs_from_table_8": [vars(difference) for difference in differences],
         "notes": list(loaded.notes),
     }

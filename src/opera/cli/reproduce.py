@@ -121,17 +121,15 @@ def _print_plan(planned: ReproductionPlan, part: Shard | None, jobs: int, as_jso
 
 def _run(planned: ReproductionPlan, part: Shard | None, jobs: int, as_json: bool) -> None:
     """Fetch the data, run the cells, and make the table unless this is a shard."""
-    from opera.experiments.grid.folder import check_grid_folder
-    from opera.experiments.reproduce.run import prepare_reproduction, run_reproduction
-    from opera.retrieval.locate import locate_model
+    from opera.experiments.grid.compare import prepare_cells
+    from opera.experiments.reproduce.run import check_folder_and_model, run_reproduction
 
     cells = planned.cells if part is None else part.of(planned.cells)  # cut before anything is fetched or left out
-    check_grid_folder(planned.out, planned.model, planned.shared.settings, planned.settings_by_set)
-    locate_model(planned.model)
+    check_folder_and_model(planned)
     with interruptible(lambda: "no cell was begun; the same command continues"):
         planned = planned.with_sets(_fetched(planned, cells))
         cells = [cell for cell in cells if cell.data_name in planned.sources]
-        status = prepare_reproduction(planned, cells, jobs)
+        status = prepare_cells(cells, jobs)
     if is_main_process():
         _announce(planned, status, part)
     with interruptible(lambda: how_to_continue(status)):

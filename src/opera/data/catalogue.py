@@ -81,15 +81,19 @@ class PaperSet:
         names = ("documents", "train_queries", "train_pairs", "test_queries", "test_pairs")
         return {name: getattr(self, name) for name in names}
 
+    def counts_of(self, loaded: RetrievalData) -> dict[str, int]:
+        """Count loaded data as Table 8 does: at :attr:`relevant_grade`."""
+        return loaded.with_relevant_grade(self.relevant_grade).counts()
+
     def differences(self, loaded: RetrievalData) -> list[CountDifference]:
-        """Compare the counts of loaded data, at :attr:`relevant_grade`, with Table 8."""
-        return self.differing_counts(loaded.with_relevant_grade(self.relevant_grade).counts(), loaded.left_out)
+        """Compare the counts of loaded data with Table 8."""
+        return self.differing_counts(self.counts_of(loaded), loaded.left_out)
 
     def differing_counts(self, counts: Mapping[str, int], left_out: Mapping[str, int]) -> list[CountDifference]:
         """Compare counts with Table 8.
 
         Args:
-            counts: those of data at :attr:`relevant_grade`, as a run records them.
+            counts: those of :meth:`counts_of`, which a run records.
             left_out: relevant pairs that name an empty text, by split, where they are known.
         """
         differing = []

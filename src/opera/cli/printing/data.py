@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,12 +63,15 @@ def set_record(entry: PaperSet) -> dict[str, Any]:
 
 
 def print_counts(
-    loaded: RetrievalData, entry: PaperSet | None, differences: Sequence[CountDifference], out: Path | None
+    loaded: RetrievalData,
+    counts: Mapping[str, int],
+    entry: PaperSet | None,
+    differences: Sequence[CountDifference],
+    out: Path | None,
 ) -> None:
     """Print the counts of a data set that was fetched, and where they differ from Table 8."""
-    graded = loaded if entry is None else loaded.with_relevant_grade(entry.relevant_grade)
-    counts = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in graded.counts().items())
-    say(f"{loaded.source}: {counts}")
+    listed = ", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in counts.items())
+    say(f"{loaded.source}: {listed}")
     for note in loaded.notes:
         say(f"  note: {note}")
     for found in differences:

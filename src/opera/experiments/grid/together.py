@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from opera.experiments.grid.run import OnChange
 from opera.experiments.grid.status import Status
 from opera.experiments.grid.worker import load_once
 from opera.retrieval.device import join_processes
@@ -12,13 +11,12 @@ from opera.runs.housekeeping import drop_checkpoints
 from opera.training.adapt import adapt
 
 
-def run_together(status: Status, model: str, on_change: OnChange = lambda status, cell: None) -> None:
+def run_together(status: Status, model: str) -> None:
     """Run the cells that are not finished, each in all processes. The main one decides which these are.
 
     Args:
         status: the cells; kept up to date.
         model: the model that all cells start from.
-        on_change: called in the main process with each cell that has ended.
 
     Raises:
         OperaError: if a cell fails; torchrun then ends the other processes, and the same command goes on.
@@ -35,5 +33,3 @@ def run_together(status: Status, model: str, on_change: OnChange = lambda status
             drop_checkpoints(cell.folder)
         processes.wait_for_everyone()
         status.done.add(cell.folder)
-        if processes.is_main_process:
-            on_change(status, cell)

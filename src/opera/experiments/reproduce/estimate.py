@@ -213,8 +213,6 @@ def _disk(plan: ReproductionPlan, name: str, shape: ModelShape, cells: int) -> d
     return {
         "download": 0 if is_here(plan.sources[name]) else entry.download_bytes or 0,
         "texts": entry.text_bytes,
-        "embeddings": entry.embedding_bytes(
-            shape.dimension
-        ),  # the pretrained model's; a trained one is searched as it encodes
+        "embeddings": entry.embedding_bytes(shape.dimension),  # only the pretrained model's are kept
         "models": cells * shape.parameters * FLOAT_BYTES,
     }

@@ -17,20 +17,14 @@ from opera.experiments.reproduce.sets import fetch_sets, is_here
 from opera.retrieval.locate import locate_model
 
 
-def prepare_reproduction(plan: ReproductionPlan, cells: Sequence[Cell], jobs: int) -> Status:
-    """Check folder, model, data and settings of the cells to run, and find the finished ones. Writes nothing.
-
-    Args:
-        plan: the reproduction.
-        cells: the cells of this call, all or one shard's.
-        jobs: how many run at once.
+def check_folder_and_model(plan: ReproductionPlan) -> None:
+    """Check the grid's folder, and that there is such a model: what needs no data. Writes nothing.
 
     Raises:
-        InputError: for invalid input.
+        InputError: for a folder that holds something else, or a model that cannot be.
     """
     check_grid_folder(plan.out, plan.model, plan.shared.settings, plan.settings_by_set)
     locate_model(plan.model)
-    return prepare_cells(cells, jobs)
 
 
 def check_reproduction(plan: ReproductionPlan, cells: Sequence[Cell], jobs: int) -> ReproductionPlan:
@@ -47,8 +41,7 @@ def check_reproduction(plan: ReproductionPlan, cells: Sequence[Cell], jobs: int)
     Raises:
         InputError: for invalid input.
     """
-    check_grid_folder(plan.out, plan.model, plan.shared.settings, plan.settings_by_set)
-    locate_model(plan.model)
+    check_folder_and_model(plan)
     here = {cell.data_name for cell in cells if is_here(cell.data)}
     plan = plan.with_sets(fetch_sets(plan.chosen, here))
     prepare_cells([cell for cell in cells if cell.data_name in here & plan.sources.keys()], jobs)

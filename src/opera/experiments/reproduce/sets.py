@@ -131,8 +131,8 @@ def fetch_sets(chosen: ChosenSets, only: Collection[str] | None = None) -> Chose
             continue
         try:
             entry, loaded = PAPER_SETS[name], load_data(source)
-            notes += count_notes(entry, entry.differences(loaded))
-            counts[name] = loaded.with_relevant_grade(entry.relevant_grade).counts()
+            counts[name] = entry.counts_of(loaded)
+            notes += count_notes(entry, entry.differing_counts(counts[name], loaded.left_out))
         except InputError as error:
             missing[name] = " ".join(error.lines)
     here = {name: source for name, source in chosen.sources.items() if name not in missing}
