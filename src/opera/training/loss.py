@@ -7,7 +7,7 @@ A new loss is a class and a line: a subclass of :class:`InBatchLoss` with ``pair
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -75,6 +75,18 @@ class InBatchLoss(nn.Module, ABC):
     def pair_losses(self, similarity: Tensor, excluded: Tensor | None, first: int) -> Tensor:
         """Return the loss of each pair, float ``[m]``; arguments as for :func:`info_nce_losses`."""
 
+    def batch_losses(self, similarity: Tensor, excluded: Tensor | None, batch: Batch) -> Tensor:
+        """Return the loss of each pair of this process's part of a batch: float ``[m]``.
+
+        For losses that need to know which pairs and documents these are; others define :meth:`pair_losses`.
+
+        Args:
+            similarity: float ``[m, M]`` cosines; columns are the documents ``batch.doc_rows.T.ravel()``.
+            excluded: bool ``[m, M]``, documents to leave out of a row.
+            batch: pair ids, documents and weights.
+        """
+        return self.pair_losses(similarity, excluded, batch.own.start)
+
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
         """Return the mean of loss times weight over a batch; the observer sees the losses without weights.
 
@@ -85,14 +97,26 @@ class InBatchLoss(nn.Module, ABC):
         Raises:
             TrainingError: if a loss is not a finite number.
         """
+        return self.loss_of(labels, self.embed(sentence_features))
+
+    def embed(self, sentence_features: Iterable[dict[str, Tensor]]) -> list[Tensor]:
+        """Return the embeddings of each column, float ``[m, dimension]``: queries, positives, negatives."""
+        return [self.model(features)["sentence_embedding"] for features in sentence_features]
+
+    def loss_of(self, labels: Tensor, embeddings: Sequence[Tensor]) -> Tensor:
+        """Return the mean of loss times weight, from the embeddings of each column; report what is observed.
+
+        Args:
+            labels: int64 ``[m, 2]``, as for :meth:`forward`.
+            embeddings: float ``[m, dimension]`` per column, those of this process.
+        """
         step, position = labels[0].tolist()
         batch = self.sampler.batch_at(step, position)
-        first = batch.own.start  # the column of this process's first positive
-        embeddings = [self.model(features)["sentence_embedding"] for features in sentence_features]
         with torch.autocast(embeddings[0].device.type, enabled=False):  # cosines in float32 even from half precision
             queries, *documents = (F.normalize(_at_least_float32(part), dim=-1) for part in embeddings)
             similarity = queries @ torch.cat([gather_embeddings(part) for part in documents]).T
-            losses = self.pair_losses(similarity, self._excluded(batch, similarity.device), first)
+            losses = self.batch_losses(similarity, self._excluded(batch, similarity.device), batch)
+        first = batch.own.start  # the column of this process's first positive
         positive_similarity = similarity.detach()[:, first : first + len(queries)].diagonal()
         self._observe(step, batch, positive_similarity, losses.detach())
         return (losses * torch.from_numpy(batch.weights[batch.own]).to(losses.device)).mean()
