@@ -177,7 +177,7 @@ def test_a_damaged_file_is_named(irds: Path) -> None:
 def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ir_datasets", None)
     with pytest.raises(
-        MissingExtraError, match=r"^irds:vaswani: needs ir_datasets.*pip install 'ir-datasets\[ijson\]'"
+        MissingExtraError, match=r"^irds:vaswani: needs the package ir-datasets.*pip install 'ir-datasets\[ijson\]'"
     ):
         load_data("irds:vaswani")
 

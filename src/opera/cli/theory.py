@@ -28,7 +28,10 @@ def theory(
     from opera.cli.printing.console import console
     from opera.cli.printing.theory import print_theory
     from opera.config.yaml import parse_assignments
+    from opera.core.extras import require
     from opera.core.files import check_output
+
+    require("matplotlib", "opera theory")
     from opera.diagnostics.charts import FORMATS, write_theory_chart
     from opera.diagnostics.theory import AUCS, NOISES, World, as_records, grid, sweeps
 

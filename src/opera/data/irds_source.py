@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from opera.core.errors import DataError, MissingExtraError, OperaError, nearest
+from opera.core.extras import missing
 from opera.core.storage import ADVICE, storage_error
 from opera.core.terminal import shortened, shown
 from opera.data.catalogue import find_set
@@ -101,7 +102,7 @@ def load_splits(splits: Mapping[str, str], name: str, source: str) -> RetrievalD
     """
     key = _digest(splits)
     if key is None:
-        raise _missing(source)
+        raise missing("ir_datasets", source)
     return load_or_parse(lambda: key, name, source, lambda builder: _parse(builder, dict(splits), source), named=True)
 
 
@@ -194,7 +195,7 @@ def _library(source: str) -> Any:
     try:
         import ir_datasets
     except ImportError:
-        raise _missing(source) from None
+        raise missing("ir_datasets", source) from None
     log = logging.getLogger("ir_datasets")
     if _only_agreements not in log.filters:
         log.addFilter(_only_agreements)
@@ -204,10 +205,6 @@ def _library(source: str) -> Any:
 def _only_agreements(record: logging.LogRecord) -> bool:
     """Whether to show a message of the library: only the terms of use that some authors ask to agree to."""
     return "agree" in record.getMessage().lower()
-
-
-def _missing(source: str) -> MissingExtraError:
-    return MissingExtraError(f"{source}: needs ir_datasets, which is not installed: pip install 'ir-datasets[ijson]'")
 
 
 def _from_library(items: Callable[[], Iterable[Item]], source: str, ids: list[str]) -> Iterator[Item]:

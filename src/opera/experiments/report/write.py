@@ -11,10 +11,10 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
-from plotly.offline import get_plotlyjs
 
 from opera.core.arguments import flag, text
 from opera.core.errors import SettingError
+from opera.core.extras import require
 from opera.core.files import check_output, replace_file
 from opera.core.paths import expand_user, user_path
 from opera.data import files_read
@@ -65,9 +65,11 @@ def report(
         Path of the file.
 
     Raises:
+        MissingExtraError: if plotly is not installed.
         RunFolderError: if the folder holds no finished run.
         SettingError: if the baseline is unknown, the file is not .html, or ``data`` is given for several data sets.
     """
+    require("plotly", "opera report")
     folder, overwrite = user_path(folder, "folder"), flag(overwrite, "overwrite")
     baseline = None if baseline is None else text(baseline, "baseline")
     path = folder / "report.html" if out is None else user_path(out, "out")
@@ -97,6 +99,8 @@ def is_report(path: Path) -> bool:
 
 def render(comparison: Comparison, data: str | None = None) -> str:
     """Render the page; the same runs give the same text. Arguments as for :func:`collect_document`."""
+    from plotly.offline import get_plotlyjs  # of an extra
+
     environment = Environment(
         loader=PackageLoader("opera.experiments.report", "assets"),
         autoescape=True,

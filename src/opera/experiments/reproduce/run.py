@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import nullcontext
 
+from opera.core.extras import require
 from opera.experiments.grid.compare import prepare_cells
 from opera.experiments.grid.folder import check_grid_folder, opened_grid
 from opera.experiments.grid.plan import Cell
@@ -18,11 +19,12 @@ from opera.retrieval.locate import locate_model
 
 
 def check_folder_and_model(plan: ReproductionPlan) -> None:
-    """Check the grid's folder, and that there is such a model: what needs no data. Writes nothing.
+    """Check the grid's folder, the model, and what the report needs: nothing here reads data. Writes nothing.
 
     Raises:
-        InputError: for a folder that holds something else, or a model that cannot be.
+        InputError: for a folder that holds something else, a model that cannot be, or a missing package.
     """
+    require("plotly", "the report of opera reproduce")
     check_grid_folder(plan.out, plan.model, plan.shared.settings, plan.settings_by_set)
     locate_model(plan.model)
 

@@ -1,0 +1,38 @@
+"""Packages of extras: what is missing is said before any work, with the command that installs it."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from opera.core import extras
+from opera.core.errors import MissingExtraError
+from opera.core.extras import EXTRAS, require
+
+PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def test_an_installed_package_is_no_error() -> None:
+    require("plotly", "opera report")
+
+
+@pytest.mark.parametrize("module", EXTRAS)
+def test_a_missing_package_is_named_with_its_command(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=rf"^--this: needs the package .*: pip install {re.escape(EXTRAS[module][0])}"):
+        require(module, "--this")
+
+
+@pytest.mark.parametrize("module", EXTRAS)
+def test_the_project_offers_the_extra(module: str) -> None:
+    requirement, extra = EXTRAS[module]
+    offered = [re.split("[>=]", line)[0] for line in PROJECT["optional-dependencies"][extra]]
+    assert requirement.strip("'") in offered
+
+
+def test_what_is_an_extra_is_not_always_installed() -> None:
+    always = {re.split("[>=<]", line)[0] for line in PROJECT["dependencies"]}
+    assert not always & {requirement.strip("'").partition("[")[0] for requirement, _ in EXTRAS.values()}
