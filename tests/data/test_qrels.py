@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from opera.data import Qrels
 
@@ -36,3 +37,31 @@ def test_pairs_number_the_queries_anew() -> None:
     pairs = qrels().relevant().pairs()
     assert pairs.pair_query.tolist() == [0, 0]
     assert pairs.pair_doc.tolist() == [2, 9]
+
+
+def weighted() -> Qrels:
+    return Qrels.from_arrays(np.array([2, 1, 1]), np.array([0, 5, 3]), np.array([1, 0, 1]), np.array([0.5, 3, 2]))
+
+
+def test_weights_are_sorted_and_selected_with_the_judgements() -> None:
+    made = weighted()
+    assert made.weights is not None
+    assert made.weights.tolist() == [2, 3, 0.5]
+    assert made.weights.dtype == np.float32
+    relevant = made.relevant().weights
+    assert relevant is not None
+    assert relevant.tolist() == [2, 0.5]
+    assert qrels().weights is None
+
+
+def test_a_union_gives_judgements_without_a_weight_the_weight_1() -> None:
+    other = Qrels.from_arrays(np.array([1]), np.array([4]), np.array([1]))
+    for union in (weighted().union(other), other.union(weighted())):
+        assert union.weights is not None
+        assert union.weights.tolist() == [2, 1, 3, 0.5]
+
+
+@pytest.mark.parametrize("wrong", [-1, np.nan, np.inf])
+def test_weights_below_0_or_not_finite_are_refused(wrong: float) -> None:
+    with pytest.raises(ValueError, match="finite and 0 or more"):
+        Qrels.from_arrays(np.array([0]), np.array([0]), np.array([1]), np.array([wrong]))

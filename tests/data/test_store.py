@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from opera.core.errors import DataError
-from opera.data import cache_folder, load_data, store
+from opera.data import Qrels, TeacherScores, cache_folder, load_data, store
 from text_files import edit_line
 
 MakeBeir = Callable[..., Path]
@@ -51,3 +52,23 @@ def test_data_that_change_while_they_are_read_are_not_cached(
             load_data(folder)
     (folder / "queries.jsonl").write_text(first)
     assert "as it was at first" in load_data(folder).queries.texts()
+
+
+def test_weights_and_teacher_scores_are_stored(tmp_path: Path) -> None:
+    weights = np.array([0.5, 4, 1])
+    qrels = Qrels.from_arrays(np.array([0, 1, 1]), np.array([1, 0, 1]), np.array([1, 1, 0]), weights)
+    teacher = TeacherScores.from_arrays(np.array([1, 0]), np.array([0, 1]), np.array([0.25, -3]))
+
+    def parse(builder: store.DataBuilder) -> None:
+        for kind in ("corpus", "queries"):
+            builder.write_texts(kind, ((f"{kind}{row}", "", f"text {row}") for row in range(2)))
+        builder.splits = {"train": qrels, "test": Qrels.from_arrays(np.array([0]), np.array([0]), np.array([1]))}
+        builder.teacher = teacher
+
+    for _ in ("parsed", "cached"):
+        data = store.load_or_parse(lambda: "5e7" * 20, "weighted", "weighted", parse)
+        assert data.splits["train"].weights is not None
+        assert data.splits["train"].weights.tolist() == weights.tolist()
+        assert data.splits["test"].weights is None
+        assert data.teacher is not None
+        assert data.teacher.lookup(np.array([0, 0, 1]), np.array([0, 1, 0])).tolist()[1:] == [-3, 0.25]

@@ -5,6 +5,7 @@ from opera.data.python_source import load_python
 from opera.data.qrels import GivenNegatives, Qrels
 from opera.data.retrieval_data import RetrievalData
 from opera.data.sources import SOURCES, DataSource, files_read, load_data, register_source
+from opera.data.teacher import TeacherScores
 from opera.data.texts import TextTable
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "GivenNegatives",
     "Qrels",
     "RetrievalData",
+    "TeacherScores",
     "TextTable",
     "cache_folder",
     "files_read",

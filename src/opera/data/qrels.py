@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.core.arrays import BoolArray, IntArray
+from opera.core.arrays import BoolArray, FloatArray, IntArray
 from opera.data.pairs import TrainingPairs
 
 
@@ -21,23 +21,37 @@ class Qrels:
         offsets: int64 ``[n + 1]``; the judgements of query i are ``offsets[i]`` to ``offsets[i + 1]``.
         doc_rows: int32 ``[M]``, rows in the corpus.
         grades: int32 ``[M]``; above 0 is relevant.
+        weights: float32 ``[M]``, how much each judgement counts, such as clicks: finite, 0 or more; ``None`` where the
+            data have none.
     """
 
     query_rows: NDArray[np.int32]
     offsets: NDArray[np.int64]
     doc_rows: NDArray[np.int32]
     grades: NDArray[np.int32]
+    weights: NDArray[np.float32] | None = None
 
     @classmethod
-    def from_arrays(cls, query_rows: IntArray, doc_rows: IntArray, grades: IntArray) -> Qrels:
-        """Build qrels from parallel arrays ``[M]`` in any order; each (query, document) pair occurs once."""
+    def from_arrays(
+        cls, query_rows: IntArray, doc_rows: IntArray, grades: IntArray, weights: FloatArray | None = None
+    ) -> Qrels:
+        """Build qrels from parallel arrays ``[M]`` in any order; each (query, document) pair occurs once.
+
+        Raises:
+            ValueError: for a weight that is below 0 or not finite.
+        """
         order = np.lexsort((doc_rows, query_rows))
         judged, counts = np.unique(np.asarray(query_rows), return_counts=True)
+        if weights is not None:
+            weights = np.asarray(weights, dtype=np.float32)[order]
+            if not (np.isfinite(weights) & (weights >= 0)).all():
+                raise ValueError("weights must be finite and 0 or more")
         return cls(
             judged.astype(np.int32),
             np.concatenate([[0], np.cumsum(counts)]).astype(np.int64),
             np.asarray(doc_rows, dtype=np.int32)[order],
             np.asarray(grades, dtype=np.int32)[order],
+            weights,
         )
 
     @property
@@ -65,15 +79,24 @@ class Qrels:
 
     def select_judgements(self, keep: BoolArray) -> Qrels:
         """Keep the judgements where ``keep``, bool ``[M]``, is true, and the queries that have one."""
-        return Qrels.from_arrays(self.query_rows[self.query_index[keep]], self.doc_rows[keep], self.grades[keep])
+        weights = None if self.weights is None else self.weights[keep]
+        return Qrels.from_arrays(
+            self.query_rows[self.query_index[keep]], self.doc_rows[keep], self.grades[keep], weights
+        )
 
     def union(self, other: Qrels) -> Qrels:
-        """Return the judgements of both; no pair may be judged by both."""
+        """Return the judgements of both; no pair may be judged by both. Weights are 1 where one side has none."""
+        weighted = self.weights is not None or other.weights is not None
         return Qrels.from_arrays(
             np.concatenate([self.query_rows[self.query_index], other.query_rows[other.query_index]]),
             np.concatenate([self.doc_rows, other.doc_rows]),
             np.concatenate([self.grades, other.grades]),
+            np.concatenate([self.weights_or_ones(), other.weights_or_ones()]) if weighted else None,
         )
+
+    def weights_or_ones(self) -> NDArray[np.float32]:
+        """Weight of each judgement, 1 where the data have none: float32 ``[M]``."""
+        return np.ones(len(self.doc_rows), dtype=np.float32) if self.weights is None else self.weights
 
     def contains(self, other: Qrels) -> BoolArray:
         """Whether each judgement of ``other`` concerns a pair that is judged here: bool ``[M of other]``."""

@@ -15,6 +15,7 @@ from opera.core.errors import DataError
 from opera.core.terminal import shown
 from opera.data.checks import check_grade, check_id, check_string
 from opera.data.qrels import GivenNegatives, Qrels
+from opera.data.teacher import TeacherScores
 from opera.data.texts import ROWS_AT_ONCE, TextTable
 
 
@@ -30,6 +31,7 @@ class RetrievalData:
         queries: the queries of all splits.
         splits: qrels by split name (``train``, ``dev``, ``test``).
         given_negatives: negatives that came with the data, or ``None``.
+        teacher: scores of a teacher that came with the data, or ``None``.
         held_out: judgements that left train because their documents are held out for another split; their documents
             are still positives of their queries, and never negatives. ``None`` where there are none.
         notes: what was merged, dropped or drawn, in plain sentences.
@@ -46,6 +48,7 @@ class RetrievalData:
     splits: dict[str, Qrels]
     given_negatives: GivenNegatives | None = None
     held_out: Qrels | None = None
+    teacher: TeacherScores | None = None
     notes: tuple[str, ...] = ()
     places: Mapping[tuple[int, int], str] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)

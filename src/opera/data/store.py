@@ -18,10 +18,12 @@ from opera.core.errors import DataError
 from opera.core.reading import open_file
 from opera.data.qrels import GivenNegatives, Qrels
 from opera.data.retrieval_data import RetrievalData, empty_text_notes
+from opera.data.teacher import TeacherScores
 from opera.data.texts import TEXT_SCHEMA, TextRow, TextTable, text_batches
 
 LAYOUT = "2"  # part of every key: change it when the stored files, or how sources are parsed, change
 QRELS_ARRAYS = ("query_rows", "offsets", "doc_rows", "grades")
+TEACHER_ARRAYS = ("query_rows", "doc_rows", "scores")
 
 
 def digest_files(paths: Iterable[Path], salt: str) -> str:
@@ -48,6 +50,7 @@ class DataBuilder:
         folder: where the Arrow files are written.
         splits: qrels by split name.
         given_negatives: negatives that came with the data.
+        teacher: scores of a teacher that came with the data.
         notes: what was merged or dropped, in plain sentences.
         tables: the texts written so far, ``corpus`` and ``queries``.
         places: file and line of judgements that name an empty text, by the rows of query and document; relative to
@@ -58,6 +61,7 @@ class DataBuilder:
     folder: Path
     splits: dict[str, Qrels] = field(default_factory=dict)
     given_negatives: GivenNegatives | None = None
+    teacher: TeacherScores | None = None
     notes: list[str] = field(default_factory=list)
     tables: dict[str, TextTable] = field(default_factory=dict)
     places: dict[tuple[int, int], str] = field(default_factory=dict)
@@ -133,9 +137,13 @@ def _write_arrays(builder: DataBuilder) -> None:
     for split, qrels in builder.splits.items():
         for part in QRELS_ARRAYS:
             arrays[f"{split}/{part}"] = getattr(qrels, part)
+        if qrels.weights is not None:
+            arrays[f"{split}/weights"] = qrels.weights
     if builder.given_negatives is not None:
         arrays["negatives/offsets"] = builder.given_negatives.offsets
         arrays["negatives/doc_rows"] = builder.given_negatives.doc_rows
+    if builder.teacher is not None:
+        arrays |= {f"teacher/{part}": getattr(builder.teacher, part) for part in TEACHER_ARRAYS}
     np.savez(builder.folder / "arrays.npz", **arrays)
     about: dict[str, Any] = {
         "splits": list(builder.splits),
@@ -150,9 +158,16 @@ def _write_arrays(builder: DataBuilder) -> None:
 
 def _load(home: Path, key: str, name: str, source: str) -> RetrievalData:
     about = json.loads((home / "about.json").read_text(encoding="utf-8"))
-    negatives = None
+    negatives = teacher = None
     with np.load(home / "arrays.npz") as arrays:
-        splits = {split: Qrels(*(arrays[f"{split}/{part}"] for part in QRELS_ARRAYS)) for split in about["splits"]}
+        splits = {
+            split: Qrels(
+                **{part: arrays[f"{split}/{part}"] for part in QRELS_ARRAYS}, weights=arrays.get(f"{split}/weights")
+            )
+            for split in about["splits"]
+        }
+        if "teacher/scores" in arrays:
+            teacher = TeacherScores(*(arrays[f"teacher/{part}"] for part in TEACHER_ARRAYS))
         if about["negatives"]:
             negatives = GivenNegatives(arrays["negatives/offsets"], arrays["negatives/doc_rows"])
     return RetrievalData(
@@ -163,6 +178,7 @@ def _load(home: Path, key: str, name: str, source: str) -> RetrievalData:
         queries=TextTable.open(home / "queries.arrow"),
         splits=splits,
         given_negatives=negatives,
+        teacher=teacher,
         notes=tuple(about["notes"]),
         places={(query, doc): f"{source}/{place}" for query, doc, place in about.get("places", [])},
         left_out=about.get("left_out", {}),

@@ -13,6 +13,7 @@ from opera.core.arrays import BoolArray, FloatArray
 from opera.core.settings import resolved
 from opera.data import RetrievalData
 from opera.data.pairs import TrainingPairs
+from opera.data.teacher import TeacherScores
 from opera.methods import PairScores
 from opera.retrieval.measures import Ranking
 from opera.retrieval.search import search_corpus
@@ -38,6 +39,8 @@ class TrainingSet:
         pairs: the training pairs, injected ones among them.
         grades: int32 ``[N]``, the qrels' grade of each pair; 0 for an injected one.
         injected: bool ``[N]``, which pairs are false on purpose.
+        pair_weights: float32 ``[N]``, each pair's weight in the data, 1 for an injected one; ``None`` without weights.
+        teacher: scores of a teacher for pairs of the query table and the corpus, or ``None``.
         known: the same pairs, to look up; injected ones count, since a trainer cannot know better. With
             ``prune_before_mining`` only those that the method keeps.
         negatives: where explicit negatives come from.
@@ -54,6 +57,8 @@ class TrainingSet:
     pairs: TrainingPairs
     grades: NDArray[np.int32]
     injected: BoolArray
+    pair_weights: NDArray[np.float32] | None
+    teacher: TeacherScores | None
     known: KnownPositives
     negatives: Negatives
     negatives_kind: str
@@ -113,6 +118,8 @@ def build_training_set(prepared: Prepared) -> TrainingSet:
         pairs=pairs,
         grades=noisy.qrels.grades,
         injected=noisy.injected,
+        pair_weights=noisy.qrels.weights,
+        teacher=data.teacher,
         known=left,
         negatives=negatives,
         negatives_kind=prepared.negatives,

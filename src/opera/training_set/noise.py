@@ -49,7 +49,10 @@ class NoisyQrels:
         doc = np.concatenate([clean.doc_rows, doc_rows])
         grade = np.concatenate([clean.grades, grades])
         injected = np.arange(len(query)) >= len(clean.doc_rows)
-        return cls(Qrels.from_arrays(query, doc, grade), injected[np.lexsort((doc, query))])
+        weights = None
+        if clean.weights is not None:
+            weights = np.concatenate([clean.weights, np.ones(len(query_rows), dtype=np.float32)])
+        return cls(Qrels.from_arrays(query, doc, grade, weights), injected[np.lexsort((doc, query))])
 
     @property
     def count(self) -> int:

@@ -1,0 +1,62 @@
+"""What a teacher, such as a reranker, scored of the data: one score per (query, document) pair."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opera.core.arrays import FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class TeacherScores:
+    """Scores of some (query, document) pairs, sorted by query row, then document row; each pair occurs once.
+
+    Attributes:
+        query_rows: int32 ``[K]``, rows of the query table.
+        doc_rows: int32 ``[K]``, rows of the corpus.
+        scores: float32 ``[K]``, finite, on the teacher's own scale; higher is more relevant.
+    """
+
+    query_rows: NDArray[np.int32]
+    doc_rows: NDArray[np.int32]
+    scores: NDArray[np.float32]
+
+    @classmethod
+    def from_arrays(cls, query_rows: IntArray, doc_rows: IntArray, scores: FloatArray) -> TeacherScores:
+        """Build from parallel arrays ``[K]`` in any order; of a pair that is scored twice the last score counts.
+
+        Raises:
+            ValueError: for a score that is not finite.
+        """
+        query, doc = np.asarray(query_rows, dtype=np.int32), np.asarray(doc_rows, dtype=np.int32)
+        score = np.asarray(scores, dtype=np.float32)
+        if not np.isfinite(score).all():
+            raise ValueError("scores of a teacher must be finite")
+        order = np.lexsort((doc, query))  # stable: equal pairs stay in their order
+        query, doc = query[order], doc[order]
+        last = np.append((query[1:] != query[:-1]) | (doc[1:] != doc[:-1]), True)[: len(order)]
+        return cls(query[last], doc[last], score[order][last])
+
+    def __len__(self) -> int:
+        return len(self.scores)
+
+    def lookup(self, query_rows: IntArray, doc_rows: IntArray) -> NDArray[np.float32]:
+        """Return the score of each pair, NaN where there is none: float32; the two arrays are broadcast together."""
+        wanted = _keys(np.asarray(query_rows), np.asarray(doc_rows))
+        if len(self) == 0:
+            return np.full(wanted.shape, np.nan, dtype=np.float32)
+        at = np.minimum(np.searchsorted(self._sorted_keys, wanted), len(self) - 1)
+        return np.where(self._sorted_keys[at] == wanted, self.scores[at], np.float32(np.nan))
+
+    @cached_property
+    def _sorted_keys(self) -> NDArray[np.int64]:
+        return _keys(self.query_rows, self.doc_rows)
+
+
+def _keys(query_rows: IntArray, doc_rows: IntArray) -> NDArray[np.int64]:
+    """One number per pair, in the order of query, then document."""
+    return (query_rows.astype(np.int64) << 32) + doc_rows.astype(np.int64)
