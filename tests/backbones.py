@@ -42,6 +42,24 @@ def write_backbone(name: str, folder: Path) -> Path:
     return folder
 
 
+def write_reranker(folder: Path, labels: int = 1) -> Path:
+    """Write a cross-encoder: a BERT with a head for sequences, as sentence-transformers saves one."""
+    import torch
+    from sentence_transformers import CrossEncoder
+    from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
+
+    torch.manual_seed(13)
+    plain = folder.with_name(f"{folder.name}-plain")
+    _bert(plain)
+    config = BertConfig(
+        vocab_size=len(vocabulary()), max_position_embeddings=POSITIONS, num_labels=labels, **SIZE
+    )
+    BertForSequenceClassification(config).save_pretrained(plain)
+    AutoTokenizer.from_pretrained(plain).save_pretrained(plain)
+    CrossEncoder(str(plain), device="cpu").save_pretrained(str(folder))
+    return folder
+
+
 def _bert(plain: Path) -> None:
     from transformers import BertConfig, BertModel, BertTokenizer
 

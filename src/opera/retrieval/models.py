@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.model import BaseModel
 
 from opera.config.automatic import ModelKind
 from opera.core.errors import ModelError, SettingError
@@ -172,6 +173,20 @@ def model_fingerprint(model: SentenceTransformer) -> str:
 
 def fingerprints(model: SentenceTransformer) -> tuple[str, str]:
     """SHA-256 of everything that decides an embedding, and of everything but the prompts, in hex."""
+    total = weights_digest(model)
+    without_prompts, others = total.copy(), [model.max_seq_length, model.truncate_dim, model.similarity_fn_name]
+    total.update(repr([model.prompts, *others]).encode())
+    without_prompts.update(repr(others).encode())
+    tokenizer = getattr(model[0], "tokenizer", None)
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    if backend is not None and hasattr(backend, "to_str"):
+        total.update(backend.to_str().encode())
+        without_prompts.update(backend.to_str().encode())
+    return total.hexdigest(), without_prompts.hexdigest()
+
+
+def weights_digest(model: BaseModel) -> Any:
+    """SHA-256 of the weights and the configuration of a model's modules, to be updated with what else decides."""
     total = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
@@ -182,15 +197,7 @@ def fingerprints(model: SentenceTransformer) -> tuple[str, str]:
     if hasattr(model[0], "auto_model"):
         config = model[0].auto_model.config.to_dict()
         total.update(repr([item for item in sorted(config.items()) if item[0] not in IGNORED_CONFIG_KEYS]).encode())
-    without_prompts, others = total.copy(), [model.max_seq_length, model.truncate_dim, model.similarity_fn_name]
-    total.update(repr([model.prompts, *others]).encode())
-    without_prompts.update(repr(others).encode())
-    tokenizer = getattr(model[0], "tokenizer", None)
-    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
-    if backend is not None and hasattr(backend, "to_str"):
-        total.update(backend.to_str().encode())
-        without_prompts.update(backend.to_str().encode())
-    return total.hexdigest(), without_prompts.hexdigest()
+    return total
 
 
 def quiet_libraries() -> None:

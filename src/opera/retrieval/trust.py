@@ -31,14 +31,20 @@ NO_PICKLE = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 """torch's own variable; without it, a model's ``sentence_bert_config.json`` could ask for ``weights_only=False``."""
 
 
-def download_model(name: str) -> Path:
+def download_model(
+    name: str, organization: str | None = SentenceTransformer.default_huggingface_organization
+) -> Path:
     """Return the folder of a model on the hub, downloaded or from huggingface_hub's cache.
+
+    Args:
+        name: ``OWNER/NAME``, or a name alone.
+        organization: the owner of models that are given by name alone.
 
     Raises:
         OSError, ValueError: by huggingface_hub, if there is no such model or the hub cannot be reached.
     """
     short = "/" not in name and name.lower() not in ORIGINAL_TRANSFORMER_MODELS
-    full = f"{SentenceTransformer.default_huggingface_organization}/{name}" if short else name
+    full = f"{organization}/{name}" if short else name
     return Path(snapshot_download(full, allow_patterns=DATA_FILES))
 
 
