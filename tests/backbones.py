@@ -51,9 +51,7 @@ def write_reranker(folder: Path, labels: int = 1) -> Path:
     torch.manual_seed(13)
     plain = folder.with_name(f"{folder.name}-plain")
     _bert(plain)
-    config = BertConfig(
-        vocab_size=len(vocabulary()), max_position_embeddings=POSITIONS, num_labels=labels, **SIZE
-    )
+    config = BertConfig(vocab_size=len(vocabulary()), max_position_embeddings=POSITIONS, num_labels=labels, **SIZE)
     BertForSequenceClassification(config).save_pretrained(plain)
     AutoTokenizer.from_pretrained(plain).save_pretrained(plain)
     CrossEncoder(str(plain), device="cpu").save_pretrained(str(folder))

@@ -17,6 +17,7 @@ from opera.cli.options import (
     SeedOption,
     load_training_data,
     path_option,
+    source_option,
 )
 from opera.core.arguments import MOST
 from opera.core.terminal import place, say
@@ -28,6 +29,20 @@ def mine(
     out: Annotated[Path, path_option("--out", "file to write: .jsonl (FlagEmbedding) or .tsv (ids)")],
     range_: Annotated[str, typer.Option("--range", help="ranks LO:HI to take negatives from")] = "10:100",
     keep: Annotated[int, typer.Option("--keep", help="maximum negatives per query", min=1, max=MOST)] = 15,
+    relative_margin: Annotated[
+        float | None,
+        typer.Option("--relative-margin", help="leave out what is above (1 - MARGIN) times the positive's similarity"),
+    ] = None,
+    absolute_margin: Annotated[
+        float | None, typer.Option("--absolute-margin", help="leave out what is above that similarity minus MARGIN")
+    ] = None,
+    max_score: Annotated[
+        float | None, typer.Option("--max-score", help="leave out what is above this similarity")
+    ] = None,
+    reranker: Annotated[
+        str | None,
+        source_option("--reranker", "cross-encoder: leave out what it scores as high as a positive"),
+    ] = None,
     relevant_grade: RelevantOption = 1,
     seed: SeedOption = 0,
     query_prompt: QueryPromptOption = None,
@@ -35,14 +50,14 @@ def mine(
     overwrite: OverwriteOption = False,
 ) -> None:
     """Mine hard negatives for the training queries; OPERA and FlagEmbedding train with the .jsonl."""
-    from opera.config.training import TrainSettings
     from opera.core.files import check_output
-    from opera.retrieval.locate import inputs_of
-    from opera.training_set.formats import NEGATIVES_FORMATS
+    from opera.retrieval.locate import inputs_of, locate_model
+    from opera.training_set.export_inputs import NEGATIVES_FORMATS, mining_settings
     from opera.training_set.negatives import check_range
 
-    check_output(out, "--out", NEGATIVES_FORMATS, overwrite=overwrite, reads=inputs_of(data, model))
-    ranks = TrainSettings.parse({"negatives": "hard", "range": range_}).negative_sampling.mining_range
+    reads = [*inputs_of(data, model), *([] if reranker is None else [Path(locate_model(reranker))])]
+    check_output(out, "--out", NEGATIVES_FORMATS, overwrite=overwrite, reads=reads)
+    ranks = mining_settings(range_, relative_margin, absolute_margin, max_score, reranker).mining_range
     loaded = load_training_data(data, model)
     check_range(ranks, len(loaded.corpus))
 
@@ -54,6 +69,10 @@ def mine(
         out=out,
         range=ranks,
         keep=keep,
+        relative_margin=relative_margin,
+        absolute_margin=absolute_margin,
+        max_score=max_score,
+        reranker=reranker,
         relevant_grade=relevant_grade,
         seed=seed,
         overwrite=overwrite,

@@ -47,6 +47,9 @@ DataArgument = Annotated[
 ]
 ModelOption = Annotated[str, source_option("--model", MODELS)]
 OptionalModelOption = Annotated[str | None, source_option("--model", f"{MODELS}; or vectors' name")]
+RerankerOption = Annotated[
+    str | None, source_option("--reranker", "cross-encoder: sentence-transformers folder or hub id")
+]
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="replace the file if it exists")]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON on standard output")]
 RelevantOption = Annotated[
@@ -70,7 +73,7 @@ BatchSizeOption = Annotated[
 ]
 LearningRateOption = Annotated[float | None, typer.Option("--lr", help="peak learning rate (learning_rate)")]
 NegativesOption = Annotated[
-    str | None, typer.Option("--negatives", help="random, hard, given, or a kind that you registered")
+    str | None, typer.Option("--negatives", help="random, hard, given, teacher, or a kind that you registered")
 ]
 RangeOption = Annotated[str | None, typer.Option("--range", help="ranks LO:HI of hard negatives")]
 AdapterOption = Annotated[
@@ -150,12 +153,13 @@ def numbers(name: str, text: str) -> list[int]:
     return [int(part) for part in parts]
 
 
-def load_training_data(source: str, model: str) -> RetrievalData:
-    """Load data and locate the model before torch is loaded, which takes seconds."""
+def load_training_data(source: str, *models: str) -> RetrievalData:
+    """Load data and locate the models before torch is loaded, which takes seconds."""
     from opera.data import load_data
     from opera.retrieval.locate import locate_model
 
-    locate_model(model)
+    for model in models:
+        locate_model(model)
     loaded = load_data(source)
     loaded.training_split()
     return loaded

@@ -8,15 +8,17 @@ from typing import Annotated
 import typer
 
 from opera.cli.options import (
+    MODELS,
     DataArgument,
     DocumentPromptOption,
-    ModelOption,
     OverwriteOption,
     QueryPromptOption,
     RelevantOption,
+    RerankerOption,
     SeedOption,
     load_training_data,
     path_option,
+    source_option,
 )
 from opera.core.arguments import MOST
 from opera.core.errors import SettingError
@@ -24,8 +26,16 @@ from opera.core.errors import SettingError
 
 def score(
     data: DataArgument,
-    model: ModelOption,
     out: Annotated[Path, path_option("--out", "file to write: .parquet, .tsv or .jsonl")],
+    model: Annotated[str | None, source_option("--model", f"{MODELS}; beside --reranker it mines")] = None,
+    reranker: RerankerOption = None,
+    negatives: Annotated[
+        str | None,
+        typer.Option(
+            "--negatives", help="also score the negatives 'given' with the data, or N per query mined with --model"
+        ),
+    ] = None,
+    range_: Annotated[str, typer.Option("--range", help="ranks LO:HI to mine them from")] = "10:100",
     cbs: Annotated[bool, typer.Option("--cbs", help="also rank each pair among random documents (CBS)")] = False,
     cbs_pool: Annotated[
         int | None, typer.Option("--cbs-pool", help="how many random documents; default 10,000", min=1, max=MOST)
@@ -34,31 +44,40 @@ def score(
     seed: SeedOption = 0,
     query_prompt: QueryPromptOption = None,
     document_prompt: DocumentPromptOption = None,
+    max_length: Annotated[
+        int | None, typer.Option("--max-length", help="tokens of a pair that the reranker reads", min=8, max=MOST)
+    ] = None,
     overwrite: OverwriteOption = False,
 ) -> None:
     """Write the pretrained similarity and estimated loss of every training pair: what SP ranks by and DP starts from.
 
-    The loss is estimated by InfoNCE against random documents in place of a batch."""
+    The loss is estimated by InfoNCE against random documents in place of a batch.
+
+    With --reranker or --negatives: write a teacher's scores of training pairs and negatives, for --teacher of opera
+    train; a .jsonl is a training file of FlagEmbedding with pos_scores and neg_scores."""
     from opera.core.files import check_output
-    from opera.retrieval.locate import inputs_of
-    from opera.training_set.formats import SCORE_FORMATS
+    from opera.methods.selection import CBS_POOL
+    from opera.training_set.export_inputs import SCORE_FORMATS, ScoreInputs
 
     if cbs_pool and not cbs:
         raise SettingError("--cbs-pool: needs --cbs")
-    check_output(out, "--out", SCORE_FORMATS, overwrite=overwrite, reads=inputs_of(data, model))
-    loaded = load_training_data(data, model)
+    pool = (cbs_pool or CBS_POOL) if cbs else 0
+    asked = ScoreInputs.checked(model, reranker, negatives, range_, pool, max_length)
+    check_output(out, "--out", SCORE_FORMATS, overwrite=overwrite, reads=asked.reads(data))
+    loaded = load_training_data(data)
 
     import numpy as np
 
     from opera.cli.printing.console import console
     from opera.cli.printing.results import print_measures
-    from opera.methods.selection import CBS_POOL
     from opera.training_set.export import score as score_pairs
 
-    pool = (cbs_pool or CBS_POOL) if cbs else 0
     table = score_pairs(
         loaded,
         model=model,
+        reranker=reranker,
+        negatives=asked.negatives,
+        range=asked.mining.mining_range,
         out=out,
         cbs_pool=pool,
         relevant_grade=relevant_grade,
@@ -66,8 +85,11 @@ def score(
         overwrite=overwrite,
         query_prompt=query_prompt,
         document_prompt=document_prompt,
+        max_length=max_length,
     )
-    quantiles = np.quantile(table["similarity"].to_numpy(), [0, 0.25, 0.5, 0.75, 1]).tolist()
+    column = "score" if asked.by_teacher else "similarity"
+    quantiles = np.quantile(table[column].to_numpy(), [0, 0.25, 0.5, 0.75, 1]).tolist()
     summary = dict(zip(("lowest", "25%", "median", "75%", "highest"), quantiles, strict=True))
-    title = f"similarity of the training pairs of {data}; all of them are in {out}"
+    what = f"score of the {table.num_rows:,}" if asked.by_teacher else "similarity of the training"
+    title = f"{what} pairs of {data}; all of them are in {out}"
     print_measures(console(), summary, title, head="quantile")

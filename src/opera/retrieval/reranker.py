@@ -76,12 +76,12 @@ class Reranker:
     """A cross-encoder with everything that decides the score of a pair.
 
     Scores are raw logits, of any size and sign: a sigmoid, as many models name for their output, would make all good
-    documents alike.
+    documents alike. Between two calls of :meth:`score_pairs` the model waits in the memory of the CPU.
     """
 
     def __init__(self, model: CrossEncoder, options: RerankerOptions) -> None:
         self.model, self.options = model, options
-        self.device = model.device.type
+        self.device = pick_device()
         self.batch_size = options.batch_size
         self.precision = resolve_precision(options.precision, self.device, is_transformer=True)
 
@@ -152,7 +152,9 @@ class Reranker:
                     bar.update(len(queries))
 
         def write(folder: Path) -> None:
+            self.model.to(self.device)
             save_shared_rows(folder / SCORES_FILE, parts, pairs.shape[1], 1, chunk)
+            self.model.to("cpu")
 
         key = "\0".join([self.fingerprint, data.fingerprint, corpus_text, hashlib.sha256(pairs.tobytes()).hexdigest()])
         home = cached_by_all("reranked", hashlib.sha256(key.encode()).hexdigest()[:32], write)
@@ -178,7 +180,7 @@ def open_reranker(spec: str | Path, options: RerankerOptions | None = None) -> R
         with pickles_refused(), missing_weights() as missing:
             model = CrossEncoder(
                 str(folder),
-                device=pick_device(),
+                device="cpu",
                 trust_remote_code=False,
                 local_files_only=True,
                 max_length=options.max_length,

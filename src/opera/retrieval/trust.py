@@ -31,9 +31,7 @@ NO_PICKLE = "TORCH_FORCE_WEIGHTS_ONLY_LOAD"
 """torch's own variable; without it, a model's ``sentence_bert_config.json`` could ask for ``weights_only=False``."""
 
 
-def download_model(
-    name: str, organization: str | None = SentenceTransformer.default_huggingface_organization
-) -> Path:
+def download_model(name: str, organization: str | None = SentenceTransformer.default_huggingface_organization) -> Path:
     """Return the folder of a model on the hub, downloaded or from huggingface_hub's cache.
 
     Args:

@@ -21,6 +21,7 @@ from opera.runs.record import NegativesRecord
 from opera.training_set.cbs import rank_among_random
 from opera.training_set.document_pool import DocumentPool
 from opera.training_set.known_positives import KnownPositives
+from opera.training_set.miner import Miner
 from opera.training_set.negatives import ListedNegatives, NegativeInputs, Negatives, build_negatives
 from opera.training_set.noise import inject_noise
 from opera.training_set.prepare import Prepared
@@ -110,7 +111,11 @@ def build_training_set(prepared: Prepared) -> TrainingSet:
     if settings.negative_sampling.prune_before_mining:
         kept = prepared.recipe.make_method(pairs, scores, prepared.processes).kept
         left = known.without(pairs.pair_query[~kept], pairs.pair_doc[~kept])
-    inputs = NegativeInputs(data, query_rows, left, settings, lambda depth: search(query_rows, depth))
+    miner = Miner(
+        prepared.encoder, data, settings.encoding.corpus_text, settings.negative_sampling, prepared.mining_reranker
+    )
+    veto = miner.veto(query_rows, pairs)
+    inputs = NegativeInputs(data, query_rows, left, settings, lambda depth: search(query_rows, depth), veto)
     negatives = build_negatives(prepared.negatives, inputs)
     return TrainingSet(
         data=data,

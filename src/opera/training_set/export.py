@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from opera.config.automatic import Situation, resolve
 from opera.config.training import TrainSettings
-from opera.core.arguments import MOST_SEED, flag, whole_number
-from opera.core.files import check_output, replace_file
-from opera.core.parquet import write_parquet
-from opera.core.paths import expand_user, user_path
+from opera.core.arguments import MOST_SEED, whole_number
+from opera.core.paths import expand_user
 from opera.core.settings import resolved
 from opera.data import Qrels, RetrievalData, load_data
 from opera.retrieval.encoder import given_prompts, open_encoder
-from opera.retrieval.locate import inputs_of
+from opera.retrieval.locate import inputs_of, locate_model
 from opera.retrieval.models import model_kind
 from opera.retrieval.processes import process_index
+from opera.retrieval.reranker import open_reranker
 from opera.retrieval.run_model import run_corpus_text
-from opera.retrieval.search import search_corpus
 from opera.training_set.cbs import rank_among_random
 from opera.training_set.document_pool import DocumentPool
-from opera.training_set.formats import NEGATIVES_FORMATS, SCORE_FORMATS
+from opera.training_set.export_inputs import NEGATIVES_FORMATS, SCORE_FORMATS, ScoreInputs, mining_settings
 from opera.training_set.known_positives import KnownPositives
-from opera.training_set.negatives import ListedNegatives, check_range, mine_hard_negatives
+from opera.training_set.miner import Miner
+from opera.training_set.negatives import ListedNegatives, check_range
 from opera.training_set.pretrained_scores import pair_encoder, pretrained_scores
+from opera.training_set.teacher import score_by_teacher
+from opera.training_set.written import checked_output, write_jsonl, write_table, write_tsv
 
 log = logging.getLogger("opera")
 
@@ -38,7 +38,10 @@ log = logging.getLogger("opera")
 def score(
     data: str | Path | RetrievalData,
     *,
-    model: str | Path,
+    model: str | Path | None = None,
+    reranker: str | Path | None = None,
+    negatives: int | str | None = None,
+    range: tuple[int, int] = (10, 100),
     out: str | Path | None = None,
     cbs_pool: int = 0,
     relevant_grade: int = 1,
@@ -46,31 +49,56 @@ def score(
     overwrite: bool = False,
     query_prompt: str | None = None,
     document_prompt: str | None = None,
+    max_length: int | None = None,
 ) -> pa.Table:
-    """Score every training pair with a model: what SP ranks by and DP starts from.
+    """Score every training pair with a model: what SP ranks by and DP starts from. Or let a teacher score.
+
+    A teacher is a reranker, or a model that scores negatives too; its scores are what ``loss=distill`` trains on.
 
     Args:
         data: anything :func:`opera.load_data` reads, or loaded data.
-        model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``.
-        out: file to write as well: ``.parquet``, ``.tsv`` or ``.jsonl``.
+        model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``; beside a reranker it mines.
+        reranker: folder or hub id of a cross-encoder, which scores pairs in the model's place.
+        negatives: which documents a teacher scores beside the positives: ``"given"``, those that came with the data
+            (the default, where there are any), or how many of each query to mine with the model.
+        range: ranks LO and HI of the model's ranking to mine them from, 1-based, both included.
+        out: file to write as well: ``.parquet``, ``.tsv`` or ``.jsonl``; a teacher's ``.jsonl`` is a training file of
+            FlagEmbedding with ``pos_scores`` and ``neg_scores``.
         cbs_pool: how many random documents to rank each pair among for its CBS (the paper: 10,000); 0 leaves CBS out.
         relevant_grade: lowest grade in the qrels that counts as relevant.
         seed: seed of the random documents.
         overwrite: replace ``out`` if it exists.
-        query_prompt: text before each query, empty for none; the default is the model's own.
+        query_prompt: text before each query, empty for none; the default is the model's own. Of the reranker, if given.
         document_prompt: text before each document, likewise.
+        max_length: tokens of a query and a document together that the reranker reads; the default is its own limit.
 
     Returns:
         A row per pair: ``query_id``, ``doc_id``, ``grade``, ``similarity``, the estimated ``loss``, and ``cbs`` where
-        requested. A pool smaller than ``cbs_pool`` is logged.
+        requested. A pool smaller than ``cbs_pool`` is logged. Of a teacher: ``query_id``, ``doc_id``, ``score``.
 
     Raises:
         InputError: for invalid input.
     """
-    model, path = expand_user(model, "model"), _checked_output(out, SCORE_FORMATS, overwrite, data, model)
+    inputs = ScoreInputs.checked(model, reranker, negatives, range, cbs_pool, max_length)
+    path = checked_output(out, SCORE_FORMATS, overwrite, inputs.reads(data))
     prompts = given_prompts(query_prompt, document_prompt)
-    cbs_pool, seed = whole_number(cbs_pool, "cbs_pool", 0), whole_number(seed, "seed", 0, MOST_SEED)
+    seed = whole_number(seed, "seed", 0, MOST_SEED)
     loaded, qrels = _training_qrels(data, relevant_grade)
+    if inputs.by_teacher:
+        scored = score_by_teacher(inputs, loaded, qrels, prompts, seed)
+        if path is not None and process_index() == 0:
+            scored.write(path)
+        return scored.table
+    table = _score_pairs(str(inputs.model), loaded, qrels, prompts, inputs.cbs_pool, seed)
+    if path is not None and process_index() == 0:
+        write_table(path, table)
+    return table
+
+
+def _score_pairs(
+    model: str, loaded: RetrievalData, qrels: Qrels, prompts: dict[str, Any], cbs_pool: int, seed: int
+) -> pa.Table:
+    """Score the training pairs as they train: similarity, estimated loss, CBS."""
     encoder, pairs = pair_encoder(open_encoder(model, **prompts), model, prompts), qrels.pairs()
     situation = Situation(pairs.n_queries, model_kind(encoder.model), encoder.device)
     defaults = resolve(TrainSettings(), situation)
@@ -100,10 +128,7 @@ def score(
         columns["cbs"] = ranks.cbs
         if note := ranks.small_pool_note(cbs_pool):
             log.info("note: %s", note)
-    table = pa.table(columns)
-    if path is not None and process_index() == 0:
-        _write_scores(path, table)
-    return table
+    return pa.table(columns)
 
 
 def mine(
@@ -113,6 +138,10 @@ def mine(
     out: str | Path | None = None,
     range: tuple[int, int] = (10, 100),
     keep: int = 15,
+    relative_margin: float | None = None,
+    absolute_margin: float | None = None,
+    max_score: float | None = None,
+    reranker: str | Path | None = None,
     relevant_grade: int = 1,
     seed: int = 0,
     overwrite: bool = False,
@@ -127,6 +156,11 @@ def mine(
         out: file to write as well: ``.jsonl`` (FlagEmbedding: query, pos, neg) or ``.tsv`` (query and document ids).
         range: ranks LO and HI of the model's ranking to take negatives from, 1-based, both included.
         keep: maximum negatives per query.
+        relative_margin: leave out documents above ``p - relative_margin * |p|``, p the similarity of the query's least
+            similar positive; they may be relevant without a label.
+        absolute_margin: leave out documents above ``p - absolute_margin``.
+        max_score: leave out documents above this similarity.
+        reranker: cross-encoder that leaves out documents that it scores as high as the query's worst positive.
         relevant_grade: lowest grade in the qrels that counts as relevant.
         seed: seed of the random choice among them.
         overwrite: replace ``out`` if it exists.
@@ -139,17 +173,16 @@ def mine(
     Raises:
         InputError: for invalid input.
     """
-    model, path = expand_user(model, "model"), _checked_output(out, NEGATIVES_FORMATS, overwrite, data, model)
-    prompts = given_prompts(query_prompt, document_prompt)
+    model, prompts = expand_user(model, "model"), given_prompts(query_prompt, document_prompt)
+    reads = [*inputs_of(data, model), *([] if reranker is None else [Path(locate_model(reranker))])]
+    path = checked_output(out, NEGATIVES_FORMATS, overwrite, reads)
     keep, seed = whole_number(keep, "keep", 1), whole_number(seed, "seed", 0, MOST_SEED)
-    ranks = TrainSettings.parse({"negatives": "hard", "range": range}).negative_sampling.mining_range
+    sampling = mining_settings(range, relative_margin, absolute_margin, max_score, reranker)
     loaded, qrels = _training_qrels(data, relevant_grade)
-    check_range(ranks, len(loaded.corpus))
-    encoder = open_encoder(model, **prompts)
-    corpus_text = run_corpus_text(model)
-    ranking = search_corpus(encoder, loaded, qrels.query_rows, ranks[1], corpus_text)
-    known, pool = KnownPositives(qrels.pairs(), len(loaded.corpus)), DocumentPool.of(loaded, corpus_text)
-    mined = mine_hard_negatives(ranking, known, ranks, keep, seed, pool)
+    check_range(sampling.mining_range, len(loaded.corpus))
+    judge = None if reranker is None else open_reranker(reranker)
+    miner = Miner(open_encoder(model, **prompts), loaded, run_corpus_text(model), sampling, judge)
+    mined = miner.mine(qrels, keep, seed)
     if mined.queries_without:
         log.info("note: %d of %d queries have no negative at these ranks", mined.queries_without, len(qrels.query_rows))
     table = pa.table(
@@ -161,21 +194,10 @@ def mine(
     if path is None or process_index() > 0:
         return table
     if path.suffix == ".tsv":
-        _write_tsv(path, ["query-id", "corpus-id"], zip(*table.to_pydict().values(), strict=True))
+        write_tsv(path, ["query-id", "corpus-id"], zip(*table.to_pydict().values(), strict=True))
     else:
-        _write_jsonl(path, _flagembedding_records(loaded, qrels, mined))
+        write_jsonl(path, _flagembedding_records(loaded, qrels, mined))
     return table
-
-
-def _checked_output(
-    out: str | Path | None, formats: Sequence[str], overwrite: bool, data: str | Path | RetrievalData, model: str
-) -> Path | None:
-    """Return the file to write, checked before any work; ``None`` where none is asked for."""
-    if out is None:
-        return None
-    path, overwrite = user_path(out, "out"), flag(overwrite, "overwrite")
-    check_output(path, "out", formats, overwrite=overwrite, reads=inputs_of(data, model))
-    return path
 
 
 def _training_qrels(data: str | Path | RetrievalData, relevant_grade: int) -> tuple[RetrievalData, Qrels]:
@@ -191,31 +213,3 @@ def _flagembedding_records(
         positives = qrels.doc_rows[qrels.offsets[at] : qrels.offsets[at + 1]]
         negatives = mined.doc_rows[mined.offsets[at] : mined.offsets[at + 1]]
         yield {"query": query, "pos": data.corpus.texts(positives), "neg": data.corpus.texts(negatives)}
-
-
-def _write_scores(path: Path, table: pa.Table) -> None:
-    if path.suffix == ".parquet":
-        write_parquet(path, table)
-    elif path.suffix == ".tsv":
-        _write_tsv(path, table.column_names, (row.values() for row in table.to_pylist()))
-    else:
-        _write_jsonl(path, table.to_pylist())
-
-
-def _write_tsv(path: Path, header: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
-    def write(temporary: Path) -> None:
-        with temporary.open("w", encoding="utf-8", newline="") as file:
-            lines = csv.writer(file, delimiter="\t", lineterminator="\n")
-            lines.writerow(header)
-            lines.writerows(rows)
-
-    replace_file(path, write)
-
-
-def _write_jsonl(path: Path, records: Iterable[dict[str, str | list[str]]]) -> None:
-    def write(temporary: Path) -> None:
-        with temporary.open("w", encoding="utf-8") as file:
-            for record in records:
-                file.write(json.dumps(record, ensure_ascii=False) + "\n")
-
-    replace_file(path, write)

@@ -21,6 +21,7 @@ from opera.core.rng import generator
 from opera.data import RetrievalData
 from opera.retrieval.measures import Ranking
 from opera.training_set.document_pool import DocumentPool
+from opera.training_set.false_negatives import Veto
 from opera.training_set.known_positives import KnownPositives
 
 log = logging.getLogger("opera")
@@ -46,6 +47,7 @@ class NegativeInputs:
         known: the known positives; with ``prune_before_mining`` only those that the method keeps.
         settings: the run's settings.
         search: ranks the corpus for each training query by the pretrained model, down to the depth it is given.
+        veto: drops mined candidates that may be relevant.
     """
 
     data: RetrievalData
@@ -53,6 +55,7 @@ class NegativeInputs:
     known: KnownPositives
     settings: TrainSettings
     search: Callable[[int], Ranking]
+    veto: Veto | None = None
 
     @property
     def pool(self) -> DocumentPool:
@@ -129,7 +132,13 @@ def check_range(ranks: tuple[int, int], n_docs: int, name: str = "range") -> Non
 
 
 def mine_hard_negatives(
-    ranking: Ranking, known: KnownPositives, ranks: tuple[int, int], keep: int, seed: int, pool: DocumentPool
+    ranking: Ranking,
+    known: KnownPositives,
+    ranks: tuple[int, int],
+    keep: int,
+    seed: int,
+    pool: DocumentPool,
+    veto: Veto | None = None,
 ) -> ListedNegatives:
     """Keep the documents at ranks LO to HI of each training query that are not its known positives.
 
@@ -143,10 +152,14 @@ def mine_hard_negatives(
         keep: maximum negatives per query.
         seed: seed of the sampling.
         pool: the documents that may be negatives.
+        veto: drops candidates that may be relevant.
     """
     check_range(ranks, known.n_docs)
-    candidates = ranking.doc_rows[:, ranks[0] - 1 : ranks[1]]
+    part = slice(ranks[0] - 1, ranks[1])
+    candidates = ranking.doc_rows[:, part]
     allowed = pool.holds(candidates) & ~known.contains(np.arange(len(candidates))[:, None], candidates)
+    if veto is not None:
+        allowed = veto(candidates, allowed, ranking.scores[:, part])
     rng = generator(seed, "mine")
     lists = []
     for row, row_allowed in zip(candidates, allowed, strict=True):
@@ -164,22 +177,49 @@ def _hard(inputs: NegativeInputs) -> Negatives:
     ranking = inputs.search(settings.mining_range[1])
     seed = inputs.settings.optimisation.seed
     keep = settings.max_mined_negatives
-    return mine_hard_negatives(ranking, inputs.known, settings.mining_range, keep, seed, inputs.pool)
+    return mine_hard_negatives(ranking, inputs.known, settings.mining_range, keep, seed, inputs.pool, inputs.veto)
+
+
+def given_negatives(
+    data: RetrievalData, query_rows: IntArray, known: KnownPositives, pool: DocumentPool
+) -> ListedNegatives:
+    """Return the negatives that came with the data, but for documents without a text and known positives.
+
+    Raises:
+        SettingError: if none came with them.
+    """
+    given = data.given_negatives
+    if given is None:
+        raise SettingError(f"negatives=given: {data.source} holds no negatives; use negatives=random or negatives=hard")
+    lists = [given.doc_rows[given.offsets[row] : given.offsets[row + 1]] for row in query_rows]
+    return _listed(lists, known, pool, "given negatives")
 
 
 def _given(inputs: NegativeInputs) -> Negatives:
-    given = inputs.data.given_negatives
-    assert given is not None
-    lists = [given.doc_rows[given.offsets[row] : given.offsets[row + 1]] for row in inputs.query_rows]
-    full = [rows[inputs.pool.holds(rows)] for rows in lists]
-    kept = [rows[~inputs.known.contains(np.full(len(rows), query), rows)] for query, rows in enumerate(full)]
+    return given_negatives(inputs.data, inputs.query_rows, inputs.known, inputs.pool)
+
+
+def _scored(inputs: NegativeInputs) -> Negatives:
+    teacher = inputs.data.teacher
+    assert teacher is not None
+    bounds = np.searchsorted(teacher.query_rows, [inputs.query_rows, inputs.query_rows + 1])
+    lists = [teacher.doc_rows[start:stop] for start, stop in bounds.T]
+    return _listed(lists, inputs.known, inputs.pool)
+
+
+def _listed(
+    lists: Sequence[IntArray], known: KnownPositives, pool: DocumentPool, what: str | None = None
+) -> ListedNegatives:
+    """Leave out documents without a text and known positives; log how many, where ``what`` names the documents."""
+    full = [rows[pool.holds(rows)] for rows in lists]
+    kept = [rows[~known.contains(np.full(len(rows), query), rows)] for query, rows in enumerate(full)]
     for before, after, reason in ((lists, full, "have no text"), (full, kept, "are positives of their query")):
-        if dropped := sum(map(len, before)) - sum(map(len, after)):
-            log.info("note: left out %d given negatives that %s", dropped, reason)
-    return ListedNegatives.from_lists(kept, inputs.pool)
+        if (dropped := sum(map(len, before)) - sum(map(len, after))) and what is not None:
+            log.info("note: left out %d %s that %s", dropped, what, reason)
+    return ListedNegatives.from_lists(kept, pool)
 
 
-NEGATIVES.ship(random=_random, hard=_hard, given=_given)
+NEGATIVES.ship(random=_random, hard=_hard, given=_given, teacher=_scored)
 
 
 def register_negatives(name: str) -> Callable[[Kind], Kind]:
@@ -197,10 +237,12 @@ def check_negatives(kind: str, data: RetrievalData, settings: TrainSettings) -> 
     """Refuse negatives that the data cannot give.
 
     Raises:
-        SettingError: for given negatives where there are none, or a range past the corpus.
+        SettingError: for given or scored negatives where there are none, or a range past the corpus.
     """
     if kind == "given" and data.given_negatives is None:
         raise SettingError(f"negatives=given: {data.source} holds no negatives; use negatives=random or negatives=hard")
+    if kind == "teacher" and data.teacher is None:
+        raise SettingError("negatives=teacher: there are no scores of a teacher; give them with --teacher")
     if kind == "hard":
         check_range(settings.negative_sampling.mining_range, len(data.corpus))
 

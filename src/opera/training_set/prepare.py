@@ -33,6 +33,7 @@ from opera.retrieval.models import (
 )
 from opera.retrieval.processes import process_index
 from opera.retrieval.prompts import ROLES, as_setting, set_prompts, warn_of_missing_prompts
+from opera.retrieval.reranker import Reranker, open_reranker
 from opera.runs.folder import holds_run
 from opera.training_set.prepare_data import prepare_data
 
@@ -63,6 +64,7 @@ class Prepared:
         lengths: ``max_query_length`` and ``max_passage_length`` in force; ``None`` for a model that reads whole texts.
         own_lengths: those that the pretrained model's folder holds, likewise.
         processes: how many processes train together.
+        mining_reranker: drops mined negatives that it scores as high as a positive.
     """
 
     given: Recipe
@@ -80,6 +82,7 @@ class Prepared:
     own_lengths: dict[str, int | None]
     processes: int
     base: SentenceTransformer | None = None
+    mining_reranker: Reranker | None = None
 
     @property
     def settings(self) -> TrainSettings:
@@ -110,6 +113,7 @@ class Prepared:
             "processes": self.processes,
             "data_fingerprint": self.data.fingerprint,
             "model_fingerprint": self.encoder.fingerprint,
+            **({} if self.mining_reranker is None else {"reranker_fingerprint": self.mining_reranker.fingerprint}),
         }
 
     @property
@@ -169,6 +173,7 @@ def prepare(data: RetrievalData, model_source: str, recipe: Recipe, processes: i
     prepared_data, whole, dev_split, kind = prepare_data(data, recipe)
     with_vectors = settings.adapter.query_vectors is not None
     models = _read_vectors(prepared_data, settings) if with_vectors else _load_models(model_source, settings)
+    reranker = settings.negative_sampling.mining_reranker
     everything = whole.training_split()  # a run has the same defaults with the guard and without it
     situation = Situation(
         queries=everything.n_queries,
@@ -187,6 +192,7 @@ def prepare(data: RetrievalData, model_source: str, recipe: Recipe, processes: i
         model_source=model_source,
         negatives=kind,
         processes=processes,
+        mining_reranker=None if reranker is None else open_reranker(reranker),
         **models,
     )
 

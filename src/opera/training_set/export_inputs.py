@@ -1,0 +1,112 @@
+"""What ``opera score`` and ``opera mine`` are asked for, and the formats they write. Nothing here needs torch."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self
+
+from opera.config.training import NegativeSettings, TrainSettings
+from opera.core.arguments import whole_number
+from opera.core.errors import SettingError
+from opera.core.paths import expand_user
+from opera.core.terminal import shown
+from opera.data import RetrievalData, files_read
+from opera.retrieval.locate import locate_model
+
+SCORE_FORMATS = (".parquet", ".tsv", ".jsonl")
+NEGATIVES_FORMATS = (".jsonl", ".tsv")
+
+
+def mining_settings(
+    ranks: Any,
+    relative_margin: float | None = None,
+    absolute_margin: float | None = None,
+    max_score: float | None = None,
+    reranker: str | Path | None = None,
+) -> NegativeSettings:
+    """Check how a function or a command mines; what is ``None`` has its default.
+
+    Raises:
+        SettingError: naming the value and its rule.
+    """
+    given = {
+        "range": ranks,
+        "mining_relative_margin": relative_margin,
+        "mining_absolute_margin": absolute_margin,
+        "mining_max_score": max_score,
+        "mining_reranker": None if reranker is None else str(reranker),
+    }
+    values = {name: value for name, value in given.items() if value is not None}
+    return TrainSettings.parse({"negatives": "hard", **values}).negative_sampling
+
+
+class ScoreInputs(NamedTuple):
+    """What :func:`opera.score` was asked for, checked.
+
+    Attributes:
+        model: scores the pairs, or mines for the reranker.
+        reranker: scores the pairs.
+        negatives: which documents a teacher scores beside the positives; ``None`` for those given, if there are any.
+        mining: where they are mined from.
+        cbs_pool: random documents per pair, 0 for no CBS.
+        max_length: tokens that the reranker reads.
+    """
+
+    model: str | None
+    reranker: str | None
+    negatives: int | Literal["given"] | None
+    mining: NegativeSettings
+    cbs_pool: int
+    max_length: int | None
+
+    @classmethod
+    def checked(
+        cls,
+        model: str | Path | None,
+        reranker: str | Path | None,
+        negatives: Any,
+        ranks: Any,
+        cbs_pool: int,
+        max_length: int | None,
+    ) -> Self:
+        """Check the arguments against each other.
+
+        Raises:
+            SettingError: naming the argument, and what it needs.
+        """
+        if isinstance(negatives, str) and negatives != "given":
+            if not negatives.isdecimal():
+                raise SettingError(f"negatives: must be 'given' or how many to mine, got {shown(negatives)}")
+            negatives = int(negatives)
+        if negatives is not None and negatives != "given":
+            negatives = whole_number(negatives, "negatives", 1)
+        cbs_pool = whole_number(cbs_pool, "cbs_pool", 0)
+        teacher, mined = reranker is not None or negatives is not None, isinstance(negatives, int)
+        if model is None and reranker is None:
+            raise SettingError("model: give a model, or a reranker")
+        if model is None and mined:
+            raise SettingError(f"negatives={negatives}: needs a model that mines them")
+        if model is not None and reranker is not None and not mined:
+            raise SettingError("model: beside a reranker a model mines; give negatives=N, or leave the model out")
+        if cbs_pool and teacher:
+            raise SettingError("cbs_pool: a teacher gives no CBS; leave it out")
+        if max_length is not None and reranker is None:
+            raise SettingError(f"max_length={max_length}: needs a reranker")
+        return cls(
+            None if model is None else expand_user(model, "model"),
+            None if reranker is None else expand_user(reranker, "reranker"),
+            negatives,
+            mining_settings(ranks),
+            cbs_pool,
+            max_length,
+        )
+
+    @property
+    def by_teacher(self) -> bool:
+        """Whether a teacher scores, and not a model the pairs that it would train on."""
+        return self.reranker is not None or self.negatives is not None
+
+    def reads(self, data: str | Path | RetrievalData) -> list[Path]:
+        """Files and folders that no output may replace."""
+        models = [Path(locate_model(model)) for model in (self.model, self.reranker) if model is not None]
+        return [*files_read(data), *models]

@@ -1,0 +1,64 @@
+"""Write tables and records of pairs to files: Parquet, TSV, JSON Lines."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from opera.core.arguments import flag
+from opera.core.files import check_output, replace_file
+from opera.core.parquet import write_parquet
+from opera.core.paths import user_path
+
+
+def checked_output(
+    out: str | Path | None, formats: Sequence[str], overwrite: bool, reads: Iterable[Path]
+) -> Path | None:
+    """Return the file to write, checked before any work; ``None`` where none is asked for.
+
+    Raises:
+        SettingError: if it cannot be written, or would replace what is read.
+    """
+    if out is None:
+        return None
+    path, overwrite = user_path(out, "out"), flag(overwrite, "overwrite")
+    check_output(path, "out", formats, overwrite=overwrite, reads=reads)
+    return path
+
+
+def write_table(path: Path, table: pa.Table) -> None:
+    """Write a table in the format of the suffix: ``.parquet``, ``.tsv`` with a header, or ``.jsonl``."""
+    if path.suffix == ".parquet":
+        write_parquet(path, table)
+    elif path.suffix == ".tsv":
+        write_tsv(path, table.column_names, (row.values() for row in table.to_pylist()))
+    else:
+        write_jsonl(path, table.to_pylist())
+
+
+def write_tsv(path: Path, header: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
+    """Write rows separated by tabs, after a header."""
+
+    def write(temporary: Path) -> None:
+        with temporary.open("w", encoding="utf-8", newline="") as file:
+            lines = csv.writer(file, delimiter="\t", lineterminator="\n")
+            lines.writerow(header)
+            lines.writerows(rows)
+
+    replace_file(path, write)
+
+
+def write_jsonl(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
+    """Write a JSON object per line."""
+
+    def write(temporary: Path) -> None:
+        with temporary.open("w", encoding="utf-8") as file:
+            for record in records:
+                file.write(json.dumps(record, ensure_ascii=False) + "\n")
+
+    replace_file(path, write)
