@@ -124,7 +124,7 @@ ROWS = [
     Bad(
         "train: unknown negatives",
         f"{TRAIN} --negatives harder",
-        "negatives: must be 'random', 'hard' or 'given', got 'harder'",
+        "negatives: must be 'random', 'hard', 'given' or 'teacher', got 'harder'",
     ),
     Bad(
         "train: a range without hard negatives",

@@ -70,7 +70,7 @@ def test_all_mistakes_are_told_at_once() -> None:
         ({"load_best_model_at_end": True}, "needs eval_steps"),
         ({"early_stopping_patience": 2}, "needs eval_steps"),
         ({"model": "minilm"}, "'model' is not a setting: pass it as the argument or option model"),
-        ({"negatives": "mined"}, "negatives: must be 'random', 'hard' or 'given', got 'mined'"),
+        ({"negatives": "mined"}, "negatives: must be 'random', 'hard', 'given' or 'teacher', got 'mined'"),
     ],
 )
 def test_bad_values_name_the_rule(values: dict[str, object], message: str) -> None:
