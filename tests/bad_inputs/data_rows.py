@@ -9,8 +9,8 @@ from bad_inputs.table import Bad, Make, cut, link, make_folder, pipe, remove, wr
 EVALUATE = "evaluate data --model model"
 PAIR = "a relevant pair (query 'test0', document 'd39'), but"
 PASS = (
-    "pass a BEIR folder (corpus.jsonl, queries.jsonl, qrels/), a FlagEmbedding .jsonl file, python:PACKAGE, "
-    "paper:NAME, irds:ID or hf:OWNER/NAME"
+    "pass a BEIR folder (corpus.jsonl, queries.jsonl, qrels/), a .jsonl file or a folder of FlagEmbedding or Tevatron, "
+    "python:PACKAGE, paper:NAME, irds:ID or hf:OWNER/NAME"
 )
 
 

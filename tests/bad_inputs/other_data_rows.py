@@ -205,4 +205,55 @@ VECTORS = [
     ),
 ]
 
-ROWS = [*PAIRS, *PACKAGES, *VECTORS]
+
+def trainer_files(name: str, message: str, *make: Make) -> Bad:
+    """A row of a folder with FlagEmbedding's evaluation files, which are good, and what the row makes."""
+    good = {
+        "corpus.jsonl": '{"id": "x", "text": "a"}\n',
+        "test_queries.jsonl": '{"id": "t", "text": "asked"}\n',
+        "test_qrels.jsonl": '{"qid": "t", "docid": "x", "relevance": 1}\n',
+    }
+    files = [write(f"mine/{file}", content) for file, content in good.items()]
+    return Bad(f"trainer files: {name}", "evaluate mine --model model", message, make_folder("mine"), *files, *make)
+
+
+TEVATRON = '{"query_id": "1", "query": "q", "positive_passages": '
+TRAINER_FILES = [
+    trainer_files(
+        "a judgement of no document",
+        "mine/test_qrels.jsonl:1: document 'y' has no text in the files that were read",
+        write("mine/test_qrels.jsonl", '{"qid": "t", "docid": "y", "relevance": 1}\n'),
+    ),
+    trainer_files(
+        "two texts of an id",
+        "mine/corpus.jsonl:2: document 'x' has another text than before; give it its own id",
+        write("mine/corpus.jsonl", '{"id": "x", "text": "a"}\n{"id": "x", "text": "b"}\n'),
+    ),
+    trainer_files(
+        "half a judgement",
+        "mine/test_qrels.jsonl:1: score must be a whole number, got 0.5",
+        write("mine/test_qrels.jsonl", '{"qid": "t", "docid": "x", "relevance": 0.5}\n'),
+    ),
+    trainer_files(
+        "a passage that is none",
+        "mine/train.jsonl:1: column 'positive_passages' must be a list of objects, got ['x']",
+        write("mine/train.jsonl", TEVATRON + '["x"]}\n'),
+    ),
+    trainer_files(
+        "a passage without a text",
+        "mine/train.jsonl:1: column 'positive_passages': 'text' must be a string, got None",
+        write("mine/train.jsonl", TEVATRON + '[{"docid": "x"}]}\n'),
+    ),
+    trainer_files(
+        "a corpus file that is not there",
+        "mine/train.jsonl:1: document 'z' has no text in the files that were read",
+        write("mine/train.jsonl", '{"query_id": "1", "query": "q", "positive_document_ids": ["z"]}\n'),
+    ),
+    Bad(
+        "trainer files: a pattern of nothing",
+        "evaluate none*.jsonl --model model",
+        matching(r"none\*\.jsonl: no such file or folder; pass .*"),
+    ),
+]
+
+ROWS = [*PAIRS, *PACKAGES, *VECTORS, *TRAINER_FILES]

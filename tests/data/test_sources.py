@@ -28,8 +28,8 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     path.write_text("a,b\n")
     with pytest.raises(
         DataError,
-        match=r"train\.csv: not a kind of data that OPERA reads; pass a BEIR folder .*, a FlagEmbedding "
-        r"\.jsonl file, python:PACKAGE, paper:NAME, irds:ID or hf:OWNER/NAME$",
+        match=r"train\.csv: not a kind of data that OPERA reads; pass a BEIR folder .*, a \.jsonl file "
+        r"or a folder of FlagEmbedding or Tevatron, python:PACKAGE, paper:NAME, irds:ID or hf:OWNER/NAME$",
     ):
         load_data(path)
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from fuzzing import lines_of, only_refusals, spoilt, spoilt_values, to_json, workplace
 from irds_world import irds_home, write_antique
 from opera.data import SOURCES, RetrievalData, load_data
-from opera.data.sources import BeirFolder, FlagEmbeddingFile
+from opera.data.sources import BeirFolder, TrainingFiles
 
 CORPUS = [
     {"_id": "d0", "title": "of one", "text": "a text", "metadata": {"a": [1, {"b": None}]}},
@@ -89,6 +89,55 @@ def test_flagembedding_files(content: bytes) -> None:
             assert found == len(wrong - pairs)
 
         loads(folder / "train.jsonl", check)
+
+
+TEVATRON = [
+    {
+        "query_id": "1",
+        "query": "one",
+        "positive_passages": [{"docid": "a", "title": "of a", "text": "a text"}],
+        "negative_passages": [{"docid": 2, "text": "two"}],
+    },
+    {"query_id": 2, "query": "other", "positive_document_ids": ["a"], "answers": []},
+]
+
+
+@given(lines(TEVATRON))
+def test_tevatron_files(content: bytes) -> None:
+    with workplace() as folder:
+        (folder / "first.jsonl").write_bytes(json_lines(TEVATRON[:1]))
+        (folder / "train.jsonl").write_bytes(content)
+
+        def check(data: RetrievalData) -> None:
+            train = data.split("train")
+            assert "1" in data.queries.ids()
+            assert "a" in data.corpus.ids()
+            assert len(train.doc_rows) >= 1
+            assert train.query_rows.max() < len(data.queries)
+
+        loads(folder, check)
+
+
+EVALUATION = {
+    "corpus.jsonl": [{"id": "x", "title": "of x", "text": "a text"}, {"id": 2, "text": "two"}],
+    "test_queries.jsonl": [{"id": "t", "text": "asked"}],
+    "test_qrels.jsonl": [{"qid": "t", "docid": "x", "relevance": 1}, {"qid": "t", "docid": 2}],
+    "train.jsonl": [{"query": "seen", "pos": ["two"], "neg_scores": None, "prompt": "find: "}],
+}
+
+
+@given(st.sampled_from(sorted(EVALUATION)).flatmap(lambda name: lines(EVALUATION[name]).map(lambda text: (name, text))))
+def test_folders_of_flagembedding(spoilt_file: tuple[str, bytes]) -> None:
+    with workplace() as folder:
+        for name, records in EVALUATION.items():
+            (folder / name).write_bytes(spoilt_file[1] if name == spoilt_file[0] else json_lines(records))
+
+        def check(data: RetrievalData) -> None:
+            for qrels in data.splits.values():
+                assert qrels.doc_rows.max() < len(data.corpus)
+                assert qrels.query_rows.max() < len(data.queries)
+
+        loads(folder, check)
 
 
 MODULE = b'''"""A module."""
@@ -168,6 +217,6 @@ def test_data_sets_of_the_hub(content: bytes) -> None:
 
 def test_every_source_that_ships_has_a_fuzzer() -> None:
     shipped = {source.description for source in SOURCES if type(source).__module__ == "opera.data.sources"}
-    files = {BeirFolder.description, FlagEmbeddingFile.description}
+    files = {BeirFolder.description, TrainingFiles.description}
     named = {"python:PACKAGE", "paper:NAME", "irds:ID", "hf:OWNER/NAME"}
     assert shipped == files | named, "add a fuzzer here, and bad inputs"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,16 @@ def test_a_prompt_holds_in_the_phases_that_are_named(phases: str, prepared: Call
     query = run.data.queries.texts(prompted.query_rows[:1], "text")
     with_prompt = open_encoder(run.model_source).encode([PROMPT + query[0]], "query")
     assert np.array_equal(run.encoder.encode(query, "query"), with_prompt), "evaluation is search"
+
+
+def test_the_prompt_that_data_bring_holds_unless_another_is_given(beir: Path, static_model: Path) -> None:
+    data = replace(load_data(beir), query_prompt=PROMPT)
+    for given, expected in (({}, PROMPT), ({"query_prompt": ""}, "")):
+        run = prepare(data, str(static_model), make_recipe({**SETTINGS, **given}))
+        assert run.settings.encoding.query_prompt == expected
+        assert run.prompts["query_prompt"] == expected
+    with pytest.raises(SettingError, match="query_prompt: must be text in UTF-8, without NUL"):
+        prepare(replace(data, query_prompt="\0"), str(static_model), make_recipe(SETTINGS))
 
 
 @pytest.mark.parametrize("phases", ["all", "search"])

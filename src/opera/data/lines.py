@@ -14,7 +14,7 @@ from tqdm.auto import tqdm
 from opera.core.errors import DataError, nearest
 from opera.core.reading import SHOWS_WIDTH, WideError, check_not_wide, not_utf8, open_file
 from opera.core.strict_json import parse_json
-from opera.core.terminal import printable, shown
+from opera.core.terminal import printable, shortened, shown
 from opera.data.texts import LONGEST_TEXT
 
 PROGRESS_BYTES = 50_000_000
@@ -52,14 +52,20 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def json_records(
-    path: Path, required: Collection[str], optional: Collection[str]
+    path: Path, required: Collection[str], optional: Collection[str], *, others: bool = False
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (line number, record) for each line of a JSON Lines file, and check the keys of each record.
+
+    Args:
+        path: the file.
+        required: keys that each record has.
+        optional: keys that it may have.
+        others: whether it may have other keys too, as long as they are no misspelling of a known one that it lacks.
 
     Raises:
         DataError: for a line that is not a JSON object, or has a missing or unknown key.
     """
-    known = [*required, *optional]
+    known, harmless = [*required, *optional], set[str]()
     for number, line in numbered_lines(path):
         try:
             record = parse_json(line)
@@ -68,12 +74,15 @@ def json_records(
         if not isinstance(record, dict):
             raise DataError(f"{path}:{number}: must be a JSON object, got {shown(record)}")
         for key in record:
-            if key not in known:
-                hint = nearest(key[:100], known)
+            if key not in known and key not in harmless:
+                hint = nearest(key[:100], [name for name in known if name not in record] if others else known)
+                if others and not hint:
+                    harmless.add(key)
+                    continue
                 raise DataError(f"{path}:{number}: unknown column {shown(key)}{hint} (known: {', '.join(known)})")
         for key in required:
             if key not in record:
-                has = ", ".join(record) or "none"  # of the known ones alone
+                has = shortened(", ".join(record)) or "none"
                 raise DataError(f"{path}:{number}: column '{key}' is missing (it has: {has})")
         yield number, record
 

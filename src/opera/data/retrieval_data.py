@@ -32,6 +32,7 @@ class RetrievalData:
         splits: qrels by split name (``train``, ``dev``, ``test``).
         given_negatives: negatives that came with the data, or ``None``.
         teacher: scores of a teacher that came with the data, or ``None``.
+        query_prompt: what the data put before each query, or ``None``.
         held_out: judgements that left train because their documents are held out for another split; their documents
             are still positives of their queries, and never negatives. ``None`` where there are none.
         notes: what was merged, dropped or drawn, in plain sentences.
@@ -49,6 +50,7 @@ class RetrievalData:
     given_negatives: GivenNegatives | None = None
     held_out: Qrels | None = None
     teacher: TeacherScores | None = None
+    query_prompt: str | None = None
     notes: tuple[str, ...] = ()
     places: Mapping[tuple[int, int], str] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)

@@ -18,12 +18,13 @@ from opera.core.errors import DataError
 from opera.core.paths import expand_user, kind_of_place
 from opera.core.terminal import shortened
 from opera.data.beir import load_beir
-from opera.data.flagembedding import load_flagembedding
 from opera.data.hub_folder import local_folder
 from opera.data.hub_source import load_hub
 from opera.data.irds_source import load_irds, load_paper_set
 from opera.data.python_source import load_python
 from opera.data.retrieval_data import RetrievalData
+from opera.data.training_files.kinds import is_pattern, listed_files
+from opera.data.training_files.source import holds_training_files, load_training_files
 
 
 class DataSource(Protocol):
@@ -52,26 +53,29 @@ class BeirFolder:
     description = "a BEIR folder (corpus.jsonl, queries.jsonl, qrels/)"
 
     def matches(self, source: str) -> bool:
-        """Whether ``source`` is a folder."""
-        return os.path.isdir(source)  # noqa: PTH112 - Path.is_dir raises where a name is too long
+        """Whether ``source`` is a folder that does not hold another trainer's files."""
+        # Path.is_dir raises where a name is too long
+        return os.path.isdir(source) and not holds_training_files(source)  # noqa: PTH112
 
     def load(self, source: str) -> RetrievalData:
         """Read corpus, queries and all qrels."""
         return load_beir(Path(source))
 
 
-class FlagEmbeddingFile:
-    """A training file in FlagEmbedding's format."""
+class TrainingFiles:
+    """Training files of FlagEmbedding or Tevatron: one, or those of a folder or a pattern."""
 
-    description = "a FlagEmbedding .jsonl file"
+    description = "a .jsonl file or a folder of FlagEmbedding or Tevatron"
 
     def matches(self, source: str) -> bool:
-        """Whether ``source`` is a ``.jsonl`` file."""
-        return source.lower().endswith(".jsonl") and os.path.isfile(source)  # noqa: PTH113 - as above
+        """Whether ``source`` is a ``.jsonl`` file, or stands for some with the keys of these trainers."""
+        if os.path.isfile(source):  # noqa: PTH113 - as above
+            return source.lower().endswith(".jsonl")
+        return (is_pattern(source) or os.path.isdir(source)) and holds_training_files(source)  # noqa: PTH112
 
     def load(self, source: str) -> RetrievalData:
-        """Read the pairs as the train split."""
-        return load_flagembedding(Path(source))
+        """Read the splits that the names of the files say; a single file is train."""
+        return load_training_files(source)
 
 
 @dataclass
@@ -99,7 +103,7 @@ class NamedData:
 
 SOURCES: list[DataSource] = [
     BeirFolder(),
-    FlagEmbeddingFile(),
+    TrainingFiles(),
     NamedData("python:", "python:PACKAGE", load_python),
     NamedData("paper:", "paper:NAME", load_paper_set),
     NamedData("irds:", "irds:ID", load_irds),
@@ -125,7 +129,8 @@ def load_data(source: str | Path | RetrievalData) -> RetrievalData:
     """Read a data set; data that is already loaded is returned as it is.
 
     Args:
-        source: a BEIR folder, a ``.jsonl`` file in FlagEmbedding's format, ``python:PACKAGE`` for the source code of an
+        source: a BEIR folder, a ``.jsonl`` file of FlagEmbedding or Tevatron, a folder or a pattern of such files,
+            ``python:PACKAGE`` for the source code of an
             installed package (``python:stdlib`` for the standard library), ``paper:NAME`` for one of the paper's data
             sets, ``irds:ID`` or ``hf:OWNER/NAME`` for one of ir_datasets or of the Hugging Face hub, or anything a
             registered source reads.
@@ -165,7 +170,7 @@ def load_stored(source: str) -> RetrievalData:
     Raises:
         InputError: as :func:`load_data`.
     """
-    for known in (BeirFolder(), FlagEmbeddingFile()):
+    for known in (BeirFolder(), TrainingFiles()):
         if known.matches(source):
             return known.load(source)
     raise DataError(f"{shortened(source)}: not a BEIR folder or .jsonl file; pass the data yourself to read them")
@@ -177,6 +182,8 @@ def files_read(source: str | Path | RetrievalData) -> list[Path]:
     reader = next((known for known in SOURCES if known.matches(text)), None)
     if isinstance(reader, BeirFolder):
         return [Path(text) / name for name in ("corpus.jsonl", "queries.jsonl", "qrels")]
+    if isinstance(reader, TrainingFiles):
+        return listed_files(text)
     if isinstance(reader, NamedData) and reader.prefix == "hf:":
         text = local_folder(text.removeprefix("hf:")) or text
     return [Path(text)] if Path(text).exists() else []

@@ -51,6 +51,7 @@ class DataBuilder:
         splits: qrels by split name.
         given_negatives: negatives that came with the data.
         teacher: scores of a teacher that came with the data.
+        query_prompt: what the data put before each query.
         notes: what was merged or dropped, in plain sentences.
         tables: the texts written so far, ``corpus`` and ``queries``.
         places: file and line of judgements that name an empty text, by the rows of query and document; relative to
@@ -62,6 +63,7 @@ class DataBuilder:
     splits: dict[str, Qrels] = field(default_factory=dict)
     given_negatives: GivenNegatives | None = None
     teacher: TeacherScores | None = None
+    query_prompt: str | None = None
     notes: list[str] = field(default_factory=list)
     tables: dict[str, TextTable] = field(default_factory=dict)
     places: dict[tuple[int, int], str] = field(default_factory=dict)
@@ -91,7 +93,13 @@ class DataBuilder:
 
 
 def load_or_parse(
-    digest: Callable[[], str], name: str, source: str, parse: Callable[[DataBuilder], None], *, named: bool = False
+    digest: Callable[[], str],
+    name: str,
+    source: str,
+    parse: Callable[[DataBuilder], None],
+    *,
+    named: bool = False,
+    reading: str = "",
 ) -> RetrievalData:
     """Load the data cached under their digest; if there are none, parse and cache them first.
 
@@ -102,6 +110,8 @@ def load_or_parse(
         source: what the user passed.
         parse: fills a builder. If it raises, nothing is cached.
         named: whether the digest is of a name and not of contents; the fingerprint is then that of the stored files.
+        reading: changes when the parser reads more of the same files: what is cached is made anew, and the fingerprint
+            stays.
 
     Raises:
         DataError: if the data changed while they were read.
@@ -116,7 +126,8 @@ def load_or_parse(
         if digest() != key:
             raise DataError(f"{source}: changed while it was read; run the command again")
 
-    home = cached("data", key[:32], write)
+    entry = hashlib.sha256(f"{key}\0{reading}".encode()).hexdigest() if reading else key
+    home = cached("data", entry[:32], write)
     return _load(home, _stored_digest(home) if named else key, name, source)
 
 
@@ -153,6 +164,8 @@ def _write_arrays(builder: DataBuilder) -> None:
     }
     if builder.left_out:
         about["left_out"] = builder.left_out
+    if builder.query_prompt is not None:
+        about["query_prompt"] = builder.query_prompt
     (builder.folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
 
 
@@ -179,6 +192,7 @@ def _load(home: Path, key: str, name: str, source: str) -> RetrievalData:
         splits=splits,
         given_negatives=negatives,
         teacher=teacher,
+        query_prompt=about.get("query_prompt"),
         notes=tuple(about["notes"]),
         places={(query, doc): f"{source}/{place}" for query, doc, place in about.get("places", [])},
         left_out=about.get("left_out", {}),

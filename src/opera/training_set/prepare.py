@@ -172,6 +172,8 @@ def prepare(data: RetrievalData, model_source: str, recipe: Recipe, processes: i
     settings.batching.given_per_device(processes)  # to refuse early
     prepared_data, whole, dev_split, kind = prepare_data(data, recipe)
     with_vectors = settings.adapter.query_vectors is not None
+    if not with_vectors:
+        settings = _with_prompt_of(data, settings)
     models = _read_vectors(prepared_data, settings) if with_vectors else _load_models(model_source, settings)
     reranker = settings.negative_sampling.mining_reranker
     everything = whole.training_split()  # a run has the same defaults with the guard and without it
@@ -195,6 +197,18 @@ def prepare(data: RetrievalData, model_source: str, recipe: Recipe, processes: i
         mining_reranker=None if reranker is None else open_reranker(reranker),
         **models,
     )
+
+
+def _with_prompt_of(data: RetrievalData, settings: TrainSettings) -> TrainSettings:
+    """Take the query prompt that the data bring, unless the user gave one.
+
+    Raises:
+        SettingError: for a prompt that no user could give.
+    """
+    if data.query_prompt is None or settings.encoding.query_prompt is not None:
+        return settings
+    brought = TrainSettings.parse({"query_prompt": data.query_prompt}).encoding.query_prompt
+    return settings.with_values({"query_prompt": brought})
 
 
 def model_or_vectors(model: str | Path | None, settings: TrainSettings) -> str | Path:
