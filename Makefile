@@ -3,7 +3,7 @@ VENV := .venv
 RUN := $(VENV)/bin/
 IN_PARALLEL := --numprocesses 2 --dist worksteal # each process computes with one thread: tests/conftest.py
 
-.PHONY: help install quickstart test test-slow test-all check fuzz chaos soak bench-sampler audit format clean
+.PHONY: help install quickstart test test-slow test-all check site fuzz chaos soak bench-sampler audit format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -27,6 +27,9 @@ test-slow: install ## run the tests that are marked slow
 	$(RUN)python -m pytest $(IN_PARALLEL) -m slow
 
 test-all: test test-slow ## run every test
+
+site: install ## build the documentation site in site/, warnings as errors
+	NO_MKDOCS_2_WARNING=1 $(RUN)mkdocs build --quiet --strict
 
 fuzz: install ## spoil 10,000 files of each kind that OPERA reads (hours); a failure prints how to repeat it
 	$(RUN)python -m pytest tests/fuzz --hypothesis-profile=nightly --hypothesis-show-statistics --timeout=36000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import string
 from pathlib import Path
 
 import numpy as np
@@ -64,6 +65,17 @@ def write_static_model(folder: Path) -> Path:
 
 def write_bert_model(folder: Path) -> Path:
     """A two-layer BERT with mean pooling and prompts, random weights, in a sentence-transformers folder."""
+    return _write_bert(folder, vocabulary(), 64, {"query": "common1 ", "document": "common2 "})
+
+
+def write_letter_model(folder: Path) -> Path:
+    """The same without prompts, for any text: its tokens are single letters, digits and signs."""
+    signs = string.ascii_lowercase + string.digits + string.punctuation
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *signs, *(f"##{sign}" for sign in signs)]
+    return _write_bert(folder, words, 128, None)
+
+
+def _write_bert(folder: Path, words: list[str], positions: int, prompts: dict[str, str] | None) -> Path:
     import torch
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
@@ -72,21 +84,19 @@ def write_bert_model(folder: Path) -> Path:
     plain = folder.with_name("hf")
     plain.mkdir(parents=True)
     torch.manual_seed(5)
-    (plain / "vocab.txt").write_text("\n".join(vocabulary()))
-    BertTokenizer(str(plain / "vocab.txt"), model_max_length=64).save_pretrained(plain)
+    (plain / "vocab.txt").write_text("\n".join(words))
+    BertTokenizer(str(plain / "vocab.txt"), model_max_length=positions).save_pretrained(plain)
     config = BertConfig(
-        vocab_size=len(vocabulary()),
+        vocab_size=len(words),
         hidden_size=32,
         num_hidden_layers=2,
         num_attention_heads=2,
         intermediate_size=64,
-        max_position_embeddings=64,
+        max_position_embeddings=positions,
     )
     BertModel(config).save_pretrained(plain)
     transformer = Transformer(str(plain))
     pooling = Pooling(transformer.get_embedding_dimension(), "mean")
-    model = SentenceTransformer(
-        modules=[transformer, pooling], prompts={"query": "common1 ", "document": "common2 "}, device="cpu"
-    )
+    model = SentenceTransformer(modules=[transformer, pooling], prompts=prompts, device="cpu")
     model.save_pretrained(str(folder), create_model_card=False)
     return folder

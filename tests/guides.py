@@ -1,0 +1,138 @@
+"""Run the code blocks of a page of docs/, in their order, in one folder and one process.
+
+A block is what stands between two lines of three backticks:
+
+- ``python`` blocks share their names, as in one session;
+- a block with ``title="NAME"`` is written to that file;
+- ``bash`` blocks hold ``opera`` commands, run in this process, and a few commands of the shell, run as they are;
+- ``console`` blocks hold commands after ``$``, and the lines that they print; ``...`` stands for any text;
+- ``text``, ``json`` and ``html`` blocks show something and are not run.
+
+A comment ``<!-- not run: REASON -->`` above a block leaves it out; its ``opera`` commands must be valid all the same.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from commands import Done
+from documents import parse
+
+BLOCK = re.compile(
+    r"(?:^ *<!-- not run: (?P<reason>[^\n]*) -->\n+)?^(?P<indent> *)```(?P<info>[^\n]*)\n(?P<text>.*?)^(?P=indent)```$",
+    re.MULTILINE | re.DOTALL,
+)
+SHOWN = ("text", "json", "html", "")
+"""Languages of blocks that hold nothing to run."""
+OF_THE_SHELL = ("cat", "head", "ls", "mkdir", "gunzip", "wc")
+
+Run = Callable[[list[str]], Done]
+"""Runs one ``opera`` command, given its arguments."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """One block of a page.
+
+    Attributes:
+        page: the page's name.
+        line: where it begins, from 1.
+        language: ``python``, ``bash``, ...
+        title: the file that it is written to, or an empty string.
+        text: what it holds.
+        reason: why it is not run, or an empty string.
+    """
+
+    page: str
+    line: int
+    language: str
+    title: str
+    text: str
+    reason: str
+
+    @property
+    def place(self) -> str:
+        return f"{self.page}:{self.line}"
+
+    def commands(self) -> list[list[str]]:
+        """Return the commands of a block for the shell, as words."""
+        lines = re.sub(r" *\\\n *", " ", self.text).splitlines()
+        if self.language == "console":
+            lines = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
+        words = (shlex.split(line, comments=True) for line in lines)
+        return [each for each in words if each]
+
+
+def blocks_of(page: Path) -> list[Block]:
+    """Return the blocks of a page, in order."""
+    text, blocks = page.read_text(encoding="utf-8"), []
+    for found in BLOCK.finditer(text):
+        language, _, rest = found["info"].strip().partition(" ")
+        title = re.search(r'title="([^"]+)"', rest)
+        body = re.sub(rf"^{found['indent']}", "", found["text"], flags=re.MULTILINE)
+        line = text.count("\n", 0, found.start("info")) + 1
+        blocks.append(Block(page.name, line, language, title[1] if title else "", body, found["reason"] or ""))
+    return blocks
+
+
+def run_page(page: Path, folder: Path, opera: Run, names: dict[str, Any]) -> None:
+    """Run the blocks of a page; ``names`` are those that its Python blocks begin with."""
+    for block in blocks_of(page):
+        if block.reason:
+            check_commands(block)
+        elif block.title:
+            place = folder / block.title
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(block.text, encoding="utf-8")
+            if block.language == "python":
+                compile(block.text, block.title, "exec")
+        elif block.language == "python":
+            exec(compile("\n" * block.line + block.text, page.name, "exec"), names)
+        elif block.language in ("bash", "console"):
+            _run_commands(block, folder, opera)
+        else:
+            assert block.language in SHOWN, f"{block.place}: what is done with {block.language!r}?"
+
+
+def check_commands(block: Block) -> None:
+    """Check that the ``opera`` commands of a block that is not run are valid."""
+    if block.language not in ("bash", "console"):
+        return
+    for words in block.commands():
+        if "opera" in words and words[0] not in ("pip", "docker"):
+            parse(words[words.index("opera") + 1 :])
+
+
+def _run_commands(block: Block, folder: Path, opera: Run) -> None:
+    printed = []
+    for words in block.commands():
+        if words[0] == "opera":
+            done = opera(words[1:])
+        else:
+            assert words[0] in OF_THE_SHELL, f"{block.place}: {words[0]} is not run here; say why above the block"
+            ended = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=False)
+            done = Done(ended.returncode, ended.stdout, ended.stderr)
+        if block.language == "bash":
+            assert done.returncode == 0, f"{block.place}: {' '.join(words)}\n{done.stdout}{done.stderr}"
+        printed.append(done.stderr + done.stdout)
+    if block.language == "console":
+        for line in block.text.splitlines():
+            if not line.startswith("$ ") and line.strip():
+                assert _shows(line, "\n".join(printed)), f"{block.place}: not printed: {line}\n{''.join(printed)}"
+
+
+def _shows(line: str, printed: str) -> bool:
+    """Whether a line is printed, whatever its spaces and line breaks; ``...`` stands for any text."""
+    parts = [r"\s+".join(map(re.escape, part.split())) for part in line.split("...")]
+    return re.search(r"[\s\S]*?".join(parts), printed) is not None
+
+
+def reasons(pages: Mapping[str, Path]) -> dict[str, str]:
+    """Return why blocks are not run, by their place."""
+    return {block.place: block.reason for page in pages.values() for block in blocks_of(page) if block.reason}
