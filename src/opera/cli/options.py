@@ -80,6 +80,14 @@ AdapterOption = Annotated[
     str | None,
     typer.Option("--adapter", help="train a projection of query or both vectors, and leave the model as it is"),
 ]
+LoraOption = Annotated[
+    str | None,
+    typer.Option("--lora", help="train matrices of rank r beside the frozen weights: r=16, more options after commas"),
+]
+MatryoshkaOption = Annotated[
+    str | None,
+    typer.Option("--matryoshka", help="numbers of first dimensions that are to do by themselves: 256,128,64"),
+]
 QueryPromptOption = Annotated[
     str | None, typer.Option("--query-prompt", help="text before each query, empty for none; auto: the model's own")
 ]

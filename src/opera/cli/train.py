@@ -17,6 +17,8 @@ from opera.cli.options import (
     EpochsOption,
     JsonOption,
     LearningRateOption,
+    LoraOption,
+    MatryoshkaOption,
     NegativesOption,
     OptionalModelOption,
     PresetOption,
@@ -76,6 +78,8 @@ def train(
     negatives: NegativesOption = None,
     range_: RangeOption = None,
     adapter: AdapterOption = None,
+    lora: LoraOption = None,
+    matryoshka: MatryoshkaOption = None,
     query_vectors: Annotated[
         Path | None,
         path_option("--query-vectors", ".npy or .parquet of a model that cannot be loaded: trains an adapter"),
@@ -105,7 +109,8 @@ def train(
     from opera.retrieval.measures import check_measures
     from opera.runs.housekeeping import check_out_folder
 
-    options = {"method": method, "max_steps": steps, "seed": seed, "adapter": adapter}
+    options = {"method": method, "max_steps": steps, "seed": seed}
+    options |= {"adapter": adapter, "lora": lora, "matryoshka": matryoshka}
     vectors = {"query_vectors": query_vectors, "document_vectors": document_vectors}
     options |= {name: str(path) for name, path in vectors.items() if path is not None}
     values = collect_values(config, set_, options | batch_options(epochs, preset, batch_size, lr, negatives, range_))

@@ -38,12 +38,14 @@ class Situation:
         model: the kind of model.
         device: ``cuda``, ``mps`` or ``cpu``.
         processes: how many processes train together.
+        lora: whether LoRA's matrices train in place of the weights.
     """
 
     queries: int
     model: ModelKind
     device: str
     processes: int = 1
+    lora: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,9 @@ class Defaults:
     least_steps: int
     most_steps: dict[str, int]
 
+
+LORA_RATE = 10
+"""How many times the learning rate of the weights LoRA's matrices have."""
 
 DEFAULTS: dict[ModelKind, Defaults] = {
     "adapter": Defaults(0.05, 256, 3e-3, 0.0, 20, 50, {"cpu": 1000, "cuda": 1000}),
@@ -96,7 +101,7 @@ def resolve(settings: TrainSettings, situation: Situation) -> TrainSettings:
         {
             "max_steps": steps,
             "epochs": optimisation.epochs or round(steps / per_epoch, 2),
-            "learning_rate": optimisation.learning_rate or defaults.learning_rate,
+            "learning_rate": optimisation.learning_rate or _learning_rate(defaults, situation),
             "warmup_ratio": _given_or(optimisation.warmup_ratio, defaults.warmup_ratio),
             "temperature": optimisation.temperature or defaults.temperature,
             "per_device_train_batch_size": per_device,
@@ -118,6 +123,10 @@ def _batch_size(defaults: Defaults, situation: Situation) -> int:
     """Queries per batch and process: a batch of all processes holds no query twice."""
     total = min(defaults.queries_per_batch, situation.queries)
     return math.ceil(total / situation.processes)
+
+
+def _learning_rate(defaults: Defaults, situation: Situation) -> float:
+    return defaults.learning_rate * (LORA_RATE if situation.lora else 1)
 
 
 def _steps(epochs: float | None, per_epoch: int, defaults: Defaults, device: str) -> int:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from functools import partial
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, model_validator
+from pydantic import AfterValidator, BeforeValidator, model_validator
 
 from opera.config.optional import OPTIMIZERS, check_known
 from opera.core.arguments import MOST, MOST_SEED
@@ -23,6 +24,18 @@ MOST_AT_ONCE = 100_000
 LOSSES: Registry[Any] = Registry("loss", shipped=("infonce",))
 """Values of ``loss``; :mod:`opera.training.loss` defines them."""
 
+
+def _parse_sizes(value: Any) -> Any:
+    """Read ``256,128,64``, or one number, as numbers of dimensions, the largest first."""
+    parts = re.split(r"[,;]", value) if isinstance(value, str) else [value] if type(value) is int else value
+    if isinstance(parts, list | tuple) and all(re.fullmatch(r" *\d{1,6} *", str(part), re.ASCII) for part in parts):
+        sizes = sorted({int(part) for part in parts}, reverse=True)
+        if sizes and sizes[-1] >= 1:
+            return tuple(sizes)
+    raise ValueError("must be numbers of dimensions, such as 256,128,64")
+
+
+Sizes = Annotated[tuple[int, ...], BeforeValidator(_parse_sizes)]
 LossName = Annotated[str, OneOf(LOSSES)]
 Optimizer = Annotated[str, AfterValidator(partial(check_known, known=OPTIMIZERS, kind="an optimizer"))]
 
@@ -77,6 +90,12 @@ class OptimisationSettings(Settings):
         le=100,
     )
     loss: LossName = setting("infonce", "loss of a pair in its batch: infonce, or one that you registered", "OPERA")
+    matryoshka: Sizes | None = setting(
+        None,
+        "numbers of first dimensions, such as 256,128,64, that are to do as embeddings of their own: the loss is the "
+        "mean over them and the whole (--matryoshka); auto: none",
+        "arXiv:2205.13147",
+    )
     seed: int = setting(0, "seed of every random draw (--seed)", "OPERA", ge=0, lt=MOST_SEED + 1)
 
     @model_validator(mode="after")
@@ -108,6 +127,14 @@ class BatchingSettings(Settings):
         le=MOST_AT_ONCE,
     )
     gradient_accumulation_steps: int = setting(1, "batches per optimizer step", "transformers", ge=1, le=MOST_AT_ONCE)
+    gradient_cache: int | None = setting(
+        None,
+        "texts per forward pass, to train large batches in the memory of small ones, at the cost of a second forward "
+        "pass; auto: the whole batch at once",
+        "arXiv:2101.06983",
+        ge=1,
+        le=MOST_AT_ONCE,
+    )
     train_group_size: int = setting(
         2, "documents per query in a batch: one positive, the rest negatives", "FlagEmbedding", ge=1, le=1000
     )

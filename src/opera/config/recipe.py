@@ -11,6 +11,7 @@ from opera.config.optional import check_installed
 from opera.config.presets import with_preset
 from opera.config.training import TrainSettings
 from opera.core.errors import SettingError
+from opera.core.extras import require
 from opera.core.settings import LISTING, SettingDoc, Settings, explain, resolved, unknown_setting
 from opera.data.pairs import TrainingPairs
 from opera.methods import METHODS, Method, PairScores, Plan, method_named
@@ -74,7 +75,7 @@ def make_recipe(values: Mapping[str, Any]) -> Recipe:
     Raises:
         SettingError: reporting every mistake at once: unknown names with the nearest known one, values out of range,
             settings that contradict each other, settings of another method.
-        MissingExtraError: if the optimizer or the logging service needs a package that is not installed.
+        MissingExtraError: if the optimizer the logging service or LoRA needs a package that is not installed.
     """
     values = with_full_names(values)
     name = str(values.pop("method", AUTO))
@@ -95,6 +96,8 @@ def make_recipe(values: Mapping[str, Any]) -> Recipe:
     if mistakes:
         raise SettingError(*mistakes)
     check_installed(train.optimisation.optim, train.logging.report_to)
+    if train.adapter.lora is not None:
+        require("peft", "lora")
     return Recipe(method=method.name, train=train, method_settings=method_settings)
 
 

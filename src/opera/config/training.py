@@ -12,6 +12,7 @@ from pydantic.fields import FieldInfo
 
 from opera.config.encoding import EncodingSettings
 from opera.config.evaluation import EvaluationSettings, GuardSettings
+from opera.config.lora import LoraOptions, LoraText, lora_options
 from opera.config.optimisation import MOST_AT_ONCE, BatchingSettings, OptimisationSettings
 from opera.config.optional import SERVICES, check_known
 from opera.core.arguments import MOST
@@ -50,7 +51,7 @@ Service = Annotated[str, AfterValidator(partial(check_known, known=SERVICES, kin
 
 
 class AdapterSettings(Settings):
-    """What trains instead of the whole model: a residual projection over frozen vectors."""
+    """What trains instead of the whole model: a residual projection over frozen vectors, or LoRA's matrices."""
 
     adapter: Literal["query", "both"] | None = setting(
         None,
@@ -68,8 +69,18 @@ class AdapterSettings(Settings):
         None, "file of the documents' vectors, likewise (--document-vectors)", "OPERA"
     )
 
+    lora: LoraText | None = setting(
+        None,
+        "train matrices of rank r beside the frozen weights of a transformer (--lora r=16); more options after commas: "
+        "alpha=32 (auto: 2 r), dropout=0.05, target=query;value (auto: all-linear), and merge=false, which saves the "
+        "matrices by themselves; auto: none",
+        "arXiv:2106.09685",
+    )
+
     @model_validator(mode="after")
     def _belong_together(self) -> Self:
+        if self.lora is not None and self.kind is not None:
+            raise ValueError(f"lora: with adapter={self.kind} the model itself does not train; give one of them")
         if (self.query_vectors is None) != (self.document_vectors is None):
             given, absent = ("query", "document") if self.query_vectors else ("document", "query")
             raise ValueError(f"{given}_vectors needs {absent}_vectors: give both files")
@@ -81,6 +92,11 @@ class AdapterSettings(Settings):
     def kind(self) -> Literal["query", "both"] | None:
         """Which side is projected; ``None`` where the whole model trains."""
         return self.adapter or ("query" if self.query_vectors else None)
+
+    @property
+    def lora_options(self) -> LoraOptions | None:
+        """The options of LoRA; ``None`` where the weights themselves train."""
+        return None if self.lora is None else lora_options(self.lora)
 
 
 class NegativeSettings(Settings):

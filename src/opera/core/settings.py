@@ -171,5 +171,5 @@ def kind_of(annotation: Any) -> str:
     if origin is Annotated:
         return kind_of(get_args(annotation)[0])
     if origin is tuple:
-        return "LO:HI"
+        return "N,N,..." if Ellipsis in get_args(annotation) else "LO:HI"
     return getattr(annotation, "__name__", str(annotation))

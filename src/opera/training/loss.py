@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.losses.gradcache import CachedLossMixin, RandContext
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -45,11 +46,15 @@ def info_nce_losses(similarity: Tensor, temperature: float, excluded: Tensor | N
     return F.cross_entropy(logits, first + torch.arange(len(logits), device=logits.device), reduction="none")
 
 
-class InBatchLoss(nn.Module, ABC):
+class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
     """A loss of each pair over the cosine similarities of its batch.
 
     With several processes a batch is theirs together: documents are gathered with their gradients, and the observer of
     every process sees every pair.
+
+    With ``gradient_cache`` texts are embedded that many at a time, twice: without gradients for the loss, then, with
+    the same dropout, for the gradients that the loss has sent back to the embeddings (GradCache, arXiv:2101.06983, by
+    sentence-transformers). Loss and gradients are those of the whole batch.
 
     Args:
         model: the model that trains.
@@ -57,7 +62,12 @@ class InBatchLoss(nn.Module, ABC):
         temperature: of the softmax.
         known: documents to leave out of a query's negatives; ``None`` leaves none out (the paper).
         observer: called for every training batch.
+        gradient_cache: texts per forward pass; ``None`` for all of a column at once.
+        sizes: first dimensions of the embeddings that the loss is also taken of (arXiv:2205.13147): the loss is the
+            mean over them and the whole; what is observed is of the whole.
     """
+
+    model: SentenceTransformer
 
     def __init__(
         self,
@@ -66,10 +76,14 @@ class InBatchLoss(nn.Module, ABC):
         temperature: float,
         known: KnownPositives | None,
         observer: Observer,
+        *,
+        gradient_cache: int | None = None,
+        sizes: Sequence[int] = (),
     ) -> None:
         super().__init__()
         self.model, self.sampler, self.temperature = model, sampler, temperature
-        self.known, self.observer = known, observer
+        self.known, self.observer, self.sizes = known, observer, tuple(sizes)
+        self.uses_gradient_cache, self.mini_batch_size = gradient_cache is not None, gradient_cache or 0
 
     @abstractmethod
     def pair_losses(self, similarity: Tensor, excluded: Tensor | None, first: int) -> Tensor:
@@ -97,11 +111,29 @@ class InBatchLoss(nn.Module, ABC):
         Raises:
             TrainingError: if a loss is not a finite number.
         """
+        if self.uses_gradient_cache:
+            loss: Tensor = CachedLossMixin.forward_cached(self, sentence_features, labels)
+            return loss
         return self.loss_of(labels, self.embed(sentence_features))
 
     def embed(self, sentence_features: Iterable[dict[str, Tensor]]) -> list[Tensor]:
         """Return the embeddings of each column, float ``[m, dimension]``: queries, positives, negatives."""
         return [self.model(features)["sentence_embedding"] for features in sentence_features]
+
+    def embed_minibatch(self, *args: Any, **kwargs: Any) -> tuple[Tensor, RandContext | None]:
+        """Embed some texts; in half precision the gradients that are kept of them would be too small to hold."""
+        embeddings, random_state = super().embed_minibatch(*args, **kwargs)
+        return _at_least_float32(embeddings), random_state
+
+    def calculate_loss(
+        self, reps: list[list[Tensor]], labels: Tensor | None = None, *, with_backward: bool = False
+    ) -> Tensor:
+        """Return the loss of embeddings ``[texts of a pass, dimension]`` per column and pass, for gradient caching."""
+        assert labels is not None
+        loss = self.loss_of(labels, [torch.cat(column) for column in reps])
+        if with_backward:
+            torch.autograd.backward(loss)
+        return loss.detach() if with_backward else loss
 
     def loss_of(self, labels: Tensor, embeddings: Sequence[Tensor]) -> Tensor:
         """Return the mean of loss times weight, from the embeddings of each column; report what is observed.
@@ -112,14 +144,18 @@ class InBatchLoss(nn.Module, ABC):
         """
         step, position = labels[0].tolist()
         batch = self.sampler.batch_at(step, position)
-        with torch.autocast(embeddings[0].device.type, enabled=False):  # cosines in float32 even from half precision
-            queries, *documents = (F.normalize(_at_least_float32(part), dim=-1) for part in embeddings)
-            similarity = queries @ torch.cat([gather_embeddings(part) for part in documents]).T
-            losses = self.batch_losses(similarity, self._excluded(batch, similarity.device), batch)
-        first = batch.own.start  # the column of this process's first positive
-        positive_similarity = similarity.detach()[:, first : first + len(queries)].diagonal()
-        self._observe(step, batch, positive_similarity, losses.detach())
-        return (losses * torch.from_numpy(batch.weights[batch.own]).to(losses.device)).mean()
+        device = embeddings[0].device
+        with torch.autocast(device.type, enabled=False):  # cosines in float32 even from half precision
+            queries, *documents = (_at_least_float32(part) for part in embeddings)
+            everyones = torch.cat([gather_embeddings(part) for part in documents])
+            excluded = self._excluded(batch, device)
+            similarity = _cosines(queries, everyones)
+            losses = self.batch_losses(similarity, excluded, batch)
+            self._observe(step, batch, similarity.detach(), losses.detach())
+            for size in self.sizes:
+                losses = losses + self.batch_losses(_cosines(queries[:, :size], everyones[:, :size]), excluded, batch)
+        weights = torch.from_numpy(batch.weights[batch.own]).to(device)
+        return (losses * weights).mean() / (1 + len(self.sizes))
 
     def _excluded(self, batch: Batch, device: torch.device) -> Tensor | None:
         """Mark the known positives among a query's negatives: bool ``[m, M]``."""
@@ -133,10 +169,12 @@ class InBatchLoss(nn.Module, ABC):
         return torch.from_numpy(excluded).to(device)
 
     def _observe(self, step: int, batch: Batch, similarity: Tensor, losses: Tensor) -> None:
+        """Pass each pair's cosine and loss to the observer: of ``similarity [m, M]`` and ``losses [m]``."""
         finite = torch.isfinite(losses)
         if not finite.all():
             raise NotFiniteError("the loss", step, batch.pair_ids[batch.own], finite.cpu().numpy())
-        observed = gather_values(torch.stack([similarity.float(), losses.float()], dim=1)).cpu().numpy()
+        of_positives = similarity[:, batch.own].diagonal()  # a row's positive is at its own place among the columns
+        observed = gather_values(torch.stack([of_positives.float(), losses.float()], dim=1)).cpu().numpy()
         self.observer(step, batch.pair_ids, observed[:, 0], observed[:, 1])
 
 
@@ -146,6 +184,10 @@ class InfoNCELoss(InBatchLoss):
     def pair_losses(self, similarity: Tensor, excluded: Tensor | None, first: int) -> Tensor:
         """InfoNCE."""
         return info_nce_losses(similarity, self.temperature, excluded, first)
+
+
+def _cosines(queries: Tensor, documents: Tensor) -> Tensor:
+    return F.normalize(queries, dim=-1) @ F.normalize(documents, dim=-1).T
 
 
 def _at_least_float32(embeddings: Tensor) -> Tensor:

@@ -147,6 +147,8 @@ def _make_loss(
         resolved(settings.optimisation.temperature),
         training_set.known if settings.negative_sampling.mask_known_positives else None,
         observe,
+        gradient_cache=settings.batching.gradient_cache,
+        sizes=settings.optimisation.matryoshka or (),
     )
 
 

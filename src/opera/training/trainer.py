@@ -31,6 +31,7 @@ from opera.retrieval.device import WAIT, resolve_precision
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.frozen import lookup_of
+from opera.retrieval.lora import has_lora, load_trained, save_trained
 from opera.retrieval.models import is_static
 from opera.retrieval.prompts import Role, prompt_for
 from opera.retrieval.trust import check_model_folder, pickles_refused
@@ -80,8 +81,18 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)  # type: ignore[has-type]
         return metrics
 
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
+        """Save the model; with LoRA what trains, so that a checkpoint is small and resumes exactly."""
+        if has_lora(self.model):
+            save_trained(self.model, Path(output_dir or self.args.output_dir))
+        else:
+            super()._save(output_dir, state_dict)
+
     def _load_from_checkpoint(self, checkpoint_path: str) -> None:
         """Load its weights; a checkpoint is a model's folder, and trusted as little as any."""
+        if has_lora(self.model):
+            load_trained(self.model, Path(checkpoint_path))
+            return
         check_model_folder(Path(checkpoint_path), known={fullname(module) for module in self.model.modules()})
         try:
             with pickles_refused():

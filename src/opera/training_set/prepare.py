@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,12 @@ from opera.data import RetrievalData
 from opera.retrieval.device import pick_device
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.frozen import lookup_of, set_vectors
+from opera.retrieval.locate import locate_model
+from opera.retrieval.lora import add_lora, lora_parameters, merged
 from opera.retrieval.models import (
     checkpoint_gradients,
     holding_lengths,
+    is_static,
     lengths_of,
     load_model,
     model_kind,
@@ -119,7 +123,7 @@ class Prepared:
     @property
     def n_parameters(self) -> int:
         """Size of the model, with an adapter of the pretrained one."""
-        return parameter_count(self.base or self.model)
+        return parameter_count(self.base or self.model) - lora_parameters(self.model)
 
     @property
     def prompts(self) -> dict[str, str]:
@@ -141,7 +145,11 @@ class Prepared:
     def save_model(self, folder: Path) -> None:
         """Write the trained model, as it is handed over: with its own lengths, unless the run's are wanted in it."""
         encoding = self.settings.encoding
-        with holding_lengths(self.base or self.model, self.lengths if encoding.save_lengths else self.own_lengths):
+        lora = self.settings.adapter.lora_options
+        with (
+            holding_lengths(self.base or self.model, self.lengths if encoding.save_lengths else self.own_lengths),
+            merged(self.model) if lora is not None and lora.merge else nullcontext(),
+        ):
             if lookup_of(self.model) is None:
                 self.model.save_pretrained(str(folder), create_model_card=False)
             else:
@@ -176,16 +184,23 @@ def prepare(data: RetrievalData, model_source: str, recipe: Recipe, processes: i
         settings = _with_prompt_of(data, settings)
     models = _read_vectors(prepared_data, settings) if with_vectors else _load_models(model_source, settings)
     reranker = settings.negative_sampling.mining_reranker
+    model, lora = models["model"], settings.adapter.lora_options
     everything = whole.training_split()  # a run has the same defaults with the guard and without it
     situation = Situation(
         queries=everything.n_queries,
-        model=model_kind(models["model"]),
+        model=model_kind(model),
         device=models["encoder"].device,
         processes=processes,
+        lora=lora is not None,
     )
+    sizes = _checked_sizes(settings.optimisation.matryoshka, models["encoder"].dimension)
+    _check_gradient_cache(settings.batching.gradient_cache, model)
+    if lora is not None:
+        _ = models["encoder"].fingerprint  # of the pretrained model; computed once, and kept
+        add_lora(model, lora, settings.optimisation.seed, _place(model_source))
     return Prepared(
         given=recipe,
-        recipe=recipe.model_copy(update={"train": resolve(settings, situation)}),
+        recipe=recipe.model_copy(update={"train": resolve(settings, situation).with_values({"matryoshka": sizes})}),
         situation=situation,
         original=data,
         data=prepared_data,
@@ -222,6 +237,36 @@ def model_or_vectors(model: str | Path | None, settings: TrainSettings) -> str |
     if settings.adapter.query_vectors is None:
         raise SettingError("--model: give a model, or its vectors with --query-vectors and --document-vectors")
     return "vectors"
+
+
+def _place(model_source: str) -> str:
+    """Where a model is, in words that stay true: a folder's whole path, or an id on the hub."""
+    found = locate_model(model_source)
+    return str(found.resolve()) if isinstance(found, Path) else found
+
+
+def _checked_sizes(sizes: tuple[int, ...] | None, dimension: int) -> tuple[int, ...] | None:
+    """Return the sizes that are smaller than the embeddings, whose own size always counts; ``None`` for none.
+
+    Raises:
+        SettingError: for a size above the embeddings' own.
+    """
+    if sizes is not None and sizes[0] > dimension:
+        raise SettingError(f"matryoshka={sizes[0]}: the embeddings have {dimension} dimensions; give smaller numbers")
+    return tuple(size for size in sizes or () if size < dimension) or None
+
+
+def _check_gradient_cache(texts: int | None, model: SentenceTransformer) -> None:
+    """Refuse gradient caching for models whose inputs cannot be cut, and which keep nothing that it would save.
+
+    Raises:
+        SettingError: naming the setting.
+    """
+    if texts is not None and is_static(model):
+        raise SettingError(
+            f"gradient_cache={texts}: is for transformers; {type(model[0]).__name__} keeps nothing between its layers, "
+            "so large batches need no cache; leave the setting out"
+        )
 
 
 def _load_models(model_source: str, settings: TrainSettings) -> dict[str, Any]:

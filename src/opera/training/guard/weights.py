@@ -45,7 +45,8 @@ class Weights:
 def mix(untrained: Weights, fine_tuned: Weights, share: float) -> Weights:
     """Interpolate: ``share`` is λ. 0 and 1 give the given weights, byte for byte.
 
-    Integer buffers, such as a count of batches, are those of the fine-tuned model unless λ is 0.
+    Integer buffers, such as a count of batches, are those of the fine-tuned model unless λ is 0. Of LoRA's matrices the
+    product is mixed: λ·(B A) is (λ·B) A, since one of the two starts as 0.
 
     Raises:
         TrainingError: if a parameter was frozen before training and is not afterwards.
@@ -62,5 +63,6 @@ def mix(untrained: Weights, fine_tuned: Weights, share: float) -> Weights:
     mixed = {}
     for name, after in fine_tuned.tensors.items():
         before = untrained.tensors[name]
-        mixed[name] = (1 - share) * before + share * after if after.is_floating_point() else after
+        kept = not after.is_floating_point() or ("lora_" in name and before.any())
+        mixed[name] = after if kept else (1 - share) * before + share * after
     return Weights(mixed)

@@ -1,0 +1,83 @@
+"""LoRA's options in one setting: ``r=16,alpha=32,dropout=0.05,target=query;value,merge=false``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
+
+from opera.config.yaml import parse_scalar
+from opera.core.errors import SettingError
+from opera.core.settings import Settings, setting
+
+EXAMPLE = "r=16,alpha=32,dropout=0.05,target=query;value,merge=false"
+
+
+class LoraOptions(Settings):
+    """What trains beside frozen weights W: W + alpha/r · B A, with B ``[out, r]`` and A ``[r, in]``.
+
+    Attributes:
+        r: rank.
+        alpha: weight of the product, times r.
+        dropout: of what A reads.
+        target: names of the layers, with semicolons between them; ``all-linear`` for all linear ones.
+        merge: whether the saved model holds W + alpha/r · B A; else it holds A and B, and names
+            the model that they belong to.
+    """
+
+    listing = f"such as lora={EXAMPLE}"
+
+    r: int = setting(16, "rank", "peft", ge=1, le=10_000)
+    alpha: float | None = setting(None, "weight of the product, times r; auto: 2 r", "OPERA", gt=0, le=100_000)
+    dropout: float = setting(0.0, "dropout rate", "peft", ge=0, lt=1)
+    target: str = setting("all-linear", "layers", "arXiv:2305.14314")
+    merge: bool = setting(True, "add the product to the weights when the model is saved", "OPERA")
+
+    @property
+    def targets(self) -> str | list[str]:
+        """The layers, as peft takes them."""
+        return self.target if self.target == "all-linear" else self.target.split(";")
+
+    @property
+    def scale(self) -> float:
+        """Alpha, or its automatic value."""
+        return 2.0 * self.r if self.alpha is None else self.alpha
+
+    def __str__(self) -> str:
+        r, alpha, dropout = self.r, self.scale, self.dropout
+        return f"r={r},alpha={alpha:g},dropout={dropout:g},target={self.target},merge={str(self.merge).lower()}"
+
+
+def lora_options(text: str) -> LoraOptions:
+    """Read the text of the setting ``lora``.
+
+    Raises:
+        SettingError: naming the option, the rule and the value.
+    """
+    return LoraOptions.parse({name.strip(): parse_scalar(value) for name, value in _assignments(text)})
+
+
+def _assignments(text: str) -> list[tuple[str, str]]:
+    parts = [part.partition("=") for part in text.split(",") if part.strip()]
+    names = [name.strip() for name, _, _ in parts]
+    if not parts or not all(equals for _, equals, _ in parts) or len(set(names)) < len(names):
+        raise SettingError(f"must be NAME=VALUE, each once, such as {EXAMPLE}")
+    return [(name, value) for name, _, value in parts]
+
+
+def _spelt_out(value: Any) -> Any:
+    """Return every option as text, from text, from a mapping, or from r alone."""
+    if type(value) is int:
+        value = {"r": value}
+    try:
+        if isinstance(value, Mapping):
+            return str(LoraOptions.parse({str(name): given for name, given in value.items()}))
+        if isinstance(value, str):
+            return str(lora_options(value))
+    except SettingError as error:
+        raise ValueError("; ".join(error.lines)) from None
+    raise ValueError(f"must be r alone, or {EXAMPLE}")
+
+
+LoraText = Annotated[str, BeforeValidator(_spelt_out)]

@@ -1,0 +1,160 @@
+"""LoRA: what is added changes nothing, what is merged is the same model, and runs resume and mix exactly."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+import opera
+from opera.config.lora import LoraOptions, lora_options
+from opera.config.recipe import make_recipe
+from opera.core import extras
+from opera.core.errors import MissingExtraError, SettingError
+from opera.retrieval.lora import add_lora, has_lora, load_trained, lora_parameters, merged, save_trained
+from opera.retrieval.models import load_model, model_fingerprint
+from opera.training.guard.weights import Weights, mix
+from small_runs import SMALL, InterruptedAt, assert_same_run
+
+TEXTS = ["t0w1 common3", "t5w2 t5w3 common1"]
+FAST = {**SMALL, "learning_rate": 0.03, "lora": "r=4,dropout=0.1"}
+
+
+@pytest.fixture
+def tuned(bert_model: Path) -> SentenceTransformer:
+    """A model whose matrices B are no longer 0."""
+    model = load_model(bert_model, "cpu")
+    add_lora(model, LoraOptions(r=4), 0, "base")
+    generator = torch.Generator().manual_seed(1)
+    for name, part in model.named_parameters():
+        if "lora_B" in name:
+            part.data = 0.1 * torch.randn(part.shape, generator=generator)
+    return model
+
+
+def test_it_starts_as_the_pretrained_model_from_a_seed(bert_model: Path) -> None:
+    model, before = load_model(bert_model, "cpu"), torch.get_rng_state()
+    expected = model.encode(TEXTS)
+    add_lora(model, LoraOptions(r=4), 7, "base")
+    assert has_lora(model)
+    assert torch.equal(torch.get_rng_state(), before)
+    np.testing.assert_array_equal(model.encode(TEXTS), expected)
+    trains = {name for name, part in model.named_parameters() if part.requires_grad}
+    assert all("lora_" in name for name in trains)
+    assert lora_parameters(model) == sum(p.numel() for p in model.parameters() if p.requires_grad) > 0
+    again, other = load_model(bert_model, "cpu"), load_model(bert_model, "cpu")
+    add_lora(again, LoraOptions(r=4), 7, "base")
+    add_lora(other, LoraOptions(r=4), 8, "base")
+    assert model_fingerprint(again) == model_fingerprint(model) != model_fingerprint(other)
+
+
+def test_merged_it_is_a_plain_model_and_itself_again_afterwards(
+    tuned: SentenceTransformer, bert_model: Path, tmp_path: Path
+) -> None:
+    with_matrices, fingerprint = tuned.encode(TEXTS), model_fingerprint(tuned)
+    plain_names = load_model(bert_model, "cpu").state_dict().keys()
+    with merged(tuned):
+        assert tuned.state_dict().keys() == plain_names
+        tuned.save_pretrained(str(tmp_path / "model"), create_model_card=False)
+    assert not (tmp_path / "model" / "adapter_config.json").exists()
+    saved = SentenceTransformer(str(tmp_path / "model"), device="cpu").encode(TEXTS)
+    np.testing.assert_allclose(saved, with_matrices, rtol=0, atol=1e-5)  # two layers of sums of 32 and 64 float32
+    assert np.abs(saved - load_model(bert_model, "cpu").encode(TEXTS)).max() > 0.01
+    np.testing.assert_array_equal(tuned.encode(TEXTS), with_matrices)
+    assert model_fingerprint(tuned) == fingerprint
+
+
+def test_a_mixture_is_that_of_the_merged_weights(tuned: SentenceTransformer, bert_model: Path) -> None:
+    untrained = load_model(bert_model, "cpu")
+    add_lora(untrained, LoraOptions(r=4), 3, "base")
+    with merged(tuned), merged(untrained):
+        whole = {name: 0.75 * untrained.state_dict()[name] + 0.25 * part for name, part in tuned.state_dict().items()}
+    mix(Weights.of(untrained), Weights.of(tuned), 0.25).put_into(tuned)
+    with merged(tuned):
+        for name, part in tuned.state_dict().items():
+            torch.testing.assert_close(part, whole[name], rtol=0, atol=1e-6, msg=name)
+
+
+def test_what_trains_is_saved_alone(tuned: SentenceTransformer, bert_model: Path, tmp_path: Path) -> None:
+    save_trained(tuned, tmp_path)
+    other = load_model(bert_model, "cpu")
+    add_lora(other, LoraOptions(r=4), 1, "base")
+    load_trained(other, tmp_path)
+    assert model_fingerprint(other) == model_fingerprint(tuned)
+
+
+@pytest.mark.parametrize("merge", ["true", "false"])
+def test_a_run_hands_over_a_model_that_loads_by_itself(
+    merge: str, beir: Path, bert_model: Path, tmp_path: Path
+) -> None:
+    lora = f"{FAST['lora']},merge={merge}"
+    more = {**FAST, "lora": lora, "gradient_checkpointing": True}
+    run = opera.adapt(beir, model=bert_model, out=tmp_path / "run", **more)
+    assert (run.model_path / "adapter_config.json").exists() == (merge == "false")
+    assert run.settings["lora"] == f"r=4,alpha=8,dropout=0.1,target=all-linear,merge={merge}"
+    untrained = SentenceTransformer(str(bert_model), device="cpu").encode(TEXTS)
+    handed_over = SentenceTransformer(str(run.model_path), device="cpu").encode(TEXTS)
+    assert np.abs(handed_over - untrained).max() > 1e-4
+    assert run.record.model.parameters == sum(p.numel() for p in load_model(bert_model, "cpu").parameters())
+    assert opera.evaluate(beir, model=tmp_path / "run").measures["nDCG@10"] == run.measures["after"]["nDCG@10"]
+
+
+def test_an_interrupted_run_resumes_to_the_same_weights(
+    beir: Path, bert_model: Path, tmp_path: Path, interrupted_at: InterruptedAt
+) -> None:
+    settings = {**FAST, "method": "dp", "refit": True, "eval_steps": None}
+    whole = opera.adapt(beir, model=bert_model, out=tmp_path / "whole", **settings)
+    with interrupted_at(6):
+        opera.adapt(beir, model=bert_model, out=tmp_path / "run", **settings)
+    again = opera.adapt(beir, model=bert_model, out=tmp_path / "run", resume=True, **settings)
+    assert_same_run(again, whole)
+    assert again.measures == whole.measures
+
+
+def test_its_learning_rate_is_higher(beir: Path, bert_model: Path, tmp_path: Path) -> None:
+    settings = {**SMALL, "max_steps": 1, "guard": False, "learning_rate": None, "lora": 4}
+    assert opera.adapt(beir, model=bert_model, out=tmp_path / "run", **settings).settings["learning_rate"] == 1e-3
+
+
+def test_options_are_read_in_each_form() -> None:
+    for given in ("r=8", 8, {"r": 8}, "r=8,alpha=16", " r=8 , target=all-linear"):
+        assert make_recipe({"lora": given}).train.adapter.lora == "r=8,alpha=16,dropout=0,target=all-linear,merge=true"
+    options = lora_options("r=8,alpha=4.5,target=query;value,merge=false")
+    assert (options.scale, options.targets, options.merge) == (4.5, ["query", "value"], False)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("r=0", "lora: r: must be greater than or equal to 1"),
+        ("rank=4", "unknown setting 'rank'"),
+        ("query;value", "must be NAME=VALUE, each once"),
+        ("r=4,r=8", "must be NAME=VALUE, each once"),
+        (True, "must be r alone"),
+    ],
+)
+def test_wrong_options_are_refused(given: object, message: str) -> None:
+    with pytest.raises(SettingError, match=message):
+        make_recipe({"lora": given})
+
+
+def test_models_without_such_layers_are_refused(
+    beir: Path, static_model: Path, bert_model: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    with pytest.raises(SettingError, match="layers of a transformer, and StaticEmbedding has none; leave it out"):
+        opera.adapt(beir, model=static_model, out=out, lora="r=4")
+    with pytest.raises(SettingError, match="lora: with adapter=query the model itself does not train"):
+        opera.adapt(beir, model=bert_model, out=out, lora="r=4", adapter="query")
+    with pytest.raises(SettingError, match=r"lora: .*nothing_like_it"):
+        opera.adapt(beir, model=bert_model, out=out, lora="r=4,target=nothing_like_it")
+    assert not out.exists()
+
+
+def test_without_peft_the_command_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match="lora: needs the package peft, which is not installed: pip install"):
+        make_recipe({"lora": "r=4"})
