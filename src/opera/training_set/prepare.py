@@ -10,36 +10,19 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
-from opera.adapter.model import adapter_model, check_saved, encode_all, save_adapted
-from opera.adapter.vectors import read_both
-from opera.config.automatic import AUTOMATIC, TRANSFORMERS, Situation, preset_precision, resolve
-from opera.config.encoding import EncodingSettings
+from opera.adapter.model import check_saved, encode_all, save_adapted
+from opera.config.automatic import AUTOMATIC, TRANSFORMERS, Situation, resolve
 from opera.config.recipe import Recipe
 from opera.config.training import TrainSettings
 from opera.core.errors import SettingError
 from opera.data import RetrievalData
-from opera.retrieval.device import pick_device
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.frozen import lookup_of, set_vectors
-from opera.retrieval.locate import locate_model
-from opera.retrieval.lora import add_lora, lora_parameters, merged
-from opera.retrieval.models import (
-    checkpoint_gradients,
-    holding_lengths,
-    is_static,
-    lengths_of,
-    load_model,
-    model_kind,
-    parameter_count,
-    quiet_libraries,
-    set_dropout_and_attention,
-    set_lengths,
-)
-from opera.retrieval.processes import process_index
-from opera.retrieval.prompts import ROLES, as_setting, set_prompts, warn_of_missing_prompts
+from opera.retrieval.lora import lora_parameters, merged
+from opera.retrieval.models import holding_lengths, model_kind, parameter_count
 from opera.retrieval.reranker import Reranker, open_reranker
-from opera.runs.folder import holds_run
 from opera.training_set.prepare_data import prepare_data
+from opera.training_set.prepare_model import add_lora_to, check_gradient_cache, checked_sizes, load_models, read_vectors
 
 LITTLE_LOST = 0.05
 """Share of the training queries, or of the pairs, that dev may take without a second training that puts them back."""
@@ -182,22 +165,20 @@ def prepare(data: RetrievalData, model_source: str, recipe: Recipe, processes: i
     with_vectors = settings.adapter.query_vectors is not None
     if not with_vectors:
         settings = _with_prompt_of(data, settings)
-    models = _read_vectors(prepared_data, settings) if with_vectors else _load_models(model_source, settings)
+    models = read_vectors(prepared_data, settings) if with_vectors else load_models(model_source, settings)
     reranker = settings.negative_sampling.mining_reranker
-    model, lora = models["model"], settings.adapter.lora_options
+    model = models["model"]
     everything = whole.training_split()  # a run has the same defaults with the guard and without it
     situation = Situation(
         queries=everything.n_queries,
         model=model_kind(model),
         device=models["encoder"].device,
         processes=processes,
-        lora=lora is not None,
+        lora=settings.adapter.lora is not None,
     )
-    sizes = _checked_sizes(settings.optimisation.matryoshka, models["encoder"].dimension)
-    _check_gradient_cache(settings.batching.gradient_cache, model)
-    if lora is not None:
-        _ = models["encoder"].fingerprint  # of the pretrained model; computed once, and kept
-        add_lora(model, lora, settings.optimisation.seed, _place(model_source))
+    sizes = checked_sizes(settings.optimisation.matryoshka, models["encoder"].dimension)
+    check_gradient_cache(settings.batching.gradient_cache, model)
+    add_lora_to(model, models["encoder"], settings, model_source)
     return Prepared(
         given=recipe,
         recipe=recipe.model_copy(update={"train": resolve(settings, situation).with_values({"matryoshka": sizes})}),
@@ -237,89 +218,3 @@ def model_or_vectors(model: str | Path | None, settings: TrainSettings) -> str |
     if settings.adapter.query_vectors is None:
         raise SettingError("--model: give a model, or its vectors with --query-vectors and --document-vectors")
     return "vectors"
-
-
-def _place(model_source: str) -> str:
-    """Where a model is, in words that stay true: a folder's whole path, or an id on the hub."""
-    found = locate_model(model_source)
-    return str(found.resolve()) if isinstance(found, Path) else found
-
-
-def _checked_sizes(sizes: tuple[int, ...] | None, dimension: int) -> tuple[int, ...] | None:
-    """Return the sizes that are smaller than the embeddings, whose own size always counts; ``None`` for none.
-
-    Raises:
-        SettingError: for a size above the embeddings' own.
-    """
-    if sizes is not None and sizes[0] > dimension:
-        raise SettingError(f"matryoshka={sizes[0]}: the embeddings have {dimension} dimensions; give smaller numbers")
-    return tuple(size for size in sizes or () if size < dimension) or None
-
-
-def _check_gradient_cache(texts: int | None, model: SentenceTransformer) -> None:
-    """Refuse gradient caching for models whose inputs cannot be cut, and which keep nothing that it would save.
-
-    Raises:
-        SettingError: naming the setting.
-    """
-    if texts is not None and is_static(model):
-        raise SettingError(
-            f"gradient_cache={texts}: is for transformers; {type(model[0]).__name__} keeps nothing between its layers, "
-            "so large batches need no cache; leave the setting out"
-        )
-
-
-def _load_models(model_source: str, settings: TrainSettings) -> dict[str, Any]:
-    """Load the model and its encoder, and put an adapter in its place where one is asked for."""
-    encoding, adapter = settings.encoding, settings.adapter
-    if adapter.kind is not None:
-        _refuse_settings_of_models(settings)
-    model = load_model(model_source, pick_device())
-    own_lengths = lengths_of(model)
-    lengths = set_lengths(model, encoding.max_query_length, encoding.max_passage_length, set(encoding.model_fields_set))
-    set_prompts(model, encoding.query_prompt, encoding.document_prompt)
-    if process_index() == 0 and not holds_run(Path(model_source)):
-        decided = [role for role in ROLES if getattr(encoding, f"{role}_prompt") is not None]
-        warn_of_missing_prompts(model.prompts, model_source, decided, as_setting)
-    set_dropout_and_attention(model, encoding.dropout, encoding.attn_implementation)
-    if encoding.gradient_checkpointing:
-        checkpoint_gradients(model)
-    precision = preset_precision(settings, model_kind(model), pick_device())
-    encoder = Encoder(model, precision, encoding.encode_batch_size)
-    loaded = {"model": model, "encoder": encoder, "lengths": lengths, "own_lengths": own_lengths}
-    if adapter.kind is None:
-        return loaded
-    trained = adapter_model(encoder.dimension, adapter, seed=settings.optimisation.seed, device=encoder.device)
-    return {**loaded, "model": trained, "base": model}
-
-
-def _read_vectors(data: RetrievalData, settings: TrainSettings) -> dict[str, Any]:
-    """Read the vectors of a model that cannot be loaded, and make an adapter of them."""
-    quiet_libraries()  # as loading a model does
-    _refuse_settings_of_models(settings)
-    adapter, encoding = settings.adapter, settings.encoding
-    files = Path(adapter.query_vectors or ""), Path(adapter.document_vectors or "")
-    vectors, digest = read_both(*files, data)
-    model = adapter_model(
-        vectors.dimension, adapter, seed=settings.optimisation.seed, device=pick_device(), digest=digest
-    )
-    set_vectors(model, vectors)
-    encoder = Encoder(model, encoding.precision, use_cache=False)
-    return {"model": model, "encoder": encoder, "lengths": lengths_of(model), "own_lengths": lengths_of(model)}
-
-
-def _refuse_settings_of_models(settings: TrainSettings) -> None:
-    """Refuse settings that an adapter does not read: those of a model's training, and without a model all of encoding.
-
-    Raises:
-        SettingError: naming the first.
-    """
-    refused = {"dropout", "gradient_checkpointing", "prompt_phases"}
-    if settings.adapter.query_vectors is not None:
-        refused |= {"attn_implementation", "max_query_length", "max_passage_length", "corpus_text"}
-        refused |= {"save_lengths", "query_prompt", "document_prompt"}
-    for name in sorted(refused & settings.encoding.model_fields_set):
-        value = getattr(settings.encoding, name)
-        if value != EncodingSettings.model_fields[name].default:
-            reason = "vectors come from files" if settings.adapter.query_vectors else "the model itself does not train"
-            raise SettingError(f"{name}={value}: with adapter={settings.adapter.kind} {reason}; leave the setting out")
