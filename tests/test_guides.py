@@ -1,4 +1,4 @@
-"""The guides: every code block of these pages runs, in order, as a reader would run it; ``minilm`` is a small model here.
+"""The guides: every code block runs as a reader would run it; ``minilm`` is a small model here.
 
 Blocks that need a network, a GPU or several machines say so in a comment above them; see ``guides.py``.
 """
