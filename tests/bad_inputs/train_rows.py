@@ -182,4 +182,17 @@ ROWS = [
         "train data --out run --query-vectors q.npy",
         "query_vectors needs document_vectors: give both files",
     ),
+    *[
+        Bad(
+            f"train: {setting} without weights",
+            f"{TRAIN} --set {setting}",
+            f"{setting}: the pairs of data have no weights; leave the setting out",
+        )
+        for setting in ("pair_weights=loss", "pair_weights=scores", "min_pair_weight=2.0")
+    ],
+    Bad(
+        "train: a negative weight as threshold",
+        f"{TRAIN} --set min_pair_weight=-1",
+        "min_pair_weight: must be greater than or equal to 0, got -1",
+    ),
 ]

@@ -15,6 +15,7 @@ from opera.config.evaluation import EvaluationSettings, GuardSettings
 from opera.config.lora import LoraOptions, LoraText, lora_options
 from opera.config.optimisation import MOST_AT_ONCE, BatchingSettings, OptimisationSettings
 from opera.config.optional import SERVICES, check_known
+from opera.config.weights import WeightSettings
 from opera.core.arguments import MOST
 from opera.core.errors import SettingError
 from opera.core.paths import expand_user
@@ -246,6 +247,7 @@ class TrainSettings(Settings):
         adapter: what trains instead of the whole model.
         negative_sampling: explicit negatives, and which in-batch negatives count.
         labels: which qrels count as relevant, and injected label noise.
+        weights: what weights of pairs are used for.
         evaluation: evaluation during training, and drawn splits.
         guard: how the share of the fine-tuned weights is chosen.
         logging: what a run logs and saves on its way.
@@ -257,6 +259,7 @@ class TrainSettings(Settings):
     adapter: AdapterSettings = AdapterSettings()
     negative_sampling: NegativeSettings = NegativeSettings()
     labels: LabelSettings = LabelSettings()
+    weights: WeightSettings = WeightSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     guard: GuardSettings = GuardSettings()
     logging: LoggingSettings = LoggingSettings()

@@ -57,6 +57,8 @@ class Fit:
             "times_drawn": self.result.times_drawn,
             "kept": self.method.kept,
         }
+        if training_set.pair_weights is not None:
+            columns["weight"] = training_set.pair_weights
         if scores is not None:
             columns["similarity"] = training_set.similarity
             if scores.cbs is not None:

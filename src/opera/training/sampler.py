@@ -102,6 +102,7 @@ class PairSampler:
         rank: which process this is.
         world_size: how many there are.
         recorder: records the sampling probabilities of some steps.
+        pair_weights: float ``[N]``, what the loss of each pair is multiplied by, beside the draw's weight; ``None``: 1.
 
     Attributes:
         next_step: the next step to draw.
@@ -120,6 +121,7 @@ class PairSampler:
         rank: int = 0,
         world_size: int = 1,
         recorder: SamplingRecorder | None = None,
+        pair_weights: FloatArray | None = None,
     ) -> None:
         if lag < 1:
             raise ValueError(f"lag must be 1 or more, got {lag}")
@@ -128,6 +130,7 @@ class PairSampler:
         self.method, self.pairs, self.negatives = method, pairs, negatives
         self.n_negatives, self.batch_size, self.lag = n_negatives, batch_size, lag
         self.rank, self.world_size, self.recorder = rank, world_size, recorder
+        self.pair_weights = pair_weights
         self.next_step = self.trained_steps = 0
         self.drawn: list[NDArray[np.int32]] = []
         self._untrained: dict[int, DrawnStep] = {}
@@ -168,7 +171,10 @@ class PairSampler:
         if self.recorder is not None:
             self.recorder.record(step)
         doc_rows = self._documents(drawn.pair_ids, step)
-        drawn_step = DrawnStep(drawn.pair_ids, drawn.weights, doc_rows, self.method.schedule(step))
+        weights = drawn.weights
+        if self.pair_weights is not None:
+            weights = (weights * self.pair_weights[drawn.pair_ids]).astype(np.float32)
+        drawn_step = DrawnStep(drawn.pair_ids, weights, doc_rows, self.method.schedule(step))
         self.drawn.append(drawn.pair_ids.astype(np.int32))
         self._untrained[step] = drawn_step
         self.next_step = step + 1

@@ -128,6 +128,7 @@ def _make_sampler(training_set: TrainingSet, method: Method[Any], settings: Trai
         processes.process_index,
         processes.num_processes,
         SamplingRecorder(method, snapshots) if records else None,
+        training_set.loss_weights,
     )
 
 

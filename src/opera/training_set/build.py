@@ -26,6 +26,7 @@ from opera.training_set.negatives import ListedNegatives, NegativeInputs, Negati
 from opera.training_set.noise import inject_noise
 from opera.training_set.prepare import Prepared
 from opera.training_set.pretrained_scores import pretrained_scores
+from opera.training_set.weights import loss_weights, scores_by_weight
 
 log = logging.getLogger("opera")
 
@@ -41,6 +42,7 @@ class TrainingSet:
         grades: int32 ``[N]``, the qrels' grade of each pair; 0 for an injected one.
         injected: bool ``[N]``, which pairs are false on purpose.
         pair_weights: float32 ``[N]``, each pair's weight in the data, 1 for an injected one; ``None`` without weights.
+        loss_weights: float32 ``[N]``, what the loss of each pair is multiplied by, of mean 1; ``None`` for nothing.
         teacher: scores of a teacher for pairs of the query table and the corpus, or ``None``.
         known: the same pairs, to look up; injected ones count, since a trainer cannot know better. With
             ``prune_before_mining`` only those that the method keeps.
@@ -59,6 +61,7 @@ class TrainingSet:
     grades: NDArray[np.int32]
     injected: BoolArray
     pair_weights: NDArray[np.float32] | None
+    loss_weights: NDArray[np.float32] | None
     teacher: TeacherScores | None
     known: KnownPositives
     negatives: Negatives
@@ -105,7 +108,7 @@ def build_training_set(prepared: Prepared) -> TrainingSet:
     noisy = inject_noise(prepared.original, data, settings, search)
     query_rows, pairs = noisy.qrels.query_rows, noisy.qrels.pairs()
     known = KnownPositives(pairs, len(data.corpus), query_rows, data.held_out)
-    scores, smallest_pool = _pretrained_scores(prepared, pairs, query_rows, known)
+    scores, smallest_pool = _pretrained_scores(prepared, pairs, query_rows, known, noisy.qrels.weights)
     similarity = None if scores is None else scores.similarity.copy()
     kept, left = None, known
     if settings.negative_sampling.prune_before_mining:
@@ -124,6 +127,7 @@ def build_training_set(prepared: Prepared) -> TrainingSet:
         grades=noisy.qrels.grades,
         injected=noisy.injected,
         pair_weights=noisy.qrels.weights,
+        loss_weights=loss_weights(noisy.qrels.weights, settings.weights),
         teacher=data.teacher,
         known=left,
         negatives=negatives,
@@ -147,12 +151,26 @@ def _pruned_positives(negatives: Negatives, pairs: TrainingPairs, kept: BoolArra
 
 
 def _pretrained_scores(
-    prepared: Prepared, pairs: TrainingPairs, query_rows: NDArray[np.int32], known: KnownPositives
+    prepared: Prepared,
+    pairs: TrainingPairs,
+    query_rows: NDArray[np.int32],
+    known: KnownPositives,
+    weights: NDArray[np.float32] | None,
 ) -> tuple[PairScores | None, int | None]:
-    """Compute the pretrained scores that the method needs, if any, and the smallest CBS pool."""
+    """Compute the pretrained scores that the method needs, if any, and the smallest CBS pool.
+
+    With ``pair_weights=scores`` the weights order the similarities; where they are all different and the method uses
+    no losses, nothing is encoded.
+    """
     settings, recipe = prepared.settings, prepared.recipe
     if not recipe.method_class.needs_scores(recipe.method_settings):
         return None, None
+    pool_size = recipe.method_class.cbs_pool_size(recipe.method_settings)
+    if settings.weights.pair_weights != "scores":
+        weights = None
+    order_alone = not pool_size and not recipe.method_class.needs_losses(recipe.method_settings)
+    if weights is not None and order_alone and len(np.unique(weights)) == len(weights):
+        return PairScores(pairs, scores_by_weight(weights, None), np.zeros(len(weights), dtype=np.float32)), None
     encoder = prepared.pair_encoder
     query_embeddings = encoder.encode_queries(prepared.data, query_rows)
     document_embeddings = encoder.encode_corpus(prepared.data, settings.encoding.corpus_text)
@@ -167,7 +185,8 @@ def _pretrained_scores(
         known=known if settings.negative_sampling.mask_known_positives else None,
         pool=pool,
     )
-    pool_size = recipe.method_class.cbs_pool_size(recipe.method_settings)
+    if weights is not None:
+        scores = PairScores(pairs, scores_by_weight(weights, scores.similarity), scores.loss)
     if pool_size == 0:
         return scores, None
     ranks = rank_among_random(pairs, query_embeddings, document_embeddings, pool_size, seed, pool)

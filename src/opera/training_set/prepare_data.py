@@ -17,6 +17,7 @@ from opera.data.texts import CorpusText
 from opera.retrieval.measures import check_measures
 from opera.training_set.negatives import check_negatives
 from opera.training_set.noise import check_noise
+from opera.training_set.weights import check_weights, without_light_pairs
 
 
 class PreparedData(NamedTuple):
@@ -43,6 +44,9 @@ def prepare_data(data: RetrievalData, recipe: Recipe) -> PreparedData:
     """
     settings = recipe.train
     drawn, whole, dev_split = _drawn(data, settings)
+    check_weights(drawn, recipe)
+    same, drawn = drawn is whole, without_light_pairs(drawn, settings.weights)
+    whole = drawn if same else without_light_pairs(whole, settings.weights)
     training = drawn.training_split()
     recipe.method_class.check(recipe.method_settings, training.n_queries, len(training.doc_rows))
     kind = settings.negative_sampling.negatives or ("given" if data.given_negatives is not None else "random")
