@@ -126,3 +126,13 @@ def test_an_interrupted_run_is_continued_without_overwrite(tmp_path: Path, overw
     continued = words.replace("starts", "continues")
     expected = f"the same command with {continued} from step 40 of the first of two trainings"
     assert _how_to_continue(tmp_path / "run", 0, overwrite) == expected
+
+
+def test_matryoshka_prints_each_size(run_opera: Opera, beir: Path, static_model: Path) -> None:
+    command = ["train", beir, "--model", static_model, "--out", "run", *QUICK, "--matryoshka", "8,4"]
+    done = run_opera(*command)
+    assert done.returncode == 0, done.stderr
+    _, _, table = done.stdout.partition("nDCG@10 of the first dimensions alone")
+    assert re.findall(r"(all|8|4) +│ 0\.\d{4}", table) == ["all", "8", "4"]
+    shown = json.loads(run_opera(*command, "--json", "--overwrite").stdout)
+    assert [size["size"] for size in shown["matryoshka"]] == [8, 4]

@@ -162,12 +162,15 @@ def _print_run(run: Run, as_json: bool) -> None:
     from rich.text import Text
 
     from opera.cli.printing.console import console
+    from opera.cli.printing.matryoshka import print_sizes
     from opera.cli.printing.results import format_rates, how_to_use, print_before_after, print_guard
 
     guard = run.record.guard
     if as_json:
         facts = {"guard": None if guard is None else guard.model_dump()}
-        say(json_text({"run": str(run.path), **facts, "measures": run.measures}))
+        sizes = [size.model_dump() for size in run.record.matryoshka or ()]
+        more = {"matryoshka": sizes} if sizes else {}
+        say(json_text({"run": str(run.path), **facts, "measures": run.measures, **more}))
         return
     settings, screen = run.settings, console()
     queries = run.per_query().num_rows
@@ -177,6 +180,7 @@ def _print_run(run: Run, as_json: bool) -> None:
         print_guard(screen, guard)
     title = f"{settings['method']}, {run.steps} steps, {format_rates(settings)}; {queries} test queries"
     print_before_after(screen, run.measures, title)
+    print_sizes(screen, run)
     if guard is None and run.measures["after"]["nDCG@10"] < run.measures["before"]["nDCG@10"]:
         screen.print("nDCG@10 fell: leave guard=false out, or try fewer --steps or a lower --lr")
     screen.print(Text(f"\n{how_to_use(run)}"))

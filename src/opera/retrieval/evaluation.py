@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
 
@@ -14,7 +14,7 @@ from opera.data import RetrievalData
 from opera.data.texts import CorpusText
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.measures import DEFAULT_MEASURES, Ranking, check_measures, means, per_query
-from opera.retrieval.search import search_corpus
+from opera.retrieval.search import rank_by_size, search_corpus
 from opera.retrieval.similarity import pair_similarities
 
 TOP_DOCUMENTS = 10
@@ -30,6 +30,7 @@ class Evaluation:
         per_query: float64 ``[n]`` by measure.
         ranking: the ranked documents of each query.
         top_documents: ids of the best 10 documents of each query.
+        by_size: mean of each measure over the queries, by the number of first dimensions that documents are ranked by.
     """
 
     split: str
@@ -37,6 +38,7 @@ class Evaluation:
     per_query: dict[str, NDArray[np.float64]]
     ranking: Ranking
     top_documents: list[list[str]]
+    by_size: dict[int, dict[str, float]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name} {value:.4f}" for name, value in self.measures.items())
@@ -59,8 +61,11 @@ def evaluate_encoder(
     split: str,
     measures: Sequence[str] = DEFAULT_MEASURES,
     corpus_text: CorpusText = "title_text",
+    sizes: Sequence[int] = (),
 ) -> Evaluation:
     """Rank the corpus for the judged queries of a split and compute measures.
+
+    ``sizes`` are numbers of first dimensions to measure besides the whole embeddings.
 
     Raises:
         DataError: if the split is missing or has no relevant document.
@@ -68,7 +73,11 @@ def evaluate_encoder(
     """
     depth = check_measures(measures)
     qrels = data.judged_qrels(split)
-    ranking = search_corpus(encoder, data, qrels.query_rows, depth, corpus_text)
+    if sizes:
+        by_size = rank_by_size(encoder, data, qrels.query_rows, depth, [encoder.dimension, *sizes], corpus_text)
+        ranking = by_size.pop(encoder.dimension)
+    else:
+        by_size, ranking = {}, search_corpus(encoder, data, qrels.query_rows, depth, corpus_text)
     top = ranking.doc_rows[:, :TOP_DOCUMENTS]
     ids = data.corpus.ids(top.ravel())
     return Evaluation(
@@ -77,6 +86,7 @@ def evaluate_encoder(
         per_query=per_query(ranking, qrels, measures),
         ranking=ranking,
         top_documents=[ids[start : start + top.shape[1]] for start in range(0, top.size, top.shape[1])],
+        by_size={size: means(per_query(of_size, qrels, measures)) for size, of_size in by_size.items()},
     )
 
 

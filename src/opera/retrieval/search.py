@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opera.core.arguments import text, whole_number
 from opera.core.arrays import IntArray
@@ -109,19 +111,54 @@ def search_corpus(
 
 def _rank(encoder: Encoder, data: RetrievalData, query_rows: IntArray, depth: int, corpus_text: CorpusText) -> Ranking:
     """Rank the corpus: each process its own tiles. Embeddings that are not kept are searched as they are computed."""
+    return rank_by_size(encoder, data, query_rows, depth, [encoder.dimension], corpus_text)[encoder.dimension]
+
+
+def rank_by_size(
+    encoder: Encoder,
+    data: RetrievalData,
+    query_rows: IntArray,
+    depth: int,
+    sizes: Sequence[int],
+    corpus_text: CorpusText = "title_text",
+) -> dict[int, Ranking]:
+    """Rank the corpus by the first dimensions of its embeddings, each number of them by itself, in one pass.
+
+    Args:
+        encoder: the model.
+        data: the texts.
+        query_rows: int ``[n]``, rows of the query table.
+        depth: how many documents to keep per query.
+        sizes: numbers of dimensions; what is left of an embedding is scaled to length 1.
+        corpus_text: what of a document is encoded.
+    """
     queries, count = encoder.encode_queries(data, query_rows), len(data.corpus)
     kept = encoder.encode_corpus(data, corpus_text) if encoder.keeps(count) else None
-    nearest, starts = NearestDocuments(queries, data.corpus, depth, encoder.device), own_tiles(count)
+    starts = own_tiles(count)
+    nearest = {size: NearestDocuments(shortened(queries, size), data.corpus, depth, encoder.device) for size in sizes}
 
     def look() -> None:
         if kept is not None:
             for first in with_bar(starts, len(queries) * count):
-                nearest.add(first, kept[first : min(first + starts.step, starts.stop)])
+                add(first, kept[first : min(first + starts.step, starts.stop)])
         else:
             parts = encoder.document_parts(data, corpus_text, slice(starts.start, starts.stop))
             for first, tile in zip(starts, regrouped(parts, starts.step), strict=True):
-                nearest.add(first, tile)
+                add(first, tile)
+
+    def add(first: int, tile: NDArray[np.float32]) -> None:
+        for size, documents in nearest.items():
+            documents.add(first, shortened(tile, size))
 
     everywhere(look)
-    nearest.add_of_other_processes()
-    return nearest.ranking()
+    for documents in nearest.values():
+        documents.add_of_other_processes()
+    return {size: documents.ranking() for size, documents in nearest.items()}
+
+
+def shortened(embeddings: NDArray[np.float32], size: int) -> NDArray[np.float32]:
+    """Cut unit embeddings ``[n, dimension]`` to their first ``size`` values, and scale them to length 1."""
+    if size == embeddings.shape[1]:
+        return embeddings
+    cut = embeddings[:, :size]
+    return np.asarray(cut / np.maximum(np.linalg.norm(cut, axis=1, keepdims=True), 1e-12), dtype=np.float32)

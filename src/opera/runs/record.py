@@ -166,6 +166,22 @@ class GuardRecord(_Part):
     refit: bool
 
 
+class SizeRecord(_Part):
+    """Measures on test of the first dimensions of the embeddings alone.
+
+    Attributes:
+        size: how many dimensions.
+        before: means over the test queries, by measure, of the untrained model.
+        fine_tuned: of the fine-tuned model.
+        after: of the model handed over.
+    """
+
+    size: int
+    before: dict[str, FiniteFloat]
+    fine_tuned: dict[str, FiniteFloat]
+    after: dict[str, FiniteFloat]
+
+
 class Measures(RootModel[dict[str, dict[str, FiniteFloat]]]):
     """``measures.json``: means over the test queries, by measure, ``before`` training and ``after`` it."""
 
@@ -201,6 +217,7 @@ class RunRecord(_Part):
         noise: the injected false positives; ``None`` where there are none.
         training: how training went; ``None`` until it is done.
         guard: what the guard chose; ``None`` until it has, and with ``guard=false``.
+        matryoshka: measures of each size of the setting ``matryoshka``, the largest first; ``None`` without it.
     """
 
     format: Literal[2] = FORMAT
@@ -221,6 +238,7 @@ class RunRecord(_Part):
     noise: NoiseRecord | None = None
     training: TrainingRecord | None = None
     guard: GuardRecord | None = None
+    matryoshka: list[SizeRecord] | None = None
 
     @classmethod
     def read(cls, path: Path) -> RunRecord:

@@ -36,7 +36,7 @@ from opera.retrieval.run_model import recorded_settings
 from opera.runs.folder import FINE_TUNED_FOLDER, MODEL_FOLDER, RUN_FILE, Run, RunWriter
 from opera.runs.housekeeping import check_free, check_out_folder, clear_leftovers, clear_run, refuse_other_settings
 from opera.runs.reading import broken
-from opera.runs.record import GuardRecord
+from opera.runs.record import GuardRecord, SizeRecord
 from opera.training.callbacks import checked_callbacks
 from opera.training.fit import fit, listed_counts
 from opera.training.guard.guarded import Guarded, fit_guarded
@@ -158,7 +158,9 @@ def _run(prepared: Prepared, run: RunWriter, clock: Clock, resume: bool, callbac
         run.write_per_query({"query_id": before.query_ids, **test_queries, **columns})
         guard = None if guarded is None else _with_test(guarded.guard, before, fine_tuned, after, session.record.seed)
         training = final.result.record
+        sizes = _by_size(before, fine_tuned, after)
         finished = {"status": "finished", "training": training, "noise": final.noise, "guard": guard}
+        finished["matryoshka"] = sizes or None
         write_model_card(run.model_path, session.record.model_copy(update=finished), measures)
         session.update(**finished)
     PartialState().wait_for_everyone()
@@ -205,7 +207,8 @@ def _evaluate_test(encoder: Encoder, prepared: Prepared) -> Evaluation:
     settings, names = prepared.settings, list(FULL_MEASURES)
     if settings.guard.guard and settings.evaluation.metric_for_best_model not in names:
         names.append(settings.evaluation.metric_for_best_model)
-    return evaluate_encoder(encoder, prepared.data, "test", names, settings.encoding.corpus_text)
+    sizes = settings.optimisation.matryoshka or ()
+    return evaluate_encoder(encoder, prepared.data, "test", names, settings.encoding.corpus_text, sizes)
 
 
 def _hand_over(session: Session, guarded: Guarded | None, before: Evaluation) -> tuple[Evaluation, Evaluation]:
@@ -250,6 +253,15 @@ def _encoder_of(model: SentenceTransformer, prepared: Prepared) -> Encoder:
     """An encoder without a cache, for a model that this run made."""
     encoding = prepared.settings.encoding
     return Encoder(model, encoding.precision, encoding.encode_batch_size, use_cache=False)
+
+
+def _by_size(before: Evaluation, fine_tuned: Evaluation, after: Evaluation) -> list[SizeRecord]:
+    """Put the measures of each size side by side."""
+    moments = {"before": before, "fine_tuned": fine_tuned, "after": after}
+    return [
+        SizeRecord(size=size, **{name: evaluation.by_size[size] for name, evaluation in moments.items()})
+        for size in before.by_size
+    ]
 
 
 def _with_test(

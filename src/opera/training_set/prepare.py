@@ -128,7 +128,9 @@ class Prepared:
     def save_model(self, folder: Path) -> None:
         """Write the trained model, as it is handed over: with its own lengths, unless the run's are wanted in it."""
         encoding = self.settings.encoding
-        lora = self.settings.adapter.lora_options
+        lora, sizes = self.settings.adapter.lora_options, self.settings.optimisation.matryoshka
+        if sizes is not None and hasattr(self.model[0], "auto_model"):  # where servers such as vLLM look
+            self.model[0].auto_model.config.matryoshka_dimensions = [self.encoder.dimension, *sizes]
         with (
             holding_lengths(self.base or self.model, self.lengths if encoding.save_lengths else self.own_lengths),
             merged(self.model) if lora is not None and lora.merge else nullcontext(),
