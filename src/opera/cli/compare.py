@@ -19,6 +19,7 @@ from opera.cli.options import (
     PresetOption,
     RangeOption,
     SetOption,
+    TeacherOption,
     batch_options,
     collect_values,
     expand_data,
@@ -67,6 +68,7 @@ def compare(
     lr: LearningRateOption = None,
     negatives: NegativesOption = None,
     range_: RangeOption = None,
+    teacher: TeacherOption = None,
     set_: SetOption = None,
     config: ConfigOption = None,
     plan: Annotated[bool, typer.Option("--plan", help="print the cells and estimated times, then exit")] = False,
@@ -85,7 +87,9 @@ def compare(
 
     options = {"method": methods, "seed": seeds, "max_steps": steps}
     axes, shared = grid_axes(
-        collect_values(config, set_, options | batch_options(epochs, preset, batch_size, lr, negatives, range_)),
+        collect_values(
+            config, set_, options | batch_options(epochs, preset, batch_size, lr, negatives, range_, teacher)
+        ),
         None if methods is None else listed(methods),
         None if seeds is None else numbers("seeds", seeds),
         None if steps is None else numbers("steps", steps),

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -76,6 +77,10 @@ NegativesOption = Annotated[
     str | None, typer.Option("--negatives", help="random, hard, given, teacher, or a kind that you registered")
 ]
 RangeOption = Annotated[str | None, typer.Option("--range", help="ranks LO:HI of hard negatives")]
+TeacherOption = Annotated[
+    Path | None,
+    path_option("--teacher", "a teacher's scores, as opera score writes them, for loss=distill (teacher_scores)"),
+]
 AdapterOption = Annotated[
     str | None,
     typer.Option("--adapter", help="train a projection of query or both vectors, and leave the model as it is"),
@@ -110,6 +115,7 @@ def batch_options(
     lr: float | None,
     negatives: str | None,
     range_: str | None,
+    teacher: Path | None,
 ) -> dict[str, Any]:
     """Name the settings behind the options that opera train and opera compare share."""
     return {
@@ -119,6 +125,7 @@ def batch_options(
         "learning_rate": lr,
         "negatives": negatives,
         "range": range_,
+        "teacher_scores": None if teacher is None else str(teacher),
     }
 
 

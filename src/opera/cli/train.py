@@ -25,6 +25,7 @@ from opera.cli.options import (
     RangeOption,
     SetOption,
     StepsOption,
+    TeacherOption,
     batch_options,
     collect_values,
     interruptible,
@@ -77,6 +78,7 @@ def train(
     seed: Annotated[int | None, typer.Option("--seed", help="seed of every random draw")] = None,
     negatives: NegativesOption = None,
     range_: RangeOption = None,
+    teacher: TeacherOption = None,
     adapter: AdapterOption = None,
     lora: LoraOption = None,
     matryoshka: MatryoshkaOption = None,
@@ -113,7 +115,8 @@ def train(
     options |= {"adapter": adapter, "lora": lora, "matryoshka": matryoshka}
     vectors = {"query_vectors": query_vectors, "document_vectors": document_vectors}
     options |= {name: str(path) for name, path in vectors.items() if path is not None}
-    values = collect_values(config, set_, options | batch_options(epochs, preset, batch_size, lr, negatives, range_))
+    shared = batch_options(epochs, preset, batch_size, lr, negatives, range_, teacher)
+    values = collect_values(config, set_, options | shared)
     _refuse_label(method)
     recipe = make_recipe(values)
     if recipe.train.needs_dev:

@@ -21,8 +21,8 @@ PREFETCHED = 2
 MOST_AT_ONCE = 100_000
 """Bounds of what no machine could hold or live to see: a typing mistake, found before it fills memory."""
 
-LOSSES: Registry[Any] = Registry("loss", shipped=("infonce",))
-"""Values of ``loss``; :mod:`opera.training.loss` defines them."""
+LOSSES: Registry[Any] = Registry("loss", shipped=("infonce", "distill"))
+"""Values of ``loss``; :mod:`opera.training.loss` and :mod:`opera.training.distillation` define them."""
 
 
 def _parse_sizes(value: Any) -> Any:
@@ -89,7 +89,11 @@ class OptimisationSettings(Settings):
         ge=0.0001,
         le=100,
     )
-    loss: LossName = setting("infonce", "loss of a pair in its batch: infonce, or one that you registered", "OPERA")
+    loss: LossName = setting(
+        "infonce",
+        "loss of a pair in its batch: infonce, distill (also from a teacher's scores), or one that you registered",
+        "OPERA",
+    )
     matryoshka: Sizes | None = setting(
         None,
         "numbers of first dimensions, such as 256,128,64, that are to do as embeddings of their own: the loss is the "

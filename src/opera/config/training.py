@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
+from opera.config.distillation import DistillationSettings
 from opera.config.encoding import EncodingSettings
 from opera.config.evaluation import EvaluationSettings, GuardSettings
 from opera.config.lora import LoraOptions, LoraText, lora_options
@@ -109,7 +110,7 @@ class NegativeSettings(Settings):
     negatives: NegativeKind | None = setting(
         None,
         "explicit negatives: random from the corpus, hard (mined), given in the data, or those that a teacher scored; "
-        "auto: given where the data has them, else random",
+        "auto: given where the data has them, else random; with loss=distill teacher",
         "Table 9",
     )
     range: RankRange | None = setting(
@@ -242,6 +243,7 @@ class TrainSettings(Settings):
 
     Attributes:
         optimisation: the loss and the optimizer.
+        distillation: a teacher's scores, and how ``loss=distill`` learns from them.
         batching: the size of a batch, and how it is loaded.
         encoding: how the model reads texts.
         adapter: what trains instead of the whole model.
@@ -254,6 +256,7 @@ class TrainSettings(Settings):
     """
 
     optimisation: OptimisationSettings = OptimisationSettings()
+    distillation: DistillationSettings = DistillationSettings()
     batching: BatchingSettings = BatchingSettings()
     encoding: EncodingSettings = EncodingSettings()
     adapter: AdapterSettings = AdapterSettings()

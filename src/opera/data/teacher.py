@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -43,6 +44,12 @@ class TeacherScores:
 
     def __len__(self) -> int:
         return len(self.scores)
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of pairs and scores, in hex."""
+        parts = (self.query_rows, self.doc_rows, self.scores)
+        return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
 
     def lookup(self, query_rows: IntArray, doc_rows: IntArray) -> NDArray[np.float32]:
         """Return the score of each pair, NaN where there is none: float32; the two arrays are broadcast together."""

@@ -16,7 +16,7 @@ from transformers import TrainerCallback
 from opera.config.automatic import AUTOMATIC
 from opera.config.presets import PRESET_LEARNING_RATE
 from opera.config.recipe import make_recipe
-from opera.config.training import AdapterSettings
+from opera.config.training import TrainSettings
 from opera.core.arguments import flag
 from opera.core.errors import StorageError
 from opera.core.files import check_reads_stay
@@ -28,7 +28,7 @@ from opera.retrieval.device import join_processes
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import Evaluation, evaluate_encoder, query_difficulty, relevant_ids
 from opera.retrieval.frozen import lookup_of
-from opera.retrieval.locate import inputs_of
+from opera.retrieval.locate import inputs_of, locate_model
 from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import load_model, put_lengths
 from opera.retrieval.processes import everywhere
@@ -91,7 +91,7 @@ def adapt(
     resume, overwrite, callbacks = flag(resume, "resume"), flag(overwrite, "overwrite"), checked_callbacks(callbacks)
     check_out_folder(folder, resume, overwrite)
     if overwrite:
-        check_reads_stay(folder, "--out", _reads(data, model, recipe.train.adapter))
+        check_reads_stay(folder, "--out", _reads(data, model, recipe.train))
     clock = Clock()
     processes = join_processes()
     with clock.phase("load"):
@@ -118,10 +118,13 @@ def adapt(
             raise StorageError(f"{error}; with --resume it goes on from where it is") from error
 
 
-def _reads(data: str | Path | RetrievalData, model: str, adapter: AdapterSettings) -> list[Path]:
+def _reads(data: str | Path | RetrievalData, model: str, settings: TrainSettings) -> list[Path]:
     """The files and folders that a run reads."""
+    adapter, reranker = settings.adapter, settings.negative_sampling.mining_reranker
     vectors = [Path(file) for file in (adapter.query_vectors, adapter.document_vectors) if file is not None]
-    return [*files_read(data), *vectors] if vectors else inputs_of(data, model)
+    others = [Path(file) for file in (settings.distillation.teacher_scores,) if file is not None]
+    others += [Path(locate_model(reranker))] if reranker is not None else []
+    return [*files_read(data), *vectors, *others] if vectors else [*inputs_of(data, model), *others]
 
 
 @contextmanager

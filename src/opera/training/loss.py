@@ -19,9 +19,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from opera.config.optimisation import LOSSES
+from opera.config.training import TrainSettings
 from opera.training.distributed import gather_embeddings, gather_values
 from opera.training.not_finite import NotFiniteError
 from opera.training.sampler import Batch, PairSampler
+from opera.training_set.build import TrainingSet
 from opera.training_set.known_positives import KnownPositives
 
 Observer = Callable[[int, NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]], None]
@@ -101,6 +103,13 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         """
         return self.pair_losses(similarity, excluded, batch.own.start)
 
+    def use(self, training_set: TrainingSet, settings: TrainSettings) -> None:
+        """Take what a loss needs beside its batches; called once, before training. This one needs nothing."""
+
+    def observed(self, similarity: Tensor, excluded: Tensor | None, batch: Batch, losses: Tensor) -> Tensor:
+        """Return what methods observe as the loss of each pair, float ``[m]``: ``losses``, without their graph."""
+        return losses.detach()
+
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
         """Return the mean of loss times weight over a batch; the observer sees the losses without weights.
 
@@ -151,7 +160,8 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
             excluded = self._excluded(batch, device)
             similarity = _cosines(queries, everyones)
             losses = self.batch_losses(similarity, excluded, batch)
-            self._observe(step, batch, similarity.detach(), losses.detach())
+            observed = self.observed(similarity, excluded, batch, losses)
+            self._observe(step, batch, similarity.detach(), observed)
             for size in self.sizes:
                 losses = losses + self.batch_losses(_cosines(queries[:, :size], everyones[:, :size]), excluded, batch)
         weights = torch.from_numpy(batch.weights[batch.own]).to(device)

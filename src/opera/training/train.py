@@ -28,6 +28,7 @@ from opera.runs.record import TrainingRecord
 from opera.training.callbacks import Progress, Stopper, Trace
 from opera.training.checkpoint import load_sampler, loading, newest_checkpoint, stopped_early
 from opera.training.dataset import PairDataset, RowDataset
+from opera.training.distillation import DistillationLoss  # noqa: F401 (registers itself)
 from opera.training.loss import InBatchLoss
 from opera.training.memory import keep_heap_small
 from opera.training.not_finite import NotFiniteError, check_weights, with_pairs
@@ -142,7 +143,7 @@ def _make_loss(
         trace.add_losses(loss)
 
     loss: type[InBatchLoss] = LOSSES.find(settings.optimisation.loss)
-    return loss(
+    made = loss(
         model,
         sampler,
         resolved(settings.optimisation.temperature),
@@ -151,6 +152,8 @@ def _make_loss(
         gradient_cache=settings.batching.gradient_cache,
         sizes=settings.optimisation.matryoshka or (),
     )
+    made.use(training_set, settings)
+    return made
 
 
 def _make_trainer(

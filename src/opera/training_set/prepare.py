@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from sentence_transformers import SentenceTransformer
 
 from opera.adapter.model import check_saved, encode_all, save_adapted
@@ -15,7 +16,7 @@ from opera.config.automatic import AUTOMATIC, TRANSFORMERS, Situation, resolve
 from opera.config.recipe import Recipe
 from opera.config.training import TrainSettings
 from opera.core.errors import SettingError
-from opera.data import RetrievalData
+from opera.data import RetrievalData, TeacherScores
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.frozen import lookup_of, set_vectors
 from opera.retrieval.lora import lora_parameters, merged
@@ -26,6 +27,8 @@ from opera.training_set.prepare_model import add_lora_to, check_gradient_cache, 
 
 LITTLE_LOST = 0.05
 """Share of the training queries, or of the pairs, that dev may take without a second training that puts them back."""
+ROUNDING = 1e-3
+"""How far above 1 a cosine may come out."""
 MOST_CHEAP_STEPS = 200
 """A transformer's training of more steps is not repeated."""
 
@@ -100,7 +103,17 @@ class Prepared:
             "processes": self.processes,
             "data_fingerprint": self.data.fingerprint,
             "model_fingerprint": self.encoder.fingerprint,
-            **({} if self.mining_reranker is None else {"reranker_fingerprint": self.mining_reranker.fingerprint}),
+            **self._others_fingerprints,
+        }
+
+    @property
+    def _others_fingerprints(self) -> dict[str, str]:
+        """Those of what else decides the training set, where there is any."""
+        reranker, teacher = self.mining_reranker, self.data.teacher
+        from_file = self.settings.distillation.teacher_scores is not None
+        return {
+            **({} if reranker is None else {"reranker_fingerprint": reranker.fingerprint}),
+            **({"teacher_fingerprint": teacher.fingerprint} if from_file and teacher is not None else {}),
         }
 
     @property
@@ -183,7 +196,13 @@ def prepare(data: RetrievalData, model_source: str, recipe: Recipe, processes: i
     add_lora_to(model, models["encoder"], settings, model_source)
     return Prepared(
         given=recipe,
-        recipe=recipe.model_copy(update={"train": resolve(settings, situation).with_values({"matryoshka": sizes})}),
+        recipe=recipe.model_copy(
+            update={
+                "train": _with_teacher_temperature(
+                    resolve(settings, situation).with_values({"matryoshka": sizes}), prepared_data.teacher
+                )
+            }
+        ),
         situation=situation,
         original=data,
         data=prepared_data,
@@ -207,6 +226,14 @@ def _with_prompt_of(data: RetrievalData, settings: TrainSettings) -> TrainSettin
         return settings
     brought = TrainSettings.parse({"query_prompt": data.query_prompt}).encoding.query_prompt
     return settings.with_values({"query_prompt": brought})
+
+
+def _with_teacher_temperature(settings: TrainSettings, teacher: TeacherScores | None) -> TrainSettings:
+    """Resolve an automatic ``teacher_temperature``: that of the student for cosines, 1 for other scores."""
+    if teacher is None or settings.distillation.teacher_temperature is not None:
+        return settings
+    cosines = bool(np.abs(teacher.scores).max(initial=0) <= 1 + ROUNDING)
+    return settings.with_values({"teacher_temperature": settings.optimisation.temperature if cosines else 1.0})
 
 
 def model_or_vectors(model: str | Path | None, settings: TrainSettings) -> str | Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ from opera.config.training import TrainSettings
 from opera.core.errors import DataError, SettingError
 from opera.data import RetrievalData
 from opera.data.splits import draw_missing_splits
+from opera.data.teacher_file import with_teacher
 from opera.data.texts import CorpusText
 from opera.retrieval.measures import check_measures
 from opera.training_set.negatives import check_negatives
@@ -43,15 +45,17 @@ def prepare_data(data: RetrievalData, recipe: Recipe) -> PreparedData:
         InputError: if the data lacks something, or a setting contradicts it.
     """
     settings = recipe.train
+    data = _with_teacher(data, settings)
     drawn, whole, dev_split = _drawn(data, settings)
     check_weights(drawn, recipe)
     same, drawn = drawn is whole, without_light_pairs(drawn, settings.weights)
     whole = drawn if same else without_light_pairs(whole, settings.weights)
     training = drawn.training_split()
     recipe.method_class.check(recipe.method_settings, training.n_queries, len(training.doc_rows))
-    kind = settings.negative_sampling.negatives or ("given" if data.given_negatives is not None else "random")
+    kind = settings.negative_sampling.negatives or _automatic_negatives(data, settings)
     check_negatives(kind, drawn, settings)
     check_noise(data, drawn, settings)
+    _check_teacher(drawn, settings, kind)
     return PreparedData(drawn, whole, dev_split, kind)
 
 
@@ -90,6 +94,39 @@ def _drawn(data: RetrievalData, settings: TrainSettings) -> tuple[RetrievalData,
     if kind != "random" and "test" not in graded.splits:
         kind = "new-documents"
     return prepared, draw(needs_dev=False), kind or "like-test"
+
+
+def _with_teacher(data: RetrievalData, settings: TrainSettings) -> RetrievalData:
+    """Read the file of a teacher's scores, where there is one."""
+    path = settings.distillation.teacher_scores
+    return data if path is None else with_teacher(data, Path(path))
+
+
+def _automatic_negatives(data: RetrievalData, settings: TrainSettings) -> str:
+    """The kind of explicit negatives where none is chosen; distillation needs some that the teacher scored."""
+    if data.given_negatives is not None:
+        return "given"
+    return "teacher" if settings.optimisation.loss == "distill" and data.teacher is not None else "random"
+
+
+def _check_teacher(data: RetrievalData, settings: TrainSettings, kind: str) -> None:
+    """Check that what learns from a teacher has its scores, and that scores have a use.
+
+    Raises:
+        SettingError: naming the setting.
+    """
+    distills, path = settings.optimisation.loss == "distill", settings.distillation.teacher_scores
+    if path is not None and kind != "teacher" and settings.optimisation.loss == "infonce":
+        raise SettingError(f"teacher_scores={path}: nothing uses them; pass loss=distill, or negatives=teacher")
+    if distills and data.teacher is None:
+        raise SettingError(
+            f"loss=distill: {data.source} holds no scores of a teacher; let opera score --reranker write some, and "
+            "pass them with --teacher"
+        )
+    if distills and settings.batching.n_negatives == 0:
+        raise SettingError(
+            "loss=distill: needs negatives to compare the positive with; pass train_group_size=2 or more"
+        )
 
 
 def _check_some_text(data: RetrievalData, corpus_text: CorpusText) -> None:

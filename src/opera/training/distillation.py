@@ -1,0 +1,114 @@
+"""Distillation: the student's ranking of a positive and its explicit negatives follows a teacher's."""
+
+from __future__ import annotations
+
+import logging
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from opera.config.optimisation import LOSSES
+from opera.config.training import TrainSettings
+from opera.core.settings import resolved
+from opera.data.teacher import TeacherScores
+from opera.training.loss import InBatchLoss, info_nce_losses
+from opera.training.sampler import Batch
+from opera.training_set.build import TrainingSet
+from opera.training_set.negatives import ListedNegatives
+
+log = logging.getLogger("opera")
+
+
+def divergences(
+    similarity: Tensor, teacher: Tensor, temperature: float, teacher_temperature: float
+) -> tuple[Tensor, Tensor]:
+    r"""Kullback-Leibler divergence of the student's softmax over a row's documents from the teacher's.
+
+    With documents j, teacher scores t, cosines s and the temperatures T and τ::
+
+        p_j = softmax_j(t / T)     q_j = softmax_j(s / τ)     KL = Σ_j p_j (log p_j - log q_j)
+
+    Documents that the teacher did not score, NaN, are left out of both. Its gradient is that of the cross-entropy
+    ``-Σ p log q`` of FlagEmbedding's ``kl_div``, and that of sentence-transformers' ``DistillKLDivLoss``.
+
+    Args:
+        similarity: float ``[m, k]`` cosines.
+        teacher: float ``[m, k]`` scores.
+        temperature: of the student, τ.
+        teacher_temperature: of the teacher, T.
+
+    Returns:
+        float ``[m]`` in nats, 0 where ``usable`` is false; and ``usable``, bool ``[m]``: whether the teacher scored the
+        first document, the positive, and at least one other.
+    """
+    scored = ~torch.isnan(teacher)
+    usable = scored[:, 0] & (scored.sum(dim=1) > 1)
+    scored = scored | ~usable[:, None]  # a row without documents would have no softmax
+    p = F.log_softmax((teacher.nan_to_num() / teacher_temperature).masked_fill(~scored, -torch.inf), dim=1)
+    q = F.log_softmax((similarity / temperature).masked_fill(~scored, -torch.inf), dim=1)
+    terms = torch.where(scored, p.exp() * (p.masked_fill(~scored, 0) - q.masked_fill(~scored, 0)), 0.0)
+    return terms.sum(dim=1) * usable, usable
+
+
+class DistillationLoss(InBatchLoss):
+    r"""InfoNCE and the divergence from a teacher, weighted.
+
+    For a pair whose positive and at least one explicit negative have a teacher's score, with the weight λ
+    (``distill_weight``)::
+
+        loss = λ KL + (1 - λ) InfoNCE
+
+    and InfoNCE alone for any other pair. Explicit negatives without a score are left out of KL, and so are other pairs'
+    documents. Known positives among the explicit negatives stay in KL: the teacher says how relevant they are.
+
+    What methods observe is InfoNCE: the pretrained losses that it takes the place of are estimates of it, and it is on
+    one scale for pairs with and without scores.
+    """
+
+    def use(self, training_set: TrainingSet, settings: TrainSettings) -> None:
+        """Take the teacher's scores; log how many pairs have one."""
+        assert training_set.teacher is not None
+        self.teacher, self.query_rows = training_set.teacher, training_set.query_rows
+        self.weight = settings.distillation.distill_weight
+        self.teacher_temperature = resolved(settings.distillation.teacher_temperature)
+        _log_coverage(training_set, self.teacher)
+
+    def batch_losses(self, similarity: Tensor, excluded: Tensor | None, batch: Batch) -> Tensor:
+        """The weighted sum."""
+        info_nce = info_nce_losses(similarity, self.temperature, excluded, batch.own.start)
+        documents = len(batch.pair_ids)  # columns per place of a row: all positives, all first negatives, ...
+        rows = torch.arange(len(similarity), device=similarity.device)[:, None]
+        places = torch.arange(batch.doc_rows.shape[1], device=similarity.device)
+        own = similarity[rows, batch.own.start + rows + places * documents]
+        kl, usable = divergences(own, self._scores(batch).to(own), self.temperature, self.teacher_temperature)
+        return torch.where(usable, self.weight * kl + (1 - self.weight) * info_nce, info_nce)
+
+    def observed(self, similarity: Tensor, excluded: Tensor | None, batch: Batch, losses: Tensor) -> Tensor:
+        """InfoNCE, without the teacher."""
+        return info_nce_losses(similarity.detach(), self.temperature, excluded, batch.own.start)
+
+    def pair_losses(self, similarity: Tensor, excluded: Tensor | None, first: int) -> Tensor:
+        """InfoNCE: the teacher's part needs to know the documents."""
+        return info_nce_losses(similarity, self.temperature, excluded, first)
+
+    def _scores(self, batch: Batch) -> Tensor:
+        """The teacher's scores of this process's part of a batch: float32 ``[m, 1 + negatives]``, NaN where absent."""
+        queries = self.query_rows[self.sampler.pairs.pair_query[batch.pair_ids[batch.own]]]
+        return torch.from_numpy(self.teacher.lookup(queries[:, None], batch.doc_rows[batch.own]))
+
+
+def _log_coverage(training_set: TrainingSet, teacher: TeacherScores) -> None:
+    pairs, query_rows = training_set.pairs, training_set.query_rows
+    scored = ~np.isnan(teacher.lookup(query_rows[pairs.pair_query], pairs.pair_doc))
+    log.info("the teacher scored %d of %d training pairs", scored.sum(), len(scored))
+    if isinstance(listed := training_set.negatives, ListedNegatives):
+        query = np.repeat(query_rows, np.diff(listed.offsets))
+        found = ~np.isnan(teacher.lookup(query, listed.doc_rows))
+        log.info("the teacher scored %d of %d %s negatives", found.sum(), len(found), training_set.negatives_kind)
+    if not scored.all():
+        log.info("note: pairs without a teacher's score train with InfoNCE alone")
+
+
+LOSSES.ship(distill=DistillationLoss)

@@ -1,0 +1,152 @@
+"""Distillation, against sentence-transformers' own loss, and where a teacher's scores are missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers.sentence_transformer.losses import DistillKLDivLoss
+from torch.nn import functional as F
+
+import opera
+from opera.config.training import TrainSettings
+from opera.core.errors import SettingError
+from opera.data import TeacherScores
+from opera.data.pairs import TrainingPairs
+from opera.training.distillation import DistillationLoss, divergences
+from opera.training.loss import info_nce_losses
+from opera.training.sampler import Batch
+from small_runs import SMALL
+
+ROWS = np.array([[0, 5, 6], [2, 7, 8], [1, 5, 9], [0, 6, 4]])
+QUERIES = np.array([10, 11, 12])
+PAIRS = TrainingPairs.from_arrays(np.array([0, 1, 2]), np.array([0, 1, 2]))
+DRAWN = np.array([0, 2, 1, 0])
+SCORED = [(0, 0), (0, 5), (0, 6), (0, 4), (2, 2), (2, 7), (1, 5), (1, 9)]  # 2 lacks document 8, 1 its positive
+
+
+def make_loss(seen: list[Any] | None = None, own: slice = slice(0, 4), **values: Any) -> DistillationLoss:
+    """Make the loss of one batch of four pairs; a process computes ``own`` of them."""
+    batch = Batch(DRAWN, ROWS, np.ones(4, dtype=np.float32), own)
+    query, doc = np.array(SCORED).T
+    teacher = TeacherScores.from_arrays(QUERIES[query], doc, np.linspace(-3, 4, len(SCORED)))
+    sampler: Any = SimpleNamespace(pairs=PAIRS, batch_at=lambda step, position: batch)
+    model: Any = None
+    loss = DistillationLoss(model, sampler, 0.1, None, lambda *found: seen is not None and seen.append(found))
+    training_set: Any = SimpleNamespace(
+        teacher=teacher, query_rows=QUERIES, pairs=PAIRS, negatives=None, negatives_kind="random"
+    )
+    loss.use(training_set, TrainSettings.parse({"teacher_temperature": 2, **values}))
+    return loss
+
+
+def embeddings(rows: int = 4) -> list[torch.Tensor]:
+    drawn = torch.randn(4, rows, 6, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    return [part.clone().requires_grad_() for part in F.normalize(drawn, dim=-1)]
+
+
+def test_alone_it_is_sentence_transformers_own() -> None:
+    """Their loss has a factor τ², and no rows without scores."""
+    parts = embeddings()
+    scores = torch.randn(4, 3, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    own = torch.stack([(parts[0] * part).sum(dim=-1) for part in parts[1:]], dim=1)
+    found, usable = divergences(own, scores, temperature=0.1, teacher_temperature=2)
+    (gradient,) = torch.autograd.grad(found.mean(), parts[0], retain_graph=True)
+    model: Any = None
+    theirs = DistillKLDivLoss(model, student_temperature=0.1, teacher_temperature=2)
+    expected = theirs.compute_loss_from_embeddings(parts, scores)
+    (its_gradient,) = torch.autograd.grad(expected, parts[0], retain_graph=True)
+    # Sums of 12 terms below 100 in another order: 12·100·2⁻⁵³ = 1.3e-13, over τ² = 0.01.
+    torch.testing.assert_close(found.mean(), expected / 0.01, rtol=0, atol=1e-10)
+    torch.testing.assert_close(gradient, its_gradient / 0.01, rtol=0, atol=1e-9)
+    assert usable.all()
+    cross_entropy = -(torch.softmax(scores / 2, dim=1) * torch.log_softmax(own / 0.1, dim=1)).sum(dim=1).mean()
+    (of_flagembedding,) = torch.autograd.grad(cross_entropy, parts[0])
+    torch.testing.assert_close(gradient, of_flagembedding, rtol=0, atol=1e-9)
+
+
+def test_documents_and_rows_without_scores_are_left_out() -> None:
+    nan = torch.nan
+    similarity = torch.tensor([[0.5, 0.1, 0.9], [0.5, 0.1, 0.9], [0.5, 0.1, 0.9]], requires_grad=True)
+    teacher = torch.tensor([[2.0, 1.0, nan], [nan, 1.0, 2.0], [2.0, nan, nan]])
+    found, usable = divergences(similarity, teacher, 0.1, 1.0)
+    assert usable.tolist() == [True, False, False]
+    alone, _ = divergences(similarity[:1, :2], teacher[:1, :2], 0.1, 1.0)
+    assert found[0].item() == pytest.approx(alone[0].item())
+    assert found[1:].tolist() == [0, 0]
+    found.sum().backward()
+    assert similarity.grad is not None
+    assert torch.isfinite(similarity.grad).all()
+    assert (similarity.grad[1:] == 0).all()
+    assert similarity.grad[0, 2] == 0
+
+
+def test_the_loss_is_the_weighted_sum_and_infonce_is_observed() -> None:
+    seen: list[Any] = []
+    parts, labels = embeddings(), torch.zeros(4, 2, dtype=torch.int64)
+    loss = make_loss(seen, distill_weight=0.25)
+    mean = loss.loss_of(labels, parts)
+    similarity = parts[0] @ torch.cat(parts[1:]).T
+    info_nce = info_nce_losses(similarity, 0.1, None)
+    teacher = torch.from_numpy(loss.teacher.lookup(QUERIES[PAIRS.pair_query[DRAWN]][:, None], ROWS))
+    own = torch.stack([similarity[row, [row, row + 4, row + 8]] for row in range(4)])
+    kl, usable = divergences(own, teacher.double(), 0.1, 2)
+    assert usable.tolist() == [True, True, False, True]
+    expected = torch.where(usable, 0.25 * kl + 0.75 * info_nce, info_nce)
+    torch.testing.assert_close(mean, expected.mean())
+    assert np.allclose(seen[0][3], info_nce.detach().numpy(), rtol=1e-6)
+
+
+def test_a_process_of_several_computes_its_part() -> None:
+    parts = embeddings()
+    similarity = parts[0] @ torch.cat(parts[1:]).T
+    whole, half = make_loss(), make_loss(own=slice(2, 4))
+    batches = [loss.sampler.batch_at(0, 0) for loss in (whole, half)]
+    every = whole.batch_losses(similarity, None, batches[0])
+    torch.testing.assert_close(half.batch_losses(similarity[2:], None, batches[1]), every[2:])
+
+
+def test_a_run_learns_from_a_file_and_notes_what_it_lacks(
+    beir: Path, static_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    teacher = tmp_path / "teacher.parquet"
+    opera.score(beir, model=static_model, negatives=4, out=teacher)
+    settings = {**SMALL, "loss": "distill", "teacher_scores": str(teacher), "train_group_size": 3, "guard": False}
+    with caplog.at_level("INFO", logger="opera"):
+        run = opera.adapt(beir, model=static_model, out=tmp_path / "run", **settings)
+    assert "the teacher scored 405 of 405 training pairs" in caplog.text
+    assert "the teacher scored 160 of 160 teacher negatives" in caplog.text
+    assert run.settings["negatives"] == "teacher"
+    assert run.settings["teacher_temperature"] == run.settings["temperature"] == 0.1  # cosines
+    caplog.clear()
+    with caplog.at_level("INFO", logger="opera"):
+        other = opera.adapt(beir, model=static_model, out=tmp_path / "hard", negatives="hard", **settings)
+    assert "the teacher scored 160 of " in caplog.text
+    assert other.trace()["loss"] != run.trace()["loss"]
+    opera.score(beir, model=static_model, negatives=2, out=teacher, overwrite=True)
+    with pytest.raises(opera.RunFolderError, match="teacher_fingerprint"):
+        opera.adapt(beir, model=static_model, out=tmp_path / "run", resume=True, **settings)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"loss": "distill"}, "loss=distill: .* holds no scores of a teacher"),
+        ({"negatives": "teacher"}, "negatives=teacher: there are no scores of a teacher"),
+        ({"teacher_scores": "T"}, "teacher_scores=.*: nothing uses them"),
+        ({"teacher_scores": "T", "loss": "distill", "train_group_size": 1}, "loss=distill: needs negatives"),
+    ],
+)
+def test_what_does_not_fit_is_refused(
+    beir: Path, static_model: Path, tmp_path: Path, values: dict[str, Any], message: str
+) -> None:
+    if "teacher_scores" in values:
+        values = {**values, "teacher_scores": str(tmp_path / "t.tsv")}
+        (tmp_path / "t.tsv").write_text("query_id\tdoc_id\tscore\ntrain0\td0\t1.5\n")
+    with pytest.raises(SettingError, match=message):
+        opera.adapt(beir, model=static_model, out=tmp_path / "run", **values)
+    assert not (tmp_path / "run").exists()
