@@ -15,8 +15,8 @@ import pytest
 import opera
 
 LAYERS = [
-    "core", "data", "methods", "config", "runs", "retrieval", "adapter", "training_set", "training", "experiments",
-    "diagnostics", "api", "cli",
+    "core", "data", "methods", "config", "runs", "retrieval", "adapter", "training_set", "training", "deployment",
+    "experiments", "diagnostics", "api", "cli",
 ]  # fmt: skip
 HOME = Path(opera.__file__).parent
 PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
@@ -100,7 +100,7 @@ def test_the_page_lists_the_layers_in_this_order() -> None:
     text = PAGE.read_text(encoding="utf-8")
     headings = re.findall(r"^### (.*)$", text[text.index("## Layers") : text.index("## Decisions")], re.MULTILINE)
     assert [name for heading in headings for name in heading.split(":")[0].split(", ")] == LAYERS
-    assert f"\n{['Eleven', 'Twelve', 'Thirteen'][len(LAYERS) - 11]} layers, each importing only from" in text
+    assert f"\n{['Thirteen', 'Fourteen', 'Fifteen'][len(LAYERS) - 13]} layers, each importing only from" in text
 
 
 def test_files_are_short_enough_to_read_in_one_sitting() -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from opera.core.errors import TrainingError as TrainingError
     from opera.data import RetrievalData as RetrievalData
     from opera.data import load_data as load_data
+    from opera.deployment.export import export as export
     from opera.diagnostics.inspect import inspect as inspect
     from opera.experiments.grid.compare import compare as compare
     from opera.experiments.report import report as report
@@ -38,6 +39,7 @@ _HOMES = {
     "score": "opera.training_set.export",
     "mine": "opera.training_set.export",
     "search": "opera.retrieval.search",
+    "export": "opera.deployment.export",
     "compare": "opera.experiments.grid.compare",
     "inspect": "opera.diagnostics.inspect",
     "load_data": "opera.data",
@@ -68,6 +70,7 @@ __all__ = [
     "adapt",
     "compare",
     "evaluate",
+    "export",
     "inspect",
     "load_data",
     "mine",

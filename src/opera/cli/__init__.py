@@ -21,6 +21,7 @@ import typer
 from opera.cli.compare import compare
 from opera.cli.data import data
 from opera.cli.evaluate import evaluate
+from opera.cli.export import export
 from opera.cli.inspect import inspect
 from opera.cli.mine import mine
 from opera.cli.options import check_launcher, is_main_process, several_processes
@@ -49,6 +50,7 @@ EXAMPLES: dict[Callable[..., None], str] = {
     score: "my-beir-folder --model minilm --out pairs.parquet",
     mine: "my-beir-folder --model minilm --range 10:100 --out mined.jsonl",
     search: 'my-beir-folder "does garlic lower cholesterol" --model run --top 5',
+    export: "run --onnx --int8 --out exported",
     compare: "my-beir-folder --model minilm --methods ft,sp:k=0.5,dp --seeds 0,1,2 --out grid",
     report: "grid --out report.html",
     inspect: "my-beir-folder --model minilm",

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+from opera.core.intervals import FEW_QUERIES, points
 from opera.runs.record import GuardedMeasure, GuardRecord
 
 NEWER = 0.1
 """Test documents count as newer than dev's where train names a share of them that is smaller by more than this."""
-FEW_QUERIES = 50
-"""Below so many dev queries the choice is mostly luck."""
 
 
 def verdict_sentence(guard: GuardRecord) -> str:
     """Say whether the run was worth it, with the intervals."""
     if guard.verdict == "kept":
-        change = f"{_points(guard.dev.fine_tuned - guard.dev.before)} points on dev"
+        change = f"{points(guard.dev.fine_tuned - guard.dev.before)} points on dev"
         if guard.test is not None:
-            change += f", {_points(guard.test.fine_tuned - guard.test.before)} on test"
+            change += f", {points(guard.test.fine_tuned - guard.test.before)} on test"
         return f"worse: the untrained model is kept; fine-tuning changes {guard.measure} by {change}"
     word = "better" if guard.verdict == "better" else "not distinguishable"
     sentence = f"{word}: {guard.measure} {_difference(guard.dev, ' points on dev (95% interval ')}"
@@ -70,9 +69,4 @@ def warnings_of(guard: GuardRecord) -> list[str]:
 
 
 def _difference(measured: GuardedMeasure, words: str) -> str:
-    return f"{_points(measured.difference)}{words}{_points(measured.low)} to {_points(measured.high)})"
-
-
-def _points(difference: float) -> str:
-    """A difference of a measure in points, signed."""
-    return f"{round(100 * difference, 1) + 0.0:+.1f}".replace("-", "−")  # 0.0 makes −0.0 a zero
+    return f"{points(measured.difference)}{words}{points(measured.low)} to {points(measured.high)})"

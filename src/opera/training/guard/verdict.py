@@ -1,4 +1,4 @@
-"""Was it worth it? A measure before and after, its bootstrap interval over queries, and the verdict in one word."""
+"""Was it worth it? A measure before and after, the interval of its change, and the verdict in one word."""
 
 from __future__ import annotations
 
@@ -7,12 +7,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.core.rng import generator
+from opera.core.intervals import mean_interval
 from opera.runs.record import GuardedMeasure
 
-RESAMPLES = 10_000
-LEVEL = 0.95
-CHUNK_CELLS = 4_000_000
 LEAST_QUERIES = 6
 """Fewer dev queries are never ``better``: five of five gain by chance once in 32 times, more often than the
 interval allows."""
@@ -36,7 +33,7 @@ def guarded_measure(
         seed: seed of the run.
         split: names the random stream.
     """
-    low, high = bootstrap_interval(after - before, seed, f"guard.bootstrap.{split}")
+    low, high = mean_interval(after - before, seed, f"guard.bootstrap.{split}")
     return GuardedMeasure(
         before=float(before.mean()),
         fine_tuned=float(fine_tuned.mean()),
@@ -45,22 +42,6 @@ def guarded_measure(
         low=low,
         high=high,
     )
-
-
-def bootstrap_interval(differences: NDArray[np.float64], seed: int, name: str) -> tuple[float, float]:
-    """Percentile bootstrap interval of the mean of differences, float64 ``[n]``, with ``RESAMPLES`` resamples.
-
-    The queries are resampled with replacement; a query's difference stays whole.
-    """
-    count, rng = len(differences), generator(seed, name)
-    chunk = max(1, CHUNK_CELLS // count)
-    means = np.empty(RESAMPLES)
-    for start in range(0, RESAMPLES, chunk):
-        size = min(chunk, RESAMPLES - start)
-        rows = rng.integers(count, size=(size, count), dtype=np.int32)
-        means[start : start + size] = differences[rows].mean(axis=1)
-    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
-    return low, high
 
 
 def verdict_of(share: float, dev: GuardedMeasure, queries: int) -> Verdict:

@@ -1,0 +1,120 @@
+"""``export.json``: what was exported, and what that changed in quality, speed and size."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from opera.core.intervals import points
+
+EXPORT_FILE = "export.json"
+FORMAT = 1
+MEASURE = "nDCG@10"
+FORMS = ("onnx", "int8", "static")
+NEGLIGIBLE = 0.0005
+"""An interval within so little of zero, less than a tenth of a point, is rounding: the model is the same."""
+
+Form = Literal["onnx", "int8", "static"]
+Verdict = Literal["same", "better", "worse", "not distinguishable", "not measured"]
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a form was measured at, beside the model that it was made of.
+
+    Attributes:
+        before: mean of :data:`MEASURE` on the test queries, of the model as trained.
+        after: the same of the form.
+        difference: ``after`` minus ``before``.
+        low: lower end of the difference's 95% interval, a bootstrap over the queries.
+        high: upper end of the interval.
+        speed: documents per second beside those of the model as trained, both on the CPU; the median of several rounds.
+        least_cosine: of the two embeddings of a document, the smallest; ``None`` where they have other dimensions.
+    """
+
+    before: float
+    after: float
+    difference: float
+    low: float
+    high: float
+    speed: float
+    least_cosine: float | None
+
+
+@dataclass(frozen=True)
+class ExportedForm:
+    """One exported form.
+
+    Attributes:
+        form: ``onnx``, ``int8`` or ``static``.
+        file: the file or folder that holds it, relative to the folder of the export.
+        megabytes: of its weights.
+        figures: what it was measured at; ``None`` where nothing was measured.
+    """
+
+    form: Form
+    file: str
+    megabytes: float
+    figures: Figures | None
+
+    @property
+    def verdict(self) -> Verdict:
+        """Whether quality changed, as far as the test queries can tell."""
+        if self.figures is None:
+            return "not measured"
+        if max(abs(self.figures.low), abs(self.figures.high)) < NEGLIGIBLE:
+            return "same"
+        if self.figures.low > 0:
+            return "better"
+        return "worse" if self.figures.high < 0 else "not distinguishable"
+
+
+@dataclass(frozen=True)
+class Export:
+    """An export.
+
+    Attributes:
+        folder: where it was written.
+        model: what the user called the model.
+        data: what the data set is called; ``None`` where nothing was measured.
+        queries: how many test queries it was measured on.
+        megabytes: of the weights of the model as trained.
+        processor: kind of the processor, and the threads it was timed with.
+        forms: what was exported.
+        versions: of the libraries that decide the result.
+    """
+
+    folder: Path
+    model: str
+    data: str | None
+    queries: int
+    megabytes: float
+    processor: str
+    forms: tuple[ExportedForm, ...]
+    versions: dict[str, str] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """What ``export.json`` holds; the folder is where the file stands."""
+        values = {"format": FORMAT, "measure": MEASURE, **asdict(self)}
+        values.pop("folder")
+        values["forms"] = [{**asdict(form), "verdict": form.verdict} for form in self.forms]
+        return values
+
+    def write(self, folder: Path) -> None:
+        """Write ``export.json``."""
+        text = json.dumps(self.as_dict(), indent=2, ensure_ascii=False) + "\n"
+        (folder / EXPORT_FILE).write_text(text, encoding="utf-8")
+
+
+def verdict_sentence(form: ExportedForm) -> str:
+    """Say plainly what a form changed: ``worse: nDCG@10 −1.2 points (95% interval −1.9 to −0.5)``."""
+    if form.figures is None:
+        return "not measured"
+    difference = f"{MEASURE} {points(form.figures.difference)} points"
+    interval = f"95% interval {points(form.figures.low)} to {points(form.figures.high)}"
+    sentence = f"{form.verdict}: {difference} ({interval})"
+    if form.verdict == "not distinguishable":
+        sentence += f"; a loss of up to {points(-form.figures.low)[1:]} points is possible"
+    return sentence
