@@ -6,6 +6,8 @@ from bad_inputs.table import Bad
 
 TRAIN = "train data --model model --out run"
 
+NO_DATA = "DATA: is missing; give a data set, or --pairs FILE"
+
 ROWS = [
     Bad("command: unknown", "nonsense", "no such command 'nonsense'; see opera --help"),
     Bad(
@@ -20,8 +22,8 @@ ROWS = [
     ),
     Bad(
         "option: unknown",
-        "train data --model model --out run --folds 3",
-        "no such option: --folds; see opera train --help",
+        "train data --model model --out run --zfolds 3",
+        "no such option: --zfolds; see opera train --help",
     ),
     Bad(
         "option: unknown, with an escape character",
@@ -43,7 +45,7 @@ ROWS = [
         "evaluate data --model model --json=yes",
         "option '--json' does not take a value; see opera --help",
     ),
-    Bad("train: no data", "train --model model --out run", "missing argument 'DATA'; see opera train --help"),
+    Bad("train: no data", "train --model model --out run", NO_DATA),
     Bad("train: no folder", "train data --model model", "missing option '--out'; see opera train --help"),
     Bad(
         "train: no model",
@@ -63,7 +65,7 @@ ROWS = [
     ),
     Bad("score: no file", "score data --model model", "missing option '--out'; see opera score --help"),
     Bad("mine: no file", "mine data --model model", "missing option '--out'; see opera mine --help"),
-    Bad("compare: no data", "compare --model model --out grid", "missing argument 'DATA...'; see opera compare --help"),
+    Bad("compare: no data", "compare --model model --out grid", NO_DATA),
     Bad("inspect: no model", "inspect data", "missing option '--model'; see opera inspect --help"),
     Bad("report: no folder", "report", "missing argument 'GRID|RUN'; see opera report --help"),
     Bad("search: no query", "search data --model model", "missing argument 'QUERY'; see opera search --help"),

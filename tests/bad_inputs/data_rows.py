@@ -10,7 +10,8 @@ EVALUATE = "evaluate data --model model"
 PAIR = "a relevant pair (query 'test0', document 'd39'), but"
 PASS = (
     "pass a BEIR folder (corpus.jsonl, queries.jsonl, qrels/), a .jsonl file or a folder of FlagEmbedding or Tevatron, "
-    "python:PACKAGE, paper:NAME, irds:ID or hf:OWNER/NAME"
+    "a table of pairs (.csv, .tsv, .jsonl, .parquet, .arrow, or a folder of these), "
+    "python:PACKAGE, paper:NAME, irds:ID, hf:OWNER/NAME or --pairs FILE"
 )
 
 
@@ -271,9 +272,9 @@ FILES = [
     Bad("source: a device", "evaluate /dev/null --model model", f"/dev/null: is a device; {PASS}"),
     Bad(
         "source: another kind of file",
-        "evaluate a.csv --model model",
-        f"a.csv: not a kind of data that OPERA reads; {PASS}",
-        write("a.csv", "a,b\n"),
+        "evaluate a.xls --model model",
+        f"a.xls: not a kind of data that OPERA reads; {PASS}",
+        write("a.xls", "a,b\n"),
     ),
     Bad(
         "source: a link to nothing",

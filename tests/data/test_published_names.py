@@ -9,7 +9,7 @@ import pytest
 
 import opera
 from opera.core.errors import DataError
-from opera.data.names import published_name
+from opera.data.names import source_name
 from opera.data.sources import load_stored
 from small_runs import SMALL
 
@@ -20,7 +20,7 @@ NAMES = ["paper:fiqa", "irds:beir/fiqa", "hf:mteb/fiqa"]
 def test_what_a_file_names_is_not_fetched(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ir_datasets", None)
     monkeypatch.setitem(sys.modules, "datasets", None)
-    assert published_name(source) == "fiqa"
+    assert source_name(source) == "fiqa"
     with pytest.raises(DataError, match=r"not a BEIR folder or \.jsonl file; pass the data yourself"):
         load_stored(source)
 

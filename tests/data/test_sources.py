@@ -24,12 +24,12 @@ def test_missing_files(make_beir: MakeBeir, tmp_path: Path) -> None:
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "train.csv"
+    path = tmp_path / "train.xls"
     path.write_text("a,b\n")
     with pytest.raises(
         DataError,
-        match=r"train\.csv: not a kind of data that OPERA reads; pass a BEIR folder .*, a \.jsonl file "
-        r"or a folder of FlagEmbedding or Tevatron, python:PACKAGE, paper:NAME, irds:ID or hf:OWNER/NAME$",
+        match=r"train\.xls: not a kind of data that OPERA reads; pass a BEIR folder .*, a \.jsonl file "
+        r"or a folder of FlagEmbedding or Tevatron, .*, irds:ID, hf:OWNER/NAME or --pairs FILE$",
     ):
         load_data(path)
 

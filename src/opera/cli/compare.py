@@ -22,7 +22,6 @@ from opera.cli.options import (
     TeacherOption,
     batch_options,
     collect_values,
-    expand_data,
     how_to_continue,
     interruptible,
     listed,
@@ -37,9 +36,7 @@ if TYPE_CHECKING:
 
 
 def compare(
-    data: Annotated[
-        list[str], typer.Argument(help="data sets, as for opera train", metavar="DATA...", parser=expand_data)
-    ],
+    data: Annotated[list[str], typer.Argument(help="data sets, as for opera train", metavar="DATA...")],
     model: ModelOption,
     out: Annotated[Path, path_option("--out", "folder of the grid")],
     methods: Annotated[

@@ -41,9 +41,9 @@ MODELS = "sentence-transformers folder or hub id, OPERA run, or 'minilm'"
 DataArgument = Annotated[
     str,
     typer.Argument(
-        help="BEIR folder, FlagEmbedding .jsonl file, python:PACKAGE, paper:NAME, irds:ID, or hf:OWNER/NAME",
+        help="BEIR folder, table of pairs (CSV, TSV, JSONL, Parquet, Arrow), FlagEmbedding .jsonl file, "
+        "python:PACKAGE, paper:NAME, irds:ID, or hf:OWNER/NAME; or give --pairs",
         metavar="DATA",
-        parser=expand_data,
     ),
 ]
 ModelOption = Annotated[str, source_option("--model", MODELS)]

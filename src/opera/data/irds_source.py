@@ -21,7 +21,7 @@ from opera.core.storage import ADVICE, storage_error
 from opera.core.terminal import shortened, shown
 from opera.data.catalogue import find_set
 from opera.data.irds_files import home, how_to_fetch
-from opera.data.names import SPLIT_NAMES, published_name
+from opera.data.names import SPLIT_NAMES, source_name
 from opera.data.published import RULES, Judgements, check_published_ids, published_texts
 from opera.data.retrieval_data import RetrievalData
 from opera.data.store import LAYOUT, DataBuilder, load_or_parse, stored_entry
@@ -43,7 +43,7 @@ def load_irds(identifier: str) -> RetrievalData:
         DataError: for an unknown id, for data that cannot be fetched, and for an error in them.
     """
     source = f"irds:{identifier}"
-    return load_splits(find_splits(identifier), published_name(source) or source, source)
+    return load_splits(find_splits(identifier), source_name(source) or source, source)
 
 
 def load_paper_set(name: str) -> RetrievalData:

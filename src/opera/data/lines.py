@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import os
 import re
+import zlib
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from tqdm.auto import tqdm
 
 from opera.core.errors import DataError, nearest
@@ -30,25 +33,52 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     Raises:
         DataError: if the file cannot be read, is not UTF-8, or has a line longer than any text may be.
     """
+    for number, line in enumerate(text_lines(path), start=1):
+        if line.strip(" \n"):
+            yield number, line.removesuffix("\n")
+
+
+def text_lines(path: Path, newline: str | None = None) -> Iterator[str]:
+    """Yield every line of a UTF-8 file with its line break; ``.gz`` and ``.zst`` are decompressed.
+
+    Args:
+        path: the file.
+        newline: as for :func:`open`: ``""`` leaves line breaks as they are.
+
+    Raises:
+        DataError: as :func:`numbered_lines`.
+    """
     try:
-        with open_file(path) as raw, io.TextIOWrapper(raw, encoding="utf-8-sig") as file:
-            check_not_wide(raw.peek(SHOWS_WIDTH)[:SHOWS_WIDTH])
+        with open_file(path) as raw, _decompressed(raw, path) as plain:
+            check_not_wide(plain.peek(SHOWS_WIDTH)[:SHOWS_WIDTH])
             size = os.fstat(raw.fileno()).st_size
             hidden = None if size > PROGRESS_BYTES else True  # None: shown on a terminal only
             name = printable(path.name)
-            with tqdm(total=size, desc=f"reading {name}", unit="B", unit_scale=True, disable=hidden) as bar:
+            with (
+                io.TextIOWrapper(plain, encoding="utf-8-sig", newline=newline) as file,
+                tqdm(total=size, desc=f"reading {name}", unit="B", unit_scale=True, disable=hidden) as bar,
+            ):
                 for number, line in enumerate(iter(lambda: file.readline(LONGEST_TEXT), ""), start=1):
-                    bar.update(len(line))
+                    if number % 1000 == 0:
+                        bar.update(raw.tell() - bar.n)
                     if len(line) >= LONGEST_TEXT:
                         raise DataError(f"{path}:{number}: is a line of {LONGEST_TEXT:,} characters or more; split it")
-                    if line.strip(" \n"):
-                        yield number, line.removesuffix("\n")
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror})") from None
+                    yield line
     except UnicodeDecodeError as error:
         raise DataError(_undecodable_line(path, error)) from None
     except WideError as error:
         raise DataError(f"{path}:1: {error}") from None
+    except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
+        raise DataError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+
+
+def _decompressed(raw: io.BufferedReader, path: Path) -> io.BufferedReader:
+    """What a file holds, by the end of its name."""
+    if path.name.lower().endswith(".gz"):
+        return io.BufferedReader(gzip.GzipFile(fileobj=raw))
+    if path.name.lower().endswith(".zst"):
+        return io.BufferedReader(pa.CompressedInputStream(raw, "zstd"))
+    return raw
 
 
 def json_records(
@@ -66,13 +96,7 @@ def json_records(
         DataError: for a line that is not a JSON object, or has a missing or unknown key.
     """
     known, harmless = [*required, *optional], set[str]()
-    for number, line in numbered_lines(path):
-        try:
-            record = parse_json(line)
-        except ValueError as error:
-            raise DataError(f"{path}:{number}: {error}: {shown(line)}") from None
-        if not isinstance(record, dict):
-            raise DataError(f"{path}:{number}: must be a JSON object, got {shown(record)}")
+    for number, record in json_objects(path):
         for key in record:
             if key not in known and key not in harmless:
                 hint = nearest(key[:100], [name for name in known if name not in record] if others else known)
@@ -84,6 +108,22 @@ def json_records(
             if key not in record:
                 has = shortened(", ".join(record)) or "none"
                 raise DataError(f"{path}:{number}: column '{key}' is missing (it has: {has})")
+        yield number, record
+
+
+def json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield (line number, record) for each line of a JSON Lines file.
+
+    Raises:
+        DataError: for a line that is not a JSON object.
+    """
+    for number, line in numbered_lines(path):
+        try:
+            record = parse_json(line)
+        except ValueError as error:
+            raise DataError(f"{path}:{number}: {error}: {shown(line)}") from None
+        if not isinstance(record, dict):
+            raise DataError(f"{path}:{number}: must be a JSON object, got {shown(record)}")
         yield number, record
 
 
@@ -104,9 +144,8 @@ def text_field(path: Path, number: int, record: dict[str, Any], key: str) -> str
 def _undecodable_line(path: Path, error: UnicodeDecodeError) -> str:
     """Name the first line that is not UTF-8; Python decodes in blocks and does not report the line."""
     number = 1
-    with open_file(path) as file:
-        start = file.read(SHOWS_WIDTH)
-        file.seek(0)
+    with open_file(path) as raw, _decompressed(raw, path) as file:
+        start = file.peek(SHOWS_WIDTH)[:SHOWS_WIDTH]
         for part in file:
             try:
                 part.decode("utf-8")

@@ -1,18 +1,27 @@
-"""Names of published data sets: how they start, and the short ones."""
+"""Names of data that are no paths: how they start, and the short ones."""
 
 from __future__ import annotations
+
+from pathlib import PurePath
+from urllib.parse import parse_qsl
 
 PUBLISHED = ("paper:", "irds:", "hf:")
 """How the name of a published data set starts."""
 SPLIT_NAMES = {"train": "train", "dev": "dev", "val": "dev", "valid": "dev", "validation": "dev", "test": "test"}
 """What others call the splits, and our names of them."""
+TABLES = "tables:"
+"""How the string form of several tables starts; see :class:`opera.data.tables.source.TableSource`."""
 
 
-def published_name(source: str) -> str | None:
-    """Return the short name of ``paper:NAME``, ``irds:ID`` or ``hf:OWNER/NAME``; ``None`` for any other source.
+def source_name(source: str) -> str | None:
+    """Return the short name of a source that is no path: of published data, or of tables; ``None`` for any other.
 
-    The name of ``irds:antique/train`` is ``antique``: that of a split says little.
+    The name of ``irds:antique/train`` is ``antique``: that of a split says little. Tables have the name of their
+    first pairs.
     """
+    if source.startswith(TABLES):
+        pairs = [path for key, path in parse_qsl(source.removeprefix(TABLES)) if key.startswith("pairs")]
+        return PurePath(pairs[0].rstrip("/")).name.partition(".")[0] if pairs else source
     kind = next((start for start in PUBLISHED if source.startswith(start)), None)
     if kind is None:
         return None

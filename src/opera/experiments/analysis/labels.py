@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 
 from opera.config.training import TrainSettings
 from opera.core.errors import SettingError
-from opera.data.names import published_name
+from opera.data.names import source_name
 from opera.methods import method_named
 from opera.runs.folder import Run
 
@@ -89,7 +89,7 @@ def display_names(sources: Sequence[str]) -> dict[str, str]:
 
 def short_name(source: str) -> str:
     """Return the last part of a data set's path, or the name of one that is published."""
-    return published_name(source) or Path(source).name.removesuffix(".jsonl") or source
+    return source_name(source) or Path(source).name.removesuffix(".jsonl") or source
 
 
 def _differing(names: Iterable[str], recorded: Sequence[Mapping[str, Any]]) -> frozenset[str]:

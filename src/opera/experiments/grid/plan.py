@@ -22,7 +22,7 @@ from opera.config.recipe import make_recipe, with_full_names
 from opera.config.training import TrainSettings
 from opera.core.errors import OtherFormatError, RunFolderError, SettingError
 from opera.core.terminal import shortened
-from opera.data.names import published_name
+from opera.data.names import source_name
 from opera.experiments.analysis import check_run, short_name
 from opera.experiments.grid.axes import GridAxes, axis_setting, check_lists, parse_method
 from opera.methods import METHODS
@@ -220,7 +220,7 @@ def _folder_names(data: Sequence[str]) -> dict[str, str]:
     """Name each data set's folder; repeated names get numbers."""
     names: dict[str, str] = {}
     for source in data:
-        no_path = source.startswith("python:") or published_name(source) is not None
+        no_path = source.startswith("python:") or source_name(source) is not None
         path = source if no_path else os.path.normpath(Path(source).absolute())  # resolves ".."
         name = re.sub(r"[:/\\]", "-", short_name(path))
         taken, number, unique = set(names.values()), 2, name

@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from opera.core.errors import SettingError, nearest
-from opera.data.names import published_name
+from opera.data.names import source_name
 from opera.experiments.analysis import Group
 from opera.experiments.paper.readings import READINGS, fewest_readings, fitting_readings, possible_readings
 from opera.experiments.paper.tables import PaperRow, PaperTable
@@ -76,7 +76,7 @@ def data_key(source: str) -> str:
 
     ``../data/tripclick-head/``, ``paper:tripclick-head`` and ``TripClick (h)`` are all ``tripclickhead``.
     """
-    name = (published_name(source) or PurePosixPath(source.replace("\\", "/")).name).lower()
+    name = (source_name(source) or PurePosixPath(source.replace("\\", "/")).name).lower()
     key = re.sub(r"[^a-z0-9]", "", name.removesuffix(".jsonl"))
     return {"tripclickh": "tripclickhead", "tripclickt": "tripclicktorso"}.get(key, key)
 

@@ -1,0 +1,1 @@
+"""Tables of one's own: pairs, documents and queries in CSV, TSV, JSON Lines, Parquet and Arrow files."""

@@ -1,0 +1,149 @@
+"""CSV and TSV files, and TREC's qrels.
+
+Where a file has no header, its columns are called 1, 2, ... ``--columns`` may name them so.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from opera.core.errors import DataError
+from opera.core.terminal import shown
+from opera.data.lines import text_lines
+from opera.data.tables.readers import Batch, Rows, unique_columns
+from opera.data.texts import LONGEST_TEXT
+
+QRELS_COLUMNS = ["query_id", "iteration", "document_id", "grade"]
+HEADERLESS = {2: ["id", "text"], 4: ["id", "url", "title", "text"]}
+"""What the columns of a TSV without a header are: MS MARCO's collection and queries, and its documents."""
+
+
+class DelimitedTable:
+    """A CSV or TSV file. Every value is a text: an id such as 007 stays what it is.
+
+    In CSV, quotation marks are read as RFC 4180 has them. In TSV they are part of the text.
+
+    Args:
+        path: the file.
+        tabs: whether it is a TSV file.
+        header: decides by the cells of the first line whether they are the names of columns.
+        split: as of :class:`TableFile`.
+
+    Raises:
+        DataError: if it is empty or cannot be read, or two columns have one name.
+    """
+
+    def __init__(self, path: Path, tabs: bool, header: Callable[[list[str]], bool], split: str | None = None) -> None:
+        self.path, self.name, self.split = path, str(path), split
+        self.notes: list[str] = []
+        self._delimiter = "\t" if tabs else self._found_delimiter()
+        first = next(self._records(), None)
+        if first is None:
+            raise DataError(f"{path}: is empty; it must have at least one row")
+        self.has_header = header(first[1])
+        self.columns = (
+            unique_columns(self.name, first[1]) if self.has_header else [str(at + 1) for at in range(len(first[1]))]
+        )
+
+    def place(self, number: int) -> str:
+        """File and line."""
+        return f"{self.name}:{number}"
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Rows]:
+        """Yield the rows; empty lines are skipped."""
+        chosen, width = [self.columns.index(name) for name in columns], len(self.columns)
+        batch = Batch(columns)
+        records = self._records()
+        if self.has_header:
+            next(records)
+        for number, fields in records:
+            if len(fields) != width:
+                raise DataError(
+                    f"{self.place(number)}: must have {width} columns, as the first line has, got {len(fields)}: "
+                    f"{shown(self._delimiter.join(fields))}"
+                )
+            if batch.add(number, [fields[at] for at in chosen]):
+                yield batch.rows()
+        if batch.numbers:
+            yield batch.rows()
+
+    def _records(self) -> Iterator[tuple[int, list[str]]]:
+        """Yield the line on which each record begins, and its fields."""
+        lines = text_lines(self.path, newline="")
+        if self._delimiter == "\t":
+            for number, line in enumerate(lines, start=1):
+                if text := line.rstrip("\r\n"):
+                    yield number, text.split("\t")
+            return
+        csv.field_size_limit(LONGEST_TEXT)
+        reader = csv.reader(lines, delimiter=self._delimiter, strict=True)
+        number = 1
+        try:
+            for fields in reader:
+                if fields:
+                    yield number, fields
+                number = reader.line_num + 1
+        except csv.Error as error:
+            raise DataError(
+                f"{self.place(number)}: quotation marks do not fit ({error}); a field with one stands in quotation "
+                'marks, and each within it is doubled: "5"" pipe"'
+            ) from None
+
+    def _found_delimiter(self) -> str:
+        line = next(text_lines(self.path), "")
+        for other in (";", "\t"):
+            if "," not in line and other in line:
+                self.notes.append(f"{self.name}: its columns are separated by {shown(other)}")
+                return other
+        return ","
+
+
+class QrelsTable:
+    """TREC's qrels: query, iteration, document and grade, separated by white space.
+
+    Args:
+        path: the file.
+        split: as of :class:`TableFile`.
+    """
+
+    def __init__(self, path: Path, split: str | None = None) -> None:
+        self.path, self.name, self.split = path, str(path), split
+        self.columns = ["query_id", "document_id", "grade"]
+
+    def place(self, number: int) -> str:
+        """File and line."""
+        return f"{self.name}:{number}"
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Rows]:
+        """Yield the judgements."""
+        chosen = [QRELS_COLUMNS.index(name) for name in columns]
+        batch = Batch(columns)
+        for number, line in enumerate(text_lines(self.path), start=1):
+            fields = line.split()
+            if fields and len(fields) != 4:
+                raise DataError(
+                    f"{self.place(number)}: must have 4 columns, QUERY 0 DOCUMENT GRADE, got {len(fields)}: "
+                    f"{shown(line.rstrip())}"
+                )
+            if fields and batch.add(number, [fields[at] for at in chosen]):
+                yield batch.rows()
+        if batch.numbers:
+            yield batch.rows()
+
+
+def is_qrels(path: Path) -> bool:
+    """Whether a file begins as TREC's qrels do: four columns, the second Q0 or a digit, the last a whole number.
+
+    Raises:
+        DataError: for a ranking, TREC's run.
+    """
+    line = next((line for line in text_lines(path) if line.strip()), "")
+    fields = line.split()
+    if len(fields) == 6 and fields[1].upper() == "Q0":
+        raise DataError(
+            f"{path}: is a ranking (TREC's run: QUERY Q0 DOCUMENT RANK SCORE NAME), not judgements; "
+            "pass a qrels file, QUERY 0 DOCUMENT GRADE"
+        )
+    return len(fields) == 4 and fields[1].upper() in (*"0123456789", "Q0") and fields[3].removeprefix("-").isdigit()

@@ -1,0 +1,101 @@
+"""Qrels from the rows of pairs: grades, weights, and pairs that occur more than once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opera.core.arrays import BoolArray
+from opera.data.qrels import GivenNegatives, Qrels
+
+
+@dataclass
+class Pairs:
+    """Pairs of all splits, in the order of the files.
+
+    Attributes:
+        query: row of each pair's query: int32 ``[M]``.
+        doc: row of its document, likewise.
+        split: number of its split: int8 ``[M]``.
+        grade: as the files have it: float32 ``[M]``, or ``None``.
+        weight: likewise.
+    """
+
+    query: NDArray[np.int32]
+    doc: NDArray[np.int32]
+    split: NDArray[np.int8]
+    grade: NDArray[np.float32] | None
+    weight: NDArray[np.float32] | None
+
+    @property
+    def fractional(self) -> bool:
+        """Whether a grade is no whole number."""
+        return self.grade is not None and bool((self.grade != np.floor(self.grade)).any())
+
+    @property
+    def relevant(self) -> BoolArray:
+        """Whether each pair is relevant: bool ``[M]``."""
+        positive = np.ones(len(self.query), dtype=bool) if self.grade is None else self.grade > 0
+        return positive if self.weight is None else positive & (self.weight > 0)
+
+    def weighted_by_grade(self) -> Pairs:
+        """Return the pairs with their grades as weights."""
+        assert self.grade is not None
+        weight = np.maximum(self.grade, 0)
+        return replace(self, grade=(weight > 0).astype(np.float32), weight=weight)
+
+    def qrels(self, split: int, notes: list[str], name: str) -> Qrels:
+        """Build the qrels of a split; repeated pairs are merged: at their highest grade, and their summed weight.
+
+        Args:
+            split: its number.
+            notes: gets a count of what was merged.
+            name: of the split, for the note.
+        """
+        own = self.split == split
+        query, doc = self.query[own], self.doc[own]
+        grade, weight = (None if values is None else values[own] for values in (self.grade, self.weight))
+        order = np.lexsort((doc, query))
+        query, doc = query[order], doc[order]
+        starts = np.flatnonzero(_begins(query, doc))
+        merged = len(order) - len(starts)
+        if merged:
+            how = "grades: the highest" if grade is not None else ""
+            how += (", " if how else "") + "weights: the sum" if weight is not None else ""
+            notes.append(f"{name}: merged {merged:,} repeated pairs" + (f" ({how})" if how else ""))
+        grades = np.ones(len(starts), dtype=np.int32)
+        if grade is not None:
+            grades = np.maximum.reduceat(grade[order], starts).astype(np.int32)
+        weights = None
+        if weight is not None:
+            weights = np.add.reduceat(weight[order].astype(np.float64), starts).astype(np.float32)
+            grades = np.where(weights > 0, grades, np.minimum(grades, 0)).astype(np.int32)
+        return Qrels.from_arrays(query[starts], doc[starts], grades, weights)
+
+
+def _begins(query: NDArray[np.int32], doc: NDArray[np.int32]) -> BoolArray:
+    """Whether each of the sorted pairs differs from the one before: bool."""
+    return np.concatenate([np.ones(min(1, len(query)), dtype=bool), (query[1:] != query[:-1]) | (doc[1:] != doc[:-1])])
+
+
+def given_negatives(
+    query: NDArray[np.int32], doc: NDArray[np.int32], train: Qrels, n_queries: int, n_docs: int
+) -> GivenNegatives | None:
+    """Return the distinct negatives of train queries that are no relevant documents of theirs.
+
+    Args:
+        query: row of each negative's query: int32.
+        doc: row of the negative, likewise.
+        train: the train split.
+        n_queries: rows of the query table.
+        n_docs: rows of the corpus.
+    """
+    relevant = train.relevant()
+    own = relevant.query_rows[relevant.query_index].astype(np.int64) * n_docs + relevant.doc_rows
+    keys = np.setdiff1d(query.astype(np.int64) * n_docs + doc, own)
+    if len(keys) == 0:
+        return None
+    counts = np.bincount(keys // n_docs, minlength=n_queries)
+    return GivenNegatives(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), (keys % n_docs).astype(np.int32))

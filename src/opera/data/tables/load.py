@@ -1,0 +1,141 @@
+"""Load tables: documents and queries into Arrow files, pairs into qrels. Texts are streamed, pairs are arrays."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+
+import pyarrow.compute as pc
+
+from opera.core.errors import DataError
+from opera.core.terminal import shown
+from opera.data.checks import check_id
+from opera.data.names import source_name
+from opera.data.retrieval_data import RetrievalData
+from opera.data.store import DataBuilder, digest_files, load_or_parse
+from opera.data.tables.columns import Columns, TableKind, choose, note_of, unknown_columns
+from opera.data.tables.files import files_in, open_tables
+from opera.data.tables.pairs import PairReader, PairTable
+from opera.data.tables.readers import TableFile
+from opera.data.tables.source import TableSource
+from opera.data.tables.store_pairs import store_pairs
+from opera.data.tables.values import as_texts
+from opera.data.texts import TextRow
+
+RULES = "1"  # part of every key: change it when what is read from tables changes
+
+
+def load_tables(tables: TableSource, source: str | None = None) -> RetrievalData:
+    """Load a data set of tables.
+
+    Args:
+        tables: the files and what their columns are.
+        source: what the user passed, where that is a single file; else the string form of ``tables``.
+
+    Raises:
+        DataError: naming file, line or row, rule and value.
+    """
+    text = source or str(tables)
+    name = Path(source).name if source else source_name(text) or text
+
+    def digest() -> str:
+        files = [file for place in tables.files for file in files_in(Path(place))]
+        kinds = [tables.documents is not None, tables.queries is not None, [split for split, _ in tables.pairs]]
+        names = [file.suffix for file in files]
+        return digest_files(files, f"tables\0{RULES}\0{kinds}\0{names}\0{tables.columns}")
+
+    return load_or_parse(digest, name, text, lambda builder: _parse(builder, tables))
+
+
+def _parse(builder: DataBuilder, tables: TableSource) -> None:
+    given = Columns(tables.columns)
+    opened: dict[TableKind, list[TableFile]] = {}
+    if tables.documents is not None:
+        opened["documents"] = open_tables(Path(tables.documents), "documents", given, builder.notes)
+    if tables.queries is not None:
+        opened["queries"] = open_tables(Path(tables.queries), "queries", given, builder.notes)
+    pairs = [
+        (split or None, file)
+        for split, place in tables.pairs
+        for file in open_tables(Path(place), "pairs", given, builder.notes)
+    ]
+    chosen = {
+        kind: [_text_columns(file, kind, given, builder.notes) for file in files] for kind, files in opened.items()
+    }
+    reader = PairReader([_pair_table(file, split, list(opened), given, builder.notes) for split, file in pairs])
+    given.check_used({file.name: file.columns for file in chain(*opened.values(), (file for _, file in pairs))})
+    for kind, files in opened.items():
+        stored = "corpus" if kind == "documents" else kind
+        builder.write_texts(stored, _rows_of(files, chosen[kind]))
+        _check_unique(builder, stored, files, chosen[kind])
+    store_pairs(builder, reader)
+
+
+def _text_columns(file: TableFile, kind: TableKind, given: Columns, notes: list[str]) -> Mapping[str, list[str]]:
+    """The columns of a table of documents or queries."""
+    chosen = choose(file.columns, kind, given, file.name)
+    missing = [role for role in ("id", "text") if role not in chosen]
+    if missing:
+        raise unknown_columns(file.name, file.columns, missing, chosen)
+    notes.append(note_of(file.name, file.columns, chosen))
+    return chosen
+
+
+def _pair_table(
+    file: TableFile, split: str | None, known: Sequence[TableKind], given: Columns, notes: list[str]
+) -> PairTable:
+    """The columns of a table of pairs; where a table of texts is there, the pairs hold its ids."""
+    chosen = choose(file.columns, "pairs", given, file.name)
+    kinds: dict[str, TableKind] = {"query": "queries", "document": "documents"}
+    for role, kind in kinds.items():
+        if kind in known and f"{role}_id" in chosen:
+            chosen[role] = chosen.pop(f"{role}_id")
+        elif kind not in known and role not in chosen and f"{role}_id" in chosen:
+            raise DataError(
+                f"{file.name}: holds ids of {kind} ({shown(chosen[f'{role}_id'][0])}) and not their texts; "
+                f"give these with --{kind} FILE"
+            )
+    missing = [role for role in ("query", "document") if role not in chosen]
+    if missing:
+        raise unknown_columns(file.name, file.columns, missing, chosen)
+    if "documents" in known:
+        chosen.pop("title", None)
+    notes.append(note_of(file.name, file.columns, chosen))
+    return PairTable(file, chosen, split or file.split)
+
+
+def _rows_of(files: Sequence[TableFile], columns: Sequence[Mapping[str, list[str]]]) -> Iterator[TextRow]:
+    """Yield id, title and text of each row."""
+    for file, chosen in zip(files, columns, strict=True):
+        named = {role: own[0] for role, own in chosen.items()}
+        for rows in file.batches(list(dict.fromkeys(named.values()))):
+
+            def place(at: int, numbers: Sequence[int] = rows.numbers, file: TableFile = file) -> str:
+                return file.place(numbers[at])
+
+            values = {role: as_texts(rows.columns[column], column, place).to_pylist() for role, column in named.items()}
+            titles = values.get("title") or [""] * len(rows.numbers)
+            for at, row in enumerate(zip(values["id"], titles, values["text"], strict=True)):
+                if not row[0].strip() or not row[0].isprintable():
+                    check_id(f"{place(at)}: column {shown(named['id'])}", row[0])
+                yield row
+
+
+def _check_unique(
+    builder: DataBuilder, stored: str, files: Sequence[TableFile], columns: Sequence[Mapping[str, list[str]]]
+) -> None:
+    table = builder.tables[stored]
+    if len(table) == 0:
+        raise DataError(f"{files[0].name}: has no rows")
+    if pc.count_distinct(table.table["id"]).as_py() == len(table):
+        return
+    repeated = Counter(table.ids()).most_common(1)[0][0]
+    places = []
+    for file, chosen in zip(files, columns, strict=True):
+        column = chosen["id"][0]
+        for rows in file.batches([column]):
+            ids = as_texts(rows.columns[column], column, lambda at: file.name).to_pylist()  # noqa: B023
+            places += [file.place(number) for number, own in zip(rows.numbers, ids, strict=True) if own == repeated]
+    raise DataError(f"{places[-1]}: duplicate id {shown(repeated)}, first seen at {places[0]}; ids must be unique")

@@ -1,0 +1,166 @@
+"""Tables of pairs in batches: what stands in each row, lists opened, values checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from opera.core.errors import DataError
+from opera.core.terminal import shown
+from opera.data.names import SPLIT_NAMES
+from opera.data.tables.readers import Rows, TableFile
+from opera.data.tables.values import Place, as_numbers, as_texts, blank, flattened
+
+
+@dataclass
+class PairTable:
+    """A table of pairs.
+
+    Attributes:
+        file: the table.
+        columns: the columns of each role.
+        split: the split of all its rows; ``None`` where a column says it.
+    """
+
+    file: TableFile
+    columns: Mapping[str, Sequence[str]]
+    split: str | None = None
+
+
+@dataclass
+class Texts:
+    """Texts, or ids of texts, that some rows hold.
+
+    Attributes:
+        rows: the row of each in the batch: int64 ``[T]``.
+        texts: the texts; ids where the texts are in a table of their own.
+        ids: the id of each text, where there is such a column.
+        titles: likewise.
+    """
+
+    rows: NDArray[np.int64]
+    texts: pa.StringArray
+    ids: pa.StringArray | None = None
+    titles: pa.StringArray | None = None
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+
+@dataclass
+class PairBatch:
+    """Some rows of pairs.
+
+    Attributes:
+        query: the query of each row.
+        document: the documents of the rows.
+        negative: the negatives of the rows, column by column.
+        grade: as the file has it: float64 ``[rows]``, or ``None``.
+        weight: likewise.
+        split: names of the splits, and which of them each row is in: int8 ``[rows]``.
+        place: of a row, for messages.
+    """
+
+    query: Texts
+    document: Texts
+    negative: list[Texts]
+    grade: NDArray[np.float64] | None
+    weight: NDArray[np.float64] | None
+    split: NDArray[np.int8]
+    place: Place
+
+
+@dataclass
+class PairReader:
+    """Reads tables of pairs, as often as asked, always in the same order.
+
+    Attributes:
+        tables: what to read.
+        splits: names of the splits found so far, by number.
+    """
+
+    tables: Sequence[PairTable]
+    splits: dict[str, int] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[PairBatch]:
+        for table in self.tables:
+            wanted = list(dict.fromkeys(column for columns in table.columns.values() for column in columns))
+            for rows in table.file.batches(wanted):
+                yield self._batch(table, rows)
+
+    def _batch(self, table: PairTable, rows: Rows) -> PairBatch:
+        def place(at: int) -> str:
+            return table.file.place(rows.numbers[at])
+
+        def texts(role: str) -> pa.StringArray | None:
+            return as_texts(rows.columns[column], column, place) if (column := self._column(table, role)) else None
+
+        query, document = (self._texts(table, rows, role, place) for role in ("query", "document"))
+        query.ids = texts("query_id")
+        ids, titles = texts("document_id"), texts("title")
+        if ids is not None or titles is not None:
+            taken = pa.array(document.rows)
+            document.ids = None if ids is None else ids.take(taken)
+            document.titles = None if titles is None else titles.take(taken)
+        numbers = {}
+        for role in ("grade", "weight"):
+            column = self._column(table, role)
+            numbers[role] = None if column is None else as_numbers(rows.columns[column], column, place)
+        return PairBatch(
+            query=query,
+            document=document,
+            negative=[
+                self._opened(rows.columns[column], column, place) for column in table.columns.get("negative", ())
+            ],
+            grade=numbers["grade"],
+            weight=numbers["weight"],
+            split=self._splits(table, rows, place),
+            place=place,
+        )
+
+    def _column(self, table: PairTable, role: str) -> str | None:
+        return next(iter(table.columns.get(role, ())), None)
+
+    def _texts(self, table: PairTable, rows: Rows, role: str, place: Place) -> Texts:
+        """The texts of a role, or the ids where only these are there; none may be empty."""
+        column = self._column(table, role) or self._column(table, f"{role}_id")
+        assert column is not None, "a table of pairs has both"
+        return self._opened(rows.columns[column], column, place, whole=role == "query")
+
+    def _opened(self, values: pa.Array, column: str, place: Place, whole: bool = False) -> Texts:
+        opened, of_row = flattened(values)
+        if whole and opened is not values:
+            raise DataError(f"{place(0)}: column {shown(column)} must hold one text per row, but holds {values.type}")
+
+        def place_of(at: int) -> str:
+            return place(int(of_row[at]))
+
+        texts = as_texts(opened, column, place_of)
+        empty = blank(texts)
+        if empty.any():
+            at = int(np.argmax(empty))
+            raise DataError(f"{place_of(at)}: column {shown(column)} must not be empty; fill it or remove the row")
+        return Texts(of_row, texts)
+
+    def _splits(self, table: PairTable, rows: Rows, place: Place) -> NDArray[np.int8]:
+        column = self._column(table, "split")
+        n_rows = len(rows.numbers)
+        if table.split is not None or column is None:
+            return np.full(n_rows, self._number(table.split or "train"), dtype=np.int8)
+        encoded = as_texts(rows.columns[column], column, place).dictionary_encode()
+        numbers: list[int] = []
+        for name in encoded.dictionary.to_pylist():
+            split = SPLIT_NAMES.get(name.strip().lower())
+            if split is None:
+                at = int(np.argmax(np.asarray(encoded.indices) == len(numbers)))
+                raise DataError(f"{place(at)}: column {shown(column)} must be train, dev or test, got {shown(name)}")
+            numbers.append(self._number(split))
+        named: NDArray[np.int8] = np.asarray(numbers, dtype=np.int8)
+        return np.take(named, np.asarray(encoded.indices))
+
+    def _number(self, split: str) -> int:
+        return self.splits.setdefault(split, len(self.splits))

@@ -1,0 +1,204 @@
+"""Files of rows and columns, read in batches; every row has a place that a message can name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from opera.core.errors import DataError
+from opera.core.reading import open_file
+from opera.core.terminal import shortened, shown
+from opera.data.lines import json_objects
+from opera.data.texts import BATCH_CHARACTERS
+
+BATCH_ROWS = 20_000
+
+
+class Rows(NamedTuple):
+    """Some rows of a table.
+
+    Attributes:
+        numbers: line of each row in a text file, else its number, from 1.
+        columns: Arrow arrays of one length, by column.
+    """
+
+    numbers: Sequence[int]
+    columns: dict[str, pa.Array]
+
+
+class TableFile(Protocol):
+    """A table that can be read any number of times.
+
+    Attributes:
+        name: the file, for messages.
+        columns: its columns, in order.
+        split: the split that all its rows belong to, where the file says so.
+    """
+
+    name: str
+    columns: list[str]
+    split: str | None
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Rows]:
+        """Yield the rows with some of the columns.
+
+        Raises:
+            DataError: naming file, line or row, rule and value.
+        """
+
+    def place(self, number: int) -> str:
+        """Name a row in messages, by a number of :attr:`Rows.numbers`."""
+
+
+class ArrowTable:
+    """A Parquet or Arrow file.
+
+    Args:
+        path: the file.
+        split: as of :class:`TableFile`.
+
+    Raises:
+        DataError: if it cannot be read, or two columns have one name.
+    """
+
+    def __init__(self, path: Path, split: str | None = None) -> None:
+        self.path, self.name, self.split = path, str(path), split
+        with _arrow_errors(path), open_file(path) as file:
+            schema = self._open(file)[0]
+        self.columns = unique_columns(self.name, list(schema.names))
+
+    def place(self, number: int) -> str:
+        """File and row."""
+        return f"{self.name}, row {number}"
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Rows]:
+        """Yield the rows; a batch holds what was written together, or :data:`BATCH_ROWS` rows."""
+        first = 1
+        with _arrow_errors(self.path), open_file(self.path) as file:
+            for batch in self._open(file, columns)[1]:
+                batch.validate(full=True)  # a damaged file must not reach code that trusts offsets
+                for start in range(0, batch.num_rows, BATCH_ROWS):
+                    part = batch.slice(start, BATCH_ROWS)
+                    yield Rows(range(first, first + len(part)), {name: part[name] for name in columns})
+                    first += len(part)
+
+    def _open(self, file: Any, columns: Sequence[str] | None = None) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+        if self.path.suffix.lower() == ".parquet":
+            parquet = pq.ParquetFile(file)
+            return parquet.schema_arrow, parquet.iter_batches(BATCH_ROWS, columns=list(columns or ()))
+        if file.peek(6)[:6] == b"ARROW1":
+            whole = pa.ipc.open_file(file)
+            return whole.schema, (whole.get_batch(at) for at in range(whole.num_record_batches))
+        stream = pa.ipc.open_stream(file)
+        return stream.schema, iter(stream)
+
+
+class _arrow_errors:  # noqa: N801 - reads like contextlib's own
+    """Turns what Arrow raises of a damaged file into one message."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if isinstance(error, OSError | pa.ArrowException) and not isinstance(error, MemoryError):
+            reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+            raise DataError(f"{self._path}: cannot be read ({shortened(reason, 200)})") from None
+
+
+class JsonTable:
+    """A JSON Lines file; its columns are the keys of its first :data:`BATCH_ROWS` records.
+
+    Args:
+        path: the file.
+        split: as of :class:`TableFile`.
+    """
+
+    def __init__(self, path: Path, split: str | None = None) -> None:
+        self.path, self.name, self.split = path, str(path), split
+        first = [record for _, (_, record) in zip(range(BATCH_ROWS), json_objects(path), strict=False)]
+        self.columns = list(dict.fromkeys(key for record in first for key in record))
+
+    def place(self, number: int) -> str:
+        """File and line."""
+        return f"{self.name}:{number}"
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Rows]:
+        """Yield the rows; numbers become texts, and a key that a record lacks is null."""
+        batch = Batch(columns)
+        for number, record in json_objects(self.path):
+            values = [self._value(number, column, record.get(column)) for column in columns]
+            if batch.add(number, values):
+                yield batch.rows()
+        if batch.numbers:
+            yield batch.rows()
+
+    def _value(self, number: int, column: str, value: object) -> str | list[str | None] | None:
+        if isinstance(value, list):
+            return [self._scalar(number, column, part) for part in value]
+        return self._scalar(number, column, value)
+
+    def _scalar(self, number: int, column: str, value: object) -> str | None:
+        if value is None or isinstance(value, str):
+            return value
+        if isinstance(value, int | float):  # true and false are 1 and 0
+            return str(int(value)) if isinstance(value, bool) else repr(value)
+        raise DataError(
+            f"{self.place(number)}: column {shown(column)} must be a text, a number or a list of these, "
+            f"got {shown(value)}"
+        )
+
+
+class Batch:
+    """Collects rows of Python values into batches of bounded size.
+
+    Args:
+        columns: their names.
+    """
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._columns = columns
+        self.numbers: list[int] = []
+        self._values: list[Sequence[Any]] = []
+        self._characters = 0
+
+    def add(self, number: int, values: Sequence[Any]) -> bool:
+        """Add a row; whether the batch is full."""
+        self.numbers.append(number)
+        self._values.append(values)
+        self._characters += sum(len(value) for value in values if value is not None)
+        return len(self.numbers) == BATCH_ROWS or self._characters >= BATCH_CHARACTERS
+
+    def rows(self) -> Rows:
+        """Return the rows, and start anew."""
+        columns = {
+            name: _array(values) for name, values in zip(self._columns, zip(*self._values, strict=True), strict=True)
+        }
+        rows = Rows(self.numbers, columns)
+        self.numbers, self._values, self._characters = [], [], 0
+        return rows
+
+
+def _array(values: Sequence[Any]) -> pa.Array:
+    if any(isinstance(value, list) for value in values):
+        lists = [value if value is None or isinstance(value, list) else [value] for value in values]
+        return pa.array(lists, pa.list_(pa.string()))
+    return pa.array(values, pa.string())
+
+
+def unique_columns(place: str, names: list[str]) -> list[str]:
+    """Return the names of columns.
+
+    Raises:
+        DataError: if one occurs twice.
+    """
+    for at, name in enumerate(names):
+        if name in names[:at]:
+            raise DataError(f"{place}: two columns are called {shown(name)}; rename one")
+    return names

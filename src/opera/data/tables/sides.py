@@ -1,0 +1,110 @@
+"""Number the queries, or the documents, that pairs name: by the rows of a table, or in order of first appearance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from opera.data.tables.pairs import Texts
+from opera.data.tables.values import DIGEST, digests
+from opera.data.texts import TextRow, TextTable
+
+AT_ONCE = 2_000_000
+"""Ids held as texts until they are looked up; each look-up hashes the whole table."""
+
+
+class KnownTexts:
+    """Ids of a table that is there.
+
+    Args:
+        table: the texts.
+    """
+
+    def __init__(self, table: TextTable) -> None:
+        self._table = table
+        self._pending: list[pa.StringArray] = []
+        self._waiting = 0
+        self._rows: list[NDArray[np.int32]] = []
+
+    def add(self, texts: Texts) -> None:
+        """Take the ids of some rows."""
+        self._pending.append(texts.texts)
+        self._waiting += len(texts)
+        if self._waiting >= AT_ONCE:
+            self._look_up()
+
+    def rows(self) -> NDArray[np.int32]:
+        """Return the row of each id that was added, -1 for an unknown one: int32."""
+        self._look_up()
+        return np.concatenate([np.empty(0, dtype=np.int32), *self._rows])
+
+    def _look_up(self) -> None:
+        ids = pa.chunked_array(self._pending, pa.string())
+        self._rows.append(self._table.find_rows(ids).astype(np.int32))
+        self._pending, self._waiting = [], 0
+
+
+class NewTexts:
+    """Texts that stand in the pairs. Only hashes stay in memory; the texts are read again to be written.
+
+    Args:
+        letter: what made-up ids begin with.
+    """
+
+    def __init__(self, letter: str) -> None:
+        self._letter = letter
+        self._keys: list[pa.Array] = []
+        self._contents: list[NDArray[np.uint64]] = []
+        self._rows: NDArray[np.int32] | None = None
+        self.has_ids = False
+
+    def add(self, texts: Texts) -> None:
+        """Take the texts of some rows. Those with one id, else those with one title and text, are one."""
+        whole = digests(texts.texts) if texts.titles is None else digests(texts.titles, texts.texts)
+        if texts.ids is None:
+            self._keys.append(whole)
+            return
+        self.has_ids = True
+        self._keys.append(digests(texts.ids))
+        self._contents.append(np.frombuffer(whole.buffers()[1], dtype=np.uint64)[::2])
+
+    def rows(self) -> NDArray[np.int32]:
+        """Return the row of each text that was added: int32."""
+        if self._rows is None:
+            encoded = pa.chunked_array(self._keys, DIGEST).combine_chunks().dictionary_encode()
+            self._keys = []
+            if isinstance(encoded, pa.ChunkedArray):
+                encoded = encoded.combine_chunks()
+            self._rows = np.asarray(encoded.indices, dtype=np.int32)
+        return self._rows
+
+    def first(self) -> NDArray[np.bool_]:
+        """Whether each text that was added is the first of its row: bool."""
+        highest = np.maximum.accumulate(self.rows())
+        return np.diff(highest, prepend=np.int32(-1)) > 0
+
+    def clash(self) -> int | None:
+        """Return the number of a text that differs from an earlier one with the same id; ``None``: there is none."""
+        if not self._contents:
+            return None
+        contents = np.concatenate(self._contents)
+        wrong = contents != contents[np.flatnonzero(self.first())][self.rows()]
+        return int(np.argmax(wrong)) if wrong.any() else None
+
+    def write(self, added: Iterator[Texts]) -> Iterator[TextRow]:
+        """Yield id, title and text of each row.
+
+        Args:
+            added: what was given to :meth:`add`, once more.
+        """
+        first, start, row = self.first(), 0, 0
+        for texts in added:
+            for at in np.flatnonzero(first[start : start + len(texts)]).tolist():
+                identifier = f"{self._letter}{row}" if texts.ids is None else texts.ids[at].as_py()
+                title = "" if texts.titles is None else texts.titles[at].as_py()
+                yield identifier, title, texts.texts[at].as_py()
+                row += 1
+            start += len(texts)

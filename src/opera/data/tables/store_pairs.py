@@ -1,0 +1,169 @@
+"""Store pairs: number their queries and documents, write the texts that only they hold, and build the qrels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opera.core.errors import DataError
+from opera.core.terminal import shown
+from opera.data.checks import MAX_GRADE
+from opera.data.store import DataBuilder
+from opera.data.tables.judgements import Pairs, given_negatives
+from opera.data.tables.pairs import PairBatch, PairReader, Texts
+from opera.data.tables.sides import KnownTexts, NewTexts
+
+Group = Callable[[PairBatch], Sequence[Texts]]
+"""The texts of one side in a batch."""
+
+
+def queries_of(batch: PairBatch) -> Sequence[Texts]:
+    """The queries of a batch."""
+    return (batch.query,)
+
+
+def documents_of(batch: PairBatch) -> Sequence[Texts]:
+    """The documents of a batch, positives first."""
+    return (batch.document, *batch.negative)
+
+
+def store_pairs(builder: DataBuilder, reader: PairReader) -> None:
+    """Store pairs, and the texts that only they hold.
+
+    Args:
+        builder: holds the documents and queries that have tables of their own.
+        reader: the pairs.
+
+    Raises:
+        DataError: naming file, line or row, rule and value.
+    """
+    tables = builder.tables
+    sides = {
+        "queries": (KnownTexts(tables["queries"]) if "queries" in tables else NewTexts("q"), queries_of),
+        "corpus": (KnownTexts(tables["corpus"]) if "corpus" in tables else NewTexts("d"), documents_of),
+    }
+    collected = _Collected()
+    for batch in reader:
+        for side, group in sides.values():
+            for texts in group(batch):
+                side.add(texts)
+        collected.add(batch)
+    if collected.n_pairs == 0:
+        raise DataError(f"{reader.tables[0].file.name}: has no pairs")
+    for stored, (side, group) in sides.items():
+        if isinstance(side, KnownTexts):
+            _check_known(builder, reader, stored, side, group)
+        else:
+            _check_new(reader, side, group)
+            builder.write_texts(stored, side.write(texts for batch in reader for texts in group(batch)))
+    pairs, negatives = collected.numbered(sides["queries"][0].rows(), sides["corpus"][0].rows())
+    pairs = _checked(builder, reader, pairs)
+    for split, number in reader.splits.items():
+        builder.splits[split] = pairs.qrels(number, builder.notes, split)
+    if len(negatives[0]) and "train" in builder.splits:
+        sizes = len(tables["queries"]), len(tables["corpus"])
+        builder.given_negatives = given_negatives(*negatives, builder.splits["train"], *sizes)
+
+
+class _Collected:
+    """What is kept of each batch: which query each pair has, and its numbers."""
+
+    def __init__(self) -> None:
+        self._rows = self._texts = self.n_pairs = 0
+        self._queries: tuple[list[NDArray[np.int32]], list[NDArray[np.int32]]] = ([], [])
+        self._docs: tuple[list[NDArray[np.int32]], list[NDArray[np.int32]]] = ([], [])
+        self._numbers: dict[str, list[NDArray[np.float32]]] = {"grade": [], "weight": []}
+        self._has = {"grade": False, "weight": False}
+        self._split: list[NDArray[np.int8]] = []
+
+    def add(self, batch: PairBatch) -> None:
+        """Take a batch."""
+        for texts in documents_of(batch):
+            kind = int(texts is not batch.document)
+            self._queries[kind].append((texts.rows + self._rows).astype(np.int32))
+            self._docs[kind].append(np.arange(self._texts, self._texts + len(texts), dtype=np.int32))
+            self._texts += len(texts)
+        own = batch.document.rows
+        for name, values in self._numbers.items():
+            given = getattr(batch, name)
+            self._has[name] |= given is not None
+            values.append((np.ones(len(own)) if given is None else given[own]).astype(np.float32))
+        self._split.append(batch.split[own])
+        self._rows += len(batch.query)
+        self.n_pairs += len(own)
+
+    def numbered(
+        self, query_rows: NDArray[np.int32], doc_rows: NDArray[np.int32]
+    ) -> tuple[Pairs, tuple[NDArray[np.int32], NDArray[np.int32]]]:
+        """Return the pairs, and query and document of each negative.
+
+        Args:
+            query_rows: row of each query that was read: int32.
+            doc_rows: row of each document that was read, likewise.
+        """
+        query, doc = (
+            [rows[np.concatenate([np.empty(0, dtype=np.int32), *parts])] for parts in kinds]
+            for rows, kinds in ((query_rows, self._queries), (doc_rows, self._docs))
+        )
+        numbers = [np.concatenate(values) if self._has[name] else None for name, values in self._numbers.items()]
+        return Pairs(query[0], doc[0], np.concatenate(self._split), *numbers), (query[1], doc[1])
+
+
+def _check_known(builder: DataBuilder, reader: PairReader, stored: str, side: KnownTexts, group: Group) -> None:
+    """Refuse ids that are not in the table."""
+    rows = side.rows()
+    if (rows < 0).any():
+        what, table = ("query", "queries") if stored == "queries" else ("document", "documents")
+        place, texts, at = _find(reader, group, int(np.argmax(rows < 0)))
+        raise DataError(f"{place}: {what} {shown(texts.texts[at].as_py())} is no id in the table of {table}")
+
+
+def _check_new(reader: PairReader, side: NewTexts, group: Group) -> None:
+    """Refuse an id that stands beside two texts, or that no id may be."""
+    if (clash := side.clash()) is not None:
+        place, texts, at = _find(reader, group, clash)
+        assert texts.ids is not None
+        raise DataError(f"{place}: the id {shown(texts.ids[at].as_py())} stood beside another text before")
+
+
+def _checked(builder: DataBuilder, reader: PairReader, pairs: Pairs) -> Pairs:
+    """Refuse wrong numbers and relevant pairs of empty texts; read fractions as weights."""
+    grade, weight = pairs.grade, pairs.weight
+    if weight is not None and (weight < 0).any():
+        at = int(np.argmax(weight < 0))
+        _refuse(reader, at, f"weight must be 0 or more, got {weight[at]:g}")
+    if grade is not None and pairs.fractional:
+        if weight is not None:
+            at = int(np.argmax(grade != np.floor(grade)))
+            _refuse(reader, at, f"grade must be a whole number where there is a weight too, got {grade[at]:g}")
+        builder.notes.append("grades with fractions are read as weights; pairs of 0 or less are not relevant")
+        pairs = pairs.weighted_by_grade()
+    elif grade is not None and (np.abs(grade) > MAX_GRADE).any():
+        at = int(np.argmax(np.abs(grade) > MAX_GRADE))
+        rule = f"grade must lie between -{MAX_GRADE} and {MAX_GRADE}, got {grade[at]:g}"
+        _refuse(reader, at, f"{rule}; counts, as of clicks, are weights: --columns weight=COLUMN")
+    empty = np.isin(pairs.query, builder.tables["queries"].empty_rows())
+    empty |= np.isin(pairs.doc, builder.tables["corpus"].empty_rows())
+    empty &= pairs.relevant
+    if empty.any():
+        problem = "a relevant pair whose query or document has no text; give it one or remove the pair"
+        _refuse(reader, int(np.argmax(empty)), problem)
+    return pairs
+
+
+def _refuse(reader: PairReader, number: int, problem: str) -> NoReturn:
+    place, _, _ = _find(reader, lambda batch: (batch.document,), number)
+    raise DataError(f"{place}: {problem}")
+
+
+def _find(reader: PairReader, group: Group, number: int) -> tuple[str, Texts, int]:
+    """Find a text by its number: its place, the texts that it is among, and its number there."""
+    for batch in reader:
+        for texts in group(batch):
+            if number < len(texts):
+                return batch.place(int(texts.rows[number])), texts, number
+            number -= len(texts)
+    raise DataError(f"{reader.tables[0].file.name}: changed while it was read; run the command again")
