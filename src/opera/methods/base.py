@@ -104,6 +104,7 @@ class Method(ABC, Generic[S]):
         name: the name users call it by; names are found in any case.
         title: its full name, for tables.
         settings_class: the class of its own settings.
+        weighs: whether draws have weights other than 1.
 
     Attributes:
         kept: bool ``[N]``, the pairs that can be drawn at all; false for those pruned before training.
@@ -115,6 +116,7 @@ class Method(ABC, Generic[S]):
     name: ClassVar[str]
     title: ClassVar[str]
     settings_class: ClassVar[type[Settings]] = NoSettings
+    weighs: ClassVar[bool] = False
 
     def __init__(self, pairs: TrainingPairs, plan: Plan, settings: S, scores: PairScores | None = None) -> None:
         if scores is None and self.needs_scores(settings):

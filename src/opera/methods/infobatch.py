@@ -77,6 +77,7 @@ class InfoBatch(Method[InfoBatchSettings]):
     name = "infobatch"
     title = "InfoBatch"
     settings_class = InfoBatchSettings
+    weighs = True
 
     def __init__(
         self, pairs: TrainingPairs, plan: Plan, settings: InfoBatchSettings, scores: PairScores | None = None

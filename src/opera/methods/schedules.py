@@ -8,9 +8,9 @@ import math
 def cosine_schedule(start: float, end: float, step: int, max_steps: int) -> float:
     """Equation 6: ``end + (1 + cos(π·t / t_max))·(start - end) / 2``, for α, β and v.
 
-    ``start`` at step 0, ``end`` at ``max_steps``.
+    ``start`` at step 0, ``end`` at ``max_steps`` and after.
     """
-    return end + (1 + math.cos(math.pi * step / max_steps)) * (start - end) / 2
+    return end + (1 + math.cos(math.pi * min(step, max_steps) / max_steps)) * (start - end) / 2
 
 
 def virtual_dataset_size(n: int, strength: float, ratio: float) -> int:

@@ -31,13 +31,7 @@ log = logging.getLogger("opera")
 
 def save_sampler(folder: Path, sampler: PairSampler) -> None:
     """Write the sampler's state into a checkpoint of the trainer, then seal the checkpoint."""
-    arrays = flatten(sampler.state_dict())
-
-    def write(path: Path) -> None:
-        with path.open("wb") as file:
-            np.savez(file, **arrays)
-
-    replace_file(folder / SAMPLER_FILE, write)
+    write_state(folder / SAMPLER_FILE, sampler.state_dict())
     seal(folder)
 
 
@@ -48,7 +42,27 @@ def load_sampler(folder: Path, sampler: PairSampler) -> None:
         TrainingError: if it belongs to other training pairs.
         RunFolderError: if the file is not as OPERA wrote it.
     """
-    sampler.load_state_dict(nest(read_arrays(folder / SAMPLER_FILE)))
+    sampler.load_state_dict(read_state(folder / SAMPLER_FILE))
+
+
+def write_state(path: Path, state: Mapping[str, Any]) -> None:
+    """Write nested mappings of arrays and numbers, whole or not at all."""
+    arrays = flatten(state)
+
+    def write(temporary: Path) -> None:
+        with temporary.open("wb") as file:
+            np.savez(file, **arrays)
+
+    replace_file(path, write)
+
+
+def read_state(path: Path) -> dict[str, Any]:
+    """Read what :func:`write_state` wrote.
+
+    Raises:
+        RunFolderError: if the file is not as OPERA wrote it.
+    """
+    return nest(read_arrays(path))
 
 
 @contextmanager

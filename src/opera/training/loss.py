@@ -132,7 +132,7 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
     def embed_minibatch(self, *args: Any, **kwargs: Any) -> tuple[Tensor, RandContext | None]:
         """Embed some texts; in half precision the gradients that are kept of them would be too small to hold."""
         embeddings, random_state = super().embed_minibatch(*args, **kwargs)
-        return _at_least_float32(embeddings), random_state
+        return at_least_float32(embeddings), random_state
 
     def calculate_loss(
         self, reps: list[list[Tensor]], labels: Tensor | None = None, *, with_backward: bool = False
@@ -155,15 +155,17 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         batch = self.sampler.batch_at(step, position)
         device = embeddings[0].device
         with torch.autocast(device.type, enabled=False):  # cosines in float32 even from half precision
-            queries, *documents = (_at_least_float32(part) for part in embeddings)
+            queries, *documents = (at_least_float32(part) for part in embeddings)
             everyones = torch.cat([gather_embeddings(part) for part in documents])
             excluded = self._excluded(batch, device)
-            similarity = _cosines(queries, everyones)
+            similarity = batch_cosines(queries, everyones)
             losses = self.batch_losses(similarity, excluded, batch)
             observed = self.observed(similarity, excluded, batch, losses)
             self._observe(step, batch, similarity.detach(), observed)
             for size in self.sizes:
-                losses = losses + self.batch_losses(_cosines(queries[:, :size], everyones[:, :size]), excluded, batch)
+                losses = losses + self.batch_losses(
+                    batch_cosines(queries[:, :size], everyones[:, :size]), excluded, batch
+                )
         weights = torch.from_numpy(batch.weights[batch.own]).to(device)
         return (losses * weights).mean() / (1 + len(self.sizes))
 
@@ -184,7 +186,7 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         if not finite.all():
             raise NotFiniteError("the loss", step, batch.pair_ids[batch.own], finite.cpu().numpy())
         of_positives = similarity[:, batch.own].diagonal()  # a row's positive is at its own place among the columns
-        observed = gather_values(torch.stack([of_positives.float(), losses.float()], dim=1)).cpu().numpy()
+        observed = observed_everywhere(of_positives, losses)
         self.observer(step, batch.pair_ids, observed[:, 0], observed[:, 1])
 
 
@@ -196,11 +198,18 @@ class InfoNCELoss(InBatchLoss):
         return info_nce_losses(similarity, self.temperature, excluded, first)
 
 
-def _cosines(queries: Tensor, documents: Tensor) -> Tensor:
+def batch_cosines(queries: Tensor, documents: Tensor) -> Tensor:
+    """Compute the cosine of each query ``[m, dimension]`` with each document ``[M, dimension]``: float ``[m, M]``."""
     return F.normalize(queries, dim=-1) @ F.normalize(documents, dim=-1).T
 
 
-def _at_least_float32(embeddings: Tensor) -> Tensor:
+def observed_everywhere(similarity: Tensor, losses: Tensor) -> NDArray[np.float32]:
+    """Gather what each process saw of its pairs: float32 ``[W·m, 2]``, similarity and loss, in their order."""
+    return gather_values(torch.stack([similarity.float(), losses.float()], dim=1)).cpu().numpy()
+
+
+def at_least_float32(embeddings: Tensor) -> Tensor:
+    """Return embeddings in float32, or in their own precision where it is higher."""
     return embeddings.to(torch.promote_types(embeddings.dtype, torch.float32))
 
 

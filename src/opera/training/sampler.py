@@ -95,7 +95,7 @@ class PairSampler:
     Args:
         method: draws the pairs.
         pairs: the training pairs.
-        negatives: draws the explicit negatives.
+        negatives: draws the explicit negatives; ``None`` where there are none.
         n_negatives: explicit negatives per pair.
         batch_size: pairs per batch and process.
         lag: steps between an observation and the first draw that uses it.
@@ -114,7 +114,7 @@ class PairSampler:
         self,
         method: Method[Any],
         pairs: TrainingPairs,
-        negatives: Negatives,
+        negatives: Negatives | None,
         n_negatives: int,
         batch_size: int,
         lag: int = 1,
@@ -153,12 +153,20 @@ class PairSampler:
     def __iter__(self) -> Iterator[list[Row]]:
         if self._ended:
             return
-        for step in sorted(self._untrained):  # drawn before a checkpoint, and not trained by then
+        for step in self.upcoming(self.method.plan.max_steps):
             yield from self._batches(step)
-        while self.next_step < self.method.plan.max_steps:
+
+    def upcoming(self, end: int | None = None) -> Iterator[int]:
+        """Yield the steps to train on, drawn: first those of before a checkpoint that were not trained, then new ones.
+
+        Args:
+            end: the step to stop before; without one they go on, with the schedule's last values after ``max_steps``.
+        """
+        yield from sorted(self._untrained)
+        while end is None or self.next_step < end:
             step = self.next_step
             self.draw_step(step)
-            yield from self._batches(step)
+            yield step
 
     def draw_step(self, step: int) -> DrawnStep:
         """Apply the observations of steps up to ``step - lag``, then draw the whole step.
@@ -254,7 +262,7 @@ class PairSampler:
     def _documents(self, pair_ids: IntArray, step: int) -> NDArray[np.int64]:
         """Return each pair's positive, then its negatives: int64 ``[B, 1 + negatives]``."""
         positives = self.pairs.pair_doc[pair_ids].astype(np.int64)[:, None]
-        if self.n_negatives == 0:
+        if self.n_negatives == 0 or self.negatives is None:
             return positives
         queries = self.pairs.pair_query[pair_ids]
         negatives = self.negatives.draw(queries, self.n_negatives, self.method.plan.seed, step)

@@ -18,14 +18,13 @@ from opera.methods import PairScores
 from opera.retrieval.measures import Ranking
 from opera.retrieval.search import search_corpus
 from opera.runs.record import NegativesRecord
-from opera.training_set.cbs import rank_among_random
 from opera.training_set.document_pool import DocumentPool
 from opera.training_set.known_positives import KnownPositives
 from opera.training_set.miner import Miner
 from opera.training_set.negatives import ListedNegatives, NegativeInputs, Negatives, build_negatives
 from opera.training_set.noise import inject_noise
 from opera.training_set.prepare import Prepared
-from opera.training_set.pretrained_scores import pretrained_scores
+from opera.training_set.pretrained_scores import method_scores
 from opera.training_set.weights import loss_weights, scores_by_weight
 
 log = logging.getLogger("opera")
@@ -174,22 +173,18 @@ def _pretrained_scores(
     encoder = prepared.pair_encoder
     query_embeddings = encoder.encode_queries(prepared.data, query_rows)
     document_embeddings = encoder.encode_corpus(prepared.data, settings.encoding.corpus_text)
-    pool, seed = DocumentPool.of(prepared.data, settings.encoding.corpus_text), settings.optimisation.seed
-    scores = pretrained_scores(
+    scores, smallest_pool = method_scores(
+        recipe.method_class,
+        recipe.method_settings,
         pairs,
         query_embeddings,
         document_embeddings,
         temperature=resolved(settings.optimisation.temperature),
         set_size=settings.batching.documents_per_pass(prepared.processes),
-        seed=seed,
+        seed=settings.optimisation.seed,
         known=known if settings.negative_sampling.mask_known_positives else None,
-        pool=pool,
+        pool=DocumentPool.of(prepared.data, settings.encoding.corpus_text),
     )
     if weights is not None:
-        scores = PairScores(pairs, scores_by_weight(weights, scores.similarity), scores.loss)
-    if pool_size == 0:
-        return scores, None
-    ranks = rank_among_random(pairs, query_embeddings, document_embeddings, pool_size, seed, pool)
-    if note := ranks.small_pool_note(pool_size):
-        log.info("note: %s", note)
-    return scores.with_cbs(ranks.cbs), ranks.smallest_pool
+        scores = PairScores(pairs, scores_by_weight(weights, scores.similarity), scores.loss, scores.cbs)
+    return scores, smallest_pool

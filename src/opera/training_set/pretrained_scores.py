@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opera.core.rng import generator
+from opera.core.settings import Settings
 from opera.data.pairs import TrainingPairs
-from opera.methods import PairScores
+from opera.methods import Method, PairScores
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.run_model import run_scores_without_prompts
 from opera.retrieval.similarity import pair_similarities
+from opera.training_set.cbs import rank_among_random
 from opera.training_set.document_pool import DocumentPool
 from opera.training_set.known_positives import KnownPositives
+
+log = logging.getLogger("opera")
 
 CHUNK_PAIRS = 8_192
 
@@ -94,3 +100,30 @@ def pretrained_scores(
         pairs, query_embeddings, document_embeddings, similarity, temperature, set_size, seed, known, pool
     )
     return PairScores(pairs, similarity, losses)
+
+
+def method_scores(
+    method: type[Method[Any]],
+    method_settings: Settings,
+    pairs: TrainingPairs,
+    query_embeddings: NDArray[np.float32],
+    document_embeddings: NDArray[np.float32],
+    temperature: float,
+    set_size: int,
+    seed: int,
+    known: KnownPositives | None,
+    pool: DocumentPool,
+) -> tuple[PairScores, int | None]:
+    """Compute the scores that a method starts from; arguments beyond the method as for :func:`pretrained_losses`.
+
+    Returns:
+        Similarities, losses and, where the method ranks by it, CBS; and the smallest pool of CBS, else ``None``.
+    """
+    scores = pretrained_scores(pairs, query_embeddings, document_embeddings, temperature, set_size, seed, known, pool)
+    pool_size = method.cbs_pool_size(method_settings)
+    if pool_size == 0:
+        return scores, None
+    ranks = rank_among_random(pairs, query_embeddings, document_embeddings, pool_size, seed, pool)
+    if note := ranks.small_pool_note(pool_size):
+        log.info("note: %s", note)
+    return scores.with_cbs(ranks.cbs), ranks.smallest_pool

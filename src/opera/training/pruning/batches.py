@@ -1,0 +1,181 @@
+"""The batches of a data set under a method, and which of those given out are not trained yet."""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sentence_transformers.base.sampler import DefaultBatchSampler
+
+from opera.core.errors import TrainingError
+from opera.training.pruning.pair_rows import PairRows
+from opera.training.pruning.scores import PairEmbeddings
+from opera.training.sampler import PairSampler
+
+
+class PrunedSet:
+    """One data set that trains, and the sampler that draws from it.
+
+    Attributes:
+        rows: its pairs.
+        embeddings: the untrained model's, where the method starts from them.
+        length: batches per epoch, over all processes; 0 until a trainer asks for them.
+        epoch_start: the first draw of the epoch.
+        to_replay: draws of the epoch that a resumed trainer reads again, and skips.
+    """
+
+    def __init__(self, rows: PairRows, embeddings: PairEmbeddings | None) -> None:
+        self.rows, self.embeddings = rows, embeddings
+        self.length = self.epoch_start = self.to_replay = 0
+        self._sampler: PairSampler | None = None
+
+    @property
+    def sampler(self) -> PairSampler:
+        """The sampler; there is one once training has begun."""
+        assert self._sampler is not None
+        return self._sampler
+
+    @property
+    def began(self) -> bool:
+        """Whether there is a sampler."""
+        return self._sampler is not None
+
+    def begin(self, sampler: PairSampler) -> None:
+        """Draw with this sampler from now on."""
+        self._sampler, self.epoch_start, self.to_replay = sampler, 0, 0
+        self._trained = np.zeros(self.rows.pairs.n_pairs, dtype=bool)
+
+    def epoch(self, given_out: GivenOut) -> Iterator[list[int]]:
+        """Yield the rows of each batch of an epoch: those to be skipped, then those not trained yet, then new ones."""
+        given_out.forget(self)
+        sampler, replayed = self.sampler, self.to_replay
+        self.epoch_start, self.to_replay = sampler.trained_steps - replayed, 0
+        if replayed:
+            drawn = np.concatenate(sampler.drawn).reshape(-1, sampler.batch_size)
+            yield from (self.rows.rows(pair_ids) for pair_ids in drawn[self.epoch_start : sampler.trained_steps])
+        for step in islice(sampler.upcoming(), self.length - replayed):
+            given_out.add(self, step)
+            yield self.rows.rows(sampler.pairs_of(step))
+
+    def train(
+        self, step: int, pair_ids: NDArray[np.int64], similarity: NDArray[np.float32], loss: NDArray[np.float32]
+    ) -> dict[str, float]:
+        """Note that a batch was trained and what was seen of it; return the method's schedule and the coverage."""
+        self.sampler.observe(step, pair_ids, similarity, loss)
+        schedule = self.sampler.finish(step)
+        self._trained[pair_ids] = True
+        prefix = f"{self.rows.name}_" if self.rows.name else ""
+        known = {name: value for name, value in schedule.items() if not math.isnan(value)}
+        return {f"{prefix}{name}": value for name, value in {**known, "coverage": float(self._trained.mean())}.items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        """The sampler's state, and where the epoch began."""
+        return {"sampler": self.sampler.state_dict(), "epoch_start": self.epoch_start}
+
+    def load_state_dict(self, state: dict[str, Any], skips: bool) -> int:
+        """Restore what :meth:`state_dict` returned; returns how many draws are to be replayed.
+
+        Raises:
+            TrainingError: if it belongs to other pairs.
+        """
+        self.sampler.load_state_dict(state["sampler"])
+        self.epoch_start = int(state["epoch_start"])
+        drawn = np.concatenate(self.sampler.drawn)[: self.sampler.trained_steps * self.sampler.batch_size]
+        self._trained[drawn] = True
+        self.to_replay = self.sampler.trained_steps - self.epoch_start if skips else 0
+        return self.to_replay
+
+
+@dataclass(frozen=True)
+class Given:
+    """A batch of one process that was given out and is not trained yet."""
+
+    source: PrunedSet
+    step: int
+
+    @property
+    def pair_ids(self) -> NDArray[np.int64]:
+        """Its pairs, int64 ``[m]``."""
+        return np.asarray(self.source.sampler.pairs_of(self.step), dtype=np.int64)
+
+    @property
+    def weights(self) -> NDArray[np.float32]:
+        """Their weights, float32 ``[m]``."""
+        return self.source.sampler.batch_at(self.step, 0).weights
+
+
+class GivenOut:
+    """The batches that were given out and are not trained yet, of all data sets, in their order.
+
+    Every process iterates all batches and trains the one of its own place: of W in a row, process r trains the r-th.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[Given] = deque()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, source: PrunedSet, step: int) -> None:
+        """Note a batch that is given out now."""
+        self._waiting.append(Given(source, step))
+
+    def forget(self, source: PrunedSet) -> None:
+        """Leave out the batches of a data set: they were not trained in the epoch that is over, and come again."""
+        self._waiting = deque(given for given in self._waiting if given.source is not source)
+
+    def take(self, processes: int) -> list[Given]:
+        """Return the next batch of each process.
+
+        Raises:
+            TrainingError: if none was given out.
+        """
+        if len(self._waiting) < processes:
+            raise TrainingError(
+                "PairPruning: the loss got a batch that was not drawn: the trainer's train_dataset must be the dataset "
+                "that PairPruning was given, args.batch_sampler its sampler, and each training needs a PairPruning of "
+                "its own"
+            )
+        return [self._waiting.popleft() for _ in range(processes)]
+
+
+class PrunedBatches(DefaultBatchSampler):  # type: ignore[misc]
+    """The batch sampler of one data set, for sentence-transformers' trainer.
+
+    An epoch has as many batches as without pruning, but all of them are full, and as many for each process.
+
+    Args:
+        source: the data set.
+        given_out: where batches are noted as they are given out.
+        begin: called before the first batch is drawn.
+        processes: how many processes train.
+        dataset: the rows; with the other arguments, what the trainer passes to any batch sampler.
+    """
+
+    def __init__(
+        self,
+        source: PrunedSet,
+        given_out: GivenOut,
+        begin: Callable[[], None],
+        processes: int,
+        dataset: Any,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(dataset, **kwargs)
+        self.source, self.given_out, self.begin = source, given_out, begin
+        whole = self.batch_size * processes
+        steps = len(dataset) // whole if self.drop_last else math.ceil(len(dataset) / whole)
+        source.length = steps * processes
+
+    def __len__(self) -> int:
+        return self.source.length
+
+    def __iter__(self) -> Iterator[list[int]]:
+        self.begin()
+        yield from self.source.epoch(self.given_out)

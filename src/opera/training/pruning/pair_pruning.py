@@ -1,0 +1,249 @@
+"""``opera.PairPruning``: the sampler of ``opera train`` in a sentence-transformers script of one's own."""
+
+from __future__ import annotations
+
+import logging
+import zlib
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.sampler import DefaultBatchSampler
+from torch import Tensor, nn
+from torch.utils.data import RandomSampler
+
+from opera.core.errors import ModelError, SettingError
+from opera.core.terminal import shown
+from opera.methods import Plan, method_named
+from opera.retrieval.processes import process_count, process_index
+from opera.training.distributed import refuse_differences
+from opera.training.loss import observed_everywhere
+from opera.training.not_finite import NotFiniteError
+from opera.training.pruning.batches import Given, GivenOut, PrunedBatches, PrunedSet
+from opera.training.pruning.callback import PruningCallback
+from opera.training.pruning.identity import BatchCheck
+from opera.training.pruning.pair_rows import WHOLE, read_all
+from opera.training.pruning.scores import PairEmbeddings
+from opera.training.pruning.timetable import Timetable
+from opera.training.pruning.watching import LossWatch
+from opera.training.sampler import PairSampler
+
+log = logging.getLogger("opera")
+
+
+class PairPruning:
+    """Draws the batches of a ``SentenceTransformerTrainer`` by one of OPERA's methods.
+
+        pruning = opera.PairPruning(model, dataset, method="dp", args=args)
+        args.batch_sampler = pruning.sampler
+        loss = pruning.watch(loss)
+        trainer = SentenceTransformerTrainer(model, args, dataset, loss=loss, callbacks=[pruning.callback])
+
+    A row of the data set is a pair: the first text column is the query, the second its positive document; rows with the
+    same query belong together. A batch of the trainer is one step of the method. Each loss of training belongs to the
+    batch that was given out first of those not trained yet; the tokens of its queries are compared with those drawn,
+    and a difference stops training. Losses of evaluations are left alone. See
+    docs/coming-from-sentence-transformers.md.
+
+    Args:
+        model: the model, before it trains; where the method starts from its scores, it encodes the data set now.
+        dataset: a ``datasets.Dataset``, or a ``DatasetDict`` of several, the same object that the trainer gets.
+        method: ``ft``, ``rp``, ``sp``, ``sp+cbs``, ``infobatch``, ``dp``, ``sp+dp``, or one that you registered.
+        args: the trainer's arguments: they say how long the training is, how far its loader reads ahead, and the
+            prompts. Without them, and without the callback, one epoch with none of these is expected.
+        temperature: divides the cosines in the losses that the method observes; by default that of the loss.
+        settings: the method's own, such as ``alpha_end=3`` or ``k=0.5``.
+
+    Raises:
+        SettingError: for an unknown method or setting, or arguments under which no sampler can know its batches.
+        DataError: for a data set that has no pairs of texts.
+        ModelError: for anything but a SentenceTransformer.
+    """
+
+    def __init__(
+        self,
+        model: SentenceTransformer,
+        dataset: Any,
+        method: str = "dp",
+        *,
+        args: Any = None,
+        temperature: float | None = None,
+        **settings: Any,
+    ) -> None:
+        if not isinstance(model, SentenceTransformer):
+            raise ModelError(f"model: must be a SentenceTransformer, got {shown(type(model).__name__)}")
+        self.model, self.method = model, method_named(method)
+        self.method_settings = self.method.settings_class.parse(settings)
+        self.temperature = temperature
+        self.timetable, self._prompts, self._routes = Timetable(), None, None
+        if args is not None:
+            self._read_arguments(args)
+        self._given_out, self._taken = GivenOut(), list[Given]()
+        self._watches: dict[str, LossWatch] = {}
+        self._batch_size = self._seed = 0
+        self._curves: dict[str, float] = {}
+        self._sets = [PrunedSet(rows, None) for rows in read_all(dataset)]
+        for part in self._sets:
+            self.method.check(self.method_settings, part.rows.pairs.n_queries, part.rows.pairs.n_pairs)
+            if self.method.needs_scores(self.method_settings):
+                part.embeddings = PairEmbeddings.of(model, part.rows, self._prompts)
+        self.sampler, self.callback = SamplerOf(self), PruningCallback(self)
+
+    def watch(self, loss: Any) -> Any:
+        """Let a loss report what the method observes; returns the loss, to be passed to the trainer.
+
+        Args:
+            loss: a loss over (anchor, positive, negatives), a function that makes one of the model, or a dictionary of
+                either by the name of the data set.
+
+        Raises:
+            SettingError: if the loss has no temperature and none is given, or if the method weighs pairs and the loss
+                cannot.
+        """
+        if isinstance(loss, Mapping):
+            return {name: self._watch(one, name) for name, one in loss.items()}
+        return self._watch(loss, WHOLE)
+
+    def curves(self) -> dict[str, float]:
+        """Return the method's schedule at the last step that was trained, and the share of pairs trained so far."""
+        return dict(self._curves)
+
+    def use_arguments(self, args: Any) -> None:
+        """Take the arguments of the trainer that trains.
+
+        Raises:
+            SettingError: if they hold prompts that the pairs were scored without.
+        """
+        scored_with, scored = self._prompts, any(part.embeddings is not None for part in self._sets)
+        self._read_arguments(args)
+        if scored and (scored_with or None) != (self._prompts or None):
+            raise SettingError(
+                f"args.prompts={shown(self._prompts)}: the pairs were scored with {shown(scored_with)}; give "
+                "PairPruning the trainer's arguments (args=args)"
+            )
+
+    def state_dict(self, trained_steps: int) -> dict[str, Any]:
+        """Return the state between two optimizer steps, for :meth:`load_state_dict`."""
+        sets = {str(number): part.state_dict() for number, part in enumerate(self._sets)}
+        return {"optimizer_steps": trained_steps, "sets": sets}
+
+    def load_state_dict(self, state: Mapping[str, Any], trained_steps: int) -> None:
+        """Restore what :meth:`state_dict` returned, before the first batch is read.
+
+        Raises:
+            TrainingError: if it belongs to other pairs.
+            ValueError: if it belongs to another optimizer step.
+        """
+        if int(state["optimizer_steps"]) != trained_steps:
+            raise ValueError(f"it belongs to step {int(state['optimizer_steps'])}, not {trained_steps}")
+        self._begin(again=True)
+        for number, part in enumerate(self._sets):
+            part.load_state_dict(state["sets"][str(number)], self.timetable.skips)
+
+    def _read_arguments(self, args: Any) -> None:
+        self.timetable = Timetable.of(args)
+        self._prompts, self._routes = args.prompts, args.router_mapping
+
+    def batches(self, dataset: Any, **how: Any) -> DefaultBatchSampler:
+        """Return the batch sampler of a data set: ours where it trains, the usual one for any other.
+
+        Raises:
+            SettingError: if a batch would hold a query twice.
+        """
+        part = next((part for part in self._sets if part.rows.dataset is dataset), None)
+        if part is None:
+            return DefaultBatchSampler(RandomSampler(dataset, generator=how.get("generator")), **how)
+        self._batch_size, self._seed = how["batch_size"], how.get("seed") or 0
+        if self._batch_size > part.rows.pairs.n_queries:
+            raise SettingError(
+                f"per_device_train_batch_size={self._batch_size}: more than the {part.rows.pairs.n_queries} distinct "
+                f"queries of {part.rows.place}, so a batch would hold one twice; give that number or less"
+            )
+        return PrunedBatches(part, self._given_out, self._begin, process_count(), dataset, **how)
+
+    def _begin(self, again: bool = False) -> None:
+        """Make the samplers of the data sets that have none yet."""
+        if not self._watches:
+            raise SettingError(
+                "PairPruning: no loss is watched; call loss = pruning.watch(loss) before the trainer is made"
+            )
+        if not again and all(part.began for part in self._sets):
+            return
+        self._check = BatchCheck(self.model, self._prompts, self._routes)
+        for part in self._sets:
+            part.begin(self._make_sampler(part))
+
+    def _make_sampler(self, part: PrunedSet) -> PairSampler:
+        rows, processes, scores = part.rows, process_count(), None
+        watch = self._watches.get(rows.name) or next(iter(self._watches.values()))
+        if part.embeddings is not None:
+            documents = self._batch_size * (len(rows.columns) - 1) * (processes if watch.across else 1)
+            scores = part.embeddings.scores(
+                rows, self.method, self.method_settings, watch.temperature, documents, self._seed
+            )
+        if processes > 1:
+            digest = zlib.crc32(rows.pairs.pair_doc.tobytes() + b"" if scores is None else scores.similarity.tobytes())
+            refuse_differences("training pairs or scores", digest)
+        lengths = [other.length for other in self._sets]
+        steps = self.timetable.draws(lengths, part.length, processes)
+        method = self.method(rows.pairs, Plan(self._seed, steps, self._batch_size), self.method_settings, scores)
+        return PairSampler(method, rows.pairs, None, 0, self._batch_size, self.timetable.lag(processes))
+
+    def _watch(self, loss: Any, name: str) -> nn.Module:
+        made = loss if isinstance(loss, nn.Module) else loss(self.model)
+        watch = LossWatch(self.model, made, self.temperature, self._take, self._observe)
+        if self.method.weighs and not watch.weighs:
+            raise SettingError(
+                f"method={self.method.name}: weighs each pair's loss, and {type(made).__name__} as it is set cannot; "
+                "use MultipleNegativesRankingLoss over cosines in one direction, or another method"
+            )
+        self._watches[name] = watch
+        return made
+
+    def _take(self, queries: dict[str, Tensor]) -> Tensor | None:
+        """Find the batch that a loss of training got, and return its weights, where it has any."""
+        self._taken = self._given_out.take(process_count())
+        own = self._taken[process_index()]
+        self._check(queries, own)
+        weights = own.weights
+        return None if bool((weights == 1).all()) else torch.from_numpy(weights)
+
+    def _observe(self, similarity: Tensor, losses: Tensor) -> None:
+        """Pass on what every process saw of its batch."""
+        own, finite = self._taken[process_index()], torch.isfinite(losses)
+        if not finite.all():
+            raise NotFiniteError("the loss", own.step, own.pair_ids, finite.cpu().numpy())
+        seen = observed_everywhere(similarity, losses)
+        for given, part in zip(self._taken, np.split(seen, len(self._taken)), strict=True):
+            self._curves |= given.source.train(given.step, given.pair_ids, part[:, 0], part[:, 1])
+
+
+class SamplerOf:
+    """What ``args.batch_sampler`` takes: the trainer calls it for the batch sampler of each data set.
+
+    Trainers save their arguments by pickle; what they save of this is only that it was there.
+    """
+
+    def __init__(self, pruning: PairPruning) -> None:
+        self._pruning = pruning
+
+    def __call__(self, dataset: Dataset, **how: Any) -> DefaultBatchSampler:
+        """Return the batch sampler; arguments are those of any batch sampler of sentence-transformers."""
+        return self._pruning.batches(dataset, **how)
+
+    def __deepcopy__(self, memo: Any) -> SamplerOf:
+        return self
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return partial, (_saved_sampler,)
+
+
+def _saved_sampler(*args: Any, **kwargs: Any) -> Any:
+    raise SettingError(
+        "args.batch_sampler: was a PairPruning, which is not saved with arguments; make one, and set "
+        "args.batch_sampler = pruning.sampler"
+    )

@@ -1,0 +1,82 @@
+"""A user's script of sentence-transformers, in a function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
+from sentence_transformers.sentence_transformer import losses
+
+import opera
+from opera.retrieval.models import set_dropout_and_attention
+from opera.training.pruning import PairPruning
+
+ROWS = 48
+
+
+def pairs_of(data: opera.RetrievalData, rows: int = ROWS) -> Dataset:
+    """The training pairs of a data set, as a user would have them; every fifth, so that they are of many queries."""
+    train = data.training_split()
+    kept = slice(0, rows * 5, 5)
+    query_rows = train.query_rows[train.query_index][kept]
+    return Dataset.from_dict(
+        {"question": data.queries.texts(query_rows, "text"), "answer": data.corpus.texts(train.doc_rows[kept])}
+    )
+
+
+MakeLoss = Callable[[SentenceTransformer, SentenceTransformer], torch.nn.Module]
+
+LOSSES: dict[str, MakeLoss] = {
+    "mnrl": lambda model, guide: losses.MultipleNegativesRankingLoss(model),
+    "cached": lambda model, guide: losses.CachedMultipleNegativesRankingLoss(model, mini_batch_size=3),
+    "gist": lambda model, guide: losses.GISTEmbedLoss(model, guide, temperature=0.05),
+    "cached gist": lambda model, guide: losses.CachedGISTEmbedLoss(model, guide, temperature=0.05, mini_batch_size=3),
+    "matryoshka": lambda model, guide: losses.MatryoshkaLoss(
+        model, losses.MultipleNegativesRankingLoss(model), [32, 8, 4]
+    ),
+    "cached matryoshka": lambda model, guide: losses.MatryoshkaLoss(
+        model, losses.CachedMultipleNegativesRankingLoss(model, mini_batch_size=3), [32, 8, 4]
+    ),
+}
+
+
+def arguments(out: Path, **changed: Any) -> SentenceTransformerTrainingArguments:
+    """The arguments of a short training."""
+    values = {
+        "output_dir": str(out),
+        "per_device_train_batch_size": 8,
+        "num_train_epochs": 2,
+        "learning_rate": 0.05,
+        "logging_steps": 1,
+        "save_strategy": "no",
+        "report_to": "none",
+        "use_cpu": True,
+        "disable_tqdm": True,
+    }
+    return SentenceTransformerTrainingArguments(**{**values, **changed})
+
+
+def open_model(folder: Path) -> SentenceTransformer:
+    """Load a model anew, without dropout."""
+    model = SentenceTransformer(str(folder), device="cpu")
+    set_dropout_and_attention(model, 0.0, None)
+    return model
+
+
+def trainer_of(
+    pruning: PairPruning, args: Any, dataset: Any, loss: Any, callback: bool = True, **more: Any
+) -> SentenceTransformerTrainer:
+    """Put the trainer together as the documentation says."""
+    args.batch_sampler = pruning.sampler
+    callbacks = [pruning.callback] if callback else []
+    return SentenceTransformerTrainer(
+        model=pruning.model, args=args, train_dataset=dataset, loss=pruning.watch(loss), callbacks=callbacks, **more
+    )
