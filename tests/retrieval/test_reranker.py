@@ -1,0 +1,110 @@
+"""Rerankers: loaded as carefully as models, their scores those of the library, cached, and safe from memory's end."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sentence_transformers import CrossEncoder
+
+from backbones import write_backbone, write_reranker
+from opera.core.errors import ModelError, TrainingError
+from opera.data import load_data
+from opera.retrieval import reranker as module
+from opera.retrieval.reranker import Reranker, RerankerOptions, open_reranker
+
+FULL = RerankerOptions(precision="fp32")
+
+
+@pytest.fixture(scope="module")
+def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_reranker(tmp_path_factory.mktemp("reranker") / "model")
+
+
+def test_scores_are_the_librarys_logits(beir: Path, cross_encoder: Path) -> None:
+    data = load_data(beir)
+    queries, documents = np.array([0, 3, 3, 5]), np.array([7, 0, 9, 7])
+    texts = list(zip(data.queries.texts(queries), data.corpus.texts(documents), strict=True))
+    expected = CrossEncoder(str(cross_encoder), device="cpu").predict(texts, activation_fn=lambda scores: scores)
+    found = open_reranker(cross_encoder, FULL).score_pairs(data, queries, documents)
+    # Sums of a 16-wide layer in another order, of padded batches: 16 terms below 10, 160·2⁻²³ = 2e-5.
+    np.testing.assert_allclose(found, expected, rtol=0, atol=2e-5)
+    assert len(set(found.tolist())) == 4
+
+
+def test_prompts_and_lengths_decide_scores(cross_encoder: Path) -> None:
+    texts = ["t1w5 common1"], ["t1w2 t3w3 " * 12]
+    plain = open_reranker(cross_encoder, FULL).score(*texts)
+    prompted = open_reranker(cross_encoder, FULL._replace(query_prompt="common2 ", document_prompt="common3 "))
+    assert prompted.score(["t1w5 common1"], texts[1]) != plain
+    by_hand = open_reranker(cross_encoder, FULL).score(["common2 t1w5 common1"], ["common3 " + texts[1][0]])
+    assert prompted.score(*texts) == by_hand
+    short = open_reranker(cross_encoder, FULL._replace(max_length=12))
+    assert short.score(*texts) != plain
+    assert len({one.fingerprint for one in (prompted, short, open_reranker(cross_encoder, FULL))}) == 3
+
+
+def test_scores_come_from_the_cache(beir: Path, cross_encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, pairs = load_data(beir), (np.array([1, 2]), np.array([11, 12]))
+    first = open_reranker(cross_encoder).score_pairs(data, *pairs)
+    monkeypatch.setattr(Reranker, "score", lambda *_: pytest.fail("scored again"))
+    assert (open_reranker(cross_encoder).score_pairs(data, *pairs) == first).all()
+
+
+def test_the_batch_shrinks_where_memory_runs_out(
+    cross_encoder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    reranker = open_reranker(cross_encoder, FULL)
+    predict, sizes = reranker.model.predict, []
+
+    def short_of_memory(texts: Any, batch_size: int, **options: Any) -> Any:
+        sizes.append(batch_size)
+        if batch_size > most:
+            raise RuntimeError("CUDA out of memory. Tried to allocate 1 TiB")
+        return predict(texts, batch_size=batch_size, **options)
+
+    monkeypatch.setattr(reranker.model, "predict", short_of_memory)
+    most = 16
+    with caplog.at_level("INFO", logger="opera"):
+        assert len(reranker.score(["common1"] * 3, ["common2"] * 3)) == 3
+    assert sizes == [64, 32, 16]
+    assert reranker.batch_size == 16
+    assert "the reranker now reads 16 pairs at once" in caplog.text
+    most = 0
+    with pytest.raises(TrainingError, match="out of memory while a reranker reads one pair"):
+        reranker.score(["common1"], ["common2"])
+
+
+def test_what_is_no_reranker_is_refused(cross_encoder: Path, static_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(ModelError, match="is no reranker: its files lack the weights 'classifier"):
+        open_reranker(write_backbone("bge", tmp_path / "bge"))
+    with pytest.raises(ModelError, match="must give one score per pair to be a reranker, but gives 3"):
+        open_reranker(write_reranker(tmp_path / "three", labels=3))
+    with pytest.raises(ModelError, match="cannot be loaded as a reranker"):
+        open_reranker(static_model)
+    with pytest.raises(ModelError, match="no such model folder"):
+        open_reranker(tmp_path / "nowhere")
+
+
+def test_code_and_pickles_are_refused(cross_encoder: Path, tmp_path: Path) -> None:
+    pickled = tmp_path / "pickled"
+    shutil.copytree(cross_encoder, pickled)
+    (pickled / "model.safetensors").rename(pickled / "pytorch_model.bin")
+    with pytest.raises(ModelError, match="this is a pickle, which may run code"):
+        open_reranker(pickled)
+    coded = tmp_path / "coded"
+    shutil.copytree(cross_encoder, coded)
+    listed = (coded / "modules.json").read_text()
+    (coded / "modules.json").write_text(listed.replace("sentence_transformers.", "evil.", 1))
+    with pytest.raises(ModelError, match="OPERA runs no code that a model's folder names"):
+        open_reranker(coded)
+
+
+def test_scores_that_are_no_numbers_are_refused(cross_encoder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reranker = open_reranker(cross_encoder, FULL)
+    monkeypatch.setattr(module.Reranker, "_predict", lambda *_: np.array([0.5, np.nan], dtype=np.float32))
+    with pytest.raises(ModelError, match="the reranker's score of 'b' is no number"):
+        reranker.score(["a", "b"], ["c", "d"])

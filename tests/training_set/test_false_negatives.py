@@ -1,0 +1,117 @@
+"""Margins and the reranker's veto, against sentence-transformers' own miner."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.util import mine_hard_negatives
+
+import opera
+from backbones import write_reranker
+from opera.core.errors import SettingError
+from opera.data import load_data
+from opera.data.pairs import TrainingPairs
+from opera.training_set.false_negatives import Margins, Veto, lowest_positive
+
+PAIRS = TrainingPairs.from_arrays(np.array([0, 0, 1, 2]), np.array([0, 1, 2, 3]))
+COSINES = np.array([0.8, 0.5, -0.4, 0.9], dtype=np.float32)
+CANDIDATES = np.array([[4, 5, 6], [4, 5, 6], [4, 5, 6]])
+SIMILARITY = np.array([[0.6, 0.48, 0.4], [-0.3, -0.41, -0.5], [0.95, 0.88, 0.1]], dtype=np.float32)
+
+
+def allowed(margins: Margins, reranker: Callable[..., Any] | None = None) -> list[list[bool]]:
+    veto = Veto(PAIRS, margins, lambda: COSINES, reranker)
+    found: NDArray[np.bool_] = veto(CANDIDATES, np.ones((3, 3), dtype=bool), SIMILARITY)
+    return found.tolist()
+
+
+def test_margins_are_measured_from_the_worst_positive() -> None:
+    assert lowest_positive(PAIRS, COSINES).tolist() == pytest.approx([0.5, -0.4, 0.9])
+    assert allowed(Margins(relative=0.05)) == [[False, False, True], [False, False, True], [False, False, True]]
+    assert allowed(Margins(relative=0)) == [[False, True, True], [False, True, True], [False, True, True]]
+    assert allowed(Margins(absolute=0.1)) == [[False, False, True], [False, False, True], [False, False, True]]
+    assert allowed(Margins(max_score=0.5)) == [[False, True, True], [True, True, True], [False, False, True]]
+    assert allowed(Margins(absolute=0.01, max_score=0.45))[0] == [False, False, True]
+
+
+def test_the_reranker_sees_what_the_margins_left() -> None:
+    asked: list[tuple[list[int], list[int]]] = []
+
+    def reranker(queries: NDArray[np.int64], docs: NDArray[np.int64]) -> NDArray[np.float32]:
+        asked.append((queries.tolist(), docs.tolist()))
+        return np.asarray(docs, dtype=np.float32) if len(asked) > 1 else np.array([9, 6, 7, 1], dtype=np.float32)
+
+    # Documents are their own scores; the worst positives have 6, 7 and 1.
+    assert allowed(Margins(max_score=0.5), reranker) == [[False, True, False], [True, True, True], [False] * 3]
+    assert asked == [([0, 0, 1, 2], [0, 1, 2, 3]), ([0, 0, 1, 1, 1, 2], [5, 6, 4, 5, 6, 6])]
+
+
+@pytest.mark.parametrize("margins", [{"relative": 0.05}, {"absolute": 0.02}, {"max_score": 0.3}, {}])
+def test_the_same_negatives_as_sentence_transformers(beir: Path, static_model: Path, margins: dict[str, float]) -> None:
+    """From rank 1 on: their range_min counts what the margins left, our ranks count documents."""
+    data, depth = load_data(beir), 40
+    training = data.training_split()
+    queries = data.queries.texts(training.query_rows)
+    rows = Dataset.from_dict(
+        {
+            "query": [queries[at] for at in training.query_index],
+            "positive": data.corpus.texts(training.doc_rows),
+        }
+    )
+    most = int(np.diff(training.offsets).max())
+    arguments = {("max_score" if name == "max_score" else f"{name}_margin"): value for name, value in margins.items()}
+    theirs = mine_hard_negatives(
+        rows,
+        SentenceTransformer(str(static_model), device="cpu"),
+        corpus=data.corpus.texts(),
+        range_max=depth,
+        num_negatives=depth,
+        sampling_strategy="top",
+        verbose=False,
+        **arguments,
+    )
+    table = opera.mine(beir, model=static_model, range=(1, depth), keep=depth, **arguments)
+    text_of = dict(zip(data.corpus.ids(), data.corpus.texts(), strict=True))
+    query_of = dict(zip(data.queries.ids(), data.queries.texts(), strict=True))
+    ours = {(query_of[row["query_id"]], text_of[row["doc_id"]]) for row in table.to_pylist()}
+    wider = set(zip(theirs["query"], theirs["negative"], strict=True))
+    # They look at range_max documents beyond as many as a query has positives; we at range_max ranks.
+    assert ours <= wider
+    assert len(queries) == len(set(queries))
+    deep = opera.mine(beir, model=static_model, range=(1, depth + most), keep=depth + most, **arguments)
+    assert wider <= {(query_of[row["query_id"]], text_of[row["doc_id"]]) for row in deep.to_pylist()}
+    assert margins == {} or len(ours) < opera.mine(beir, model=static_model, range=(1, depth), keep=depth).num_rows
+
+
+def test_training_mines_as_the_command_does(
+    beir: Path, static_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    torch.manual_seed(0)
+    reranker = write_reranker(tmp_path / "reranker")
+    settings = {"mining_max_score": 0.4, "mining_reranker": str(reranker), "negatives": "hard", "range": "1:40"}
+    with caplog.at_level("INFO", logger="opera"):
+        run = opera.adapt(
+            beir, model=static_model, out=tmp_path / "run", max_steps=2, method="ft", guard=False, **settings
+        )
+    listed = run.record.negatives
+    assert listed is not None
+    table = opera.mine(beir, model=static_model, range=(1, 40), keep=200, max_score=0.4, reranker=reranker)
+    assert listed.listed == table.num_rows
+    assert "as similar to their query as the margins forbid" in caplog.text
+    assert "the reranker scores as high as a positive" in caplog.text
+    assert "reranker_fingerprint" in run.record.identity
+
+
+def test_margins_need_mining(beir: Path, static_model: Path) -> None:
+    with pytest.raises(SettingError, match=r"mining_relative_margin=0.05 needs negatives=hard, but negatives is auto"):
+        opera.adapt(beir, model=static_model, out="run", mining_relative_margin=0.05)
+    with pytest.raises(SettingError, match="mining_relative_margin: must be greater than or equal to 0, got -1"):
+        opera.mine(beir, model=static_model, relative_margin=-1)
