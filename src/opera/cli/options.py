@@ -7,7 +7,6 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,19 +22,28 @@ if TYPE_CHECKING:
     from opera.experiments.grid.status import Status
 
 
+def parser_of(parse: Callable[..., Any], name: str) -> Callable[[str], Any]:
+    """Return the parser of an argument or option that takes a path; older versions of typer refuse a ``partial``."""
+
+    def path(value: str) -> Any:
+        return parse(value, name=name)
+
+    return path
+
+
 def path_option(name: str, help: str, **more: Any) -> Any:
     """Declare an option that takes a path: ``~`` is expanded here, and what no path may be is refused."""
-    return typer.Option(name, help=help, metavar="PATH", parser=partial(user_path, name=name), **more)
+    return typer.Option(name, help=help, metavar="PATH", parser=parser_of(user_path, name), **more)
 
 
 def source_option(name: str, help: str) -> Any:
     """Declare an option that takes a path or the name of something else, likewise."""
-    return typer.Option(name, help=help, metavar="PATH|NAME", parser=partial(expand_user, name=name))
+    return typer.Option(name, help=help, metavar="PATH|NAME", parser=parser_of(expand_user, name))
 
 
 """Bound of counts that have no smaller one; more is a typing mistake."""
 
-expand_data = partial(expand_user, name="DATA")
+expand_data = parser_of(expand_user, "DATA")
 MODELS = "sentence-transformers folder or hub id, OPERA run, or 'minilm'"
 
 DataArgument = Annotated[

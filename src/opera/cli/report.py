@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from opera.cli.options import OverwriteOption, path_option, source_option
+from opera.cli.options import OverwriteOption, parser_of, path_option, source_option
 from opera.core.paths import user_path
 from opera.core.terminal import json_text, place, say
 
@@ -19,7 +18,7 @@ def report(
         typer.Argument(
             help="a grid, a run, or any folder of runs",
             metavar="GRID|RUN",
-            parser=partial(user_path, name="GRID|RUN"),
+            parser=parser_of(user_path, "GRID|RUN"),
         ),
     ],
     out: Annotated[Path | None, path_option("--out", "file to write; default report.html in the folder")] = None,

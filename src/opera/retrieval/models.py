@@ -149,7 +149,10 @@ def checkpoint_gradients(model: SentenceTransformer) -> None:
         raise SettingError(
             f"gradient_checkpointing=true: {type(transformer or model[0]).__name__} cannot; leave the setting out"
         )
-    transformer.activation_checkpointing_enable({"use_reentrant": False})
+    # the second is its only name before transformers 5.21, and deprecated since
+    name = "activation_checkpointing_enable"
+    enable = getattr(transformer, name, None) or transformer.gradient_checkpointing_enable
+    enable({"use_reentrant": False})
 
 
 def freeze_unused_parameters(model: SentenceTransformer) -> list[str]:
