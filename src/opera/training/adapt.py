@@ -33,6 +33,7 @@ from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import load_model, put_lengths
 from opera.retrieval.processes import everywhere
 from opera.retrieval.run_model import recorded_settings
+from opera.runs.changes import changes_on_test
 from opera.runs.folder import FINE_TUNED_FOLDER, MODEL_FOLDER, RUN_FILE, Run, RunWriter
 from opera.runs.housekeeping import check_free, check_out_folder, clear_leftovers, clear_run, refuse_other_settings
 from opera.runs.reading import broken
@@ -164,7 +165,9 @@ def _run(prepared: Prepared, run: RunWriter, clock: Clock, resume: bool, callbac
         sizes = _by_size(before, fine_tuned, after)
         finished = {"status": "finished", "training": training, "noise": final.noise, "guard": guard}
         finished["matryoshka"] = sizes or None
-        write_model_card(run.model_path, session.record.model_copy(update=finished), measures)
+        changes = changes_on_test(Run(run.path).per_query(), measures["after"], session.record.seed)
+        record = session.record.model_copy(update=finished)
+        write_model_card(run.model_path, record, measures, changes, len(before.query_ids))
         session.update(**finished)
     PartialState().wait_for_everyone()
     return Run.open(run.path)

@@ -1,4 +1,4 @@
-"""The README.md in a trained model's folder."""
+"""The README.md in a trained model's folder: the card that the Hugging Face Hub shows."""
 
 from __future__ import annotations
 
@@ -8,47 +8,60 @@ from pathlib import Path
 from typing import Any
 
 from opera.core.files import replace_file
+from opera.core.intervals import few_queries
 from opera.retrieval.measures import DEFAULT_MEASURES
-from opera.runs.guard_words import share_sentence
+from opera.runs.changes import Change
+from opera.runs.guard_words import share_sentence, verdict_sentence
 from opera.runs.record import RunRecord
+from opera.training.card_metadata import base_name, metadata
+from opera.training.repeat import repeat_command, short_source
 
 MODEL_CARD = """---
-library_name: sentence-transformers
-pipeline_tag: sentence-similarity
-tags: [sentence-transformers, feature-extraction, dense-retrieval, opera]
+{metadata}
 ---
 
 # {base}, adapted with OPERA
 
 `{base}` adapted to `{data}` by {method} over {steps:,} steps (seed {seed}).
 
-| test split | before | fine-tuned | handed over |
-|---|---|---|---|
-{rows}
+## Figures
 
-{share}
+{figures}
+
+## Data
+
+`{data}`: {counts}.
 
 {reading}
 
-`mask_known_positives` was {masked}. All settings are in `run.json` beside this folder.
+`mask_known_positives` was {masked}.
+
+## Use
 
 ```python
 from sentence_transformers import SentenceTransformer
 model = SentenceTransformer("path/to/this/folder")
 scores = model.similarity(model.encode_query(["a question"]), model.encode_document(["a document"]))
 ```
-"""
 
+## Repeat
+
+```sh
+{command}
+```
+
+{versions}. All settings, with the automatic ones filled in, are in the run's `run.json`.
+"""
 
 VECTORS_CARD = """# An adapter for the vectors of `{base}`, made with OPERA
 
 Adapted to `{data}` by {method} over {steps:,} steps (seed {seed}).
 
-| test split | before | fine-tuned | handed over |
-|---|---|---|---|
-{rows}
+## Figures
 
-{share}
+{figures}
+
+## Use
 
 `adapter.py` needs NumPy alone; copy it with `adapter.npz`.
 
@@ -57,32 +70,82 @@ import adapter
 queries = adapter.queries(vectors)  # vectors of the service, [n, d]; the result has length 1
 documents = adapter.documents(vectors){note}
 ```
+
+## Repeat
+
+```sh
+{command}
+```
+
+{versions}.
 """
 
+Measured = Mapping[str, Mapping[str, float]]
 
-def write_model_card(folder: Path, record: RunRecord, measures: Mapping[str, Mapping[str, float]]) -> None:
-    """Write the model's README.md: what it is, its measures before and after, how to load it.
+
+def write_model_card(
+    folder: Path, record: RunRecord, measures: Measured, changes: Mapping[str, Change], queries: int
+) -> None:
+    """Write the model's README.md: what it is, its measures before and after, how to load and how to repeat it.
 
     Args:
         folder: the model's folder.
         record: the run, with how training went.
         measures: ``before``, ``fine_tuned`` and ``after``, as in ``measures.json``.
+        changes: the change of each measure, with its interval.
+        queries: how many test queries there are.
     """
     assert record.training is not None
     from_files = record.settings["query_vectors"] is not None
+    header = metadata(record, {name: measures["after"][name] for name in DEFAULT_MEASURES})
     text = (VECTORS_CARD if from_files else MODEL_CARD).format(
-        base=record.model.source,
-        data=record.data.source,
+        metadata=header.to_yaml().strip(),
+        base=base_name(record.model.source),
+        data=short_source(record.data.source),
         method=record.settings["method"],
         steps=record.training.steps,
         seed=record.seed,
+        figures=_figures(record, measures, changes, queries),
+        counts=", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in record.data.counts.items()),
         note="  # normalised only" if record.settings["adapter"] != "both" else "",
         masked=json.dumps(record.settings["mask_known_positives"]),
         reading="" if from_files else _reading(record),
-        rows="\n".join(_row(name, measures) for name in DEFAULT_MEASURES),
-        share=share_sentence(record.guard) if record.guard else "The weights are the fine-tuned ones.",
+        command=repeat_command(record),
+        versions=", ".join(f"{name} {number}" for name, number in record.versions.items()),
     )
     replace_file(folder / "README.md", lambda temporary: temporary.write_text(text, encoding="utf-8"))
+
+
+def _figures(record: RunRecord, measures: Measured, changes: Mapping[str, Change], queries: int) -> str:
+    """Measures on test with the interval of their change, the verdict, and the sizes of a Matryoshka model."""
+    rows = [
+        f"| {name} | {' | '.join(f'{measures[when][name]:.4f}' for when in ('before', 'fine_tuned', 'after'))} | "
+        f"{changes[name].in_points() if name in changes else ''} |"
+        for name in DEFAULT_MEASURES
+    ]
+    table = [
+        f"| test split, {queries:,} queries | before | fine-tuned | handed over | change in points (95% interval) |",
+        "|---|---|---|---|---|",
+        *rows,
+    ]
+    sentences = ["The intervals are bootstraps over the test queries; they hold for this model, not for other seeds."]
+    if warning := few_queries(queries):
+        sentences.append(f"{warning.removeprefix('warning: ').capitalize()}.")
+    verdict = [] if record.guard is None else [f"Verdict: {verdict_sentence(record.guard)}."]
+    verdict.append(share_sentence(record.guard) if record.guard else "The weights are the fine-tuned ones.")
+    parts = ["\n".join(table), " ".join(sentences), " ".join(verdict), *_sizes(record)]
+    return "\n\n".join(parts)
+
+
+def _sizes(record: RunRecord) -> list[str]:
+    """The table of what the first dimensions do by themselves; empty for a run without sizes."""
+    if not record.matryoshka:
+        return []
+    name = DEFAULT_MEASURES[0]
+    rows = [f"| {size.size} | {size.before[name]:.4f} | {size.after[name]:.4f} |" for size in record.matryoshka]
+    head = [f"| first dimensions alone, {name} | before | handed over |", "|---|---|---|"]
+    advice = "`SentenceTransformer(folder, truncate_dim=SIZE)` keeps the first dimensions."
+    return ["\n".join([*head, *rows]), advice]
 
 
 def _reading(record: RunRecord) -> str:
@@ -110,8 +173,3 @@ def _prompts(settings: Mapping[str, Any]) -> str:
         else "throughout the run"
     )
     return f"`encode_query` and `encode_document` add prompts: they begin {' and '.join(named)}, as {where}."
-
-
-def _row(name: str, measures: Mapping[str, Mapping[str, float]]) -> str:
-    values = " | ".join(f"{measures[when][name]:.4f}" for when in ("before", "fine_tuned", "after"))
-    return f"| {name} | {values} |"

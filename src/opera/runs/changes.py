@@ -1,0 +1,46 @@
+"""How much did training change each measure on test, and with which interval? Read off the table of test queries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from opera.core.intervals import mean_interval, points
+
+
+@dataclass(frozen=True)
+class Change:
+    """The change of a measure on the test queries, of the model handed over beside the untrained one.
+
+    Attributes:
+        difference: mean of after minus before.
+        low: lower end of its 95% interval, a bootstrap over the queries.
+        high: upper end of the interval.
+    """
+
+    difference: float
+    low: float
+    high: float
+
+    def in_points(self) -> str:
+        """The change as a table shows it: ``+1.2 (+0.3 to +2.1)``."""
+        return f"{points(self.difference)} ({points(self.low)} to {points(self.high)})"
+
+
+def changes_on_test(per_query: pa.Table, measures: Iterable[str], seed: int) -> dict[str, Change]:
+    """Compare each query after training with itself before; measures that the table lacks are left out.
+
+    Args:
+        per_query: a row per test query, as :meth:`opera.runs.folder.Run.per_query` returns it.
+        measures: names of measures.
+        seed: the run's; the interval of the guard's measure is then the one in its verdict.
+    """
+    changes = {}
+    for name in measures:
+        if {f"before {name}", f"after {name}"} <= set(per_query.column_names) and per_query.num_rows:
+            differences = per_query[f"after {name}"].to_numpy() - per_query[f"before {name}"].to_numpy()
+            low, high = mean_interval(differences, seed, "guard.bootstrap.test")
+            changes[name] = Change(float(differences.mean()), low, high)
+    return changes

@@ -1,0 +1,91 @@
+"""The model card of a run: a header that the hub reads, figures with intervals, and a command that repeats the run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from huggingface_hub import ModelCard
+
+import opera
+from opera.cli.options import collect_values
+from opera.config.recipe import make_recipe
+from opera.runs.changes import changes_on_test
+from opera.runs.folder import Run
+from opera.training.card_metadata import hub_id, metadata
+from opera.training.repeat import repeat_command
+from small_runs import SMALL
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, beir: Path, static_model: Path) -> Run:
+    home = tmp_path_factory.mktemp("card")
+    shutil.copytree(beir, home / "my words")
+    settings = {**SMALL, "query_prompt": "t3w1: 'x' ", "negatives": "hard", "range": "2:9", "matryoshka": [8]}
+    return opera.adapt(home / "my words", model=static_model, out=home / "run", method="sp", k=0.75, **settings)
+
+
+def test_the_hub_reads_its_header(run: Run) -> None:
+    card = ModelCard.load(run.model_path / "README.md")
+    assert card.data.library_name == "sentence-transformers"
+    assert card.data.pipeline_tag == "sentence-similarity"
+    assert card.data.base_model is None, "a folder of this machine is no model that others have"
+    assert card.data.language is None, "it is never guessed"
+    assert card.data.eval_results is not None
+    values = {result.metric_name: result.metric_value for result in card.data.eval_results}
+    assert values["nDCG@10"] == round(run.measures["after"]["nDCG@10"], 5)
+    assert {result.dataset_name for result in card.data.eval_results} == {"my words"}
+
+
+def test_it_holds_the_figures_with_their_intervals(run: Run) -> None:
+    text = (run.model_path / "README.md").read_text()
+    change = changes_on_test(run.per_query(), ["nDCG@10"], run.record.seed)["nDCG@10"]
+    assert change.low <= change.difference <= change.high
+    assert f"{run.measures['after']['nDCG@10']:.4f} | {change.in_points()} |" in text
+    assert run.record.guard is not None
+    assert run.record.guard.test is not None
+    assert (change.low, change.high) == (run.record.guard.test.low, run.record.guard.test.high)
+    assert "16 test queries are few to measure by" in text
+    assert "| 8 | " in text
+
+
+def test_it_holds_no_place_of_this_machine(run: Run) -> None:
+    text = (run.model_path / "README.md").read_text()
+    assert not re.search(r"(^|[\s`'\"])/\w+/", text.replace("path/to/this/folder", ""))
+    assert run.path.parent.name not in text
+
+
+def test_its_command_asks_for_the_same_settings(run: Run) -> None:
+    words = shlex.split(repeat_command(run.record).replace("\\\n", ""))
+    assert words[:5] == ["opera", "train", "my words", "--model", Path(run.record.model.source).name]
+    assert words[-2:] == ["--out", "run"]
+    given = [value for option, value in pairwise(words) if option == "--set"]
+    recipe = make_recipe(collect_values(None, given, {"method": words[words.index("--method") + 1]})).flat()
+    identity = run.record.identity
+    assert {name: identity[name] for name in recipe if name in identity} == {
+        name: value for name, value in recipe.items() if name in identity
+    }
+    assert {"k=0.75", "max_steps=8"} <= set(given)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("BAAI/bge-small-en-v1.5", "BAAI/bge-small-en-v1.5"),
+        ("minilm", "sentence-transformers/all-MiniLM-L6-v2"),
+        ("/models/mine", None),
+        ("../models/mine", None),
+    ],
+)
+def test_only_a_model_of_the_hub_is_a_base_model(source: str, expected: str | None) -> None:
+    assert hub_id(source) == expected
+
+
+def test_a_dataset_of_the_hub_and_languages_are_named(run: Run) -> None:
+    data = run.record.data.model_copy(update={"source": "hf:mteb/nfcorpus"})
+    found = metadata(run.record.model_copy(update={"data": data}), {"nDCG@10": 0.5}, ["en", "de"])
+    assert (found.datasets, found.language) == (["mteb/nfcorpus"], ["en", "de"])
