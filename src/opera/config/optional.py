@@ -57,6 +57,13 @@ PACKAGES = {"lomo_optim": "lomo-optim", "optimi": "torch-optimi", "comet_ml": "c
 """Where the package has another name than its module."""
 
 
+def service_names(report_to: str) -> list[str]:
+    """The services that ``report_to`` stands for."""
+    if report_to == "all":
+        return [name for name, module in SERVICES.items() if module and find_spec(module) is not None]
+    return [] if report_to == "none" else [report_to]
+
+
 def check_known(value: str, known: Mapping[str, str], kind: str) -> str:
     """Check that an optimizer or a service is known; for pydantic, which turns the ValueError into a message."""
     if value not in known:

@@ -66,6 +66,10 @@ class Recipe(Settings):
         values = {"method": self.method, **self.train.flat(), **self.method_settings.model_dump()}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 
+    def identity(self) -> dict[str, Any]:
+        """The settings that change a result, likewise; runs that differ in others alone are the same."""
+        return {name: value for name, value in self.flat().items() if name not in TrainSettings.without_effect()}
+
 
 def make_recipe(values: Mapping[str, Any]) -> Recipe:
     """Build a recipe from flat values: ``method`` (``auto`` if absent), any training setting, any of the method's.

@@ -222,12 +222,19 @@ class LabelSettings(Settings):
 class LoggingSettings(Settings):
     """What a run logs and saves on its way."""
 
-    logging_steps: int = setting(10, "steps between two log lines", "transformers", ge=1, le=MOST)
-    report_to: Service = setting("none", "where transformers logs to: none, tensorboard, wandb, ...", "transformers")
-    save_steps: int | None = setting(
-        None, "steps between two checkpoints; auto: a tenth of max_steps, at most 500", "OPERA", ge=1, le=MOST
+    logging_steps: int = setting(10, "steps between two log lines", "transformers", effect=False, ge=1, le=MOST)
+    report_to: Service = setting(
+        "none", "where transformers logs to: none, tensorboard, wandb, ...", "transformers", effect=False
     )
-    save_total_limit: int = setting(2, "checkpoints kept", "transformers", ge=2, le=MOST)
+    save_steps: int | None = setting(
+        None,
+        "steps between two checkpoints; auto: a tenth of max_steps, at most 500",
+        "OPERA",
+        effect=False,
+        ge=1,
+        le=MOST,
+    )
+    save_total_limit: int = setting(2, "checkpoints kept", "transformers", effect=False, ge=2, le=MOST)
     snapshots: int = setting(
         50,
         "steps at which all sampling probabilities are recorded for opera report, at most every fifth step; "
@@ -311,6 +318,11 @@ class TrainSettings(Settings):
         """The group that a setting belongs to, by the setting's flat name."""
         group: type[Settings] = cls.model_fields[cls.group_of[name]].annotation  # type: ignore[assignment]
         return group
+
+    @classmethod
+    def without_effect(cls) -> set[str]:
+        """The settings that change no result, and so are no part of a run's identity."""
+        return {name for name, field in cls.flat_fields.items() if not (field.json_schema_extra or {})["effect"]}  # type: ignore[index]
 
     def with_values(self, values: Mapping[str, Any]) -> Self:
         """Replace settings by their flat names. The values are taken as they are, contradictions among them."""

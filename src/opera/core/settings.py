@@ -42,12 +42,13 @@ RULES = {
 """The rule that a value breaks, by pydantic's name of the mistake, where its own words are long."""
 
 
-def setting(default: Any, help: str, source: str, **bounds: Any) -> Any:
+def setting(default: Any, help: str, source: str, *, effect: bool = True, **bounds: Any) -> Any:
     """Declare one setting: its default, what it does, where the default comes from, and its bounds.
 
-    ``bounds`` are pydantic's (``gt``, ``ge``, ``lt``, ``le``).
+    ``effect`` is false for a setting that changes no result: a run may be resumed with another value of it. ``bounds``
+    are pydantic's (``gt``, ``ge``, ``lt``, ``le``).
     """
-    return Field(default=default, description=help, json_schema_extra={"source": source}, **bounds)
+    return Field(default=default, description=help, json_schema_extra={"source": source, "effect": effect}, **bounds)
 
 
 T = TypeVar("T")

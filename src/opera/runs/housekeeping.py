@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -118,8 +118,13 @@ def _leftovers(path: Path) -> list[Path]:
     return [left for folder in folders for name in (*OURS, "old", "opera") for left in unfinished_files(folder / name)]
 
 
-def refuse_other_settings(path: Path, identity: Mapping[str, Any]) -> None:
+def refuse_other_settings(path: Path, identity: Mapping[str, Any], without_effect: Collection[str] = ()) -> None:
     """Refuse to resume a run with a different model, data or settings.
+
+    Args:
+        path: the run folder.
+        identity: what must be equal.
+        without_effect: settings that change no result, which runs of earlier versions hold among theirs.
 
     Raises:
         RunFolderError: naming each difference.
@@ -128,7 +133,7 @@ def refuse_other_settings(path: Path, identity: Mapping[str, Any]) -> None:
     differences = [
         f"{shortened(shown(key)[1:-1])}: the run has {shown(recorded.get(key))}, this call {shown(identity.get(key))}"
         for key in sorted({*recorded, *identity})
-        if recorded.get(key) != identity.get(key)
+        if recorded.get(key) != identity.get(key) and key not in without_effect
     ]
     if differences:
         advice = "use the same settings, or --overwrite to start again"

@@ -14,6 +14,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import TrainerCallback
 
 from opera.config.automatic import AUTOMATIC
+from opera.config.optional import service_names
 from opera.config.presets import PRESET_LEARNING_RATE
 from opera.config.recipe import make_recipe
 from opera.config.training import TrainSettings
@@ -39,11 +40,13 @@ from opera.runs.housekeeping import check_free, check_out_folder, clear_leftover
 from opera.runs.reading import broken
 from opera.runs.record import GuardRecord, SizeRecord
 from opera.training.callbacks import checked_callbacks
+from opera.training.curves import PREFIX
 from opera.training.fit import fit, listed_counts
 from opera.training.guard.guarded import Guarded, fit_guarded
 from opera.training.guard.verdict import guarded_measure
 from opera.training.guard.weights import Weights, mix
 from opera.training.model_card import write_model_card
+from opera.training.services import Services
 from opera.training.session import Clock, Session
 from opera.training.trainer import training_arguments
 from opera.training_set.prepare import Prepared, model_or_vectors, prepare
@@ -98,9 +101,10 @@ def adapt(
     with clock.phase("load"):
         loaded = load_data(data)
         prepared = prepare(loaded, str(model), recipe, processes.num_processes)
-        training_arguments(prepared.settings, prepared.model, RunWriter(folder).checkpoints)  # to refuse early
+        checkpoints = RunWriter(folder).checkpoints
+        arguments = training_arguments(prepared.settings, prepared.model, checkpoints)  # to refuse early
     if resume:
-        refuse_other_settings(folder, prepared.identity)
+        refuse_other_settings(folder, prepared.identity, TrainSettings.without_effect())
         earlier = Run.open(folder)
         for name in AUTOMATIC:
             recorded_settings(earlier, {name: earlier.settings[name]} if name in earlier.settings else {})
@@ -111,12 +115,16 @@ def adapt(
             log.info("%s is already finished: nothing to do", folder)
             return earlier
     processes.wait_for_everyone()  # every process has looked at the folder
+    services = Services(service_names(recipe.train.logging.report_to), arguments, prepared.model)
     with _held(folder, resume, overwrite) if processes.is_main_process else nullcontext():
         processes.wait_for_everyone()
         try:
-            return _run(prepared, RunWriter(folder, processes.is_main_process), clock, resume, callbacks)
+            run = RunWriter(folder, processes.is_main_process)
+            return _run(Session.start(prepared, run, clock, resume, callbacks, services))
         except StorageError as error:
             raise StorageError(f"{error}; with --resume it goes on from where it is") from error
+        finally:
+            services.close()
 
 
 def _reads(data: str | Path | RetrievalData, model: str, settings: TrainSettings) -> list[Path]:
@@ -140,9 +148,9 @@ def _held(folder: Path, resume: bool, overwrite: bool) -> Iterator[None]:
         yield
 
 
-def _run(prepared: Prepared, run: RunWriter, clock: Clock, resume: bool, callbacks: Sequence[TrainerCallback]) -> Run:
+def _run(session: Session) -> Run:
     """Measure, train, with the guard or without it, measure again; write everything."""
-    session = Session.start(prepared, run, clock, resume, callbacks)
+    prepared, run = session.prepared, session.run
     _log_inputs(session)
     with session.phase("evaluate_before", "measuring the untrained model on test"):
         before = _evaluate_test(prepared.encoder, prepared)
@@ -152,6 +160,7 @@ def _run(prepared: Prepared, run: RunWriter, clock: Clock, resume: bool, callbac
             prepared.encode()
     guarded = fit_guarded(session) if prepared.settings.guard.guard else None
     final = fit(session, prepared.data, run, "train", "training") if guarded is None else guarded.fit
+    session.services.log({} if guarded is None else {f"{PREFIX}lambda": guarded.guard.share})
     final.write_pairs(run)
     fine_tuned, after = _hand_over(session, guarded, before)
     measures = {"before": before.measures, "fine_tuned": fine_tuned.measures, "after": after.measures}

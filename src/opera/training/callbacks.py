@@ -26,6 +26,8 @@ from opera.training.sampler import PairSampler
 
 log = logging.getLogger("opera")
 
+OWN_COLUMNS = ("step", "loss", "learning_rate", "seconds")
+"""Of the trace; the others are the method's schedule."""
 SECOND_INTERRUPT_AFTER = 2.0
 """Seconds after the first Ctrl-C from which another one stops at once."""
 
@@ -61,6 +63,11 @@ class Trace(TrainerCallback):  # type: ignore[misc]
         self._losses: list[NDArray[np.float32]] = []
         self._learning_rate = 0.0
         self.begun, self._step_start = False, time.perf_counter()
+
+    @property
+    def schedule(self) -> dict[str, float | None]:
+        """The method's schedule at the last step."""
+        return {name: value for name, value in self.rows[-1].items() if name not in OWN_COLUMNS} if self.rows else {}
 
     def add_losses(self, losses: NDArray[np.float32]) -> None:
         """Add the losses of one batch of the step."""

@@ -95,7 +95,7 @@ def fit(session: Session, data: RetrievalData, run: RunWriter, phase: str, what:
             prepared.settings,
             run,
             resume=session.resume,
-            callbacks=session.callbacks,
+            callbacks=[session.services, *session.callbacks],
         )
     return Fit(training_set, method, result)
 

@@ -18,6 +18,7 @@ from opera.retrieval.device import describe_device
 from opera.runs.folder import Run, RunWriter
 from opera.runs.record import DataRecord, ModelRecord, RunRecord
 from opera.training.memory import memory_advice
+from opera.training.services import Services
 from opera.training_set.prepare import Prepared
 
 log = logging.getLogger("opera")
@@ -68,6 +69,7 @@ class Session:
         clock: seconds of each phase.
         resume: whether an earlier session is continued.
         callbacks: additional transformers callbacks for the trainer.
+        services: the logging services.
         record: what ``run.json`` holds.
     """
 
@@ -76,11 +78,18 @@ class Session:
     clock: Clock
     resume: bool
     callbacks: Sequence[TrainerCallback]
+    services: Services
     record: RunRecord
 
     @classmethod
     def start(
-        cls, prepared: Prepared, run: RunWriter, clock: Clock, resume: bool, callbacks: Sequence[TrainerCallback]
+        cls,
+        prepared: Prepared,
+        run: RunWriter,
+        clock: Clock,
+        resume: bool,
+        callbacks: Sequence[TrainerCallback],
+        services: Services,
     ) -> Session:
         """Write the first ``run.json``, or take over the start, the seconds and the guard of an earlier one."""
         record = _new_record(prepared, clock)
@@ -88,7 +97,7 @@ class Session:
             earlier = Run.open(run.path).record
             clock.add(earlier.seconds)
             record = record.model_copy(update={"started": earlier.started, "guard": earlier.guard})
-        session = cls(prepared, run, clock, resume, callbacks, record)
+        session = cls(prepared, run, clock, resume, callbacks, services, record)
         session.update()
         return session
 

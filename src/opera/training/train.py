@@ -27,6 +27,7 @@ from opera.runs.reading import broken
 from opera.runs.record import TrainingRecord
 from opera.training.callbacks import Progress, Stopper, Trace
 from opera.training.checkpoint import load_sampler, loading, newest_checkpoint, stopped_early
+from opera.training.curves import Curves
 from opera.training.dataset import PairDataset, RowDataset
 from opera.training.distillation import DistillationLoss  # noqa: F401 (registers itself)
 from opera.training.loss import InBatchLoss
@@ -85,7 +86,7 @@ def train(
     if PartialState().num_processes > 1 and (unused := freeze_unused_parameters(model)):
         log.info("note: froze %d parameters that no embedding depends on", len(unused))
     loss = _make_loss(model, training_set, sampler, trace, settings)
-    trainer = _make_trainer(model, training_set, sampler, loss, settings, run, [trace, stopper, progress, *callbacks])
+    trainer = _make_trainer(model, training_set, sampler, loss, trace, settings, [stopper, progress, *callbacks])
     checkpoint = _resume(sampler, trace, run) if resume else None
     resumed_from = sampler.trained_steps
     run.clear_not_finite()
@@ -161,21 +162,22 @@ def _make_trainer(
     training_set: TrainingSet,
     sampler: PairSampler,
     loss: InBatchLoss,
+    trace: Trace,
     settings: TrainSettings,
-    run: RunWriter,
     callbacks: Sequence[TrainerCallback],
 ) -> OperaTrainer:
-    evaluation = settings.evaluation
+    evaluation, curves = settings.evaluation, Curves(sampler)
     trainer = OperaTrainer(
         model=model,
-        args=training_arguments(settings, model, run.checkpoints),
+        args=training_arguments(settings, model, trace.run.checkpoints),
         train_dataset=(PairDataset if lookup_of(model) is None else RowDataset)(
             training_set.data, training_set.query_rows, settings.batching.n_negatives, settings.encoding.corpus_text
         ),
         loss=loss,
         evaluator=DevEvaluator(training_set.data, settings) if evaluation.needs_dev else None,
         sampler=sampler,
-        callbacks=list(callbacks),
+        curves=lambda: curves.values(trace.schedule),
+        callbacks=[trace, *callbacks],
     )
     for unwanted in (ProgressCallback, PrinterCallback):
         trainer.remove_callback(unwanted)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.util import fullname
 from torch.utils.data import DataLoader
 from transformers import Trainer
-from transformers.integrations import get_reporting_integration_callbacks
 from transformers.trainer_utils import speed_metrics
 
 from opera.config.optimisation import PREFETCHED
@@ -48,9 +48,13 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
     device in the trainer's own ``_prepare_inputs``.
     """
 
-    def __init__(self, *args: Any, sampler: PairSampler, **kwargs: Any) -> None:
-        self.sampler = sampler
+    def __init__(self, *args: Any, sampler: PairSampler, curves: Callable[[], dict[str, float]], **kwargs: Any) -> None:
+        self.sampler, self.curves = sampler, curves
         super().__init__(*args, **kwargs)
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Log OPERA's own curves beside the loss."""
+        super().log({**logs, **self.curves()} if "loss" in logs else logs, start_time)
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Return a loader over the sampler's batches."""
@@ -157,7 +161,6 @@ def training_arguments(
             **_columns(settings, model),
             **_processes(model),
         )
-        get_reporting_integration_callbacks(arguments.report_to)
         Trainer.get_optimizer_cls_and_kwargs(arguments, model)
     except (ValueError, ImportError, RuntimeError) as error:
         raise SettingError(f"transformers refuses the settings: {error}") from None
@@ -191,7 +194,7 @@ def _saving_and_evaluation(settings: TrainSettings) -> dict[str, Any]:
     evaluation, logging = settings.evaluation, settings.logging
     return {
         "logging_steps": logging.logging_steps,
-        "report_to": logging.report_to,
+        "report_to": "none",  # the services are opened before anything is written: opera.training.services
         "save_strategy": "steps",
         "save_steps": settings.steps_between_checkpoints,
         "save_total_limit": logging.save_total_limit,

@@ -99,7 +99,7 @@ class Prepared:
     def identity(self) -> dict[str, Any]:
         """What must be equal for a run to be resumed."""
         return {
-            **self.given.flat(),
+            **self.given.identity(),
             "processes": self.processes,
             "data_fingerprint": self.data.fingerprint,
             "model_fingerprint": self.encoder.fingerprint,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from opera.config.recipe import parse_value, with_full_names
+from opera.config.training import TrainSettings
 from opera.core.errors import RunFolderError
 from opera.core.files import check_folder, is_unfinished
 from opera.core.locks import LOCK_FILE, TURN_FILE, in_use, own_turn, refuse_in_use, sole_use
@@ -71,7 +72,8 @@ def _holds_grid(out: Path) -> bool:
 
 
 def _refuse_other_settings(out: Path, recorded: Mapping[str, Any], requested: Mapping[str, Any], where: str) -> None:
-    names = [name for name in sorted({*recorded, *requested}) if recorded.get(name) != requested.get(name)]
+    asked = sorted({*recorded, *requested} - TrainSettings.without_effect())
+    names = [name for name in asked if recorded.get(name) != requested.get(name)]
     if names:
         before, now = (_format_values(names, settings) for settings in (recorded, requested))
         raise RunFolderError(

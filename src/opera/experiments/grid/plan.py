@@ -193,7 +193,7 @@ def _settings_by_label(axes: GridAxes, shared: Mapping[str, Any]) -> dict[str, d
     for label, (method, own) in parsed.items():
         settings[label] = {**_shared_by_method(shared, method, methods), **with_full_names(own), "method": method}
         try:
-            recipe = repr(make_recipe({**settings[label], "max_steps": axes.steps[0]}).flat())
+            recipe = repr(make_recipe({**settings[label], "max_steps": axes.steps[0]}).identity())
         except SettingError as error:
             mistakes += [f"{shortened(label)}: {line}" for line in error.lines]
             continue
