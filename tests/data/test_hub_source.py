@@ -123,21 +123,25 @@ def test_triplets(tmp_path: Path) -> None:
     rows = [ROW, {**ROW, "positive": "p2", "negative": "p"}, {"anchor": "b", "positive": "n", "negative": " "}]
     folder = write_pairs(tmp_path / "triplets", {"train": rows, "test": [{**ROW, "anchor": "c"}]})
     data = load_data(f"hf:{folder}")
-    assert data.corpus.texts() == ["p", "n", "p2"]
+    assert data.corpus.texts() == ["p", "p2", "n"]
     assert data.queries.texts() == ["a", "b", "c"]
-    assert judged(data, "train") == [("q0", "d0", 1), ("q0", "d2", 1), ("q1", "d1", 1)]
+    assert judged(data, "train") == [("q0", "d0", 1), ("q0", "d1", 1), ("q1", "d2", 1)]
     assert judged(data, "test") == [("q2", "d0", 1)]
     assert data.given_negatives is not None
     assert data.given_negatives.offsets.tolist() == [0, 1, 1, 1]
-    assert data.given_negatives.doc_rows.tolist() == [1]
-    assert data.notes == ("left out 1 empty texts and the pairs they are in",)
+    assert data.given_negatives.doc_rows.tolist() == [2]
+    assert data.notes == (
+        f"hf:{folder}, train: read 'anchor' as query, 'positive' as document, 'negative' as negative",
+        f"hf:{folder}, test: read 'anchor' as query, 'positive' as document, 'negative' as negative",
+        "left out 1 empty texts and the pairs they are in",
+    )
 
 
 def test_lists_of_texts_and_columns_that_are_not_used(tmp_path: Path) -> None:
     rows = [{"query": "a", "pos": ["x", "y"], "neg": ["z"], "prompt": "p"}, {"query": "", "pos": ["w"], "neg": []}]
     data = load_data(f"hf:{write_pairs(tmp_path / 'lists', {'train': rows})}")
     assert judged(data, "train") == [("q0", "d0", 1), ("q0", "d1", 1)]
-    assert data.notes[-1] == "unused columns: prompt"
+    assert data.notes[0].endswith(": read 'query' as query, 'pos' as document, 'neg' as negative; not used: 'prompt'")
     assert data.corpus.texts() == ["x", "y", "z"]
 
 
@@ -154,16 +158,16 @@ def test_numbered_negatives(tmp_path: Path) -> None:
         (
             {"train": [{"a": "x", "b": "y"}]},
             "",
-            r"must have the configurations corpus and queries, or a column anchor/",
+            r"no column has a name known for the query and the document; its columns are 'a', 'b'; ",
         ),
         ({"train": [ROW]}, ":dev", r"has no split 'dev' \(it has: train\)$"),
-        ({"train": [{**ROW, "positive": 3}]}, "", r"positives and negatives must be texts, or lists of texts; got 3$"),
-        ({"train": [{**ROW, "positive": ""}]}, "", r"split 'train' has no pair with a text on both sides$"),
+        ({"train": [{**ROW, "positive": {"a": 3}}]}, "", r"column 'positive' must hold texts or whole numbers, .*"),
+        ({"train": [{**ROW, "positive": ""}]}, "", r"has no pairs with a text on both sides$"),
     ],
 )
 def test_other_layouts_are_refused(tmp_path: Path, rows: dict[str, Any], after: str, message: str) -> None:
     folder = write_pairs(tmp_path / "pairs", rows)
-    with pytest.raises(DataError, match=f"^hf:{folder}{after}: .*{message}"):
+    with pytest.raises(DataError, match=f"^hf:{folder}{after}[^:]*: {message}"):
         load_data(f"hf:{folder}{after}")
 
 

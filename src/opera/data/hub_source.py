@@ -1,8 +1,8 @@
 """``hf:OWNER/NAME[/CONFIG][:SPLIT]``: data sets of the Hugging Face hub, or a folder laid out like one.
 
 Two layouts are read. That of BEIR and MTEB on the hub: configurations ``corpus`` and ``queries``, and judgements in
-``qrels`` or ``default``, or in a data set of their own, ``OWNER/NAME-qrels``. And pairs: a column of queries, one of
-positives, and any of negatives. No code of a data set runs: the library ``datasets`` has no way to, since 4.0.
+``qrels`` or ``default``, or in a data set of their own, ``OWNER/NAME-qrels``. And tables of pairs, as in
+:mod:`opera.data.tables`. No code of a data set runs: the library ``datasets`` has no way to, since 4.0.
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ from opera.core.storage import ADVICE, storage_error
 from opera.core.terminal import shortened, shown
 from opera.data.checks import check_id
 from opera.data.hub_folder import HubName, hub_files
-from opera.data.hub_pairs import store_pairs
 from opera.data.names import SPLIT_NAMES
 from opera.data.published import RULES, Judgements, check_published_ids, published_texts
 from opera.data.retrieval_data import RetrievalData
 from opera.data.store import LAYOUT, DataBuilder, digest_files, load_or_parse
+from opera.data.tables.columns import Columns
+from opera.data.tables.in_memory import DatasetTable
+from opera.data.tables.load import RULES as TABLE_RULES
+from opera.data.tables.load import store_tables
 from opera.data.texts import ROWS_AT_ONCE, TextRow
 
 log = logging.getLogger("opera")
@@ -39,28 +42,35 @@ _COLUMNS = {
 }
 
 
-def load_hub(name: str) -> RetrievalData:
+def load_hub(name: str, source: str | None = None, columns: tuple[tuple[str, str], ...] = ()) -> RetrievalData:
     """Load a data set of the hub; what is not in the cache is downloaded.
 
     Args:
         name: what stands behind ``hf:``.
+        source: what the user passed, if not ``hf:NAME``.
+        columns: (role, column) of pairs, where names are not known or others are meant.
 
     Raises:
         DataError: if it cannot be fetched, has another layout, or breaks a rule.
     """
-    source, parsed = f"hf:{name}", HubName.parse(name)
+    place, parsed = f"hf:{name}", HubName.parse(name)
+    rules = f"{RULES}\0{TABLE_RULES}\0{columns}"
 
     def digest() -> str:
         if parsed.local:  # by contents; the hub is asked once, and the cache keeps what it said
-            files, names = hub_files(Path(parsed.place), source)
-            return digest_files(files, f"hf\0{RULES}\0{parsed.split}\0{names}")
-        return hashlib.sha256("\0".join((LAYOUT, RULES, "hf", *map(str, parsed))).encode()).hexdigest()
+            files, names = hub_files(Path(parsed.place), place)
+            return digest_files(files, f"hf\0{rules}\0{parsed.split}\0{names}")
+        return hashlib.sha256("\0".join((LAYOUT, rules, "hf", *map(str, parsed))).encode()).hexdigest()
 
     short = Path(parsed.place).resolve().name if parsed.local else parsed.place.split("/")[1]
-    return load_or_parse(digest, short, source, lambda builder: _parse(builder, parsed, source), named=not parsed.local)
+
+    def parse(builder: DataBuilder) -> None:
+        _parse(builder, parsed, place, Columns(columns))
+
+    return load_or_parse(digest, short, source or place, parse, named=not parsed.local)
 
 
-def _parse(builder: DataBuilder, name: HubName, source: str) -> None:
+def _parse(builder: DataBuilder, name: HubName, source: str, given: Columns) -> None:
     folder = Path(name.place)
     if name.local and (folder / "corpus.jsonl").is_file() and any(folder.glob("qrels/*.tsv")):
         raise DataError(f"{source}: is a BEIR folder: pass it without hf:")
@@ -68,11 +78,17 @@ def _parse(builder: DataBuilder, name: HubName, source: str) -> None:
         hub = _Hub(source, cache, name)
         configs = hub.configs(name.place)
         if {"corpus", "queries"} <= set(configs) and name.config is None:
+            if given.given:
+                raise DataError(f"{source}: has a corpus, queries and judgements; --columns is for tables of pairs")
             _store_beir(builder, hub, name, configs)
         else:
             config = _only_config(name, configs, source)
             splits = _chosen(hub.splits(name.place, config), name.split, source)
-            store_pairs(builder, splits, hub.read, source)
+            tables = [
+                (split, DatasetTable(f"{source}, {split}", part, split, lambda error: hub.explained(error, name.place)))
+                for split, part in splits.items()
+            ]
+            store_tables(builder, {}, tables, given, lenient=True)
             hub.note_commit(builder, splits.values())
 
 
@@ -184,14 +200,14 @@ class _Hub:
         try:
             return [str(name) for name in self._library.get_dataset_config_names(self._absolute(place))]
         except Exception as error:
-            raise self._explained(error, place) from error
+            raise self.explained(error, place) from error
 
     def splits(self, place: str, config: str) -> dict[str, Any]:
         """Return the splits of a configuration, memory-mapped."""
         try:
             return dict(self._library.load_dataset(self._absolute(place), config, cache_dir=self._cache))
         except Exception as error:
-            raise self._explained(error, place) from error
+            raise self.explained(error, place) from error
 
     def read(self, part: Any) -> Iterator[dict[str, list[Any]]]:
         """Yield a split in batches, by column."""
@@ -200,7 +216,7 @@ class _Hub:
         except MemoryError:
             raise
         except Exception as error:
-            raise self._explained(error, self._name.place) from error
+            raise self.explained(error, self._name.place) from error
 
     def note_commit(self, builder: DataBuilder, parts: Any) -> None:
         """Note which commit of the hub was read."""
@@ -213,7 +229,8 @@ class _Hub:
     def _absolute(self, place: str) -> str:
         return str(Path(place).resolve()) if self._name.local else place
 
-    def _explained(self, error: Exception, place: str) -> OperaError:
+    def explained(self, error: Exception, place: str) -> OperaError:
+        """Return an error of the library in one sentence."""
         if isinstance(error, OperaError):
             return error
         if isinstance(error, OSError) and error.errno in ADVICE:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -96,6 +97,37 @@ class RetrievalData:
         fingerprint = hashlib.sha256(f"dicts\0{contents}".encode()).hexdigest()
         notes = tuple(empty_text_notes(corpus_table, query_table))
         return cls(Path(source).stem, source, fingerprint, corpus_table, query_table, splits, notes=notes)
+
+    @classmethod
+    def from_pairs(
+        cls,
+        queries: Any = None,
+        documents: Any = None,
+        pairs: Any = None,
+        *,
+        columns: Mapping[str, str | Sequence[str]] | None = None,
+        name: str = "pairs",
+    ) -> RetrievalData:
+        """Build a data set from what a program holds: lists, dictionaries, DataFrames, ``datasets.Dataset``, pyarrow.
+
+        Without ``pairs``, queries and documents are lists of texts, and row i belongs to row i. Without queries or
+        documents, the pairs hold the texts. A list of texts has the ids 0, 1, ...
+
+        Args:
+            queries: texts by id, a list of texts, or a table with an id and a text.
+            documents: likewise; a table may have titles.
+            pairs: tuples (query, document) or (query, document, grade), or a table; see docs/data.md for the names of
+                columns that are recognised.
+            columns: the columns of a table by role, as of ``--columns``.
+            name: short name, for tables and run records.
+
+        Raises:
+            SettingError: for an unknown role in ``columns``.
+            DataError: naming argument, row, rule and value.
+        """
+        from opera.data.tables.from_python import from_pairs  # it builds what is defined here
+
+        return from_pairs(queries, documents, pairs, columns, name)
 
     def split(self, name: str) -> Qrels:
         """Return the qrels of a split.

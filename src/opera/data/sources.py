@@ -127,7 +127,10 @@ class TableFileOrFolder:
 
 def load_table_source(text: str) -> RetrievalData:
     """Load what the string form of a :class:`TableSource` names, given without its prefix."""
-    return load_tables(TableSource.parse(text))
+    tables = TableSource.parse(text)
+    if (hub := tables.hub_name) is not None:
+        return load_hub(hub, str(tables), tables.columns)
+    return load_tables(tables)
 
 
 SOURCES: list[DataSource] = [
@@ -223,7 +226,7 @@ def data_source(
 
 def _with_columns(text: str, columns: str | Sequence[str] | Mapping[str, str | Sequence[str]]) -> str:
     """The string form of one table of pairs with its columns."""
-    if not isinstance(find_source(text), TableFileOrFolder):
+    if not isinstance(find_source(text), TableFileOrFolder) and not text.startswith("hf:"):
         raise SettingError(f"--columns: is for tables, and {shortened(text)} is none that has columns to choose")
     return str(TableSource.of(text, columns=columns))
 
@@ -253,10 +256,19 @@ def load_stored(source: str) -> RetrievalData:
     Raises:
         InputError: as :func:`load_data`.
     """
-    for known in (BeirFolder(), TrainingFiles()):
+    if source.startswith(TABLES):
+        return load_tables(TableSource.parse(source))
+    for known in (BeirFolder(), TrainingFiles(), TableFileOrFolder()):
         if known.matches(source):
             return known.load(source)
-    raise DataError(f"{shortened(source)}: not a BEIR folder or .jsonl file; pass the data yourself to read them")
+    raise DataError(f"{shortened(source)}: not a folder or file that OPERA reads; pass the data yourself to read them")
+
+
+def stored_here(source: str) -> bool:
+    """Whether a file or folder is where a source says, or each of its tables."""
+    if source.startswith(TABLES):
+        return all(os.path.lexists(file) for file in TableSource.parse(source).files)
+    return os.path.lexists(source)
 
 
 def files_read(source: str | Path | RetrievalData) -> list[Path]:

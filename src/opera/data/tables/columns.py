@@ -36,7 +36,7 @@ RECOGNISED: Mapping[TableKind, Mapping[str, tuple[str, ...]]] = {
     },
     "queries": {
         "id": ("id", "_id", *_QUERY_ID),
-        "text": ("text", "query", "question", "query_text"),
+        "text": ("text", "query", "question", "q", "query_text"),
     },
 }  # fmt: skip
 """Names of columns by kind of table and role, in small letters; spaces and hyphens count as underscores. A column of
@@ -174,7 +174,7 @@ def choose(names: Sequence[str], kind: TableKind, given: Columns, place: str) ->
 
 
 def unknown_columns(
-    place: str, names: Sequence[str], missing: Sequence[str], chosen: Mapping[str, list[str]]
+    place: str, names: Sequence[str], missing: Sequence[str], chosen: Mapping[str, list[str]], kind: TableKind
 ) -> DataError:
     """The error of a file without a column for some roles: its columns, and the option to write.
 
@@ -183,10 +183,12 @@ def unknown_columns(
         names: its columns.
         missing: the roles without a column.
         chosen: the roles with one.
+        kind: of table.
     """
     taken = {column for columns in chosen.values() for column in columns}
     free = [name for name in names if name not in taken]
-    wanted = [f"{role}={free[at] if at < len(free) else 'COLUMN'}" for at, role in enumerate(missing)]
+    where = "" if kind == "pairs" else f"{kind}."
+    wanted = [f"{where}{role}={free[at] if at < len(free) else 'COLUMN'}" for at, role in enumerate(missing)]
     which = " and the ".join(missing)
     return DataError(
         f"{place}: no column has a name known for the {which}; its columns are {names_of(names)}; "
@@ -199,9 +201,12 @@ def names_of(names: Sequence[str]) -> str:
     return shortened(", ".join(shown(name) for name in names), 300)
 
 
-def note_of(place: str, names: Sequence[str], used: Mapping[str, Sequence[str]]) -> str:
-    """Say which columns of a file were read as what, and which were not used."""
+def notes_of(place: str, names: Sequence[str], used: Mapping[str, Sequence[str]]) -> list[str]:
+    """Say which columns of a file were read as what, and which were not used; nothing where it goes without saying."""
     read = ", ".join(f"{shown(column)} as {role}" for role, columns in used.items() for column in columns)
     taken = {column for columns in used.values() for column in columns}
     unused = [name for name in names if name not in taken]
-    return f"{place}: read {read}" + (f"; not used: {names_of(unused)}" if unused else "")
+    plain = all(columns == [role] for role, columns in used.items())
+    if plain and not unused:
+        return []
+    return [f"{place}: read {read}" + (f"; not used: {names_of(unused)}" if unused else "")]

@@ -15,7 +15,7 @@ from opera.data.checks import check_id
 from opera.data.names import source_name
 from opera.data.retrieval_data import RetrievalData
 from opera.data.store import DataBuilder, digest_files, load_or_parse
-from opera.data.tables.columns import Columns, TableKind, choose, note_of, unknown_columns
+from opera.data.tables.columns import Columns, TableKind, choose, notes_of, unknown_columns
 from opera.data.tables.files import files_in, open_tables
 from opera.data.tables.pairs import PairReader, PairTable
 from opera.data.tables.readers import TableFile
@@ -57,16 +57,37 @@ def _parse(builder: DataBuilder, tables: TableSource) -> None:
     if tables.queries is not None:
         opened["queries"] = open_tables(Path(tables.queries), "queries", given, builder.notes)
     pairs = [
-        (split or None, file)
+        (split or file.split, file)
         for split, place in tables.pairs
         for file in open_tables(Path(place), "pairs", given, builder.notes)
     ]
-    chosen = {
-        kind: [_text_columns(file, kind, given, builder.notes) for file in files] for kind, files in opened.items()
-    }
-    reader = PairReader([_pair_table(file, split, list(opened), given, builder.notes) for split, file in pairs])
-    given.check_used({file.name: file.columns for file in chain(*opened.values(), (file for _, file in pairs))})
-    for kind, files in opened.items():
+    store_tables(builder, opened, pairs, given)
+
+
+def store_tables(
+    builder: DataBuilder,
+    texts: Mapping[TableKind, Sequence[TableFile]],
+    pairs: Sequence[tuple[str | None, TableFile]],
+    given: Columns,
+    lenient: bool = False,
+) -> None:
+    """Store tables that are open, from files or not.
+
+    Args:
+        builder: where to.
+        texts: the tables of documents and of queries, where there are any.
+        pairs: split and table of the pairs; no split where a column says it, or all are train.
+        given: what the user says of columns.
+        lenient: as of :class:`PairReader`.
+
+    Raises:
+        DataError: naming table, row, rule and value.
+    """
+    notes = builder.notes
+    chosen = {kind: [_text_columns(file, kind, given, notes) for file in files] for kind, files in texts.items()}
+    reader = PairReader([_pair_table(file, split, list(texts), given, notes) for split, file in pairs], lenient)
+    given.check_used({file.name: file.columns for file in chain(*texts.values(), (file for _, file in pairs))})
+    for kind, files in texts.items():
         stored = "corpus" if kind == "documents" else kind
         builder.write_texts(stored, _rows_of(files, chosen[kind]))
         _check_unique(builder, stored, files, chosen[kind])
@@ -78,8 +99,8 @@ def _text_columns(file: TableFile, kind: TableKind, given: Columns, notes: list[
     chosen = choose(file.columns, kind, given, file.name)
     missing = [role for role in ("id", "text") if role not in chosen]
     if missing:
-        raise unknown_columns(file.name, file.columns, missing, chosen)
-    notes.append(note_of(file.name, file.columns, chosen))
+        raise unknown_columns(file.name, file.columns, missing, chosen, kind)
+    notes += notes_of(file.name, file.columns, chosen)
     return chosen
 
 
@@ -99,11 +120,11 @@ def _pair_table(
             )
     missing = [role for role in ("query", "document") if role not in chosen]
     if missing:
-        raise unknown_columns(file.name, file.columns, missing, chosen)
+        raise unknown_columns(file.name, file.columns, missing, chosen, "pairs")
     if "documents" in known:
         chosen.pop("title", None)
-    notes.append(note_of(file.name, file.columns, chosen))
-    return PairTable(file, chosen, split or file.split)
+    notes += notes_of(file.name, file.columns, chosen)
+    return PairTable(file, chosen, split)
 
 
 def _rows_of(files: Sequence[TableFile], columns: Sequence[Mapping[str, list[str]]]) -> Iterator[TextRow]:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from opera.core.arrays import BoolArray
 from opera.core.errors import DataError
 from opera.core.terminal import shown
 from opera.data.names import SPLIT_NAMES
@@ -50,6 +51,12 @@ class Texts:
     def __len__(self) -> int:
         return len(self.rows)
 
+    def selected(self, keep: BoolArray, number: NDArray[np.int64]) -> Texts:
+        """Return some of the texts, with other numbers of their rows."""
+        chosen = pa.array(keep)
+        ids, titles = (None if own is None else own.filter(chosen) for own in (self.ids, self.titles))
+        return Texts(number[self.rows[keep]], self.texts.filter(chosen), ids, titles)
+
 
 @dataclass
 class PairBatch:
@@ -80,17 +87,23 @@ class PairReader:
 
     Attributes:
         tables: what to read.
+        lenient: leave out empty texts, as of published data, that nobody here can correct; else they are errors.
         splits: names of the splits found so far, by number.
+        left_out: empty texts left out of what was read last.
     """
 
     tables: Sequence[PairTable]
+    lenient: bool = False
     splits: dict[str, int] = field(default_factory=dict)
+    left_out: int = 0
 
     def __iter__(self) -> Iterator[PairBatch]:
+        self.left_out = 0
         for table in self.tables:
             wanted = list(dict.fromkeys(column for columns in table.columns.values() for column in columns))
             for rows in table.file.batches(wanted):
-                yield self._batch(table, rows)
+                batch = self._batch(table, rows)
+                yield self._without_empty(batch) if self.lenient else batch
 
     def _batch(self, table: PairTable, rows: Rows) -> PairBatch:
         def place(at: int) -> str:
@@ -140,11 +153,36 @@ class PairReader:
             return place(int(of_row[at]))
 
         texts = as_texts(opened, column, place_of)
-        empty = blank(texts)
+        empty = np.zeros(0, dtype=bool) if self.lenient else blank(texts)
         if empty.any():
             at = int(np.argmax(empty))
             raise DataError(f"{place_of(at)}: column {shown(column)} must not be empty; fill it or remove the row")
         return Texts(of_row, texts)
+
+    def _without_empty(self, batch: PairBatch) -> PairBatch:
+        """Leave out empty texts, and rows without a query or a document."""
+        filled = [~blank(texts.texts) for texts in (batch.document, *batch.negative)]
+        n_rows, no_query = len(batch.query), blank(batch.query.texts)
+        has_document = np.bincount(batch.document.rows[filled[0]], minlength=n_rows) > 0
+        kept = has_document & ~no_query
+        self.left_out += sum(int((~own).sum()) for own in filled) + int((no_query & has_document).sum())
+        if kept.all() and all(own.all() for own in filled):
+            return batch
+        number = np.cumsum(kept) - 1
+        document, *negative = (
+            texts.selected(own & kept[texts.rows], number)
+            for texts, own in zip((batch.document, *batch.negative), filled, strict=True)
+        )
+        places = np.flatnonzero(kept)
+        return PairBatch(
+            query=batch.query.selected(kept, number),
+            document=document,
+            negative=negative,
+            grade=None if batch.grade is None else batch.grade[kept],
+            weight=None if batch.weight is None else batch.weight[kept],
+            split=batch.split[kept],
+            place=lambda at: batch.place(int(places[at])),
+        )
 
     def _splits(self, table: PairTable, rows: Rows, place: Place) -> NDArray[np.int8]:
         column = self._column(table, "split")

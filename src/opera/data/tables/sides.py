@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from opera.data.tables.pairs import Texts
@@ -17,7 +19,7 @@ AT_ONCE = 2_000_000
 
 
 class KnownTexts:
-    """Ids of a table that is there.
+    """Ids of a table that is there; or its texts, where none of the first values is an id.
 
     Args:
         table: the texts.
@@ -25,6 +27,7 @@ class KnownTexts:
 
     def __init__(self, table: TextTable) -> None:
         self._table = table
+        self._texts: pa.Array | None = None
         self._pending: list[pa.StringArray] = []
         self._waiting = 0
         self._rows: list[NDArray[np.int32]] = []
@@ -41,10 +44,30 @@ class KnownTexts:
         self._look_up()
         return np.concatenate([np.empty(0, dtype=np.int32), *self._rows])
 
+    @property
+    def by_text(self) -> bool:
+        """Whether the values are texts of the table."""
+        return self._texts is not None
+
     def _look_up(self) -> None:
-        ids = pa.chunked_array(self._pending, pa.string())
-        self._rows.append(self._table.find_rows(ids).astype(np.int32))
+        values = pa.chunked_array(self._pending, pa.string())
+        rows = np.empty(0) if self.by_text else self._table.find_rows(values)
+        if self.by_text or (not self._rows and len(rows) and (rows < 0).all()):
+            rows = self._look_up_texts(rows)
+        self._rows.append(rows.astype(np.int32))
         self._pending, self._waiting = [], 0
+
+    def _look_up_texts(self, by_id: NDArray[Any]) -> NDArray[Any]:
+        """Find texts by their hashes; where none is found, the values were ids after all."""
+        known = self._texts
+        if known is None:
+            known = pa.concat_arrays([digests(chunk) for chunk in self._table.table["text"].chunks])
+        wanted = pa.concat_arrays([pa.array([], DIGEST), *(digests(part) for part in self._pending)])
+        rows = np.asarray(pc.fill_null(pc.index_in(wanted, known), -1))
+        if self._texts is None and (rows < 0).all():
+            return by_id
+        self._texts = known
+        return rows
 
 
 class NewTexts:

@@ -99,6 +99,18 @@ class TableSource:
         return TABLES + urlencode(parts, quote_via=quote, safe="/:~,=")
 
     @property
+    def hub_name(self) -> str | None:
+        """What stands behind ``hf:``, where the pairs are a data set of the hub; else ``None``.
+
+        Raises:
+            SettingError: for a data set of the hub beside other tables.
+        """
+        names = [path for path in self.files if path.startswith("hf:")]
+        if names and len(self.files) > 1:
+            raise SettingError(f"{names[0]}: a data set of the hub cannot be read beside other tables; give it alone")
+        return names[0].removeprefix("hf:") if names else None
+
+    @property
     def files(self) -> list[str]:
         """The files and folders, as given."""
         return [path for path in (self.documents, self.queries) if path is not None] + [path for _, path in self.pairs]

@@ -52,7 +52,9 @@ def store_pairs(builder: DataBuilder, reader: PairReader) -> None:
                 side.add(texts)
         collected.add(batch)
     if collected.n_pairs == 0:
-        raise DataError(f"{reader.tables[0].file.name}: has no pairs")
+        raise DataError(f"{reader.tables[0].file.name}: has no pairs{' with a text on both sides' * reader.lenient}")
+    if reader.left_out:
+        builder.notes.append(f"left out {reader.left_out:,} empty texts and the pairs they are in")
     for stored, (side, group) in sides.items():
         if isinstance(side, KnownTexts):
             _check_known(builder, reader, stored, side, group)
@@ -63,9 +65,12 @@ def store_pairs(builder: DataBuilder, reader: PairReader) -> None:
     pairs = _checked(builder, reader, pairs)
     for split, number in reader.splits.items():
         builder.splits[split] = pairs.qrels(number, builder.notes, split)
-    if len(negatives[0]) and "train" in builder.splits:
+    of_train = negatives.split == reader.splits.get("train", -1)
+    if of_train.any():
         sizes = len(tables["queries"]), len(tables["corpus"])
-        builder.given_negatives = given_negatives(*negatives, builder.splits["train"], *sizes)
+        builder.given_negatives = given_negatives(
+            negatives.query[of_train], negatives.doc[of_train], builder.splits["train"], *sizes
+        )
 
 
 class _Collected:
@@ -77,7 +82,7 @@ class _Collected:
         self._docs: tuple[list[NDArray[np.int32]], list[NDArray[np.int32]]] = ([], [])
         self._numbers: dict[str, list[NDArray[np.float32]]] = {"grade": [], "weight": []}
         self._has = {"grade": False, "weight": False}
-        self._split: list[NDArray[np.int8]] = []
+        self._split: tuple[list[NDArray[np.int8]], list[NDArray[np.int8]]] = ([], [])
 
     def add(self, batch: PairBatch) -> None:
         """Take a batch."""
@@ -85,20 +90,18 @@ class _Collected:
             kind = int(texts is not batch.document)
             self._queries[kind].append((texts.rows + self._rows).astype(np.int32))
             self._docs[kind].append(np.arange(self._texts, self._texts + len(texts), dtype=np.int32))
+            self._split[kind].append(batch.split[texts.rows])
             self._texts += len(texts)
         own = batch.document.rows
         for name, values in self._numbers.items():
             given = getattr(batch, name)
             self._has[name] |= given is not None
             values.append((np.ones(len(own)) if given is None else given[own]).astype(np.float32))
-        self._split.append(batch.split[own])
         self._rows += len(batch.query)
         self.n_pairs += len(own)
 
-    def numbered(
-        self, query_rows: NDArray[np.int32], doc_rows: NDArray[np.int32]
-    ) -> tuple[Pairs, tuple[NDArray[np.int32], NDArray[np.int32]]]:
-        """Return the pairs, and query and document of each negative.
+    def numbered(self, query_rows: NDArray[np.int32], doc_rows: NDArray[np.int32]) -> tuple[Pairs, Pairs]:
+        """Return the pairs, and likewise the negatives.
 
         Args:
             query_rows: row of each query that was read: int32.
@@ -109,16 +112,23 @@ class _Collected:
             for rows, kinds in ((query_rows, self._queries), (doc_rows, self._docs))
         )
         numbers = [np.concatenate(values) if self._has[name] else None for name, values in self._numbers.items()]
-        return Pairs(query[0], doc[0], np.concatenate(self._split), *numbers), (query[1], doc[1])
+        split = [np.concatenate([np.empty(0, dtype=np.int8), *parts]) for parts in self._split]
+        return Pairs(query[0], doc[0], split[0], *numbers), Pairs(query[1], doc[1], split[1], None, None)
 
 
 def _check_known(builder: DataBuilder, reader: PairReader, stored: str, side: KnownTexts, group: Group) -> None:
     """Refuse ids that are not in the table."""
-    rows = side.rows()
+    rows, what = side.rows(), {"queries": "query", "corpus": "document"}[stored]
     if (rows < 0).any():
-        what, table = ("query", "queries") if stored == "queries" else ("document", "documents")
         place, texts, at = _find(reader, group, int(np.argmax(rows < 0)))
-        raise DataError(f"{place}: {what} {shown(texts.texts[at].as_py())} is no id in the table of {table}")
+        value, kind = shown(texts.texts[at].as_py()), "text" if side.by_text else "id"
+        raise DataError(f"{place}: {what} {value} is no {kind} in the table of {_plural(what)}")
+    if side.by_text:
+        builder.notes.append(f"the pairs hold the texts of {_plural(what)}, not their ids")
+
+
+def _plural(what: str) -> str:
+    return {"query": "queries"}.get(what, f"{what}s")
 
 
 def _check_new(reader: PairReader, side: NewTexts, group: Group) -> None:

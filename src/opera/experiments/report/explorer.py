@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,7 @@ from numpy.typing import NDArray
 from opera.core.errors import InputError
 from opera.core.terminal import shown
 from opera.data import RetrievalData, TextTable, load_data
-from opera.data.sources import load_stored
+from opera.data.sources import load_stored, stored_here
 from opera.experiments.analysis import BUCKETS, PRIMARY, Group, query_differences, tertiles
 from opera.runs.folder import PER_QUERY_FILE
 from opera.runs.reading import check_columns
@@ -158,7 +157,7 @@ def _load_texts(source: str | None, recorded: str, fingerprint: str, notes: list
     """Load the data set for its texts; adds a note if they are missing or have changed."""
     place = source or recorded
     try:
-        if source is None and not os.path.lexists(recorded):
+        if source is None and not stored_here(recorded):
             advice = "so ids stand for texts; pass the data to opera report --data"
             notes.append(f"{shown(recorded)} is no file or folder here, {advice}")
             return None

@@ -1,0 +1,107 @@
+"""``RetrievalData.from_pairs``: data that a program holds, by the same path as files."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from opera.core.errors import DataError
+from opera.core.terminal import shown
+from opera.data.store import DataBuilder, load_or_parse
+from opera.data.tables.columns import Columns, TableKind, checked_columns
+from opera.data.tables.in_memory import MemoryTable, as_table
+from opera.data.tables.load import RULES, store_tables
+from opera.data.tables.readers import TableFile
+
+if TYPE_CHECKING:
+    from opera.data.retrieval_data import RetrievalData
+
+PAIR = ("query", "document", "grade")
+
+
+def from_pairs(
+    queries: Any,
+    documents: Any,
+    pairs: Any,
+    columns: Mapping[str, str | Sequence[str]] | None,
+    name: str,
+) -> RetrievalData:
+    """See :meth:`opera.RetrievalData.from_pairs`."""
+    given = checked_columns(
+        (role, column) for role, own in (columns or {}).items() for column in ([own] if isinstance(own, str) else own)
+    )
+    texts: dict[TableKind, list[TableFile]] = {}
+    if pairs is None:
+        tables: list[TableFile] = [_aligned(queries, documents)]
+    else:
+        tables = [as_table(pairs, "pairs", PAIR)]
+        for kind, value in (("documents", documents), ("queries", queries)):
+            if value is not None:
+                texts["documents" if kind == "documents" else "queries"] = [_texts(value, kind)]
+
+    def digest() -> str:
+        total = hashlib.sha256(f"from_pairs\0{RULES}\0{given}".encode())
+        for kind, files in (*texts.items(), ("pairs", tables)):
+            total.update(f"\0{kind}\0".encode())
+            for file in files:
+                _hash(file, total)
+        return total.hexdigest()
+
+    def parse(builder: DataBuilder) -> None:
+        store_tables(builder, texts, [(None, file) for file in tables], Columns(given))
+
+    return load_or_parse(digest, name, name, parse)
+
+
+def _aligned(queries: Any, documents: Any) -> TableFile:
+    """A table of pairs from two lists of one length, or from one table that holds both."""
+    if queries is None or documents is None:
+        raise DataError("pairs: is missing; give pairs, or queries and documents as two lists of texts, row by row")
+    both = {"query": _list_of_texts(queries, "queries"), "document": _list_of_texts(documents, "documents")}
+    counts = {key: len(values) for key, values in both.items()}
+    if counts["query"] != counts["document"]:
+        raise DataError(
+            f"queries and documents: without pairs, row i belongs to row i, but there are {counts['query']:,} queries "
+            f"and {counts['document']:,} documents; give pairs"
+        )
+    return MemoryTable("pairs", pa.table(both))
+
+
+def _list_of_texts(values: Any, name: str) -> pa.Array:
+    if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__iter__"):
+        raise DataError(f"{name}: without pairs, must be a list of texts, got {shown(type(values).__name__)}")
+    found = list(values)
+    for at, text in enumerate(found):
+        if not isinstance(text, str):
+            raise DataError(f"{name}[{at}]: must be a text, got {shown(text)}; tables need pairs")
+    try:
+        return pa.array(found, pa.string())
+    except UnicodeError:
+        raise DataError(f"{name}: holds half a character, as of a cut emoji; remove it") from None
+
+
+def _texts(value: Any, name: str) -> TableFile:
+    """Documents or queries: texts by id, a list of texts whose ids are 0, 1, ..., or a table."""
+    if isinstance(value, Mapping) and all(isinstance(text, str) for text in value.values()):
+        return MemoryTable(name, pa.table({"id": _ids(list(value)), "text": _list_of_texts(value.values(), name)}))
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes) and value and isinstance(value[0], str):
+        ids = pa.array([str(row) for row in range(len(value))])
+        return MemoryTable(name, pa.table({"id": ids, "text": _list_of_texts(value, name)}))
+    return as_table(value, name, ("id", "text", "title"))
+
+
+def _ids(ids: list[Any]) -> pa.Array:
+    return pa.array([str(own) if isinstance(own, int) else own for own in ids])
+
+
+def _hash(file: TableFile, total: Any) -> None:
+    """Hash the columns of a table."""
+    for rows in file.batches(file.columns):
+        batch = pa.record_batch([rows.columns[name] for name in file.columns], names=file.columns)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        total.update(memoryview(sink.getvalue()))
