@@ -20,6 +20,7 @@ from opera.cli.options import (
     RangeOption,
     SetOption,
     TeacherOption,
+    TrainerOption,
     batch_options,
     collect_values,
     how_to_continue,
@@ -27,6 +28,7 @@ from opera.cli.options import (
     listed,
     numbers,
     path_option,
+    trainer_fields,
 )
 from opera.core.terminal import json_text, place, say
 
@@ -67,6 +69,7 @@ def compare(
     range_: RangeOption = None,
     teacher: TeacherOption = None,
     set_: SetOption = None,
+    trainer: TrainerOption = None,
     config: ConfigOption = None,
     plan: Annotated[bool, typer.Option("--plan", help="print the cells and estimated times, then exit")] = False,
     json_: JsonOption = False,
@@ -82,7 +85,7 @@ def compare(
     from opera.experiments.grid.progress import live_progress
     from opera.experiments.grid.run import run_grid
 
-    options = {"method": methods, "seed": seeds, "max_steps": steps}
+    options = {"method": methods, "seed": seeds, "max_steps": steps} | trainer_fields(trainer)
     axes, shared = grid_axes(
         collect_values(
             config, set_, options | batch_options(epochs, preset, batch_size, lr, negatives, range_, teacher)

@@ -108,6 +108,10 @@ DocumentPromptOption = Annotated[
     str | None, typer.Option("--document-prompt", help="text before each document, likewise")
 ]
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="any setting, as key=value; repeatable")]
+TrainerOption = Annotated[
+    list[str] | None,
+    typer.Option("--trainer", help="another field of the trainer's arguments, as key=value; repeatable"),
+]
 EXAMPLES = {"seeds": "0,1,2", "steps": "100,1000"}
 """Of options that take several numbers."""
 ConfigOption = Annotated[
@@ -155,6 +159,13 @@ def collect_values(
         raise SettingError(f"given twice, by its own option and by --set: {', '.join(sorted(twice))}")
     values = {**assigned, **given}
     return override(read_recipes(config or [], values.get("preset")), values)
+
+
+def trainer_fields(assignments: list[str] | None) -> dict[str, Any]:
+    """The setting behind ``--trainer``."""
+    from opera.config.yaml import parse_assignments
+
+    return {"trainer": parse_assignments(assignments, "--trainer")} if assignments else {}
 
 
 def listed(text: str) -> list[str]:

@@ -26,11 +26,13 @@ from opera.cli.options import (
     SetOption,
     StepsOption,
     TeacherOption,
+    TrainerOption,
     batch_options,
     collect_values,
     interruptible,
     is_main_process,
     path_option,
+    trainer_fields,
 )
 from opera.core.errors import SettingError
 from opera.core.terminal import json_text, say
@@ -90,6 +92,7 @@ def train(
         Path | None, path_option("--document-vectors", "vectors of the documents, likewise")
     ] = None,
     set_: SetOption = None,
+    trainer: TrainerOption = None,
     config: ConfigOption = None,
     require_gain: Annotated[
         bool,
@@ -115,6 +118,7 @@ def train(
     options |= {"adapter": adapter, "lora": lora, "matryoshka": matryoshka}
     vectors = {"query_vectors": query_vectors, "document_vectors": document_vectors}
     options |= {name: str(path) for name, path in vectors.items() if path is not None}
+    options |= trainer_fields(trainer)
     shared = batch_options(epochs, preset, batch_size, lr, negatives, range_, teacher)
     values = collect_values(config, set_, options | shared)
     _refuse_label(method)

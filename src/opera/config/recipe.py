@@ -9,6 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from opera.config.optional import check_installed
 from opera.config.presets import with_preset
+from opera.config.trainer_arguments import check_trainer_fields
 from opera.config.training import TrainSettings
 from opera.core.errors import SettingError
 from opera.core.extras import require
@@ -68,7 +69,7 @@ class Recipe(Settings):
 
     def identity(self) -> dict[str, Any]:
         """The settings that change a result, likewise; runs that differ in others alone are the same."""
-        return {name: value for name, value in self.flat().items() if name not in TrainSettings.without_effect()}
+        return TrainSettings.with_effect(self.flat())
 
 
 def make_recipe(values: Mapping[str, Any]) -> Recipe:
@@ -102,6 +103,8 @@ def make_recipe(values: Mapping[str, Any]) -> Recipe:
     check_installed(train.optimisation.optim, train.logging.report_to)
     if train.adapter.lora is not None:
         require("peft", "lora")
+    if train.logging.trainer is not None:
+        check_trainer_fields(train.logging.trainer)
     return Recipe(method=method.name, train=train, method_settings=method_settings)
 
 

@@ -16,6 +16,7 @@ from opera.config.evaluation import EvaluationSettings, GuardSettings
 from opera.config.lora import LoraOptions, LoraText, lora_options
 from opera.config.optimisation import MOST_AT_ONCE, BatchingSettings, OptimisationSettings
 from opera.config.optional import SERVICES, check_known
+from opera.config.trainer_arguments import WITHOUT_EFFECT, TrainerFields
 from opera.config.weights import WeightSettings
 from opera.core.arguments import MOST
 from opera.core.errors import SettingError
@@ -235,6 +236,12 @@ class LoggingSettings(Settings):
         le=MOST,
     )
     save_total_limit: int = setting(2, "checkpoints kept", "transformers", effect=False, ge=2, le=MOST)
+    trainer: TrainerFields | None = setting(
+        None,
+        "other fields of sentence-transformers' training arguments, by name (--trainer adam_beta2=0.98, repeatable); "
+        "auto: none",
+        "sentence-transformers",
+    )
     snapshots: int = setting(
         50,
         "steps at which all sampling probabilities are recorded for opera report, at most every fifth step; "
@@ -318,6 +325,13 @@ class TrainSettings(Settings):
         """The group that a setting belongs to, by the setting's flat name."""
         group: type[Settings] = cls.model_fields[cls.group_of[name]].annotation  # type: ignore[assignment]
         return group
+
+    @classmethod
+    def with_effect(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Leave out the settings that change no result, fields of the trainer among them."""
+        kept = {name: value for name, value in values.items() if name not in cls.without_effect()}
+        fields = {name: value for name, value in (kept.get("trainer") or {}).items() if name not in WITHOUT_EFFECT}
+        return {**kept, "trainer": fields or None} if "trainer" in kept else kept
 
     @classmethod
     def without_effect(cls) -> set[str]:

@@ -55,8 +55,10 @@ def read_recipe(path: Path) -> dict[str, Any]:
     return values
 
 
-def parse_assignments(assignments: Sequence[str]) -> dict[str, Any]:
+def parse_assignments(assignments: Sequence[str], option: str = "--set") -> dict[str, Any]:
     """Read ``--set key=value`` arguments; values are YAML scalars, but those of :data:`VERBATIM` are kept as they are.
+
+    ``option`` is what the messages start with.
 
     Raises:
         SettingError: if one is not ``key=value``, or a key is given twice.
@@ -65,9 +67,10 @@ def parse_assignments(assignments: Sequence[str]) -> dict[str, Any]:
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
         if not equals or not key.strip():
-            raise SettingError(f"--set {shortened(assignment)}: must be key=value, such as --set temperature=0.05")
+            example = {"--set": "--set temperature=0.05"}.get(option, f"{option} adam_beta2=0.98")
+            raise SettingError(f"{option} {shortened(assignment)}: must be key=value, such as {example}")
         if (name := key.strip()) in values:
-            raise SettingError(f"--set {shortened(name)}: given twice")
+            raise SettingError(f"{option} {shortened(name)}: given twice")
         values[name] = _verbatim(text) if name in VERBATIM else parse_scalar(text)
     return values
 

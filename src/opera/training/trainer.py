@@ -160,6 +160,7 @@ def training_arguments(
             **_saving_and_evaluation(settings),
             **_columns(settings, model),
             **_processes(model),
+            **(settings.logging.trainer or {}),
         )
         Trainer.get_optimizer_cls_and_kwargs(arguments, model)
     except (ValueError, ImportError, RuntimeError) as error:

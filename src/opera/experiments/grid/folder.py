@@ -72,8 +72,8 @@ def _holds_grid(out: Path) -> bool:
 
 
 def _refuse_other_settings(out: Path, recorded: Mapping[str, Any], requested: Mapping[str, Any], where: str) -> None:
-    asked = sorted({*recorded, *requested} - TrainSettings.without_effect())
-    names = [name for name in asked if recorded.get(name) != requested.get(name)]
+    recorded, requested = (TrainSettings.with_effect(settings) for settings in (recorded, requested))
+    names = [name for name in sorted({*recorded, *requested}) if recorded.get(name) != requested.get(name)]
     if names:
         before, now = (_format_values(names, settings) for settings in (recorded, requested))
         raise RunFolderError(
