@@ -13,7 +13,7 @@ from opera.core.terminal import shortened, shown
 
 _LOADER = "OPERA has a loader of its own; see dataloader_num_workers"
 _EVALUATION = "OPERA evaluates by itself; see eval_steps and encode_batch_size"
-_PUSH = "checkpoints are not what is handed over; upload the model that was measured with opera export RUN --push OWNER/NAME"
+_PUSH = "checkpoints are not what is handed over: upload the model that was, with opera export RUN --push OWNER/NAME"
 
 TAKEN: Mapping[str, str] = {
     **{
@@ -57,6 +57,7 @@ TAKEN: Mapping[str, str] = {
     "do_train": "opera train trains",
     "disable_tqdm": "OPERA has a progress bar of its own",
     "label_smoothing_factor": "register a loss of your own",
+    "parallelism_config": "is an object of accelerate's, which has no name here; see fsdp and deepspeed",
 }  # fmt: skip
 """Fields that OPERA sets itself or does not read, and what to do instead."""
 
