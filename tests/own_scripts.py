@@ -67,7 +67,8 @@ def arguments(out: Path, **changed: Any) -> SentenceTransformerTrainingArguments
 def open_model(folder: Path) -> SentenceTransformer:
     """Load a model anew, without dropout."""
     model = SentenceTransformer(str(folder), device="cpu")
-    set_dropout_and_attention(model, 0.0, None)
+    if any(isinstance(module, torch.nn.Dropout) for module in model.modules()):
+        set_dropout_and_attention(model, 0.0, None)
     return model
 
 

@@ -38,9 +38,9 @@ def test_what_is_observed_is_what_was_drawn(
     seen = []
     plain = pruning._sets[0].train
 
-    def train(step: int, pair_ids: np.ndarray, similarity: np.ndarray, loss: np.ndarray) -> dict[str, float]:
+    def train(step: int, pair_ids: np.ndarray, similarity: np.ndarray, loss: np.ndarray) -> None:
         seen.append((pruning._sets[0].rows.rows(pair_ids), similarity, loss))
-        return plain(step, pair_ids, similarity, loss)
+        plain(step, pair_ids, similarity, loss)
 
     pruning._sets[0].train = train  # type: ignore[method-assign]
     trainer.train()

@@ -49,13 +49,20 @@ class PrunedSet:
     def begin(self, sampler: PairSampler) -> None:
         """Draw with this sampler from now on."""
         self._sampler, self.epoch_start, self.to_replay = sampler, 0, 0
-        self._trained = np.zeros(self.rows.pairs.n_pairs, dtype=bool)
+        self._trained, self._schedule = np.zeros(self.rows.pairs.n_pairs, dtype=bool), dict[str, float]()
 
     def epoch(self, given_out: GivenOut) -> Iterator[list[int]]:
-        """Yield the rows of each batch of an epoch: those to be skipped, then those not trained yet, then new ones."""
+        """Begin an epoch; return its batches: those to be skipped, then those not trained yet, then new ones.
+
+        Several data sets begin theirs together: a batch of the epoch may not be drawn before it began.
+        """
         given_out.forget(self)
-        sampler, replayed = self.sampler, self.to_replay
-        self.epoch_start, self.to_replay = sampler.trained_steps - replayed, 0
+        replayed, self.to_replay = self.to_replay, 0
+        self.epoch_start = self.sampler.trained_steps - replayed
+        return self._batches(given_out, replayed)
+
+    def _batches(self, given_out: GivenOut, replayed: int) -> Iterator[list[int]]:
+        sampler = self.sampler
         if replayed:
             drawn = np.concatenate(sampler.drawn).reshape(-1, sampler.batch_size)
             yield from (self.rows.rows(pair_ids) for pair_ids in drawn[self.epoch_start : sampler.trained_steps])
@@ -65,21 +72,31 @@ class PrunedSet:
 
     def train(
         self, step: int, pair_ids: NDArray[np.int64], similarity: NDArray[np.float32], loss: NDArray[np.float32]
-    ) -> dict[str, float]:
-        """Note that a batch was trained and what was seen of it; return the method's schedule and the coverage."""
+    ) -> None:
+        """Note that a batch was trained, and what was seen of it."""
         self.sampler.observe(step, pair_ids, similarity, loss)
-        schedule = self.sampler.finish(step)
+        self._schedule = self.sampler.finish(step)
         self._trained[pair_ids] = True
+
+    def curves(self) -> dict[str, float]:
+        """Return the method's schedule at the last step that was trained, and the share of pairs trained so far."""
         prefix = f"{self.rows.name}_" if self.rows.name else ""
-        known = {name: value for name, value in schedule.items() if not math.isnan(value)}
-        return {f"{prefix}{name}": value for name, value in {**known, "coverage": float(self._trained.mean())}.items()}
+        values = {**self._schedule, "coverage": float(self._trained.mean())}
+        return {f"{prefix}{name}": value for name, value in values.items() if not math.isnan(value)}
 
     def state_dict(self) -> dict[str, Any]:
-        """The sampler's state, and where the epoch began."""
-        return {"sampler": self.sampler.state_dict(), "epoch_start": self.epoch_start}
+        """The sampler's state, where the epoch began, and the schedule of the last step."""
+        return {"sampler": self.sampler.state_dict(), "epoch_start": self.epoch_start, "schedule": self._schedule}
 
     def load_state_dict(self, state: dict[str, Any], skips: bool) -> int:
-        """Restore what :meth:`state_dict` returned; returns how many draws are to be replayed.
+        """Restore what :meth:`state_dict` returned.
+
+        Args:
+            state: what it returned.
+            skips: whether the trainer reads the batches of its epoch again, to skip those that were trained.
+
+        Returns:
+            How many it will skip.
 
         Raises:
             TrainingError: if it belongs to other pairs.
@@ -88,6 +105,7 @@ class PrunedSet:
         self.epoch_start = int(state["epoch_start"])
         drawn = np.concatenate(self.sampler.drawn)[: self.sampler.trained_steps * self.sampler.batch_size]
         self._trained[drawn] = True
+        self._schedule = {name: float(value) for name, value in state.get("schedule", {}).items()}
         self.to_replay = self.sampler.trained_steps - self.epoch_start if skips else 0
         return self.to_replay
 
@@ -178,4 +196,4 @@ class PrunedBatches(DefaultBatchSampler):  # type: ignore[misc]
 
     def __iter__(self) -> Iterator[list[int]]:
         self.begin()
-        yield from self.source.epoch(self.given_out)
+        return self.source.epoch(self.given_out)

@@ -43,7 +43,7 @@ class PruningCallback(TrainerCallback):  # type: ignore[misc]
                 "callbacks=[pruning.callback] is passed to the trainer, and are resumed from args.output_dir"
             )
         try:
-            self.pruning.load_state_dict(read_state(file), state.global_step)
+            self.pruning.load_state_dict(read_state(file), state.global_step, len(kwargs["train_dataloader"]))
         except (KeyError, ValueError) as error:
             raise RunFolderError(f"{file}: cannot be read ({error}); resume from another checkpoint") from None
 

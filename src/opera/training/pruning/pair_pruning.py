@@ -85,7 +85,6 @@ class PairPruning:
         self._given_out, self._taken = GivenOut(), list[Given]()
         self._watches: dict[str, LossWatch] = {}
         self._batch_size = self._seed = 0
-        self._curves: dict[str, float] = {}
         self._sets = [PrunedSet(rows, None) for rows in read_all(dataset)]
         for part in self._sets:
             self.method.check(self.method_settings, part.rows.pairs.n_queries, part.rows.pairs.n_pairs)
@@ -110,7 +109,7 @@ class PairPruning:
 
     def curves(self) -> dict[str, float]:
         """Return the method's schedule at the last step that was trained, and the share of pairs trained so far."""
-        return dict(self._curves)
+        return {name: value for part in self._sets for name, value in part.curves().items()}
 
     def use_arguments(self, args: Any) -> None:
         """Take the arguments of the trainer that trains.
@@ -131,18 +130,27 @@ class PairPruning:
         sets = {str(number): part.state_dict() for number, part in enumerate(self._sets)}
         return {"optimizer_steps": trained_steps, "sets": sets}
 
-    def load_state_dict(self, state: Mapping[str, Any], trained_steps: int) -> None:
+    def load_state_dict(self, state: Mapping[str, Any], trained_steps: int, per_epoch: int) -> None:
         """Restore what :meth:`state_dict` returned, before the first batch is read.
+
+        Args:
+            state: what it returned.
+            trained_steps: optimizer steps of the checkpoint that the trainer resumes from.
+            per_epoch: batches per epoch and process.
 
         Raises:
             TrainingError: if it belongs to other pairs.
-            ValueError: if it belongs to another optimizer step.
+            ValueError: if it belongs to another optimizer step, or the trainer will skip other batches.
         """
         if int(state["optimizer_steps"]) != trained_steps:
             raise ValueError(f"it belongs to step {int(state['optimizer_steps'])}, not {trained_steps}")
         self._begin(again=True)
-        for number, part in enumerate(self._sets):
-            part.load_state_dict(state["sets"][str(number)], self.timetable.skips)
+        skipped = self.timetable.skipped(trained_steps, per_epoch) * process_count()
+        found = [
+            part.load_state_dict(state["sets"][str(number)], skipped > 0) for number, part in enumerate(self._sets)
+        ]
+        if sum(found) != skipped:
+            raise ValueError(f"of this epoch {sum(found)} batches were trained, and the trainer skips {skipped}")
 
     def _read_arguments(self, args: Any) -> None:
         self.timetable = Timetable.of(args)
@@ -219,7 +227,7 @@ class PairPruning:
             raise NotFiniteError("the loss", own.step, own.pair_ids, finite.cpu().numpy())
         seen = observed_everywhere(similarity, losses)
         for given, part in zip(self._taken, np.split(seen, len(self._taken)), strict=True):
-            self._curves |= given.source.train(given.step, given.pair_ids, part[:, 0], part[:, 1])
+            given.source.train(given.step, given.pair_ids, part[:, 0], part[:, 1])
 
 
 class SamplerOf:

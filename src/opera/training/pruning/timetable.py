@@ -70,6 +70,11 @@ class Timetable:
         epochs, left = divmod(steps, updates)
         return epochs * per_epoch + min(left * self.accumulation, per_epoch)
 
+    def skipped(self, trained_steps: int, per_epoch: int) -> int:
+        """Batches per process that a trainer, resumed after ``trained_steps``, reads again in its epoch and skips."""
+        updates = max(1, math.ceil(per_epoch / self.accumulation))
+        return trained_steps % updates * self.accumulation if self.skips else 0
+
     def draws(self, lengths: list[int], own: int, processes: int) -> int:
         """Draws from one of several data sets in the whole training.
 
