@@ -76,7 +76,9 @@ def test_two_processes(beir: Path, static_model: Path, tmp_path: Path) -> None:
     assert first == second
     assert first["one"]["steps"] == 12  # 4 per epoch, as two processes with 6 rows of 48 each take
     assert len(first["one"]["drawn"][0]) == 12 * 2 * 6
-    assert first["several"]["steps"] == 12  # 2 batches of each data set per epoch and process: the trainer drops the rest
+    assert (
+        first["several"]["steps"] == 12
+    )  # 2 batches of each data set per epoch and process: the trainer drops the rest
     assert first["resumed"] == first["several"]
     assert first["cut"]["steps"] == 5
     assert len(set(np.round(first["one"]["scores"][0], 3))) > 5

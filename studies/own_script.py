@@ -1,0 +1,109 @@
+"""Is a model trained in one's own sentence-transformers script as good as one of ``opera train``?
+
+    python studies/own_script.py ../shared/data/nfcorpus ../shared/models/potion-base-4m --seeds 0,1,2
+
+Trains the same method both ways, with the same steps, batch, learning rate and temperature, without mask, negatives
+and guard, and measures both on test. The script runs the trainer and loss of sentence-transformers over two columns.
+Prints the mean of each, and the paired test over the test queries, each one's difference averaged over the seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import torch
+from datasets import Dataset
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+
+import opera
+from opera.experiments.analysis.significance import paired_test
+
+MEASURE = "nDCG@10"
+TEMPERATURE = 0.07
+
+
+def in_opera(data: opera.RetrievalData, options: argparse.Namespace, seed: int, folder: Path) -> None:
+    """Train with ``opera.adapt``, into ``folder/model``."""
+    opera.adapt(
+        data,
+        model=options.model,
+        out=folder,
+        method=options.method,
+        seed=seed,
+        max_steps=options.steps,
+        batch_size=options.batch_size,
+        lr=options.lr,
+        temperature=TEMPERATURE,
+        warmup_ratio=0.0,
+        train_group_size=1,
+        mask_known_positives=False,
+        guard=False,
+        snapshots=0,
+    )
+
+
+def in_script(data: opera.RetrievalData, options: argparse.Namespace, seed: int, folder: Path) -> None:
+    """Train with sentence-transformers' trainer, into ``folder/model``."""
+    train = data.training_split()
+    queries = data.queries.texts(train.query_rows[train.query_index], "text")
+    dataset = Dataset.from_dict({"anchor": queries, "positive": data.corpus.texts(train.doc_rows)})
+    model = SentenceTransformer(options.model, device="cpu")
+    args = SentenceTransformerTrainingArguments(
+        output_dir=str(folder / "checkpoints"),
+        max_steps=options.steps,
+        per_device_train_batch_size=options.batch_size,
+        learning_rate=options.lr,
+        seed=seed,
+        save_strategy="no",
+        report_to="none",
+        use_cpu=True,
+    )
+    loss = MultipleNegativesRankingLoss(model, scale=1 / TEMPERATURE)
+    pruning = opera.PairPruning(model, dataset, method=options.method, args=args)
+    args.batch_sampler = pruning.sampler
+    loss = pruning.watch(loss)
+    SentenceTransformerTrainer(model=model, args=args, train_dataset=dataset, loss=loss).train()
+    model.save_pretrained(str(folder / "model"), create_model_card=False)
+
+
+def main() -> None:
+    """Train both ways with each seed, and print the comparison."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("data")
+    parser.add_argument("model")
+    parser.add_argument("--method", default="dp")
+    parser.add_argument("--seeds", default="0,1,2")
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--batch-size", type=int, default=256)
+    parser.add_argument("--lr", type=float, default=1e-2)
+    options = parser.parse_args()
+    data, differences = opera.load_data(options.data), []
+    for seed in map(int, options.seeds.split(",")):
+        measured = {}
+        for name, train in (("opera train", in_opera), ("script", in_script)):
+            with TemporaryDirectory() as folder:
+                torch.manual_seed(seed)
+                train(data, options, seed, Path(folder, "run"))
+                result = opera.evaluate(data, model=str(Path(folder, "run", "model")), measures=[MEASURE])
+            measured[name] = result
+        means = {name: result.measures[MEASURE] for name, result in measured.items()}
+        print(f"seed {seed}: " + ", ".join(f"{name} {mean:.4f}" for name, mean in means.items()), flush=True)
+        per_query = [measured[name].per_query[MEASURE] for name in ("script", "opera train")]
+        differences.append([per_query[0][query] - per_query[1][query] for query in sorted(per_query[0])])
+    test = paired_test(np.mean(differences, axis=0))
+    print(
+        f"script minus opera train: {test.difference:+.4f} [{test.low:+.4f}, {test.high:+.4f}] over {test.queries} "
+        f"queries, p = {test.t_test:.2f}"
+    )
+
+
+if __name__ == "__main__":
+    main()
