@@ -113,8 +113,9 @@ class Session:
         Raises:
             TrainingError: if memory runs out; it says which settings to lower.
         """
+        prepared = self.prepared
         log.info("%s (%.0f s so far)", what, self.clock.elapsed)
-        with self.clock.phase(name), memory_advice(name, self.prepared.settings):
+        with self.clock.phase(name), memory_advice(name, prepared.settings, prepared.model):
             yield
 
 
