@@ -59,7 +59,8 @@ def evaluate(
         check_trec_ids(run_file, loaded, split)
 
     from opera.cli.printing.console import console
-    from opera.cli.printing.results import print_measures
+    from opera.cli.printing.results import print_measures, warn_of_few
+    from opera.core.intervals import mean_intervals
     from opera.retrieval.evaluate import evaluate as evaluate_model
 
     result = evaluate_model(
@@ -73,8 +74,11 @@ def evaluate(
     )
     if run_file and is_main_process():
         write_trec_run(run_file, result, loaded)
+    intervals, queries = mean_intervals(result.per_query), len(result.query_ids)
     if json_:
-        facts = {"model": model, "data": data, "split": split, "queries": len(result.query_ids)}
-        say(json_text({**facts, "measures": result.measures}))
+        facts = {"model": model, "data": data, "split": split, "queries": queries}
+        say(json_text({**facts, "measures": result.measures, "intervals": intervals}))
     else:
-        print_measures(console(), result.measures, f"{model} on {data}, {split}: {len(result.query_ids)} queries")
+        screen, title = console(), f"{model} on {data}, {split}: {queries} queries"
+        print_measures(screen, result.measures, title, intervals=intervals)
+        warn_of_few(screen, queries, split)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -171,12 +171,15 @@ def _print_run(run: Run, as_json: bool) -> None:
     from opera.cli.printing.console import console
     from opera.cli.printing.matryoshka import print_sizes
     from opera.cli.printing.results import format_rates, how_to_use, print_before_after, print_guard
+    from opera.runs.changes import changes_on_test
 
     guard = run.record.guard
     if as_json:
         facts = {"guard": None if guard is None else guard.model_dump()}
         sizes = [size.model_dump() for size in run.record.matryoshka or ()]
-        more = {"matryoshka": sizes} if sizes else {}
+        more: dict[str, Any] = {"matryoshka": sizes} if sizes else {}
+        changes = changes_on_test(run.per_query(), run.measures["after"], run.record.seed)
+        more["changes"] = {name: vars(change) for name, change in changes.items()}
         say(json_text({"run": str(run.path), **facts, "measures": run.measures, **more}))
         return
     settings, screen = run.settings, console()
@@ -186,7 +189,7 @@ def _print_run(run: Run, as_json: bool) -> None:
     else:
         print_guard(screen, guard)
     title = f"{settings['method']}, {run.steps} steps, {format_rates(settings)}; {queries} test queries"
-    print_before_after(screen, run.measures, title)
+    print_before_after(screen, run, title)
     print_sizes(screen, run)
     if guard is None and run.measures["after"]["nDCG@10"] < run.measures["before"]["nDCG@10"]:
         screen.print("nDCG@10 fell: leave guard=false out, or try fewer --steps or a lower --lr")

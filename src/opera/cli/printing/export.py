@@ -6,7 +6,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from opera.core.intervals import few_queries
+from opera.cli.printing.results import interval_in_points, warn_of_few
+from opera.core.intervals import points
 from opera.deployment.record import MEASURE, Export, verdict_sentence
 
 
@@ -22,8 +23,8 @@ def print_export(screen: Console, exported: Export) -> None:
         found = form.figures
         figures = ("", "", "", "")
         if found is not None:
-            interval = f"{100 * found.low:+.1f} to {100 * found.high:+.1f}"
-            figures = (f"{found.after:.4f}", f"{100 * found.difference:+.1f}", interval, f"{found.speed:.1f}×")
+            interval = interval_in_points(found.low, found.high)
+            figures = (f"{found.after:.4f}", points(found.difference), interval, f"{found.speed:.1f}×")
         table.add_row(form.form, form.file, *figures, f"{form.megabytes:.1f}")
     if measured:
         title = f"{exported.model} on {exported.data}, {exported.queries:,} test queries; speed on {exported.processor}"
@@ -31,6 +32,6 @@ def print_export(screen: Console, exported: Export) -> None:
     screen.print(table)
     for form in exported.forms:
         screen.print(Text(f"{form.form}: {verdict_sentence(form)}"))
-    if measured and (warning := few_queries(exported.queries)):
-        screen.print(Text(warning))
+    if measured:
+        warn_of_few(screen, exported.queries)
     screen.print(Text(f"\nwritten to {exported.folder}; what was measured is in its export.json"))

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from opera.cli.printing.results import warn_of_few
 from opera.experiments.analysis import (
     PAPERS,
     PRIMARY,
@@ -53,6 +54,7 @@ def _print_table(screen: Console, comparison: Comparison, table: ResultsTable) -
     title = f"\n{table.name}, {table.steps:,} steps, {table.queries:,} test queries"
     screen.print(Text(title, style="bold"))
     screen.print(_quality_table(table, comparison.baseline))
+    warn_of_few(screen, table.queries)
     _print_guard(screen, table)
     if table is comparison.final(table.data):
         screen.print(_cost_table(table))

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from opera.cli.printing.console import one_line
+from opera.cli.printing.results import warn_of_few
 from opera.diagnostics.inspect.duplicates import Duplicates, NearDuplicate
 from opera.diagnostics.inspect.quality import Quality
 from opera.diagnostics.inspect.report import Inspection
@@ -53,6 +54,8 @@ def _print_counts(screen: Console, inspection: Inspection) -> None:
             f"The most common document is in {positives.most_common_document_pairs:,} pairs."
         )
     )
+    if "test_queries" in inspection.counts:
+        warn_of_few(screen, inspection.counts["test_queries"])
     for note in inspection.notes:
         screen.print(Text(f"note: {note}"))
 
@@ -114,14 +117,14 @@ def _noise_in_words(quality: Quality) -> str:
         "better than a random one. These are false labels, or relevance that this model does not see. False labels "
         "close to the query are not counted.\n"
         "Across queries: a pair that is not noise is more similar than a random pair of any query and document with "
-        f"probability {quality.pooled_auc:.3f}. SP's single threshold depends on this."
+        f"probability {quality.pooled_auc:.3f}. The single threshold of static pruning depends on this."
     )
 
 
 def _print_retentions(screen: Console, inspection: Inspection) -> None:
-    screen.print(Text("\nWhat static pruning would keep", style="bold"))
+    screen.print(Text("\nWhat static pruning (methods sp, sp+cbs) would keep", style="bold"))
     table = Table()
-    for name in ("k", "pairs", "queries lost", "lowest similarity", "γ", "gain over ft"):
+    for name in ("share kept (k)", "pairs", "queries lost", "lowest similarity", "true pairs", "gain"):
         table.add_column(name, justify="right")
     for row in inspection.retentions:
         cells = (f"{row.kept_pairs:,}", f"{row.lost_queries:.1%}", f"{row.lowest:.3f}")
@@ -129,9 +132,10 @@ def _print_retentions(screen: Console, inspection: Inspection) -> None:
     screen.print(table)
     screen.print(
         Text(
-            "γ: share of true pairs among the kept ones. Gain: in E of Theorem 1. Both assume that the estimated noise "
-            f"is random.\nFor comparison: {inspection.quality.true_share:.3f} of all pairs are true, and dp gains "
-            f"{inspection.dynamic_gain:+.4f}. The theorem ignores coverage: weigh the gain against the lost queries."
+            "True pairs: their estimated share among those kept. Gain: estimated change of the similarity that "
+            "training\nlearns from, beside training on all pairs (E of Theorem 1, docs/paper.md). Both assume that the "
+            f"estimated\nnoise is random. For comparison: {inspection.quality.true_share:.3f} of all pairs are true, and dp gains "
+            f"{inspection.dynamic_gain:+.4f}.\nThe gain ignores coverage: weigh it against the lost queries."
         )
     )
 

@@ -33,7 +33,7 @@ def print_quickstart(console: Console, run: Run) -> None:
     console.print()
     if run.record.guard is not None:
         print_guard(console, run.record.guard)
-    print_before_after(console, run.measures, title)
+    print_before_after(console, run, title)
     console.print(f"\nThe model: {run.model_path}", style="bold")
     console.print(Text(how_to_load(str(run.model_path))))
     opera = sys.argv[0] if Path(sys.argv[0]).name == "opera" else "opera"

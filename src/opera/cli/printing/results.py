@@ -10,7 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from opera.cli.printing.console import one_line
+from opera.core.intervals import few_queries, points
 from opera.retrieval.measures import DEFAULT_MEASURES
+from opera.runs.changes import changes_on_test
 from opera.runs.guard_words import dev_sentence, share_sentence, verdict_sentence, warnings_of
 
 if TYPE_CHECKING:
@@ -19,23 +21,38 @@ if TYPE_CHECKING:
     from opera.runs.record import GuardRecord
 
 
-def print_before_after(screen: Console, measures: Mapping[str, Mapping[str, float]], title: str) -> None:
-    """Print the main measures of a run on test: before, fine-tuned, after, and the gain in points.
+def print_before_after(screen: Console, run: Run, title: str) -> None:
+    """Print the main measures of a run on test: before, fine-tuned, after, and the gain in points with its interval.
 
-    The fine-tuned model is left out where it is the one handed over.
+    The fine-tuned model is left out where it is the one handed over. Few test queries are warned of.
     """
+    measures, per_query = run.measures, run.per_query()
+    changes = changes_on_test(per_query, DEFAULT_MEASURES, run.record.seed)
     shown = {"before": "before", "fine_tuned": "fine-tuned", "after": "after"}
     if measures["fine_tuned"] == measures["after"]:
         del shown["fine_tuned"]
     table = Table()
     table.add_column("measure")
-    for column in (*shown.values(), "points"):
+    for column in (*shown.values(), "points", "95% interval"):
         table.add_column(column, justify="right")
     for name in DEFAULT_MEASURES:
-        gain = measures["after"][name] - measures["before"][name]
-        table.add_row(name, *(f"{measures[when][name]:.4f}" for when in shown), f"{100 * gain:+.1f}")
+        gain, change = measures["after"][name] - measures["before"][name], changes.get(name)
+        interval = "" if change is None else interval_in_points(change.low, change.high)
+        table.add_row(name, *(f"{measures[when][name]:.4f}" for when in shown), f"{100 * gain:+.1f}", interval)
     screen.print(Text(f"\n{title}", style="bold"))
     screen.print(table)
+    warn_of_few(screen, per_query.num_rows)
+
+
+def interval_in_points(low: float, high: float) -> str:
+    """Write the interval of a difference for a table: ``+0.3 to +2.1``."""
+    return f"{points(low)} to {points(high)}"
+
+
+def warn_of_few(screen: Console, queries: int, split: str = "test") -> None:
+    """Print a warning where a split has few queries."""
+    if warning := few_queries(queries, split):
+        screen.print(Text(warning))
 
 
 def print_guard(screen: Console, guard: GuardRecord) -> None:
@@ -50,13 +67,22 @@ def format_rates(settings: Mapping[str, Any]) -> str:
     return f"learning rate {settings['learning_rate']:g}, temperature {settings['temperature']:g}"
 
 
-def print_measures(screen: Console, values: Mapping[str, float], title: str, head: str = "measure") -> None:
-    """Print the measures of one evaluation, or other named values under their ``head``."""
+def print_measures(
+    screen: Console,
+    values: Mapping[str, float],
+    title: str,
+    head: str = "measure",
+    intervals: Mapping[str, tuple[float, float]] | None = None,
+) -> None:
+    """Print the measures of one evaluation with their intervals, or other named values under their ``head``."""
     table = Table()
     table.add_column(head)
-    table.add_column("value", justify="right")
+    for column in ("value", *(() if intervals is None else ("95% interval",))):
+        table.add_column(column, justify="right")
     for name, value in values.items():
-        table.add_row(name, f"{value:.4f}")
+        table.add_row(
+            name, f"{value:.4f}", *(() if intervals is None else ("{:.4f} to {:.4f}".format(*intervals[name]),))
+        )
     screen.print(Text(title, style="bold"))
     screen.print(table)
 

@@ -176,8 +176,8 @@ def _prune(quality: Quality, best: Retention) -> Advice:
         DEFAULT_REASON,
         f"{_look_random(quality)} The model separates the others well (AUC {quality.pooled_auc:.2f}). {CHECK}",
         f"Keeping k = {best.k:g} of the pairs would lose {best.lost_queries:.1%} of the queries.",
-        f"Of the kept pairs, γ = {best.precision:.3f} would be true. This {verb} the {quality.true_share:.3f} of "
-        "all pairs (Theorem 1).",
+        f"Of the kept pairs, a share of {best.precision:.3f} would be true. This {verb} the "
+        f"{quality.true_share:.3f} of all pairs (Theorem 1).",
         "At equal precision Theorem 1 ranks sp above dp; the paper's choice is sp+dp.",
     )
     return Advice(DEFAULT_METHOD, "sp", best.k, reasons)
