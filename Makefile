@@ -3,7 +3,7 @@ VENV := .venv
 RUN := $(VENV)/bin/
 IN_PARALLEL := --numprocesses 2 --dist worksteal # each process computes with one thread: tests/conftest.py
 
-.PHONY: help install quickstart test test-slow test-all check site fuzz chaos soak bench-sampler audit format clean
+.PHONY: help install quickstart test test-slow test-all check site wheel environments fuzz chaos soak bench-sampler audit format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -30,6 +30,12 @@ test-all: test test-slow ## run every test
 
 site: install ## build the documentation site in site/, warnings as errors
 	NO_MKDOCS_2_WARNING=1 $(RUN)mkdocs build --quiet --strict
+
+wheel: install ## build dist/opera_retrieval-VERSION-py3-none-any.whl
+	$(RUN)uv build --quiet --wheel --out-dir dist
+
+environments: install ## install the wheel into empty environments, newest and oldest versions, and test there (10 minutes)
+	$(RUN)python tools/environments.py newest oldest bare
 
 fuzz: install ## spoil 10,000 files of each kind that OPERA reads (hours); a failure prints how to repeat it
 	$(RUN)python -m pytest tests/fuzz --hypothesis-profile=nightly --hypothesis-show-statistics --timeout=36000
