@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bad_inputs.table import Bad, with_run
+from bad_inputs.table import Bad, matching, with_run
 
 TRAIN = "train data --model model --out run"
 
@@ -194,5 +194,26 @@ ROWS = [
         "train: a negative weight as threshold",
         f"{TRAIN} --set min_pair_weight=-1",
         "min_pair_weight: must be greater than or equal to 0, got -1",
+    ),
+    Bad(
+        "train: a mix of one data set",
+        f"{TRAIN} --mix equal",
+        "mix=equal: needs several data sets; add one with --also",
+    ),
+    Bad(
+        "train: a mix that is none",
+        f"{TRAIN} --also data --mix half",
+        "mix: must be proportional, equal, or NAME=SHARE,... with shares above 0, such as nfcorpus=2,scifact=1, "
+        "got 'half'",
+    ),
+    Bad(
+        "train: the same data twice",
+        f"{TRAIN} --also data",
+        "data: is the same data as data; give each data set once",
+    ),
+    Bad(
+        "train: another data set that is not there",
+        f"{TRAIN} --also nothing",
+        matching(r"nothing: no such file or folder; pass .*"),
     ),
 ]

@@ -91,6 +91,14 @@ def train(
     document_vectors: Annotated[
         Path | None, path_option("--document-vectors", "vectors of the documents, likewise")
     ] = None,
+    also: Annotated[
+        list[str] | None,
+        typer.Option("--also", help="another data set to train on, likewise; repeatable", metavar="DATA"),
+    ] = None,
+    mix: Annotated[
+        str | None,
+        typer.Option("--mix", help="how often each data set is drawn: proportional, equal, or NAME=2,NAME=1"),
+    ] = None,
     set_: SetOption = None,
     trainer: TrainerOption = None,
     config: ConfigOption = None,
@@ -110,11 +118,11 @@ def train(
 ) -> None:
     """Adapt a model to a data set, and measure it before and after on the test split."""
     from opera.config.recipe import make_recipe
-    from opera.data import load_data
+    from opera.data import load_all
     from opera.retrieval.measures import check_measures
     from opera.runs.housekeeping import check_out_folder
 
-    options = {"method": method, "max_steps": steps, "seed": seed}
+    options = {"method": method, "max_steps": steps, "seed": seed, "mix": mix}
     options |= {"adapter": adapter, "lora": lora, "matryoshka": matryoshka}
     vectors = {"query_vectors": query_vectors, "document_vectors": document_vectors}
     options |= {name: str(path) for name, path in vectors.items() if path is not None}
@@ -128,7 +136,7 @@ def train(
     if require_gain and not recipe.train.guard.guard:
         raise SettingError("--require-gain: needs the guard's verdict, but guard is false; pass --set guard=true")
     check_out_folder(out, resume, overwrite)
-    loaded = load_data(data)  # errors are reported before torch is loaded, which takes seconds
+    loaded = load_all([data, *(also or [])])  # errors are reported before torch is loaded, which takes seconds
 
     from opera.runs.guard_words import gained
     from opera.training.adapt import adapt
@@ -171,6 +179,7 @@ def _print_run(run: Run, as_json: bool) -> None:
     from opera.cli.printing.console import console
     from opera.cli.printing.matryoshka import print_sizes
     from opera.cli.printing.results import format_rates, how_to_use, print_before_after, print_guard
+    from opera.cli.printing.sets import print_sets
     from opera.runs.changes import changes_on_test
 
     guard = run.record.guard
@@ -180,6 +189,8 @@ def _print_run(run: Run, as_json: bool) -> None:
         more: dict[str, Any] = {"matryoshka": sizes} if sizes else {}
         changes = changes_on_test(run.per_query(), run.measures["after"], run.record.seed)
         more["changes"] = {name: vars(change) for name, change in changes.items()}
+        if run.record.sets:
+            more["sets"] = [each.model_dump() for each in run.record.sets]
         say(json_text({"run": str(run.path), **facts, "measures": run.measures, **more}))
         return
     settings, screen = run.settings, console()
@@ -191,6 +202,7 @@ def _print_run(run: Run, as_json: bool) -> None:
     title = f"{settings['method']}, {run.steps} steps, {format_rates(settings)}; {queries} test queries"
     print_before_after(screen, run, title)
     print_sizes(screen, run)
+    print_sets(screen, run)
     if guard is None and run.measures["after"]["nDCG@10"] < run.measures["before"]["nDCG@10"]:
         screen.print("nDCG@10 fell: leave guard=false out, or try fewer --steps or a lower --lr")
     screen.print(Text(f"\n{how_to_use(run)}"))

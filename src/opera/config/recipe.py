@@ -17,6 +17,7 @@ from opera.core.settings import LISTING, SettingDoc, Settings, explain, resolved
 from opera.data.pairs import TrainingPairs
 from opera.methods import METHODS, Method, PairScores, Plan, method_named
 from opera.methods.default import AUTO, DEFAULT_METHOD, PRESET_METHOD
+from opera.methods.mixed import MixedMethod, Mixture
 
 ADAPT_ARGUMENTS = ("data", "model", "out", "resume", "overwrite", "callbacks", "config")
 """Arguments of :func:`opera.adapt` that are not settings."""
@@ -50,16 +51,21 @@ class Recipe(Settings):
         """The method."""
         return METHODS[self.method]
 
-    def make_method(self, pairs: TrainingPairs, scores: PairScores | None, processes: int) -> Method[Any]:
+    def make_method(
+        self, pairs: TrainingPairs, scores: PairScores | None, processes: int, mixture: Mixture | None = None
+    ) -> Method[Any]:
         """Make the method for some training pairs; automatic settings must be resolved.
 
         Args:
             pairs: the training pairs.
             scores: their pretrained scores, where the method needs them.
             processes: how many processes train together.
+            mixture: how several data sets are drawn; ``None`` for one.
         """
         optimisation, batch_size = self.train.optimisation, self.train.batching.queries_per_step(processes)
         plan = Plan(optimisation.seed, resolved(optimisation.max_steps), batch_size)
+        if mixture is not None:
+            return MixedMethod(self.method_class, pairs, plan, self.method_settings, scores, mixture)
         return self.method_class(pairs, plan, self.method_settings, scores)
 
     def flat(self) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from opera.config.distillation import DistillationSettings
 from opera.config.encoding import EncodingSettings
 from opera.config.evaluation import EvaluationSettings, GuardSettings
 from opera.config.lora import LoraOptions, LoraText, lora_options
+from opera.config.mixing import MixingSettings
 from opera.config.optimisation import MOST_AT_ONCE, BatchingSettings, OptimisationSettings
 from opera.config.optional import SERVICES, check_known
 from opera.config.trainer_arguments import WITHOUT_EFFECT, TrainerFields
@@ -264,6 +265,7 @@ class TrainSettings(Settings):
         negative_sampling: explicit negatives, and which in-batch negatives count.
         labels: which qrels count as relevant, and injected label noise.
         weights: what weights of pairs are used for.
+        mixing: how several data sets are drawn in one run.
         evaluation: evaluation during training, and drawn splits.
         guard: how the share of the fine-tuned weights is chosen.
         logging: what a run logs and saves on its way.
@@ -277,6 +279,7 @@ class TrainSettings(Settings):
     negative_sampling: NegativeSettings = NegativeSettings()
     labels: LabelSettings = LabelSettings()
     weights: WeightSettings = WeightSettings()
+    mixing: MixingSettings = MixingSettings()
     evaluation: EvaluationSettings = EvaluationSettings()
     guard: GuardSettings = GuardSettings()
     logging: LoggingSettings = LoggingSettings()

@@ -4,7 +4,7 @@ from opera.core.cache import cache_folder
 from opera.data.python_source import load_python
 from opera.data.qrels import GivenNegatives, Qrels
 from opera.data.retrieval_data import RetrievalData
-from opera.data.sources import SOURCES, DataSource, files_read, load_data, register_source
+from opera.data.sources import SOURCES, DataSource, files_read, load_all, load_data, register_source
 from opera.data.teacher import TeacherScores
 from opera.data.texts import TextTable
 
@@ -18,6 +18,7 @@ __all__ = [
     "TextTable",
     "cache_folder",
     "files_read",
+    "load_all",
     "load_data",
     "load_python",
     "register_source",

@@ -15,6 +15,7 @@ from opera.core.arguments import whole_number
 from opera.core.errors import DataError
 from opera.core.terminal import shown
 from opera.data.checks import check_grade, check_id, check_string
+from opera.data.parts import DataPart
 from opera.data.qrels import GivenNegatives, Qrels
 from opera.data.teacher import TeacherScores
 from opera.data.texts import ROWS_AT_ONCE, TextTable
@@ -40,6 +41,7 @@ class RetrievalData:
         places: file and line of judgements that name an empty text, where known, by the rows of query and document.
         left_out: relevant pairs of a published set that name an empty text and were left out, by split.
         lowest_grade: where :meth:`with_relevant_grade` has set grades to 0, the lowest that it left.
+        parts: the data sets that this one is made of, in the order of their rows; none where it is a single one.
     """
 
     name: str
@@ -56,6 +58,7 @@ class RetrievalData:
     places: Mapping[tuple[int, int], str] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)
     lowest_grade: int = 1
+    parts: tuple[DataPart, ...] = ()
 
     @classmethod
     def from_dicts(

@@ -18,6 +18,7 @@ from opera.core.errors import DataError, SettingError
 from opera.core.paths import expand_user, kind_of_place
 from opera.core.terminal import shortened
 from opera.data.beir import load_beir
+from opera.data.combined import combine
 from opera.data.hub_folder import local_folder
 from opera.data.hub_source import load_hub
 from opera.data.irds_source import load_irds, load_paper_set
@@ -192,6 +193,23 @@ def load_data(
     return find_source(text).load(text)
 
 
+def load_all(sources: str | Path | RetrievalData | Sequence[str | Path | RetrievalData]) -> RetrievalData:
+    """Read one data set, or several as one.
+
+    Args:
+        sources: anything :func:`load_data` reads, or a list of it.
+
+    Raises:
+        DataError: as :func:`load_data`; for an empty list, and for a data set that is given twice.
+    """
+    if isinstance(sources, str | Path | RetrievalData):
+        return load_data(sources)
+    sets = [load_data(source) for source in sources]
+    if not sets:
+        raise DataError("data: give at least one data set, got an empty list")
+    return sets[0] if len(sets) == 1 else combine(sets)
+
+
 def data_source(
     source: str | Path | None,
     *,
@@ -273,6 +291,8 @@ def stored_here(source: str) -> bool:
 
 def files_read(source: str | Path | RetrievalData) -> list[Path]:
     """Return the files of a data set, which no output may replace; a folder stands for every file in it."""
+    if isinstance(source, RetrievalData) and source.parts:
+        return [path for part in source.parts for path in files_read(part.source)]
     text = str(source.source if isinstance(source, RetrievalData) else source)
     if text.startswith(TABLES):
         return [Path(file) for file in TableSource.parse(text).files if os.path.lexists(file)]

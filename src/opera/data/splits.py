@@ -11,6 +11,7 @@ A split that is to stand for tomorrow's queries must be as new as they are (issu
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from opera.core.errors import DataError
 from opera.core.rng import generator
+from opera.data.combined import for_each
 from opera.data.novelty import named_share, query_components, seen_share
 from opera.data.qrels import Qrels
 from opera.data.retrieval_data import RetrievalData
@@ -57,6 +59,16 @@ def draw_missing_splits(
     Raises:
         DataError: if train has too few queries, or if dev is to be like a test split without a relevant document.
     """
+    if data.parts:
+        draw = partial(
+            draw_missing_splits,
+            seed=seed,
+            test_fraction=test_fraction,
+            needs_dev=needs_dev,
+            dev_fraction=dev_fraction,
+            kind=kind,
+        )
+        return for_each(data, draw)
     kind_of_test: SplitKind = "random" if kind == "random" else "new-documents"
     chosen, drew_test = kind or "like-test", "test" not in data.splits
     if drew_test:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.data import RetrievalData
+from opera.data.combined import views
 from opera.data.texts import CorpusText
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.measures import DEFAULT_MEASURES, Ranking, check_measures, means, per_query
@@ -31,6 +32,7 @@ class Evaluation:
         ranking: the ranked documents of each query.
         top_documents: ids of the best 10 documents of each query.
         by_size: mean of each measure over the queries, by the number of first dimensions that documents are ranked by.
+        sets: where the data are several data sets, the same of each by its name; each ranks its own documents alone.
     """
 
     split: str
@@ -39,6 +41,7 @@ class Evaluation:
     ranking: Ranking
     top_documents: list[list[str]]
     by_size: dict[int, dict[str, float]] = field(default_factory=dict)
+    sets: dict[str, Evaluation] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         values = ", ".join(f"{name} {value:.4f}" for name, value in self.measures.items())
@@ -73,6 +76,9 @@ def evaluate_encoder(
     """
     depth = check_measures(measures)
     qrels = data.judged_qrels(split)
+    if data.parts:
+        sets = [evaluate_encoder(encoder, view, split, measures, corpus_text, sizes) for view in views(data, split)]
+        return _joined(data, split, sets)
     if sizes:
         by_size = rank_by_size(encoder, data, qrels.query_rows, depth, [encoder.dimension, *sizes], corpus_text)
         ranking = by_size.pop(encoder.dimension)
@@ -90,6 +96,33 @@ def evaluate_encoder(
     )
 
 
+def _joined(data: RetrievalData, split: str, sets: Sequence[Evaluation]) -> Evaluation:
+    """Put the results of several data sets together; rankings are as deep as the shallowest."""
+    by_name = dict(zip([view.name for view in views(data, split)], sets, strict=True))
+    first = {part.name: part.first_document for part in data.parts}
+    depth = min(each.ranking.doc_rows.shape[1] for each in sets)
+    counts = np.array([len(each.query_ids) for each in sets])
+    return Evaluation(
+        split=split,
+        query_ids=[f"{name}/{query}" for name, each in by_name.items() for query in each.query_ids],
+        per_query={name: np.concatenate([each.per_query[name] for each in sets]) for name in sets[0].per_query},
+        ranking=Ranking(
+            np.concatenate([each.ranking.doc_rows[:, :depth] + first[name] for name, each in by_name.items()]),
+            np.concatenate([each.ranking.scores[:, :depth] for each in sets]),
+        ),
+        top_documents=[
+            [f"{name}/{document}" for document in top] for name, each in by_name.items() for top in each.top_documents
+        ],
+        by_size={
+            size: {
+                name: float(np.average([each.by_size[size][name] for each in sets], weights=counts)) for name in values
+            }
+            for size, values in sets[0].by_size.items()
+        },
+        sets=by_name,
+    )
+
+
 def relevant_ids(data: RetrievalData, split: str) -> list[list[str]]:
     """List the ids of the relevant documents of each judged query of a split."""
     pairs = data.judged_qrels(split).relevant().pairs()
@@ -104,6 +137,8 @@ def query_difficulty(
 
     The paper groups queries by this value (Appendix D.6).
     """
+    if data.parts:
+        return np.concatenate([query_difficulty(encoder, view, split, corpus_text) for view in views(data, split)])
     relevant = data.judged_qrels(split).relevant()
     pairs = relevant.pairs()
     query_embeddings = encoder.encode_queries(data, relevant.query_rows)

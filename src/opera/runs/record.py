@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
@@ -150,6 +151,7 @@ class GuardRecord(_Part):
         dev: the measure on dev, of the training that chose the share.
         test: the measure on test, of the models of ``measures.json``; ``None`` until it is measured.
         refit: whether the model handed over was trained again, with the dev split in train.
+        dev_sets: of several data sets, the means on the dev queries of each, ``before``, ``fine_tuned`` and ``after``.
     """
 
     share: float = Field(ge=0, le=1)
@@ -164,6 +166,39 @@ class GuardRecord(_Part):
     dev: GuardedMeasure
     test: GuardedMeasure | None = None
     refit: bool
+    dev_sets: dict[str, dict[str, FiniteFloat]] | None = None
+
+
+class SetRecord(_Part):
+    """One of several data sets of a run.
+
+    Attributes:
+        name: stands before its ids.
+        source: what the user called it.
+        fingerprint: SHA-256 of everything that was read of it, in hex.
+        counts: documents, and queries and relevant pairs of each split.
+        share_of_draws: its share of all pairs drawn; ``None`` until training is done.
+        test: means over its test queries, by measure, ``before``, ``fine_tuned`` and ``after``; ``None`` until they
+            are measured, or where it has no test split.
+    """
+
+    name: str
+    source: str
+    fingerprint: str
+    counts: dict[str, int]
+    share_of_draws: float | None = None
+    test: dict[str, dict[str, FiniteFloat]] | None = None
+
+
+def mean_of_sets(sets: Sequence[SetRecord]) -> dict[str, dict[str, float]] | None:
+    """Average the measures over the data sets that have a test split, each counting the same; ``None`` without one."""
+    tests = [each.test for each in sets if each.test is not None]
+    if not tests:
+        return None
+    return {
+        when: {name: sum(test[when][name] for test in tests) / len(tests) for name in values}
+        for when, values in tests[0].items()
+    }
 
 
 class SizeRecord(_Part):
@@ -218,6 +253,7 @@ class RunRecord(_Part):
         training: how training went; ``None`` until it is done.
         guard: what the guard chose; ``None`` until it has, and with ``guard=false``.
         matryoshka: measures of each size of the setting ``matryoshka``, the largest first; ``None`` without it.
+        sets: where a run trains on several data sets, what there is to know of each; ``None`` for one.
     """
 
     format: Literal[2] = FORMAT
@@ -239,6 +275,7 @@ class RunRecord(_Part):
     training: TrainingRecord | None = None
     guard: GuardRecord | None = None
     matryoshka: list[SizeRecord] | None = None
+    sets: list[SetRecord] | None = None
 
     @classmethod
     def read(cls, path: Path) -> RunRecord:

@@ -9,6 +9,7 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from accelerate import PartialState
 from sentence_transformers import SentenceTransformer
 from transformers import TrainerCallback
@@ -23,7 +24,7 @@ from opera.core.errors import StorageError
 from opera.core.files import check_reads_stay
 from opera.core.locks import sole_use
 from opera.core.paths import expand_user, user_path
-from opera.data import RetrievalData, files_read, load_data
+from opera.data import RetrievalData, files_read, load_all
 from opera.methods.default import AUTO
 from opera.retrieval.device import join_processes
 from opera.retrieval.encoder import Encoder
@@ -38,10 +39,10 @@ from opera.runs.changes import changes_on_test
 from opera.runs.folder import FINE_TUNED_FOLDER, MODEL_FOLDER, RUN_FILE, Run, RunWriter
 from opera.runs.housekeeping import check_free, check_out_folder, clear_leftovers, clear_run, refuse_other_settings
 from opera.runs.reading import broken
-from opera.runs.record import GuardRecord, SizeRecord
+from opera.runs.record import GuardRecord, SetRecord, SizeRecord
 from opera.training.callbacks import checked_callbacks
 from opera.training.curves import PREFIX
-from opera.training.fit import fit, listed_counts
+from opera.training.fit import Fit, fit, listed_counts
 from opera.training.guard.guarded import Guarded, fit_guarded
 from opera.training.guard.verdict import guarded_measure
 from opera.training.guard.weights import Weights, mix
@@ -55,7 +56,7 @@ log = logging.getLogger("opera")
 
 
 def adapt(
-    data: str | Path | RetrievalData,
+    data: str | Path | RetrievalData | Sequence[str | Path | RetrievalData],
     *,
     model: str | Path | None = None,
     out: str | Path,
@@ -68,7 +69,7 @@ def adapt(
     """Adapt a retriever to a data set and measure it before and after.
 
     Args:
-        data: anything :func:`opera.load_data` reads, or loaded data.
+        data: anything :func:`opera.load_data` reads, or loaded data; or a list of several, to train on all of them.
         model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``; with ``query_vectors`` and
             ``document_vectors`` any name, for the record.
         out: the run folder to write.
@@ -94,12 +95,14 @@ def adapt(
     folder = Path(os.path.normpath(user_path(out, "--out")))
     resume, overwrite, callbacks = flag(resume, "resume"), flag(overwrite, "overwrite"), checked_callbacks(callbacks)
     check_out_folder(folder, resume, overwrite)
+    several = () if isinstance(data, str | Path | RetrievalData) else tuple(data)
     if overwrite:
-        check_reads_stay(folder, "--out", _reads(data, model, recipe.train))
+        reads = [path for each in several or (data,) for path in _reads(each, model, recipe.train)]  # type: ignore[arg-type]
+        check_reads_stay(folder, "--out", reads)
     clock = Clock()
     processes = join_processes()
     with clock.phase("load"):
-        loaded = load_data(data)
+        loaded = load_all(several or data)
         prepared = prepare(loaded, str(model), recipe, processes.num_processes)
         checkpoints = RunWriter(folder).checkpoints
         arguments = training_arguments(prepared.settings, prepared.model, checkpoints)  # to refuse early
@@ -174,6 +177,7 @@ def _run(session: Session) -> Run:
         sizes = _by_size(before, fine_tuned, after)
         finished = {"status": "finished", "training": training, "noise": final.noise, "guard": guard}
         finished["matryoshka"] = sizes or None
+        finished["sets"] = _by_set(session, final, before, fine_tuned, after)
         changes = changes_on_test(Run(run.path).per_query(), measures["after"], session.record.seed)
         record = session.record.model_copy(update=finished)
         write_model_card(run.model_path, record, measures, changes, len(before.query_ids))
@@ -268,6 +272,28 @@ def _encoder_of(model: SentenceTransformer, prepared: Prepared) -> Encoder:
     """An encoder without a cache, for a model that this run made."""
     encoding = prepared.settings.encoding
     return Encoder(model, encoding.precision, encoding.encode_batch_size, use_cache=False)
+
+
+def _by_set(
+    session: Session, final: Fit, before: Evaluation, fine_tuned: Evaluation, after: Evaluation
+) -> list[SetRecord] | None:
+    """Say of each of several data sets how often it was drawn, and put its measures side by side."""
+    if session.record.sets is None or final.training_set.mixture is None:
+        return None
+    moments = {"before": before, "fine_tuned": fine_tuned, "after": after}
+    firsts = final.training_set.mixture.first_pairs(final.training_set.pairs)
+    drawn = np.add.reduceat(final.result.times_drawn, firsts[:-1])
+    return [
+        record.model_copy(
+            update={
+                "share_of_draws": float(count / drawn.sum()),
+                "test": {when: result.sets[record.name].measures for when, result in moments.items()}
+                if record.name in before.sets
+                else None,
+            }
+        )
+        for record, count in zip(session.record.sets, drawn, strict=True)
+    ]
 
 
 def _by_size(before: Evaluation, fine_tuned: Evaluation, after: Evaluation) -> list[SizeRecord]:

@@ -9,7 +9,7 @@ from huggingface_hub import EvalResult, ModelCardData
 
 from opera.retrieval.locate import MINILM
 from opera.runs.record import RunRecord
-from opera.training.repeat import is_place, short_source
+from opera.training.repeat import is_place, short_data, short_source
 
 TAGS = ["sentence-transformers", "feature-extraction", "dense-retrieval", "opera"]
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -37,7 +37,7 @@ def metadata(record: RunRecord, after: Mapping[str, float], language: Sequence[s
         after: measures on test of the model handed over, by name.
         language: codes of the texts' languages, if the user named them.
     """
-    data, base = short_source(record.data.source), hub_id(record.model.source)
+    data, base = short_data(record), hub_id(record.model.source)
     dataset = data.removeprefix("hf:") if data.startswith("hf:") else None
     known = dataset if dataset and HUB_ID.fullmatch(dataset) else None
     results = [

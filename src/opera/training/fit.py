@@ -14,7 +14,8 @@ from opera.runs.record import NoiseRecord
 from opera.training.distributed import refuse_differences
 from opera.training.session import Session
 from opera.training.train import TrainingResult, train
-from opera.training_set.build import TrainingSet, build_training_set
+from opera.training_set.build import TrainingSet
+from opera.training_set.mixing import build_mixed
 
 log = logging.getLogger("opera")
 
@@ -78,9 +79,11 @@ def fit(session: Session, data: RetrievalData, run: RunWriter, phase: str, what:
     """
     prepared = replace(session.prepared, data=data)
     with session.phase("score_and_mine", "building the training set"):
-        training_set = build_training_set(prepared)
+        training_set = build_mixed(prepared)
         refuse_differences("training pairs, scores or negatives", training_set.fingerprint)
-        method = prepared.recipe.make_method(training_set.pairs, training_set.scores, prepared.processes)
+        method = prepared.recipe.make_method(
+            training_set.pairs, training_set.scores, prepared.processes, training_set.mixture
+        )
     log.info("%s: %s", method.title.lower(), listed_counts(method.summary()))
     session.update(
         method=method.summary(),

@@ -12,9 +12,9 @@ from opera.core.intervals import few_queries
 from opera.retrieval.measures import DEFAULT_MEASURES
 from opera.runs.changes import Change
 from opera.runs.guard_words import share_sentence, verdict_sentence
-from opera.runs.record import RunRecord
+from opera.runs.record import RunRecord, mean_of_sets
 from opera.training.card_metadata import base_name, metadata
-from opera.training.repeat import repeat_command, short_source
+from opera.training.repeat import repeat_command, short_data
 
 MODEL_CARD = """---
 {metadata}
@@ -101,7 +101,7 @@ def write_model_card(
     text = (VECTORS_CARD if from_files else MODEL_CARD).format(
         metadata=header.to_yaml().strip(),
         base=base_name(record.model.source),
-        data=short_source(record.data.source),
+        data=short_data(record),
         method=record.settings["method"],
         steps=record.training.steps,
         seed=record.seed,
@@ -133,8 +133,22 @@ def _figures(record: RunRecord, measures: Measured, changes: Mapping[str, Change
         sentences.append(f"{warning.removeprefix('warning: ').capitalize()}.")
     verdict = [] if record.guard is None else [f"Verdict: {verdict_sentence(record.guard)}."]
     verdict.append(share_sentence(record.guard) if record.guard else "The weights are the fine-tuned ones.")
-    parts = ["\n".join(table), " ".join(sentences), " ".join(verdict), *_sizes(record)]
+    parts = ["\n".join(table), " ".join(sentences), " ".join(verdict), *_sets(record), *_sizes(record)]
     return "\n\n".join(parts)
+
+
+def _sets(record: RunRecord) -> list[str]:
+    """The table of several data sets, each ranked among its own documents; empty for a run on one."""
+    if not record.sets:
+        return []
+    name = DEFAULT_MEASURES[0]
+    measured = [(each.name, each.test) for each in record.sets] + [("mean of the sets", mean_of_sets(record.sets))]
+    rows = [
+        f"| {label} | {test['before'][name]:.4f} | {test['after'][name]:.4f} |"
+        for label, test in measured
+        if test is not None
+    ]
+    return ["\n".join([f"| data set, {name} | before | handed over |", "|---|---|---|", *rows])]
 
 
 def _sizes(record: RunRecord) -> list[str]:

@@ -22,6 +22,15 @@ def short_source(source: str) -> str:
     return Path(source).name if is_place(source) else source
 
 
+def short_data(record: RunRecord) -> str:
+    """Return what the data of a run are called, for readers elsewhere: of several data sets, all."""
+    return " + ".join(short_source(source) for source in _sources(record))
+
+
+def _sources(record: RunRecord) -> list[str]:
+    return [each.source for each in record.sets] if record.sets else [record.data.source]
+
+
 def is_place(text: str) -> bool:
     """Whether a text, such as a prompt, happens to be the path of something here."""
     try:
@@ -35,7 +44,8 @@ def repeat_command(record: RunRecord) -> str:
     given = record.identity
     method = str(given["method"])
     defaults = make_recipe({"method": method}).flat()
-    words = [f"opera train {shlex.quote(short_source(record.data.source))}"]
+    data, *others = (shlex.quote(short_source(source)) for source in _sources(record))
+    words = [f"opera train {data}", *(f"--also {other}" for other in others)]
     words += [f"--model {shlex.quote(short_source(record.model.source))}", f"--method {shlex.quote(method)}"]
     for name, default in defaults.items():
         if name != "method" and name in given and given[name] != default:

@@ -14,9 +14,10 @@ from typing import Any
 
 from transformers import TrainerCallback
 
+from opera.data.combined import views
 from opera.retrieval.device import describe_device
 from opera.runs.folder import Run, RunWriter
-from opera.runs.record import DataRecord, ModelRecord, RunRecord
+from opera.runs.record import DataRecord, ModelRecord, RunRecord, SetRecord
 from opera.training.memory import memory_advice
 from opera.training.services import Services
 from opera.training_set.prepare import Prepared
@@ -141,4 +142,10 @@ def _new_record(prepared: Prepared, clock: Clock) -> RunRecord:
         settings={**prepared.recipe.flat(), **resolved},
         versions={"python": platform.python_version(), **{name: version(name) for name in RECORDED_VERSIONS}},
         seconds=dict(clock.seconds),
+        sets=[
+            SetRecord(name=view.name, source=view.source, fingerprint=view.fingerprint, counts=view.counts())
+            for view in views(data)
+        ]
+        if data.parts
+        else None,
     )

@@ -15,6 +15,7 @@ from opera.data import RetrievalData
 from opera.data.pairs import TrainingPairs
 from opera.data.teacher import TeacherScores
 from opera.methods import PairScores
+from opera.methods.mixed import Mixture
 from opera.retrieval.measures import Ranking
 from opera.retrieval.search import search_corpus
 from opera.runs.record import NegativesRecord
@@ -52,6 +53,7 @@ class TrainingSet:
             a pair kept; ``None`` without ``prune_before_mining``, or without lists.
         similarity: float32 ``[N]``, a copy of the pretrained similarities, or ``None``.
         smallest_cbs_pool: fewest documents that a pair was ranked among for its CBS, or ``None``.
+        mixture: how several data sets are drawn; ``None`` for one.
     """
 
     data: RetrievalData
@@ -69,6 +71,7 @@ class TrainingSet:
     scores: PairScores | None
     similarity: FloatArray | None
     smallest_cbs_pool: int | None
+    mixture: Mixture | None = None
 
     @property
     def fingerprint(self) -> int:

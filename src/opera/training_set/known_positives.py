@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 
 import numpy as np
@@ -36,6 +37,17 @@ class KnownPositives:
             queries = np.searchsorted(query_rows, left.query_rows[left.query_index])
             keys = np.concatenate([keys, queries.astype(np.int64) * n_docs + left.doc_rows])
         self._keys = np.sort(keys)
+
+    @classmethod
+    def joined(
+        cls, parts: Sequence[KnownPositives], first_queries: IntArray, first_documents: IntArray, n_docs: int
+    ) -> KnownPositives:
+        """Put those of several data sets together, whose queries and documents begin at these rows of all."""
+        whole, keys = copy(parts[0]), []
+        for part, query, document in zip(parts, first_queries.tolist(), first_documents.tolist(), strict=True):
+            keys.append((part._keys // part.n_docs + query) * n_docs + part._keys % part.n_docs + document)
+        whole.n_docs, whole._keys = n_docs, np.sort(np.concatenate(keys))
+        return whole
 
     def without(self, queries: IntArray, docs: IntArray) -> KnownPositives:
         """Forget some pairs: training queries ``[m]`` and their corpus rows ``[m]``."""

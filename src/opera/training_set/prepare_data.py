@@ -9,10 +9,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from opera.config.mixing import shares_by_name
 from opera.config.recipe import Recipe
 from opera.config.training import TrainSettings
 from opera.core.errors import DataError, SettingError
 from opera.data import RetrievalData
+from opera.data.combined import views
 from opera.data.splits import draw_missing_splits
 from opera.data.teacher_file import with_teacher
 from opera.data.texts import CorpusText
@@ -50,11 +52,14 @@ def prepare_data(data: RetrievalData, recipe: Recipe) -> PreparedData:
     check_weights(drawn, recipe)
     same, drawn = drawn is whole, without_light_pairs(drawn, settings.weights)
     whole = drawn if same else without_light_pairs(whole, settings.weights)
-    training = drawn.training_split()
-    recipe.method_class.check(recipe.method_settings, training.n_queries, len(training.doc_rows))
+    check_mixing(drawn, settings)
+    for view in views(drawn):
+        training = view.training_split()
+        recipe.method_class.check(recipe.method_settings, training.n_queries, len(training.doc_rows))
     kind = settings.negative_sampling.negatives or _automatic_negatives(data, settings)
     check_negatives(kind, drawn, settings)
-    check_noise(data, drawn, settings)
+    for original, view in zip(views(data), views(drawn), strict=True):
+        check_noise(original, view, settings)
     _check_teacher(drawn, settings, kind)
     return PreparedData(drawn, whole, dev_split, kind)
 
@@ -89,11 +94,49 @@ def _drawn(data: RetrievalData, settings: TrainSettings) -> tuple[RetrievalData,
     _check_some_text(data, settings.encoding.corpus_text)
     if not settings.needs_dev:
         return prepared, prepared, None
-    if prepared.splits["dev"] is graded.splits.get("dev"):
+    if _same_split(prepared, graded, "dev"):
         return prepared, prepared, "given"
     if kind != "random" and "test" not in graded.splits:
         kind = "new-documents"
     return prepared, draw(needs_dev=False), kind or "like-test"
+
+
+def _same_split(drawn: RetrievalData, given: RetrievalData, split: str) -> bool:
+    """Whether a split holds what came with the data, in each data set."""
+    pairs = zip(views(drawn), views(given), strict=True)
+    splits = [(one.splits.get(split), other.splits.get(split)) for one, other in pairs]
+    return all(
+        one is other
+        or (
+            one is not None
+            and other is not None
+            and np.array_equal(one.query_rows, other.query_rows)
+            and np.array_equal(one.doc_rows, other.doc_rows)
+        )
+        for one, other in splits
+    )
+
+
+def check_mixing(data: RetrievalData, settings: TrainSettings) -> None:
+    """Refuse settings of several data sets where there is one, shares of other names, and several with an adapter.
+
+    Raises:
+        SettingError: naming the setting.
+    """
+    mixing = settings.mixing
+    if not data.parts:
+        for name in sorted(mixing.model_fields_set):
+            if getattr(mixing, name) != type(mixing).model_fields[name].default:
+                raise SettingError(f"{name}={getattr(mixing, name)}: needs several data sets; add one with --also")
+        return
+    if settings.adapter.kind is not None:
+        raise SettingError(
+            f"adapter={settings.adapter.kind}: trains on one data set; train the model itself on several"
+        )
+    if mixing.mix not in ("proportional", "equal"):
+        names = [part.name for part in data.parts]
+        if set(names) != set(shares_by_name(mixing.mix)):
+            raise SettingError(f"mix={mixing.mix}: must give a share to each of {', '.join(names)}, and to no other")
 
 
 def _with_teacher(data: RetrievalData, settings: TrainSettings) -> RetrievalData:

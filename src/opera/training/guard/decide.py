@@ -43,7 +43,7 @@ def dev_corpus(encoder: Encoder, data: RetrievalData, settings: TrainSettings) -
 def untrained_values(encoder: Encoder, data: RetrievalData, dev: DevCorpus, settings: TrainSettings) -> PerQuery:
     """The deciding measure of each dev query before training: float64 ``[n]``; reads the corpus from the cache."""
     measure, corpus_text = settings.evaluation.metric_for_best_model, settings.encoding.corpus_text
-    if dev.rows is None:
+    if dev.rows is None or data.parts:
         return dev_values(encoder, dev, settings)
     qrels = dev.data.judged_qrels("dev")
     queries = encoder.encode_queries(data, qrels.query_rows)
@@ -99,6 +99,7 @@ def decide(
     static: bool,
     refit: bool,
     documents: int | None,
+    sets: Mapping[str, int] | None = None,
 ) -> GuardRecord:
     """Choose λ, and record why.
 
@@ -110,6 +111,7 @@ def decide(
         static: whether the model is a static embedding table, or an adapter.
         refit: whether a share above 0 is followed by another training.
         documents: how many documents the dev queries were ranked among; ``None`` for all.
+        sets: of several data sets, how many dev queries each has, in their order.
     """
     share = choose_share(per_query, seen["test"], static)
     dev = guarded_measure(per_query[0.0], per_query[1.0], per_query[share], settings.optimisation.seed, "dev")
@@ -125,4 +127,17 @@ def decide(
         curve=[ShareMean(share=tried, mean=float(values.mean())) for tried, values in per_query.items()],
         dev=dev,
         refit=refit and share > 0,
+        dev_sets=None if sets is None else _by_set(per_query, share, sets),
     )
+
+
+def _by_set(per_query: Mapping[float, PerQuery], share: float, sets: Mapping[str, int]) -> dict[str, dict[str, float]]:
+    """Average the values before, fine-tuned and after over the dev queries of each set."""
+    ends = np.cumsum(list(sets.values()))
+    return {
+        name: {
+            when: float(per_query[at][end - count : end].mean())
+            for when, at in (("before", 0.0), ("fine_tuned", 1.0), ("after", share))
+        }
+        for (name, count), end in zip(sets.items(), ends.tolist(), strict=True)
+    }

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from opera.core.rng import generator
 from opera.data import Qrels, RetrievalData
+from opera.data.combined import combine, views
 from opera.data.texts import CorpusText
 from opera.retrieval.encoder import Encoder, rows_digest
 from opera.retrieval.search import search_corpus
@@ -44,6 +45,8 @@ def reduced_corpus(encoder: Encoder, data: RetrievalData, limit: int, corpus_tex
         corpus_text: what of a document is encoded.
         seed: seed of the random documents.
     """
+    if data.parts:
+        return _reduced_each(encoder, data, limit, corpus_text, seed)
     qrels = data.judged_qrels("dev")
     ranking = search_corpus(encoder, data, qrels.query_rows, DEPTH, corpus_text)
     kept = np.unique(qrels.relevant().doc_rows)
@@ -57,6 +60,17 @@ def reduced_corpus(encoder: Encoder, data: RetrievalData, limit: int, corpus_tex
     filling = generator(seed, "guard.documents").permutation(others)[: max(0, limit - len(kept))]
     rows = np.sort(np.concatenate([kept, filling])).astype(np.int64)
     return DevCorpus(_with_documents(data, qrels, rows), rows)
+
+
+def _reduced_each(encoder: Encoder, data: RetrievalData, limit: int, corpus_text: CorpusText, seed: int) -> DevCorpus:
+    """Reduce each of several data sets, to a part of the limit by its size."""
+    reduced, rows = [], []
+    for view, part in zip(views(data), data.parts, strict=True):
+        own = reduced_corpus(encoder, view, max(1, limit * len(view.corpus) // len(data.corpus)), corpus_text, seed)
+        assert own.rows is not None
+        reduced.append(replace(own.data, name=part.name))
+        rows.append(own.rows + part.first_document)
+    return DevCorpus(combine(reduced), np.concatenate(rows))
 
 
 def _with_documents(data: RetrievalData, qrels: Qrels, rows: NDArray[np.int64]) -> RetrievalData:

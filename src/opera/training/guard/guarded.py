@@ -6,6 +6,8 @@ import logging
 from dataclasses import dataclass
 
 from opera.config.automatic import TRANSFORMERS
+from opera.data import RetrievalData
+from opera.data.combined import views
 from opera.data.novelty import seen_share
 from opera.retrieval.processes import from_main
 from opera.runs.folder import TRIAL_FOLDER
@@ -107,8 +109,16 @@ def _choose(session: Session, untrained: Weights, before: _Before) -> GuardRecor
                 static=static,
                 refit=prepared.refits,
                 documents=None if before.dev.rows is None else len(before.dev.rows),
+                sets=_dev_sets(prepared.data),
             )
         )
+
+
+def _dev_sets(data: RetrievalData) -> dict[str, int] | None:
+    """How many dev queries are measured of each of several data sets."""
+    if not data.parts:
+        return None
+    return {view.name: view.judged_qrels("dev").n_queries for view in views(data, "dev")}
 
 
 def _in_words(chosen: GuardRecord) -> str:

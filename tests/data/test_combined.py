@@ -1,0 +1,129 @@
+"""Several data sets as one: rows, ids, and views that are the sets again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from opera.core.errors import DataError
+from opera.data import GivenNegatives, Qrels, RetrievalData, TeacherScores, load_all, load_data
+from opera.data.combined import combine, for_each, views
+from opera.data.splits import draw_missing_splits
+from tiny_world import write_beir
+
+
+def one(name: str, n: int) -> RetrievalData:
+    """A set with n queries, each with the document of its number; the first also judges document 0 at grade 2."""
+    return RetrievalData.from_dicts(
+        name,
+        corpus={f"d{row}": f"{name} document {row}" for row in range(n + 1)},
+        queries={f"q{row}": f"{name} query {row}" for row in range(n)},
+        qrels={"train": {f"q{row}": {f"d{row + 1}": 1, **({"d0": 2} if row == 0 else {})} for row in range(n)}},
+    )
+
+
+def richer(data: RetrievalData) -> RetrievalData:
+    """The same with everything else that data may bring."""
+    train = data.split("train")
+    return replace(
+        data,
+        splits={"train": replace(train, weights=np.arange(len(train.doc_rows), dtype=np.float32)), "test": train},
+        held_out=Qrels.from_arrays(np.array([0]), np.array([2]), np.array([1])),
+        given_negatives=GivenNegatives(np.arange(len(data.queries) + 1), np.full(len(data.queries), 1, dtype=np.int32)),
+        teacher=TeacherScores.from_arrays(np.array([1, 0]), np.array([1, 2]), np.array([0.5, 2.0])),
+    )
+
+
+def assert_same_qrels(found: Qrels, expected: Qrels) -> None:
+    for part in ("query_rows", "offsets", "doc_rows", "grades"):
+        assert np.array_equal(getattr(found, part), getattr(expected, part))
+        assert getattr(found, part).dtype == getattr(expected, part).dtype
+    assert np.array_equal(found.weights_or_ones(), expected.weights_or_ones())
+
+
+def test_ids_have_the_name_in_front_and_texts_are_not_copied(tmp_path: Path) -> None:
+    stored = load_data(write_beir(tmp_path / "world", 20, 4, 4))
+    data = combine([stored, one("b", 2)])
+    assert data.name == "world+b"
+    assert data.queries.ids([0, len(stored.queries)]) == ["world/train0", "b/q0"]
+    assert data.corpus.ids()[20:] == ["b/d0", "b/d1", "b/d2"]
+    assert data.corpus.texts([3, 21]) == [stored.corpus.texts([3])[0], "b document 1"]
+    assert data.corpus.find_rows(["b/d1", "d1"]).tolist() == [21, -1]
+    before, after = stored.corpus.table["text"].chunk(0), data.corpus.table["text"].chunk(0)
+    assert before.buffers()[2].address == after.buffers()[2].address, "the texts are those of the file"
+    assert [part.first_document for part in data.parts] == [0, 20]
+
+
+def test_a_view_is_the_set_again() -> None:
+    sets = [richer(one("a", 3)), one("b", 2), richer(one("c", 4))]
+    data = combine(sets)
+    assert data.split("train").n_queries == 9
+    assert data.split("test").n_queries == 7
+    for view, own in zip(views(data), sets, strict=True):
+        assert (view.name, view.fingerprint) == (own.name, own.fingerprint)
+        assert view.corpus is own.corpus
+        assert view.splits.keys() == own.splits.keys()
+        for split, qrels in own.splits.items():
+            assert_same_qrels(view.splits[split], qrels)
+        assert (view.held_out is None) == (own.held_out is None)
+        assert (view.teacher is None) == (own.teacher is None)
+        if own.held_out is not None and view.held_out is not None:
+            assert_same_qrels(view.held_out, own.held_out)
+        if own.given_negatives is not None:
+            assert view.given_negatives is not None
+            assert view.given_negatives.offsets.tolist() == own.given_negatives.offsets.tolist()
+            assert view.given_negatives.doc_rows.tolist() == own.given_negatives.doc_rows.tolist()
+        else:
+            assert view.given_negatives is None
+        if own.teacher is not None and view.teacher is not None:
+            assert view.teacher.lookup(np.array([0, 1]), np.array([2, 1])).tolist() == [2, 0.5]
+    assert [view.name for view in views(data, "test")] == ["a", "c"]
+    assert views(sets[0]) == [sets[0]]
+
+
+def test_splits_are_drawn_of_each_set_as_if_it_were_alone() -> None:
+    sets = [one("a", 30), one("b", 20)]
+    drawn = draw_missing_splits(combine(sets), seed=3, test_fraction=0.2, needs_dev=True)
+    for view, own in zip(views(drawn), sets, strict=True):
+        alone = draw_missing_splits(own, seed=3, test_fraction=0.2, needs_dev=True)
+        for split in ("train", "dev", "test"):
+            assert_same_qrels(view.split(split), alone.split(split))
+        assert [note for note in drawn.notes if note.startswith(f"{own.name}: drew")] == [
+            f"{own.name}: {note}" for note in alone.notes
+        ]
+
+
+def test_a_change_of_each_set_keeps_the_tables() -> None:
+    data = combine([one("a", 3), one("b", 2)])
+    changed = for_each(data, lambda view: replace(view.with_relevant_grade(2)))
+    assert changed.split("train").has_relevant.sum() == 2
+    assert changed.corpus is data.corpus
+    assert changed.notes[-1].startswith("b: relevant_grade=2: ")
+
+
+def test_names_that_are_equal_get_numbers() -> None:
+    data = combine([one("x/a", 2), one("y/a", 3), one("z/a", 4)])
+    assert [part.name for part in data.parts] == ["a", "a-2", "a-3"]
+    assert len(set(data.corpus.ids())) == len(data.corpus)
+
+
+def test_the_prompt_of_all_is_kept() -> None:
+    first, second = replace(one("a", 2), query_prompt="p: "), replace(one("b", 2), query_prompt="p: ")
+    assert combine([first, second]).query_prompt == "p: "
+    mixed = combine([first, replace(second, query_prompt=None)])
+    assert mixed.query_prompt is None
+    assert mixed.notes[-1].startswith("the data sets have different query prompts: none is used")
+
+
+def test_what_cannot_be_combined_is_refused() -> None:
+    both = combine([one("a", 2), one("b", 2)])
+    with pytest.raises(DataError, match="a: is the same data as a; give each data set once"):
+        load_all([one("a", 2), one("a", 2)])
+    with pytest.raises(DataError, match="is several data sets already"):
+        combine([both, one("c", 2)])
+    with pytest.raises(DataError, match="give at least one data set, got an empty list"):
+        load_all([])
+    assert load_all([both]) is both

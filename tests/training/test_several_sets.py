@@ -1,0 +1,135 @@
+"""Runs on several data sets: draws by shares, negatives and rankings within a set, measures of each."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import opera
+from commands import opera_here
+from opera.config.recipe import make_recipe
+from opera.core.errors import SettingError
+from opera.data import RetrievalData, load_all, load_data
+from opera.training_set.mixing import build_mixed
+from opera.training_set.prepare import prepare
+from small_runs import FAST, SMALL, assert_same_run
+from tiny_world import write_beir
+
+
+@pytest.fixture(scope="module")
+def sets(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two data sets over the same words; the second has no test split of its own."""
+    home = tmp_path_factory.mktemp("sets")
+    first, second = write_beir(home / "first"), write_beir(home / "second", 60, 20, 4)
+    (second / "qrels" / "test.tsv").unlink()
+    return [first, second]
+
+
+def prepared(sets: list[Path], model: Path, **settings: Any) -> Any:
+    return prepare(load_all(sets), str(model), make_recipe({**SMALL, "guard": False, **settings}))
+
+
+def in_set(data: RetrievalData, rows: np.ndarray) -> np.ndarray:
+    return np.searchsorted([part.first_document for part in data.parts], rows, side="right") - 1
+
+
+@pytest.mark.parametrize("negatives", ["random", "hard"])
+def test_negatives_are_documents_of_the_querys_own_set(negatives: str, sets: list[Path], static_model: Path) -> None:
+    run = prepared(sets, static_model, negatives=negatives, method="dp")
+    built = build_mixed(run)
+    queries = np.arange(built.pairs.n_queries)
+    drawn = built.negatives.draw(queries, 5, 0, 1)
+    owner = np.searchsorted(built.mixture.first_queries, queries, side="right") - 1
+    assert (in_set(run.data, drawn) == owner[:, None]).all()
+    assert set(owner.tolist()) == {0, 1}
+    assert (in_set(run.data, built.pairs.pair_doc) == owner[built.pairs.pair_query]).all()
+
+
+def test_each_set_has_the_scores_and_positives_that_it_has_alone(sets: list[Path], static_model: Path) -> None:
+    built = build_mixed(prepared(sets, static_model, method="dp"))
+    firsts = built.mixture.first_pairs(built.pairs)
+    for number, folder in enumerate(sets):
+        alone = build_mixed(prepared([folder], static_model, method="dp"))
+        own = slice(firsts[number], firsts[number + 1])
+        assert np.array_equal(built.similarity[own], alone.similarity)
+        assert np.array_equal(built.scores.loss[own], alone.scores.loss)
+        queries = np.arange(alone.pairs.n_queries)[:, None]
+        documents = np.arange(len(alone.data.corpus))
+        first = built.data.parts[number].first_document
+        found = built.known.contains(queries + built.mixture.first_queries[number], documents + first)
+        assert np.array_equal(found, alone.known.contains(queries, documents))
+
+
+@pytest.mark.parametrize(
+    ("settings", "share"),
+    [({}, None), ({"mix": "equal"}, 0.5), ({"mix": "first=1,second=3"}, 0.25), ({"one_set_per_step": True}, None)],
+)
+def test_a_run_measures_each_set_on_its_own_documents(
+    settings: dict[str, Any], share: float | None, sets: list[Path], static_model: Path, tmp_path: Path
+) -> None:
+    run = opera.adapt(sets, model=static_model, out=tmp_path / "run", method="ft", **FAST, **settings)
+    first, second = run.record.sets
+    assert (first.name, second.name) == ("first", "second")
+    assert run.record.data.source == f"{sets[0]} + {sets[1]}"
+    expected = first.counts["train_pairs"] / (first.counts["train_pairs"] + second.counts["train_pairs"])
+    assert first.share_of_draws == pytest.approx(expected if share is None else share, abs=0.03)
+    alone = opera.evaluate(load_data(sets[0]), model=static_model).measures
+    assert first.test["before"]["nDCG@10"] == alone["nDCG@10"], "the other set's documents are not ranked"
+    assert first.test["after"]["nDCG@10"] > first.test["before"]["nDCG@10"]
+    counts = [each.counts["test_queries"] for each in (first, second)]
+    mean = np.average([each.test["after"]["nDCG@10"] for each in (first, second)], weights=counts)
+    assert run.measures["after"]["nDCG@10"] == pytest.approx(mean)
+    assert set(run.record.guard.dev_sets) == {"first", "second"}
+    assert {query.split("/")[0] for query in run.per_query()["query_id"].to_pylist()} == {"first", "second"}
+    card = (run.model_path / "README.md").read_text()
+    assert "| second | " in card
+    assert "opera train first \\\n  --also second" in card
+
+
+@pytest.mark.parametrize("method", ["dp", "sp", "infobatch"])
+def test_a_run_resumes_to_the_same_weights(
+    method: str, sets: list[Path], static_model: Path, tmp_path: Path, interrupted_at: Any
+) -> None:
+    settings = {**SMALL, "method": method, "guard": False, "mix": "equal", "negatives": "hard", "range": "1:9"}
+    whole = opera.adapt(sets, model=static_model, out=tmp_path / "whole", **settings)
+    with interrupted_at(5):
+        opera.adapt(sets, model=static_model, out=tmp_path / "cut", **settings)
+    assert_same_run(opera.adapt(sets, model=static_model, out=tmp_path / "cut", resume=True, **settings), whole)
+
+
+def test_the_command_takes_more_sets_and_prints_each(
+    sets: list[Path],
+    static_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    command = ["train", str(sets[0]), "--also", str(sets[1]), "--mix", "equal", "--model", str(static_model)]
+    command += ["--steps", "4", "--set", "guard=false", "--method", "ft"]
+    done = opera_here(tmp_path, [*command, "--out", "run"], monkeypatch, capsys)
+    assert done.returncode == 0
+    assert "mean of the sets" in done.stdout
+    done = opera_here(tmp_path, [*command, "--out", "json", "--json"], monkeypatch, capsys)
+    assert [each["name"] for each in json.loads(done.stdout)["sets"]] == ["first", "second"]
+
+
+@pytest.mark.parametrize(
+    ("number", "settings", "message"),
+    [
+        (1, {"mix": "equal"}, "mix=equal: needs several data sets; add one with --also"),
+        (1, {"one_set_per_step": True}, "one_set_per_step=True: needs several data sets"),
+        (2, {"mix": "first=1"}, "mix=first=1: must give a share to each of first, second, and to no other"),
+        (2, {"mix": "first"}, "mix: must be proportional, equal, or NAME=SHARE,"),
+        (2, {"mix": "first=0,second=1"}, "mix: must be proportional, equal, or NAME=SHARE,"),
+        (2, {"adapter": "query"}, "adapter=query: trains on one data set"),
+    ],
+)
+def test_settings_that_do_not_fit_are_refused(
+    number: int, settings: dict[str, Any], message: str, sets: list[Path], static_model: Path
+) -> None:
+    with pytest.raises(SettingError, match=message):
+        prepared(sets[:number], static_model, **settings)
