@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from tqdm.auto import tqdm
 
 from opera.core.errors import DataError, nearest
+from opera.core.progress import progress
 from opera.core.reading import SHOWS_WIDTH, WideError, check_not_wide, not_utf8, open_file
 from opera.core.strict_json import parse_json
 from opera.core.terminal import printable, shortened, shown
@@ -52,11 +52,9 @@ def text_lines(path: Path, newline: str | None = None) -> Iterator[str]:
         with open_file(path) as raw, _decompressed(raw, path) as plain:
             check_not_wide(plain.peek(SHOWS_WIDTH)[:SHOWS_WIDTH])
             size = os.fstat(raw.fileno()).st_size
-            hidden = None if size > PROGRESS_BYTES else True  # None: shown on a terminal only
-            name = printable(path.name)
             with (
                 io.TextIOWrapper(plain, encoding="utf-8-sig", newline=newline) as file,
-                tqdm(total=size, desc=f"reading {name}", unit="B", unit_scale=True, disable=hidden) as bar,
+                progress(f"reading {printable(path.name)}", size, "B", hidden=size <= PROGRESS_BYTES) as bar,
             ):
                 for number, line in enumerate(iter(lambda: file.readline(LONGEST_TEXT), ""), start=1):
                     if number % 1000 == 0:

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from tqdm.auto import tqdm
 
 from opera.core.errors import DataError
+from opera.core.progress import counted
 from opera.core.terminal import shown
 from opera.data.checks import check_grade, check_id, check_string
 from opera.data.qrels import Qrels
@@ -41,7 +41,9 @@ def published_texts(
         DataError: for an id that cannot stand in a line, and for a text that is none.
     """
     cut = 0
-    for identifier, title, text in tqdm(rows, desc=f"reading {source}", unit=f" {kind}s", total=total, disable=None):
+    for identifier, title, text in counted(
+        rows, f"reading {source}", total, f"{kind}s" if kind == "document" else "queries"
+    ):
         check_id(f"{source}: {kind} id", identifier)
         for value in (title, text):
             if not isinstance(value, str) or len(value) > LONGEST_TEXT:

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
-from tqdm.auto import tqdm
 
 from opera.config.encoding import EncodingSettings
 from opera.core.arrays import IntArray
 from opera.core.errors import ModelError
+from opera.core.progress import progress
 from opera.core.reproducible import is_reproducible
 from opera.core.terminal import shortened, shown
 from opera.data import RetrievalData, TextTable
@@ -59,7 +59,7 @@ class Encoder:
         show_progress: bool = True,
     ) -> None:
         self.model, self.batch_size, self.use_cache = model, batch_size, use_cache
-        self._hide_bar = None if show_progress else True  # None: shown on a terminal only
+        self._shows_progress = show_progress
         self.device = model.device.type
         self.precision = resolve_precision(precision, self.device, not is_static(model))
         self.prompts: dict[Role, str] = {role: prompt_for(model, role) for role in ROLES}
@@ -174,13 +174,14 @@ class Encoder:
 
     def _parts(self, texts: Callable[[slice], list[str]], role: Role, share: slice) -> Iterator[NDArray[np.float32]]:
         """Yield the embeddings of a range of texts, which starts at a chunk, chunk by chunk."""
-        unit, hidden = PLURALS[role], True if process_index() > 0 else self._hide_bar
-        total = share.stop - share.start
-        with tqdm(total=total, desc=f"encoding {unit}", unit=f" {unit}", disable=hidden) as bar:
-            for start in range(share.start, share.stop, self._chunk):
-                part = slice(start, min(start + self._chunk, share.stop))
-                yield self.encode(texts(part), role)
-                bar.update(part.stop - part.start)
+        unit, hidden = PLURALS[role], process_index() > 0 or not self._shows_progress
+        with progress(f"encoding {unit}", share.stop - share.start, unit, hidden=hidden) as bar:
+            counting = self.model[-1].register_forward_hook(lambda *called: bar.update(_batch_size(called[-1])))
+            try:
+                for start in range(share.start, share.stop, self._chunk):
+                    yield self.encode(texts(slice(start, min(start + self._chunk, share.stop))), role)
+            finally:
+                counting.remove()
 
     def _cannot_encode(self, error: Exception, texts: list[str], role: Role) -> ModelError:
         reason = shortened((str(error).strip().splitlines() or [type(error).__name__])[0])
@@ -232,6 +233,11 @@ def given_prompts(query: str | None, document: str | None) -> dict[str, Any]:
     prompts = {"query_prompt": query, "document_prompt": document}
     given = {name: prompt for name, prompt in prompts.items() if prompt is not None}
     return EncodingSettings.parse(given).model_dump(exclude_unset=True)
+
+
+def _batch_size(features: dict[str, Any]) -> int:
+    """Texts of the batch that the model's last module has just put out."""
+    return len(features["sentence_embedding"])
 
 
 def rows_digest(rows: IntArray) -> str:

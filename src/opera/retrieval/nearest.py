@@ -8,8 +8,8 @@ from functools import partial
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tqdm.auto import tqdm
 
+from opera.core.progress import counted
 from opera.data import TextTable
 from opera.retrieval.measures import Ranking
 from opera.retrieval.processes import everywhere, own_share, process_index
@@ -107,10 +107,8 @@ def exact_search(
 
 
 def with_bar(starts: range, products: int) -> Iterable[int]:
-    """Show a progress bar of a search, on a terminal, unless it takes a few seconds only."""
-    hidden = True if products < 2e9 or process_index() > 0 else None
-    bar: Iterable[int] = tqdm(starts, desc="searching", unit=" chunks", disable=hidden)
-    return bar
+    """Show the progress of a search, unless it takes a few seconds only."""
+    return counted(starts, "searching", len(starts), "parts", hidden=products < 2e9 or process_index() > 0)
 
 
 def _best_of_chunk(

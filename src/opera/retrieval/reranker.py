@@ -13,13 +13,13 @@ import torch
 from accelerate.utils.memory import clear_device_cache, should_reduce_batch_size
 from numpy.typing import NDArray
 from sentence_transformers import CrossEncoder
-from tqdm.auto import tqdm
 
 from opera.config.encoding import EncodingSettings
 from opera.core.arguments import whole_number
 from opera.core.arrays import IntArray
 from opera.core.errors import ModelError, TrainingError
 from opera.core.paths import expand_user
+from opera.core.progress import progress
 from opera.core.reproducible import is_reproducible
 from opera.core.terminal import printable, shortened, shown
 from opera.data import RetrievalData
@@ -143,8 +143,7 @@ class Reranker:
         chunk = self.options.batch_size * BATCHES_PER_CHUNK
 
         def parts(share: slice) -> Iterator[NDArray[np.float32]]:
-            total, hidden = share.stop - share.start, True if process_index() > 0 else None
-            with tqdm(total=total, desc="scoring pairs", unit=" pairs", disable=hidden) as bar:
+            with progress("scoring pairs", share.stop - share.start, "pairs", hidden=process_index() > 0) as bar:
                 for start in range(share.start, share.stop, chunk):
                     queries, documents = pairs[:, start : min(start + chunk, share.stop)]
                     texts = data.queries.texts(queries, "text"), data.corpus.texts(documents, corpus_text)

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from accelerate import PartialState
 from numpy.typing import NDArray
-from tqdm.auto import tqdm
 from transformers import TrainerCallback
 
 from opera.core.arguments import several
 from opera.core.errors import SettingError
+from opera.core.progress import progress
 from opera.core.terminal import shown
 from opera.runs.folder import RunWriter
 from opera.training.checkpoint import save_sampler
@@ -166,7 +166,7 @@ def ignore_signals(worker: int) -> None:
 
 
 class Progress(TrainerCallback):  # type: ignore[misc]
-    """One progress bar for training: steps, time left, loss, and the dev measure where there is one."""
+    """The progress of training: steps, time left, loss, and the dev measure where there is one."""
 
     def __init__(self, metric: str) -> None:
         self._metric, self._postfix = f"eval_{metric}", dict[str, str]()
@@ -174,10 +174,8 @@ class Progress(TrainerCallback):  # type: ignore[misc]
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Open the bar."""
-        hidden = None if PartialState().is_main_process else True  # None: shown on a terminal only
-        self._bar = tqdm(
-            total=state.max_steps, initial=state.global_step, desc="training", unit=" steps", disable=hidden
-        )
+        hidden = not PartialState().is_main_process
+        self._bar = progress("training", state.max_steps, "steps", hidden=hidden, initial=state.global_step)
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Advance the bar."""

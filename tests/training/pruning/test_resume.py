@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from datasets import Dataset, DatasetDict
+from datasets import DatasetDict
 from sentence_transformers import SentenceTransformerTrainer
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 

@@ -135,7 +135,8 @@ def _print_retentions(screen: Console, inspection: Inspection) -> None:
             "True pairs: their estimated share among those kept. Gain: estimated change of the similarity that "
             "training\nlearns from, beside training on all pairs (E of Theorem 1, docs/paper.md). Both assume that the "
             f"estimated\nnoise is random. For comparison: {inspection.quality.true_share:.3f} of all pairs are true, "
-            f"and dp gains {inspection.dynamic_gain:+.4f}.\nThe gain ignores coverage: weigh it against the lost queries."
+            f"and dp gains {inspection.dynamic_gain:+.4f}.\n"
+            "The gain ignores coverage: weigh it against the lost queries."
         )
     )
 
