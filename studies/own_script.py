@@ -96,8 +96,7 @@ def main() -> None:
             measured[name] = result
         means = {name: result.measures[MEASURE] for name, result in measured.items()}
         print(f"seed {seed}: " + ", ".join(f"{name} {mean:.4f}" for name, mean in means.items()), flush=True)
-        per_query = [measured[name].per_query[MEASURE] for name in ("script", "opera train")]
-        differences.append([per_query[0][query] - per_query[1][query] for query in sorted(per_query[0])])
+        differences.append(measured["script"].per_query[MEASURE] - measured["opera train"].per_query[MEASURE])
     test = paired_test(np.mean(differences, axis=0))
     print(
         f"script minus opera train: {test.difference:+.4f} [{test.low:+.4f}, {test.high:+.4f}] over {test.queries} "

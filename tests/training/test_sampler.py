@@ -13,7 +13,7 @@ from opera.data.pairs import TrainingPairs
 from opera.methods import METHODS, Plan
 from opera.training.checkpoint import flatten, nest
 from opera.training.dataset import PairDataset
-from opera.training.sampler import PairSampler, Row
+from opera.training.sampler import NotObservedError, PairSampler, Row
 from opera.training_set.document_pool import DocumentPool
 from opera.training_set.negatives import RandomNegatives
 from opera.training_set.pretrained_scores import pretrained_scores
@@ -83,10 +83,10 @@ def test_reading_further_ahead_than_the_lag_is_refused(pairs: TrainingPairs) -> 
     sampler = make_sampler(pairs, lag=2)
     sampler.draw_step(0)
     sampler.draw_step(1)
-    with pytest.raises(RuntimeError, match="step 0 is not observed in full, and with lag=2 a draw needs it"):
+    with pytest.raises(NotObservedError, match="step 0 is not observed in full, and with lag=2 a draw needs it"):
         sampler.draw_step(2)
     sampler.observe(0, np.arange(2), np.full(2, 0.5), np.full(2, 0.5))  # one of its two batches
-    with pytest.raises(RuntimeError, match="not observed in full"):
+    with pytest.raises(NotObservedError, match="not observed in full"):
         sampler.draw_step(2)
 
 

@@ -24,6 +24,10 @@ from opera.training_set.negatives import Negatives
 OBSERVED = ("pair_ids", "similarity", "loss")
 
 
+class NotObservedError(TrainingError):
+    """A draw needs observations that are not there: the loader reads further ahead than the lag allows."""
+
+
 @dataclass(frozen=True)
 class Row:
     """One line of a batch: a query, its positive and its explicit negatives.
@@ -172,7 +176,7 @@ class PairSampler:
         """Apply the observations of steps up to ``step - lag``, then draw the whole step.
 
         Raises:
-            RuntimeError: if one of these steps is not observed in full: the loader reads further ahead than the lag.
+            NotObservedError: if one of these steps is not observed in full.
         """
         self._apply_until(step - self.lag)
         drawn = self.method.draw(step)
@@ -273,7 +277,7 @@ class PairSampler:
         while self._applied <= last:
             batches = self._observed.pop(self._applied, [])
             if sum(len(pair_ids) for pair_ids, _, _ in batches) != self.method.plan.batch_size:
-                raise RuntimeError(
+                raise NotObservedError(
                     f"step {self._applied} is not observed in full, and with lag={self.lag} a draw needs it: "
                     "the loader reads further ahead than the lag allows"
                 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -16,7 +17,15 @@ from sentence_transformers.base.sampler import DefaultBatchSampler
 from opera.core.errors import TrainingError
 from opera.training.pruning.pair_rows import PairRows
 from opera.training.pruning.scores import PairEmbeddings
-from opera.training.sampler import PairSampler
+from opera.training.sampler import NotObservedError, PairSampler
+
+log = logging.getLogger("opera")
+
+ADVICE = (
+    "give PairPruning the trainer's arguments (args=args), which say how far it reads ahead and which prompts it adds, "
+    "pass callbacks=[pruning.callback] where a training is resumed, and train on the dataset that PairPruning was given"
+)
+"""What to do where the trainer does not train on what was drawn."""
 
 
 class PrunedSet:
@@ -41,11 +50,6 @@ class PrunedSet:
         assert self._sampler is not None
         return self._sampler
 
-    @property
-    def began(self) -> bool:
-        """Whether there is a sampler."""
-        return self._sampler is not None
-
     def begin(self, sampler: PairSampler) -> None:
         """Draw with this sampler from now on."""
         self._sampler, self.epoch_start, self.to_replay = sampler, 0, 0
@@ -66,14 +70,26 @@ class PrunedSet:
         if replayed:
             drawn = np.concatenate(sampler.drawn).reshape(-1, sampler.batch_size)
             yield from (self.rows.rows(pair_ids) for pair_ids in drawn[self.epoch_start : sampler.trained_steps])
-        for step in islice(sampler.upcoming(), self.length - replayed):
-            given_out.add(self, step)
-            yield self.rows.rows(sampler.pairs_of(step))
+        try:
+            for step in islice(sampler.upcoming(), self.length - replayed):
+                given_out.add(self, step)
+                yield self.rows.rows(sampler.pairs_of(step))
+        except NotObservedError:
+            raise TrainingError(
+                f"PairPruning: batches of {self.rows.place} are read further ahead of training than the lag of "
+                f"{sampler.lag} allows; {ADVICE}"
+            ) from None
 
     def train(
         self, step: int, pair_ids: NDArray[np.int64], similarity: NDArray[np.float32], loss: NDArray[np.float32]
     ) -> None:
         """Note that a batch was trained, and what was seen of it."""
+        if step == self.sampler.method.plan.max_steps:
+            log.warning(
+                "warning: PairPruning: %s: the schedule of %s was planned for %d batches, which are trained, and keeps "
+                "its last values from now on; args=args tells PairPruning how long the training is",
+                *(self.rows.place, self.sampler.method.name, step),
+            )
         self.sampler.observe(step, pair_ids, similarity, loss)
         self._schedule = self.sampler.finish(step)
         self._trained[pair_ids] = True
@@ -196,4 +212,9 @@ class PrunedBatches(DefaultBatchSampler):  # type: ignore[misc]
 
     def __iter__(self) -> Iterator[list[int]]:
         self.begin()
+        if self.epoch > 0 and self.source.sampler.next_step == 0:
+            raise TrainingError(
+                f"PairPruning: the training resumes in epoch {self.epoch + 1} and nothing was drawn yet; pass "
+                "callbacks=[pruning.callback] to the trainer, from the first start on"
+            )
         return self.source.epoch(self.given_out)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from transformers import TrainerCallback
+from transformers import TrainerCallback, TrainerState
+from transformers.trainer import TRAINER_STATE_NAME
 
 from opera.core.errors import RunFolderError
 from opera.training.checkpoint import read_state, write_state
@@ -41,6 +42,12 @@ class PruningCallback(TrainerCallback):  # type: ignore[misc]
             raise RunFolderError(
                 f"{file}: does not exist, so the draws of this training cannot be resumed; checkpoints hold it where "
                 "callbacks=[pruning.callback] is passed to the trainer, and are resumed from args.output_dir"
+            )
+        saved = TrainerState.load_from_json(str(folder / TRAINER_STATE_NAME))
+        if saved.log_history != state.log_history:
+            raise RunFolderError(
+                f"{folder}: is of another training than the one that is resumed; resume from a checkpoint of "
+                "args.output_dir"
             )
         try:
             self.pruning.load_state_dict(read_state(file), state.global_step, len(kwargs["train_dataloader"]))

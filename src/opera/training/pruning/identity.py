@@ -10,7 +10,7 @@ from torch import Tensor
 
 from opera.core.errors import TrainingError
 from opera.core.terminal import shown
-from opera.training.pruning.batches import Given
+from opera.training.pruning.batches import ADVICE, Given
 from opera.training.pruning.scores import Prompts, prompt_of
 
 WHOLE_BATCHES = 10
@@ -48,20 +48,14 @@ class BatchCheck:
         expected = token_rows(self.model.preprocess(texts, prompt=prompt, task=route))
         if len(found) != len(pair_ids):
             raise TrainingError(
-                f"PairPruning: the loss got a batch of {len(found)} queries where {len(pair_ids)} were drawn; {_ADVICE}"
+                f"PairPruning: the loss got a batch of {len(found)} queries where {len(pair_ids)} were drawn; {ADVICE}"
             )
         for place, text, tokens in zip(places, texts, expected or [], strict=True):
             if found[place] != tokens:
                 raise TrainingError(
                     f"PairPruning: the loss got another query than was drawn at row {place} of draw {given.step} "
-                    f"({shown(text)}); {_ADVICE}"
+                    f"({shown(text)}); {ADVICE}"
                 )
-
-
-_ADVICE = (
-    "give PairPruning the trainer's arguments (args=args), which hold prompts, pass callbacks=[pruning.callback] where "
-    "a training is resumed, and train on the dataset that PairPruning was given"
-)
 
 
 def token_rows(features: dict[str, Tensor]) -> list[list[int]] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import zlib
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -16,7 +17,7 @@ from sentence_transformers.base.sampler import DefaultBatchSampler
 from torch import Tensor, nn
 from torch.utils.data import RandomSampler
 
-from opera.core.errors import ModelError, SettingError
+from opera.core.errors import ModelError, SettingError, TrainingError
 from opera.core.terminal import shown
 from opera.methods import Plan, method_named
 from opera.retrieval.processes import process_count, process_index
@@ -78,13 +79,13 @@ class PairPruning:
             raise ModelError(f"model: must be a SentenceTransformer, got {shown(type(model).__name__)}")
         self.model, self.method = model, method_named(method)
         self.method_settings = self.method.settings_class.parse(settings)
-        self.temperature = temperature
+        self.temperature = _checked_temperature(temperature)
         self.timetable, self._prompts, self._routes = Timetable(), None, None
         if args is not None:
             self._read_arguments(args)
         self._given_out, self._taken = GivenOut(), list[Given]()
         self._watches: dict[str, LossWatch] = {}
-        self._batch_size = self._seed = 0
+        self._batch_size, self._seed, self._began = 0, 0, False
         self._sets = [PrunedSet(rows, None) for rows in read_all(dataset)]
         for part in self._sets:
             self.method.check(self.method_settings, part.rows.pairs.n_queries, part.rows.pairs.n_pairs)
@@ -116,8 +117,11 @@ class PairPruning:
 
         Raises:
             SettingError: if they hold prompts that the pairs were scored without.
+            TrainingError: if another training has begun with this object.
         """
         scored_with, scored = self._prompts, any(part.embeddings is not None for part in self._sets)
+        if self._began:
+            raise TrainingError("PairPruning: has been used in a training; make another for the next one")
         self._read_arguments(args)
         if scored and (scored_with or None) != (self._prompts or None):
             raise SettingError(
@@ -179,8 +183,9 @@ class PairPruning:
             raise SettingError(
                 "PairPruning: no loss is watched; call loss = pruning.watch(loss) before the trainer is made"
             )
-        if not again and all(part.began for part in self._sets):
+        if self._began and not again:
             return
+        self._began = True
         self._check = BatchCheck(self.model, self._prompts, self._routes)
         for part in self._sets:
             part.begin(self._make_sampler(part))
@@ -228,6 +233,12 @@ class PairPruning:
         seen = observed_everywhere(similarity, losses)
         for given, part in zip(self._taken, np.split(seen, len(self._taken)), strict=True):
             given.source.train(given.step, given.pair_ids, part[:, 0], part[:, 1])
+
+
+def _checked_temperature(value: Any) -> float | None:
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf):
+        return value
+    raise SettingError(f"temperature: must be a number above 0, got {shown(value)}")
 
 
 class SamplerOf:

@@ -21,7 +21,7 @@ from opera.data.pairs import TrainingPairs
 log = logging.getLogger("opera")
 
 LABEL_COLUMNS = ("label", "labels", "score", "scores")
-"""Columns that sentence-transformers does not take for texts."""
+"""Columns the first of which sentence-transformers does not take for a text."""
 WHOLE = ""
 """Name of a data set that is not one of several."""
 ROWS_AT_ONCE = 10_000
@@ -94,7 +94,8 @@ def read(name: str, dataset: Dataset) -> PairRows:
         DataError: if it has no two columns of text, or no row.
     """
     place = place_of(name)
-    columns = tuple(column for column in dataset.column_names if column not in (*LABEL_COLUMNS, "dataset_name"))
+    label = next((column for column in LABEL_COLUMNS if column in dataset.column_names), None)
+    columns = tuple(column for column in dataset.column_names if column not in (label, "dataset_name"))
     if len(columns) < 2:
         raise DataError(
             f"{place}: needs two columns of text, the query and its positive document; it has {shown(columns)}"
@@ -129,8 +130,8 @@ def read(name: str, dataset: Dataset) -> PairRows:
 def _checked(text: Any, place: str, column: str, row: int) -> str:
     if not isinstance(text, str) or not text.strip():
         raise DataError(
-            f"{place}: row {row}, column '{shown(column)}': must be a text that is not empty, got {shown(text)}; "
-            "queries and positives are the first two columns that are not labels"
+            f"{place}: row {row}, column {shown(column)}: must be a text that is not empty, got {shown(text)}; "
+            "queries and positives are the first two columns but the label"
         )
     return text
 

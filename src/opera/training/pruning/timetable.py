@@ -6,9 +6,11 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from sentence_transformers import SentenceTransformerTrainingArguments
 from sentence_transformers.base.sampler import MultiDatasetBatchSamplers
 
 from opera.core.errors import SettingError
+from opera.core.terminal import shown
 
 DEFAULT_PREFETCH = 2
 """Batches that each worker of torch's loader reads ahead."""
@@ -43,6 +45,8 @@ class Timetable:
         Raises:
             SettingError: for those under which batches reach the loss in an order that a sampler cannot know.
         """
+        if not isinstance(args, SentenceTransformerTrainingArguments):
+            raise SettingError(f"args: must be SentenceTransformerTrainingArguments, got {shown(args)}")
         _refuse(args)
         prefetched = args.dataloader_prefetch_factor or DEFAULT_PREFETCH
         return cls(
