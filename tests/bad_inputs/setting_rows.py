@@ -27,7 +27,20 @@ learning_rate=0: must be greater than 0, got 0
 learning_rate=-1e-5: must be greater than 0, got -1e-05
 learning_rate=.inf: must be a finite number, got inf
 learning_rate=.nan: must be a finite number, got nan
-learning_rate=1e300: must be less than or equal to 100, got 1e+300
+learning_rate=1e300: must be at most 1: AdamW moves each weight by about the rate per step; usual are 1e-5 to 1e-2, \
+got 1e+300
+learning_rate=3: must be at most 1: AdamW moves each weight by about the rate per step; usual are 1e-5 to 1e-2, got 3
+gradient_cache=0: must be greater than or equal to 1, got 0
+gradient_cache=half: must be a whole number, got 'half'
+matryoshka=0: must be numbers of dimensions, such as 256,128,64, got 0
+matryoshka=256,x: must be numbers of dimensions, such as 256,128,64, got '256,x'
+matryoshka=[]: must be numbers of dimensions, such as 256,128,64, got []
+lora=true: must be r alone, or r=16,alpha=32,dropout=0.05,target=query;value,merge=false, got True
+lora=r=0: r: must be greater than or equal to 1, got 0, got 'r=0'
+lora=rank=4: unknown setting 'rank' (such as lora=r=16,alpha=32,dropout=0.05,target=query;value,merge=false), \
+got 'rank=4'
+trainer=num_train_epochs=3: num_train_epochs: give --epochs, got 'num_train_epochs=3'
+trainer=3: must be fields and values, such as adam_beta2=0.98, got 3
 learning_rate=fast: must be a number, got 'fast'
 learning_rate=true: must be a number, got True
 learning_rate='': must be a number, got ''

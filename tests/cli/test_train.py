@@ -11,7 +11,11 @@ import pytest
 
 from commands import QUICK, Opera
 from grids import write_unfinished_run
+from opera.cli.printing.settings import settings_text
 from opera.cli.train import _how_to_continue
+from opera.config.hints import EVERYDAY, OTHER_NAMES
+from opera.config.recipe import docs_by_group
+from opera.config.training import TrainSettings
 from opera.data import load_data
 from opera.runs.folder import Run
 
@@ -21,6 +25,56 @@ def test_help_settings(run_opera: Opera) -> None:
     assert done.returncode == 0
     for word in ("temperature", "warmup_ratio", "max_query_length", "alpha_start", "Appendix C.2", "method dp"):
         assert word in done.stdout
+    names = re.findall(r"^  (\w+) = ", done.stdout, re.MULTILINE)
+    assert names[: len(EVERYDAY)] == list(EVERYDAY)
+    of_training = [name for name in names if name in TrainSettings.flat_fields]
+    assert sorted(of_training) == sorted(TrainSettings.flat_fields)
+
+
+@pytest.mark.parametrize("columns", ["80", "60", ""])
+def test_the_list_of_settings_fits_the_terminal(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    lines = settings_text(docs_by_group()).splitlines()
+    assert len(lines) > 200
+    assert max(map(len, lines[1:])) <= int(columns or 80)
+    assert len(lines[0]) <= 80
+
+
+@pytest.mark.parametrize(
+    ("given", "hint"),
+    [
+        (["--num_train_epochs", "3"], "no such option: --num_train_epochs; use epochs"),
+        (["--warmup-ratio", "0.1"], "no such option: --warmup-ratio; give it as --set warmup_ratio=VALUE"),
+        (["--set", "peft=true"], "unknown setting 'peft'; use lora, such as"),
+        (["--set", "scale=20"], "unknown setting 'scale'; use temperature, which is 1/scale"),
+        (["--set", "deepspeed=ds.json"], "unknown setting 'deepspeed'; use --trainer deepspeed=VALUE"),
+        (["--trainer", "adam_beta2"], "--trainer adam_beta2: must be key=value, such as --trainer adam_beta2=0.98"),
+    ],
+)
+def test_names_of_other_tools_are_understood(given: list[str], hint: str, run_opera: Opera) -> None:
+    done = run_opera("train", "data", "--model", "model", "--out", "run", *given)
+    assert done.returncode == 2
+    assert hint in done.stderr
+
+
+def test_hints_name_settings_that_there_are() -> None:
+    assert not OTHER_NAMES.keys() & TrainSettings.flat_fields.keys()
+    named = {hint.removeprefix("use ").split(",")[0].split("=")[0].split(" ")[0] for hint in OTHER_NAMES.values()}
+    options = {name for name in named if name.startswith("--")}
+    assert options <= {"--out", "--model", "--trainer"}
+    assert {name.rstrip(":") for name in named - options} <= TrainSettings.flat_fields.keys()
+
+
+def test_a_learning_rate_far_above_the_usual_is_questioned(
+    run_opera: Opera, beir: Path, static_model: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    options = ["--steps", "1", "--set", "guard=false", "--overwrite", "--method", "FT"]
+    for rate, asked in (("0.5", 0), ("0.6", 1)):
+        caplog.clear()
+        done = run_opera("train", beir, "--model", static_model, "--out", "run", "--lr", rate, *options)
+        assert done.returncode == 0, done.stderr
+        assert sum("times the automatic 0.01 of such a model" in line for line in caplog.messages) == asked
+    assert Run.open("run").settings["method"] == "ft"
 
 
 def test_it_trains_and_prints_both_measures(run_opera: Opera, beir: Path, static_model: Path) -> None:

@@ -47,18 +47,10 @@ NO_GAIN = 3
 def _print_settings(requested: bool) -> None:
     if not requested:
         return
-    from rich.table import Table
-
-    from opera.cli.printing.console import console
+    from opera.cli.printing.settings import settings_text
     from opera.config.recipe import docs_by_group
 
-    for group, docs in docs_by_group().items():
-        table = Table(title=f"{group}: --set NAME=VALUE, or NAME: VALUE in --config", title_justify="left")
-        for column in ("name", "kind", "default", "what it does", "source of the default"):
-            table.add_column(column, overflow="fold", no_wrap=column == "name")
-        for doc in docs:
-            table.add_row(doc.name, doc.kind, doc.default, doc.help, doc.source)
-        console().print(table, soft_wrap=False)
+    say(settings_text(docs_by_group()))
     raise typer.Exit
 
 

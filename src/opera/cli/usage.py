@@ -34,8 +34,20 @@ def explain_usage(error: Any, arguments: Sequence[str]) -> str:
     value = _value_of(options, arguments)
     if value is not None and hasattr(error, "message") and error.message:
         return f"{options[0]}: {_rule(error.message)}, got {shown(value)}; {hint}"
+    if hint_for := _hint_for(getattr(error, "option_name", None)):
+        return f"no such option: {error.option_name}; {hint_for}"
     message = " ".join(error.format_message().split()).replace(". Did you mean", "; did you mean").rstrip(".")
     return f"{message[:1].lower()}{message[1:]}; {hint}"
+
+
+def _hint_for(option: str | None) -> str:
+    """What is meant by an option of another tool's; empty for any other mistake."""
+    if option is None:
+        return ""
+    from opera.config.hints import option_hint
+    from opera.config.training import TrainSettings
+
+    return option_hint(option, TrainSettings.flat_fields)
 
 
 def _rule(message: str) -> str:

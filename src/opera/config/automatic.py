@@ -101,7 +101,7 @@ def resolve(settings: TrainSettings, situation: Situation) -> TrainSettings:
         {
             "max_steps": steps,
             "epochs": optimisation.epochs or round(steps / per_epoch, 2),
-            "learning_rate": optimisation.learning_rate or _learning_rate(defaults, situation),
+            "learning_rate": optimisation.learning_rate or automatic_rate(situation),
             "warmup_ratio": _given_or(optimisation.warmup_ratio, defaults.warmup_ratio),
             "temperature": optimisation.temperature or defaults.temperature,
             "per_device_train_batch_size": per_device,
@@ -125,8 +125,9 @@ def _batch_size(defaults: Defaults, situation: Situation) -> int:
     return math.ceil(total / situation.processes)
 
 
-def _learning_rate(defaults: Defaults, situation: Situation) -> float:
-    return defaults.learning_rate * (LORA_RATE if situation.lora else 1)
+def automatic_rate(situation: Situation) -> float:
+    """The learning rate that such a model trains with where none is given."""
+    return DEFAULTS[situation.model].learning_rate * (LORA_RATE if situation.lora else 1)
 
 
 def _steps(epochs: float | None, per_epoch: int, defaults: Defaults, device: str) -> int:

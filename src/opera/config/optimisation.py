@@ -35,6 +35,15 @@ def _parse_sizes(value: Any) -> Any:
     raise ValueError("must be numbers of dimensions, such as 256,128,64")
 
 
+def _check_rate(value: float | None) -> float | None:
+    """Refuse learning rates that no training survives."""
+    if value is not None and value > 1:
+        raise ValueError(
+            "must be at most 1: AdamW moves each weight by about the rate per step; usual are 1e-5 to 1e-2"
+        )
+    return value
+
+
 Sizes = Annotated[tuple[int, ...], BeforeValidator(_parse_sizes)]
 LossName = Annotated[str, OneOf(LOSSES)]
 Optimizer = Annotated[str, AfterValidator(partial(check_known, known=OPTIMIZERS, kind="an optimizer"))]
@@ -61,13 +70,12 @@ class OptimisationSettings(Settings):
     max_steps: int | None = setting(
         None, "optimizer steps (--steps); auto: those of the epochs, within limits", "docs/defaults.md", ge=1, le=MOST
     )
-    learning_rate: float | None = setting(
+    learning_rate: Annotated[float | None, AfterValidator(_check_rate)] = setting(
         None,
         "peak learning rate (--lr); auto: 1e-2 for a static model, 3e-3 for an adapter, 1e-4 for a transformer below "
-        "50M parameters, 2e-5 above",
+        "50M parameters, 2e-5 above, ten times as much with lora",
         "docs/defaults.md (the paper: 1e-6 for bge-large over 32,000 steps)",
         gt=0,
-        le=100,
     )
     lr_scheduler_type: Literal["linear", "cosine", "constant", "constant_with_warmup", "polynomial"] = setting(
         "linear", "decay of the learning rate after warm-up", "Appendix C.2"

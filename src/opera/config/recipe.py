@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from opera.config.hints import EVERYDAY, OTHER_NAMES
 from opera.config.optional import check_installed
 from opera.config.presets import with_preset
 from opera.config.trainer_arguments import check_trainer_fields
@@ -24,13 +25,6 @@ ADAPT_ARGUMENTS = ("data", "model", "out", "resume", "overwrite", "callbacks", "
 
 ALIASES = {"steps": "max_steps", "batch_size": "per_device_train_batch_size", "lr": "learning_rate"}
 """Short names of the command line's options; valid in Python and YAML too."""
-
-OTHER_NAMES = {
-    **dict.fromkeys(("num_train_epochs", "num_epochs"), "use epochs"),
-    "fp16": "use precision=fp16",
-    "bf16": "use precision=bf16",
-}
-"""What to use instead of names that other tools have."""
 
 
 class Recipe(Settings):
@@ -86,7 +80,7 @@ def make_recipe(values: Mapping[str, Any]) -> Recipe:
     Raises:
         SettingError: reporting every mistake at once: unknown names with the nearest known one, values out of range,
             settings that contradict each other, settings of another method.
-        MissingExtraError: if the optimizer the logging service or LoRA needs a package that is not installed.
+        MissingExtraError: if the optimizer, the logging service or LoRA needs a package that is not installed.
     """
     values = with_full_names(values)
     name = str(values.pop("method", AUTO))
@@ -136,14 +130,16 @@ def parse_value(name: str, value: Any) -> Any:
 
 
 def docs_by_group() -> dict[str, list[SettingDoc]]:
-    """Describe every setting: the groups of training first, then by method, those with the same settings together."""
+    """Describe every setting once: everyday ones, those of training by group, those of methods."""
     methods: dict[type[Settings], list[str]] = {}
     for name, method in METHODS.items():
         if method.settings_class.model_fields:
             methods.setdefault(method.settings_class, []).append(name)
     described = {f"method {', '.join(names)}": settings.docs() for settings, names in methods.items()}
-    groups = {name.replace("_", " "): docs for name, docs in TrainSettings.docs_by_group().items()}
-    return {**groups, **described}
+    of_training = {name.replace("_", " "): docs for name, docs in TrainSettings.docs_by_group().items()}
+    by_name = {doc.name: doc for docs in of_training.values() for doc in docs}
+    others = {name: [doc for doc in docs if doc.name not in EVERYDAY] for name, docs in of_training.items()}
+    return {"everyday settings": [by_name[name] for name in EVERYDAY], **others, **described}
 
 
 def _misplaced(name: str, method: type[Method[Any]]) -> str:

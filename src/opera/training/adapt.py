@@ -14,7 +14,8 @@ from accelerate import PartialState
 from sentence_transformers import SentenceTransformer
 from transformers import TrainerCallback
 
-from opera.config.automatic import AUTOMATIC
+from opera.config.automatic import AUTOMATIC, automatic_rate
+from opera.config.optimisation import OptimisationSettings
 from opera.config.optional import service_names
 from opera.config.presets import PRESET_LEARNING_RATE
 from opera.config.recipe import make_recipe
@@ -24,6 +25,7 @@ from opera.core.errors import StorageError
 from opera.core.files import check_reads_stay
 from opera.core.locks import sole_use
 from opera.core.paths import expand_user, user_path
+from opera.core.settings import resolved
 from opera.data import RetrievalData, files_read, load_all
 from opera.methods.default import AUTO
 from opera.retrieval.device import join_processes
@@ -53,6 +55,9 @@ from opera.training.trainer import training_arguments
 from opera.training_set.prepare import Prepared, model_or_vectors, prepare
 
 log = logging.getLogger("opera")
+
+FAR = 50
+"""How many times the automatic learning rate is questioned."""
 
 
 def adapt(
@@ -204,12 +209,25 @@ def _log_inputs(session: Session) -> None:
         optimisation.learning_rate,
         optimisation.temperature,
     )
+    _question_rate(optimisation, prepared)
     if (
         optimisation.preset
         and optimisation.learning_rate == PRESET_LEARNING_RATE
         and prepared.situation.model != "large"
     ):
         log.info("note: preset=%s is for bge-large-en-v1.5; give --lr with a smaller model", optimisation.preset)
+
+
+def _question_rate(optimisation: OptimisationSettings, prepared: Prepared) -> None:
+    """Warn of a learning rate far above what such a model trains with."""
+    given, usual = resolved(optimisation.learning_rate), automatic_rate(prepared.situation)
+    if given > FAR * usual:
+        log.warning(
+            "warning: learning_rate=%g is %.0f times the automatic %g of such a model, and may spoil it; is it meant?",
+            given,
+            given / usual,
+            usual,
+        )
 
 
 def _test_queries(prepared: Prepared) -> dict[str, Any]:

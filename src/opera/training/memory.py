@@ -79,10 +79,9 @@ def _training_advice(settings: TrainSettings, model: SentenceTransformer | None,
     texts = _fewer_texts(settings, need, free)
     if texts < 1:
         return f"training: {_smaller_texts(settings)}"
-    pairs = f"batches of {pairs_of(settings)} pairs"
-    reason = (
-        f"{pairs} need about {at_once} at once{room}" if settings.batching.gradient_cache is None else "half as many"
-    )
+    reason = f"batches of {pairs_of(settings)} pairs need about {at_once} at once{room}"
+    if settings.batching.gradient_cache is not None:
+        reason = "half as many"
     more = "" if settings.encoding.gradient_checkpointing else "; gradient_checkpointing=true trades speed for more"
     return f"training: set gradient_cache={texts} ({reason}), or lower {_now(settings, TRAINING)}{more}"
 
