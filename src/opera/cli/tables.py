@@ -56,7 +56,7 @@ def takes_tables(command: Callable[..., None]) -> Callable[..., None]:
         tables = {name: values.pop(name) or () for name in OPTIONS}
         data = values["data"]
         if second is not None and values[second] is None:
-            if not tables["pairs"]:
+            if not tables["pairs"] or data is None:
                 raise SettingError(f"missing argument '{second.upper()}'; see opera {command.__name__} --help")
             data, values[second] = None, data
         named = [_named(own, tables) for own in ((data or [None]) if several else [data])]

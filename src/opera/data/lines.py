@@ -8,6 +8,7 @@ import os
 import re
 import zlib
 from collections.abc import Collection, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +57,8 @@ def text_lines(path: Path, newline: str | None = None) -> Iterator[str]:
                 io.TextIOWrapper(plain, encoding="utf-8-sig", newline=newline) as file,
                 progress(f"reading {printable(path.name)}", size, "B", hidden=size <= PROGRESS_BYTES) as bar,
             ):
-                for number, line in enumerate(iter(lambda: file.readline(LONGEST_TEXT), ""), start=1):
-                    if number % 1000 == 0:
+                for number, line in enumerate(iter(partial(file.readline, LONGEST_TEXT), ""), start=1):
+                    if not number % 1000:
                         bar.update(raw.tell() - bar.n)
                     if len(line) >= LONGEST_TEXT:
                         raise DataError(f"{path}:{number}: is a line of {LONGEST_TEXT:,} characters or more; split it")

@@ -174,7 +174,12 @@ def choose(names: Sequence[str], kind: TableKind, given: Columns, place: str) ->
 
 
 def unknown_columns(
-    place: str, names: Sequence[str], missing: Sequence[str], chosen: Mapping[str, list[str]], kind: TableKind
+    place: str,
+    names: Sequence[str],
+    missing: Sequence[str],
+    chosen: Mapping[str, list[str]],
+    kind: TableKind,
+    may_lack_header: bool,
 ) -> DataError:
     """The error of a file without a column for some roles: its columns, and the option to write.
 
@@ -184,15 +189,17 @@ def unknown_columns(
         missing: the roles without a column.
         chosen: the roles with one.
         kind: of table.
+        may_lack_header: whether ``names`` may be a row and no header.
     """
     taken = {column for columns in chosen.values() for column in columns}
     free = [name for name in names if name not in taken]
     where = "" if kind == "pairs" else f"{kind}."
     wanted = [f"{where}{role}={free[at] if at < len(free) else 'COLUMN'}" for at, role in enumerate(missing)]
-    which = " and the ".join(missing)
+    by_number = ",".join(f"{where}{role}={at}" for at, role in enumerate(missing, start=1))
     return DataError(
-        f"{place}: no column has a name known for the {which}; its columns are {names_of(names)}; "
+        f"{place}: no column has a name known for the {' and the '.join(missing)}; its columns are {names_of(names)}; "
         f"say which to take, as in --columns {shortened(','.join(wanted), 200)}"
+        + (f"; if the first line is no header: --columns {by_number}" if may_lack_header else "")
     )
 
 
@@ -201,12 +208,11 @@ def names_of(names: Sequence[str]) -> str:
     return shortened(", ".join(shown(name) for name in names), 300)
 
 
-def notes_of(place: str, names: Sequence[str], used: Mapping[str, Sequence[str]]) -> list[str]:
-    """Say which columns of a file were read as what, and which were not used; nothing where it goes without saying."""
-    read = ", ".join(f"{shown(column)} as {role}" for role, columns in used.items() for column in columns)
+def note_of(names: Sequence[str], used: Mapping[str, Sequence[str]]) -> str:
+    """Say which columns of a file were read as what, and which were not used; empty where it goes without saying."""
+    ordered = sorted(used, key=ROLES.index)
+    read = ", ".join(f"{shown(column)} as {role}" for role in ordered for column in used[role])
     taken = {column for columns in used.values() for column in columns}
     unused = [name for name in names if name not in taken]
     plain = all(columns == [role] for role, columns in used.items())
-    if plain and not unused:
-        return []
-    return [f"{place}: read {read}" + (f"; not used: {names_of(unused)}" if unused else "")]
+    return "" if plain and not unused else f"read {read}" + (f"; not used: {names_of(unused)}" if unused else "")

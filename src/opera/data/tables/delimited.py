@@ -42,7 +42,7 @@ class DelimitedTable:
         first = next(self._records(), None)
         if first is None:
             raise DataError(f"{path}: is empty; it must have at least one row")
-        self.has_header = header(first[1])
+        self.first_line, self.has_header = first[1], header(first[1])
         self.columns = (
             unique_columns(self.name, first[1]) if self.has_header else [str(at + 1) for at in range(len(first[1]))]
         )
@@ -53,8 +53,7 @@ class DelimitedTable:
 
     def batches(self, columns: Sequence[str]) -> Iterator[Rows]:
         """Yield the rows; empty lines are skipped."""
-        chosen, width = [self.columns.index(name) for name in columns], len(self.columns)
-        batch = Batch(columns)
+        width, batch = len(self.columns), Batch(self.columns, columns)
         records = self._records()
         if self.has_header:
             next(records)
@@ -64,7 +63,7 @@ class DelimitedTable:
                     f"{self.place(number)}: must have {width} columns, as the first line has, got {len(fields)}: "
                     f"{shown(self._delimiter.join(fields))}"
                 )
-            if batch.add(number, [fields[at] for at in chosen]):
+            if batch.add(number, fields, sum(map(len, fields))):
                 yield batch.rows()
         if batch.numbers:
             yield batch.rows()
@@ -118,8 +117,7 @@ class QrelsTable:
 
     def batches(self, columns: Sequence[str]) -> Iterator[Rows]:
         """Yield the judgements."""
-        chosen = [QRELS_COLUMNS.index(name) for name in columns]
-        batch = Batch(columns)
+        batch = Batch(QRELS_COLUMNS, columns)
         for number, line in enumerate(text_lines(self.path), start=1):
             fields = line.split()
             if fields and len(fields) != 4:
@@ -127,7 +125,7 @@ class QrelsTable:
                     f"{self.place(number)}: must have 4 columns, QUERY 0 DOCUMENT GRADE, got {len(fields)}: "
                     f"{shown(line.rstrip())}"
                 )
-            if fields and batch.add(number, [fields[at] for at in chosen]):
+            if fields and batch.add(number, fields, len(line)):
                 yield batch.rows()
         if batch.numbers:
             yield batch.rows()

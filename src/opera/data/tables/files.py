@@ -40,6 +40,8 @@ def holds_tables(folder: Path) -> bool:
 
 def is_json_table(path: Path) -> bool:
     """Whether a JSON Lines file begins with a record that is none of FlagEmbedding's or Tevatron's. Never raises."""
+    if path.suffix.lower() in (".gz", ".zst"):
+        return True
     keys = first_keys(path)
     return bool(keys) and kind_of(path) not in TELLING and not keys & {"pos", "neg"}
 
@@ -115,13 +117,17 @@ def _numbered(kind: TableKind, given: Columns) -> bool:
 
 
 def _header(kind: TableKind, given: Columns, suffix: str) -> Callable[[list[str]], bool]:
-    """Whether the first line names columns: in CSV unless ``--columns`` has numbers, in TSV if a name is known."""
+    """Whether the first line names columns: in CSV unless ``--columns`` has numbers; in TSV if it has a column that
+    ``--columns`` names, or one known for an id (in pairs: for a query or document, or their ids)."""
+    telling = ("query", "document", "query_id", "document_id", "id")
 
     def decide(cells: list[str]) -> bool:
         named = {column for _, column, _ in given.of(kind)}
         if named & set(cells):
             return True
-        return not _numbered(kind, given) and (suffix == ".csv" or any(role_of(cell, kind) for cell in cells))
+        return not _numbered(kind, given) and (
+            suffix == ".csv" or any(role_of(cell, kind) in telling for cell in cells)
+        )
 
     return decide
 

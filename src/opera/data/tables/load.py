@@ -15,7 +15,8 @@ from opera.data.checks import check_id
 from opera.data.names import source_name
 from opera.data.retrieval_data import RetrievalData
 from opera.data.store import DataBuilder, digest_files, load_or_parse
-from opera.data.tables.columns import Columns, TableKind, choose, notes_of, unknown_columns
+from opera.data.tables.columns import Columns, TableKind, choose, note_of, unknown_columns
+from opera.data.tables.delimited import DelimitedTable, QrelsTable
 from opera.data.tables.files import files_in, open_tables
 from opera.data.tables.pairs import PairReader, PairTable
 from opera.data.tables.readers import TableFile
@@ -83,30 +84,47 @@ def store_tables(
     Raises:
         DataError: naming table, row, rule and value.
     """
-    notes = builder.notes
-    chosen = {kind: [_text_columns(file, kind, given, notes) for file in files] for kind, files in texts.items()}
-    reader = PairReader([_pair_table(file, split, list(texts), given, notes) for split, file in pairs], lenient)
+    chosen = {kind: [_text_columns(file, kind, given) for file in files] for kind, files in texts.items()}
+    tables = [_pair_table(file, split, list(texts), given) for split, file in pairs]
     given.check_used({file.name: file.columns for file in chain(*texts.values(), (file for _, file in pairs))})
+    read = [(file, own) for kind, files in texts.items() for file, own in zip(files, chosen[kind], strict=True)]
+    builder.notes += _notes([*read, *((table.file, table.columns) for table in tables)])
     for kind, files in texts.items():
         stored = "corpus" if kind == "documents" else kind
         builder.write_texts(stored, _rows_of(files, chosen[kind]))
         _check_unique(builder, stored, files, chosen[kind])
-    store_pairs(builder, reader)
+    store_pairs(builder, PairReader(tables, lenient))
 
 
-def _text_columns(file: TableFile, kind: TableKind, given: Columns, notes: list[str]) -> Mapping[str, list[str]]:
+def _notes(read: Sequence[tuple[TableFile, Mapping[str, Sequence[str]]]]) -> list[str]:
+    """Say how columns were read, once for all files of which the same is true."""
+    alike: dict[str, list[str]] = {}
+    for file, columns in read:
+        if not isinstance(file, QrelsTable) and (note := note_of(file.columns, columns)):
+            alike.setdefault(note, []).append(file.name)
+    notes = []
+    for note, names in alike.items():
+        more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""
+        notes.append(f"{names[0]}{more}: {note}")
+    return notes
+
+
+def _unknown(file: TableFile, missing: Sequence[str], chosen: Mapping[str, list[str]], kind: TableKind) -> DataError:
+    delimited = isinstance(file, DelimitedTable)
+    names = file.first_line if isinstance(file, DelimitedTable) else file.columns
+    return unknown_columns(file.name, names, missing, chosen, kind, delimited)
+
+
+def _text_columns(file: TableFile, kind: TableKind, given: Columns) -> Mapping[str, list[str]]:
     """The columns of a table of documents or queries."""
     chosen = choose(file.columns, kind, given, file.name)
     missing = [role for role in ("id", "text") if role not in chosen]
     if missing:
-        raise unknown_columns(file.name, file.columns, missing, chosen, kind)
-    notes += notes_of(file.name, file.columns, chosen)
+        raise _unknown(file, missing, chosen, kind)
     return chosen
 
 
-def _pair_table(
-    file: TableFile, split: str | None, known: Sequence[TableKind], given: Columns, notes: list[str]
-) -> PairTable:
+def _pair_table(file: TableFile, split: str | None, known: Sequence[TableKind], given: Columns) -> PairTable:
     """The columns of a table of pairs; where a table of texts is there, the pairs hold its ids."""
     chosen = choose(file.columns, "pairs", given, file.name)
     kinds: dict[str, TableKind] = {"query": "queries", "document": "documents"}
@@ -120,10 +138,9 @@ def _pair_table(
             )
     missing = [role for role in ("query", "document") if role not in chosen]
     if missing:
-        raise unknown_columns(file.name, file.columns, missing, chosen, "pairs")
+        raise _unknown(file, missing, chosen, "pairs")
     if "documents" in known:
         chosen.pop("title", None)
-    notes += notes_of(file.name, file.columns, chosen)
     return PairTable(file, chosen, split)
 
 

@@ -131,10 +131,10 @@ class JsonTable:
 
     def batches(self, columns: Sequence[str]) -> Iterator[Rows]:
         """Yield the rows; numbers become texts, and a key that a record lacks is null."""
-        batch = Batch(columns)
+        batch = Batch(columns, columns)
         for number, record in json_objects(self.path):
             values = [self._value(number, column, record.get(column)) for column in columns]
-            if batch.add(number, values):
+            if batch.add(number, values, sum(len(str(value)) for value in values)):
                 yield batch.rows()
         if batch.numbers:
             yield batch.rows()
@@ -159,34 +159,33 @@ class Batch:
     """Collects rows of Python values into batches of bounded size.
 
     Args:
-        columns: their names.
+        names: of the values of a row.
+        wanted: those to keep.
     """
 
-    def __init__(self, columns: Sequence[str]) -> None:
-        self._columns = columns
+    def __init__(self, names: Sequence[str], wanted: Sequence[str]) -> None:
+        self._wanted = [(name, names.index(name)) for name in wanted]
         self.numbers: list[int] = []
         self._values: list[Sequence[Any]] = []
         self._characters = 0
 
-    def add(self, number: int, values: Sequence[Any]) -> bool:
-        """Add a row; whether the batch is full."""
+    def add(self, number: int, values: Sequence[Any], characters: int) -> bool:
+        """Add a row of about so many characters; whether the batch is full."""
         self.numbers.append(number)
         self._values.append(values)
-        self._characters += sum(len(value) for value in values if value is not None)
+        self._characters += characters
         return len(self.numbers) == BATCH_ROWS or self._characters >= BATCH_CHARACTERS
 
     def rows(self) -> Rows:
         """Return the rows, and start anew."""
-        columns = {
-            name: _array(values) for name, values in zip(self._columns, zip(*self._values, strict=True), strict=True)
-        }
-        rows = Rows(self.numbers, columns)
+        columns = list(zip(*self._values, strict=True))
+        rows = Rows(self.numbers, {name: _array(columns[at]) for name, at in self._wanted})
         self.numbers, self._values, self._characters = [], [], 0
         return rows
 
 
 def _array(values: Sequence[Any]) -> pa.Array:
-    if any(isinstance(value, list) for value in values):
+    if list in set(map(type, values)):
         lists = [value if value is None or isinstance(value, list) else [value] for value in values]
         return pa.array(lists, pa.list_(pa.string()))
     return pa.array(values, pa.string())

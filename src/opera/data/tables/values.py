@@ -69,7 +69,9 @@ def as_numbers(values: pa.Array, column: str, place: Place) -> NDArray[np.float6
         fits = pc.fill_null(pc.match_substring_regex(values, _NUMBER), False)
         if not pc.all(fits, min_count=0).as_py():
             at = fits.index(False).as_py()
-            raise DataError(f"{place(at)}: column {shown(column)} must be a number, got {shown(values[at].as_py())}")
+            value = values[at].as_py()
+            problem = "is missing" if value is None else f"must be a number, got {shown(value)}"
+            raise DataError(f"{place(at)}: column {shown(column)} {problem}")
         values = pc.utf8_ltrim(pc.utf8_trim_whitespace(values), "+").cast(pa.float64())
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
         raise DataError(f"{place(0)}: column {shown(column)} must hold numbers, but holds {kind}")

@@ -1,0 +1,92 @@
+"""``RetrievalData.from_pairs``: lists, dictionaries, DataFrames, ``datasets`` and pyarrow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import datasets
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+from opera import DataError, RetrievalData, SettingError
+
+QUERIES, DOCUMENTS = ["one", "two"], ["a", "b", "c"]
+TABLE = {"id": [0, 1, 2], "text": DOCUMENTS}
+
+
+def test_aligned_lists() -> None:
+    data = RetrievalData.from_pairs([*QUERIES, "one"], DOCUMENTS)
+    assert data.queries.texts() == QUERIES
+    assert data.corpus.texts() == DOCUMENTS
+    assert data.split("train").doc_rows.tolist() == [0, 2, 1]
+    assert data.notes == ()
+
+
+@pytest.mark.parametrize(
+    "documents",
+    [
+        DOCUMENTS,
+        {"0": "a", "1": "b", "2": "c"},
+        {0: "a", 1: "b", 2: "c"},
+        TABLE,
+        pd.DataFrame(TABLE),
+        pa.table(TABLE),
+        datasets.Dataset.from_dict(TABLE),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        [(0, 1, 2), (1, 0, 1)],
+        pd.DataFrame({"query_id": [0, 1], "doc_id": [1, 0], "grade": [2.0, 1.0]}),
+        datasets.Dataset.from_dict({"query": ["0", "1"], "document": ["1", "0"], "score": [2, 1]}),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_kinds_of_tables(documents: Any, pairs: Any) -> None:
+    data = RetrievalData.from_pairs(QUERIES, documents, pairs, name="mine")
+    train = data.split("train")
+    assert (train.query_rows.tolist(), train.doc_rows.tolist(), train.grades.tolist()) == ([0, 1], [1, 0], [2, 1])
+    assert data.corpus.ids() == ["0", "1", "2"]
+    assert (data.name, data.source) == ("mine", "mine")
+    assert RetrievalData.from_pairs(QUERIES, documents, pairs).fingerprint == data.fingerprint
+
+
+def test_a_table_of_texts_with_columns() -> None:
+    frame = pd.DataFrame({"question": QUERIES, "said": ["a", "b"], "clicks": [3, 1.5]})
+    data = RetrievalData.from_pairs(pairs=frame, columns={"document": "said"})
+    assert data.corpus.texts() == ["a", "b"]
+    assert data.split("train").weights is not None
+    assert data.split("train").weights.tolist() == [3.0, 1.5]  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, r"^pairs: is missing; give pairs, or queries and documents as two lists of texts, row by row$"),
+        ({"queries": QUERIES, "documents": DOCUMENTS}, r"there are 2 queries and 3 documents; give pairs$"),
+        (
+            {"queries": ["a", None], "documents": QUERIES},
+            r"^queries\[1\]: must be a text, got None; tables need pairs$",
+        ),
+        ({"queries": ["a", "\ud800"], "documents": QUERIES}, r"^queries: holds half a character"),
+        ({"pairs": 3}, r"^pairs: must be a table \(pandas, .*\), columns by name or a list, got 'int'$"),
+        ({"pairs": []}, r"^pairs: must not be empty$"),
+        ({"pairs": [("a",)]}, r"^pairs\[0\]: must be a tuple \(query, document, grade\), got \('a',\)$"),
+        ({"pairs": [("a", "b"), ("c",)]}, r"^pairs\[1\]: must be a tuple of 2 values, as the first is, got \('c',\)$"),
+        ({"pairs": [("a", "b"), ("c", " ")]}, r"^pairs\[1\]: column 'document' must not be empty"),
+        ({"queries": QUERIES, "documents": DOCUMENTS, "pairs": [(0, 3)]}, r"^pairs\[0\]: document '3' is no id in"),
+        ({"pairs": pd.DataFrame({"query": [1, "x"], "document": ["a", "b"]})}, r"^pairs: cannot be read as a table"),
+        ({"pairs": pa.table({"query": ["a"], "x": ["b"]})}, r"^pairs: no column has a name known for the document"),
+    ],
+)
+def test_what_is_wrong_is_named(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(DataError, match=message):
+        RetrievalData.from_pairs(**arguments)
+
+
+def test_an_unknown_role() -> None:
+    with pytest.raises(SettingError, match=r"^--columns: unknown role 'qeury'; did you mean 'query'\? \(known: query,"):
+        RetrievalData.from_pairs(pairs=[("a", "b")], columns={"qeury": "query"})

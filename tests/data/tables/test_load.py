@@ -1,0 +1,165 @@
+"""Tables become data sets: ids and texts, grades and weights, splits and negatives, and what is said of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from opera.core.errors import DataError
+from opera.data import RetrievalData, load_data
+from opera.data.splits import draw_missing_splits
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    (folder / name).write_text(text, encoding="utf-8", newline="")
+    return folder / name
+
+
+def judged(data: RetrievalData, split: str = "train") -> list[tuple[str, str, int]]:
+    qrels = data.split(split)
+    queries = data.queries.ids(qrels.query_rows[qrels.query_index])
+    return list(zip(queries, data.corpus.ids(qrels.doc_rows), qrels.grades.tolist(), strict=True))
+
+
+def test_clicks_on_a_parquet_file_of_documents(tmp_path: Path) -> None:
+    docs = pa.table(
+        {"doc_id": [7, 8, 9], "heading": ["", "t", ""], "body": ["seven", "eight", "nine"], "url": [1, 2, 3]}
+    )
+    pq.write_table(docs, tmp_path / "docs.parquet")
+    clicks = write(
+        tmp_path, "clicks.csv", "q,doc,n,day\nfirst,7,2,mon\nsecond,8,1.5,tue\nfirst,7,3,wed\nfirst,8,0,thu\n"
+    )
+    columns = {"query": "q", "document": "doc", "weight": "n", "title": "heading"}
+    data = load_data(pairs=clicks, documents=tmp_path / "docs.parquet", columns=columns)
+    assert data.corpus.ids() == ["7", "8", "9"]
+    assert data.corpus.texts() == ["seven", "t eight", "nine"]
+    assert data.queries.texts() == ["first", "second"]
+    assert judged(data) == [("q0", "7", 1), ("q0", "8", 0), ("q1", "8", 1)]
+    assert data.split("train").weights is not None
+    assert data.split("train").weights.tolist() == [5.0, 0.0, 1.5]  # type: ignore[union-attr]
+    assert data.name == "clicks"
+    assert data.notes == (
+        f"{tmp_path}/docs.parquet: read 'heading' as title, 'doc_id' as id, 'body' as text; not used: 'url'",
+        f"{clicks}: read 'q' as query, 'doc' as document, 'n' as weight; not used: 'day'",
+        "train: merged 1 repeated pairs (weights: the sum)",
+    )
+
+
+def test_the_source_leads_back_to_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path, "a & b.csv", "an id,words\n1,one\n")
+    write(tmp_path, "p.csv", "query,document\nx,1\n")
+    data = load_data(pairs={"test": "p.csv"}, documents="a & b.csv", columns={"id": "an id", "text": "words"})
+    assert data.source == ("tables:documents=a%20%26%20b.csv&pairs.test=p.csv&columns.id=an%20id&columns.text=words")
+    assert load_data(data.source).fingerprint == data.fingerprint
+    assert list(data.splits) == ["test"]
+
+
+@pytest.mark.parametrize(
+    "header",
+    ["anchor,positive", "query,passage", "Question,Answer", "sentence1,sentence2", "q,a", "query text,document-text"],
+)
+def test_two_columns_of_texts_are_recognised(tmp_path: Path, header: str) -> None:
+    path = write(tmp_path, "pairs.csv", f'{header}\none,a\n"two, or\nthree",b\none,b\nfour,a\n')
+    data = load_data(path)
+    assert data.queries.texts() == ["one", "two, or\nthree", "four"]
+    assert data.corpus.texts() == ["a", "b"]
+    assert judged(data) == [("q0", "d0", 1), ("q0", "d1", 1), ("q1", "d1", 1), ("q2", "d0", 1)]
+    first, second = header.split(",")
+    assert data.notes == (f"{path}: read {first!r} as query, {second!r} as document",)
+
+
+def test_ids_beside_texts(tmp_path: Path) -> None:
+    path = write(tmp_path, "p.csv", "qid,query,doc_id,document,title\n007,a,d7,x,t\n7,a,d7,x,t\n")
+    data = load_data(path)
+    assert data.queries.ids() == ["007", "7"]
+    assert data.corpus.table.to_pylist() == [{"id": "d7", "title": "t", "text": "x"}]
+    other = write(tmp_path, "o.csv", "query,doc_id,document\na,d7,x\nb,d8,x\nc,d7,y\n")
+    with pytest.raises(DataError, match=r"o\.csv:4: the id 'd7' stood beside another text before$"):
+        load_data(other)
+
+
+def test_pairs_that_hold_the_texts_of_a_wider_corpus(tmp_path: Path) -> None:
+    docs = write(tmp_path, "d.csv", "id,text\n1,one\n2,two\n3,three\n")
+    data = load_data(pairs=write(tmp_path, "p.csv", "query,passage\na,three\nb,one\n"), documents=docs)
+    assert judged(data) == [("q0", "3", 1), ("q1", "1", 1)]
+    assert data.notes[-1] == "the pairs hold the texts of documents, not their ids"
+    with pytest.raises(DataError, match=r"p\.csv:3: document 'four' is no text in the table of documents$"):
+        load_data(pairs=write(tmp_path, "p.csv", "query,passage\na,three\nb,four\n"), documents=docs)
+
+
+def test_grades(tmp_path: Path) -> None:
+    data = load_data(write(tmp_path, "p.csv", "query,document,score\na,x,2.0\na,y,0.0\na,x,1.0\n"))
+    assert judged(data) == [("q0", "d0", 2), ("q0", "d1", 0)]
+    assert data.split("train").weights is None
+    assert data.notes[-1] == "train: merged 1 repeated pairs (grades: the highest)"
+
+
+def test_grades_with_fractions_are_weights(tmp_path: Path) -> None:
+    data = load_data(write(tmp_path, "p.csv", "query,document,score\na,x,0.5\na,y,0\nb,y,-0.1\nb,x,1\n"))
+    assert judged(data) == [("q0", "d0", 1), ("q0", "d1", 0), ("q1", "d0", 1), ("q1", "d1", 0)]
+    assert data.split("train").weights is not None
+    assert data.split("train").weights.tolist() == [0.5, 0.0, 1.0, 0.0]  # type: ignore[union-attr]
+    assert data.notes[-1] == "grades with fractions are read as weights; pairs of 0 or less are not relevant"
+
+
+def test_a_column_of_splits(tmp_path: Path) -> None:
+    path = write(tmp_path, "p.csv", "query,document,split\na,x,train\nb,y,Validation\nc,z,test\nd,x,val\n")
+    data = load_data(path)
+    assert {split: len(qrels.doc_rows) for split, qrels in data.splits.items()} == {"train": 1, "dev": 2, "test": 1}
+
+
+def test_missing_splits_are_drawn_as_of_other_data(tmp_path: Path) -> None:
+    rows = "".join(f"q{row},d{row % 30}\n" for row in range(60))
+    data = load_data(write(tmp_path, "p.csv", f"query,document\n{rows}"))
+    drawn = draw_missing_splits(data, seed=0, test_fraction=0.2, needs_dev=True)
+    assert set(drawn.splits) == {"train", "dev", "test"}
+    assert drawn.notes[-2].startswith("drew 12 of the 60 train queries as test (new-documents, seed 0)")
+    assert not set(drawn.split("test").doc_rows) & set(drawn.split("train").doc_rows)
+
+
+def test_negatives_in_columns_and_lists(tmp_path: Path) -> None:
+    data = load_data(
+        write(tmp_path, "p.csv", "query,positive,negative_1,negative_2,split\na,p,n,m,train\nb,q,n,p,test\n")
+    )
+    assert data.corpus.texts() == ["p", "q", "n", "m"]
+    assert data.given_negatives is not None
+    assert data.given_negatives.offsets.tolist() == [0, 2, 2]
+    assert data.given_negatives.doc_rows.tolist() == [2, 3]
+    lists = '{"query":"a","positive":["p","q"],"negatives":["n","p"]}\n'
+    listed = load_data(write(tmp_path, "p.jsonl", lists))
+    assert judged(listed) == [("q0", "d0", 1), ("q0", "d1", 1)]
+    assert listed.given_negatives is not None
+    assert listed.given_negatives.doc_rows.tolist() == [2]
+
+
+def test_ms_marco_style(tmp_path: Path) -> None:
+    write(tmp_path, "collection.tsv", '7\tthe "first" passage\n8\t"another" one\n')
+    write(tmp_path, "queries.tsv", "1\twhat is it\n2\tand then\n")
+    train = write(tmp_path, "qrels.train.txt", "1 0 7 1\n2\t0\t8\t2\n")
+    test = write(tmp_path, "qrels.test.tsv", "1 Q0 8 0\n1 Q0 7 1\n")
+    texts = {"documents": tmp_path / "collection.tsv", "queries": tmp_path / "queries.tsv"}
+    data = load_data(pairs={"train": train, "test": test}, **texts)
+    assert judged(data) == [("1", "7", 1), ("2", "8", 2)]
+    assert judged(data, "test") == [("1", "7", 1), ("1", "8", 0)]
+    assert data.corpus.texts() == ['the "first" passage', '"another" one']
+    assert data.notes[0] == f"{tmp_path}/collection.tsv: has no header; its columns are read as id, text"
+    assert data.notes[2:] == tuple(f"{path}: read as TREC's qrels: query, 0, document, grade" for path in (train, test))
+    run = write(tmp_path, "run.txt", "1 Q0 7 1 3.2 bm25\n")
+    with pytest.raises(
+        DataError, match=r"run\.txt: is a ranking \(TREC's run: .*\), not judgements; pass a qrels file"
+    ):
+        load_data(pairs=run, **texts)
+
+
+def test_files_of_different_columns_are_one_data_set(tmp_path: Path) -> None:
+    clicks = write(tmp_path, "clicks.csv", "q,doc,n\na,1,2\n")
+    judgements = write(tmp_path, "judged.csv", "query,document_id,grade\nb,2,3\na,2,1\n")
+    docs = write(tmp_path, "d.csv", "id,text\n1,one\n2,two\n")
+    columns = {"weight": "n", "document": "doc"}
+    data = load_data(pairs={"train": clicks, "test": judgements}, documents=docs, columns=columns)
+    assert judged(data) == [("q0", "1", 1)]
+    assert judged(data, "test") == [("q0", "2", 1), ("q1", "2", 3)]
