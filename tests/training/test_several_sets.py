@@ -83,6 +83,8 @@ def test_a_run_measures_each_set_on_its_own_documents(
     counts = [each.counts["test_queries"] for each in (first, second)]
     mean = np.average([each.test["after"]["nDCG@10"] for each in (first, second)], weights=counts)
     assert run.measures["after"]["nDCG@10"] == pytest.approx(mean)
+    evaluated = opera.evaluate(load_data(sets[1]), model=run.path)  # its test split was drawn by the run
+    assert evaluated.measures["nDCG@10"] == pytest.approx(second.test["after"]["nDCG@10"])
     assert set(run.record.guard.dev_sets) == {"first", "second"}
     assert {query.split("/")[0] for query in run.per_query()["query_id"].to_pylist()} == {"first", "second"}
     card = (run.model_path / "README.md").read_text()

@@ -13,6 +13,7 @@ from opera.data.splits import draw_missing_splits
 from opera.data.texts import CorpusText
 from opera.runs.folder import RUN_FILE, Run, holds_run
 from opera.runs.reading import broken
+from opera.runs.record import RunRecord
 
 BEFORE_THE_GUARD = {"guard": False, "dev_split": "random"}
 """What runs did before they had these settings."""
@@ -23,7 +24,7 @@ def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
     if not holds_run(Path(model)):
         return data
     run = Run.open(model)
-    if run.record.data.fingerprint != data.fingerprint:
+    if data.fingerprint not in _fingerprints(run.record):
         return data
     names = ("seed", "test_fraction", "dev_fraction", "dev_split", "relevant_grade", "guard", "eval_steps")
     given = {**BEFORE_THE_GUARD, **run.record.identity}
@@ -43,7 +44,12 @@ def trained_on_dev(data: RetrievalData, model: str | Path) -> bool:
     if not holds_run(Path(model)):
         return False
     record = Run.open(model).record
-    return record.data.fingerprint == data.fingerprint and record.guard is not None and record.guard.refit
+    return data.fingerprint in _fingerprints(record) and record.guard is not None and record.guard.refit
+
+
+def _fingerprints(record: RunRecord) -> set[str]:
+    """Those of the data of a run, and of each data set where they are several: their splits are drawn one by one."""
+    return {record.data.fingerprint, *(each.fingerprint for each in record.sets or ())}
 
 
 def run_corpus_text(model: str | Path) -> CorpusText:
