@@ -29,6 +29,10 @@ def report(
     data: Annotated[
         str | None, source_option("--data", "where the data set is now, if it has moved since the runs")
     ] = None,
+    tables: Annotated[
+        Path | None, path_option("--tables", "folder for the tables, as .csv and as .tex (LaTeX, booktabs)")
+    ] = None,
+    charts: Annotated[Path | None, path_option("--charts", "folder for the charts, as .svg and as .png")] = None,
     json_: Annotated[bool, typer.Option("--json", help="print the analysis as JSON, and write no page")] = False,
 ) -> None:
     """Write one HTML page on a grid or a run: verdict, tables, curves, sampling, and every test query."""
@@ -38,5 +42,5 @@ def report(
     if json_:
         say(json_text(analyse_runs(folder, baseline).as_dict()))
         return
-    path = write_report(folder, out, baseline=baseline, data=data, overwrite=overwrite)
+    path = write_report(folder, out, baseline=baseline, data=data, overwrite=overwrite, tables=tables, charts=charts)
     say(f"{place(path)}: open it in a browser (self-contained)")

@@ -68,6 +68,38 @@ class TestInABrowser:
         assert len(drawn) == 7
         assert all(count > 0 for _, count in drawn), drawn
 
+    def test_tables_and_charts_are_saved_without_a_server(self, opened: Opened, page_file: Path) -> None:
+        page = opened.page
+        assert page.locator("table[data-table]").count() == page.locator(".scroll + .save").count() == 7
+        with page.expect_download() as saved:
+            page.locator("section .save button", has_text="LaTeX").first.click()
+        assert saved.value.suggested_filename == "i-topics-quality-16.tex"
+        text = Path(saved.value.path()).read_text(encoding="utf-8")
+        document = page_file.read_text(encoding="utf-8").split('id="report-data">')[1].split("</script>")[0]
+        assert text == json.loads(document)["tables"]["i-topics-quality-16"]["tex"]
+        for kind, start in (("SVG", b"<svg"), ("PNG", b"\x89PNG")):
+            with page.expect_download() as saved:
+                page.locator(".chart[data-chart=loss] + .save button", has_text=kind).click()
+            assert Path(saved.value.path()).read_bytes().startswith(start)
+        assert opened.messages == []
+
+    def test_each_chart_has_its_figures_as_a_table(self, opened: Opened) -> None:
+        tables = opened.page.evaluate(
+            "(() => { const all = [...document.querySelectorAll('details.figures')]; all.forEach((part) => { part.open = "
+            "true; }); return new Promise((done) => setTimeout(() => done(all.map((part) => [...part.querySelectorAll("
+            "'tr')].slice(0, 2).map((row) => [...row.children].map((cell) => cell.textContent)))), 0)); })()"
+        )
+        assert len(tables) == 7
+        convergence, time, loss = tables[:3]
+        assert convergence[0] == ["steps", "ft", "sp", "dp"]
+        assert convergence[1][0] == "4"
+        assert all(" ± " in cell for cell in convergence[1][1:])
+        assert time[0] == ["seconds of training", "ft", "sp", "dp"]
+        assert loss[0] == ["step", "ft", "sp", "dp"]
+        drawn = opened.page.evaluate("report.data[0].losses.dp.loss[0]")
+        assert float(loss[1][3]) == pytest.approx(drawn, rel=1e-4)
+        assert all(len(table[1]) == len(table[0]) > 1 for table in tables)
+
     def test_hostile_text_stays_text(self, opened: Opened) -> None:
         assert opened.page.evaluate("window.hacked === undefined")
         assert opened.page.locator("main img, #explorer b, #explorer script").count() == 0
@@ -152,7 +184,7 @@ class TestInABrowser:
         before = dark.page.evaluate("colourOf('dp')")
         dark.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
         assert dark.page.evaluate("colourOf('dp')") != before
-        assert dark.page.evaluate("[...document.querySelectorAll('details')].every((part) => part.open)")
+        assert dark.page.evaluate("[...document.querySelectorAll('details:not(.figures)')].every((part) => part.open)")
         assert len(dark.page.pdf()) > 20_000
 
     def test_printed_charts_stay_in_their_columns(self, browser: Any, page_file: Path) -> None:

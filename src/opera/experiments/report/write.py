@@ -5,6 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
+from collections.abc import Callable, Mapping
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -15,8 +18,9 @@ from markupsafe import Markup
 from opera.core.arguments import flag, text
 from opera.core.errors import SettingError
 from opera.core.extras import require
-from opera.core.files import check_output, replace_file
+from opera.core.files import check_folder, check_output, replace_file
 from opera.core.paths import expand_user, user_path
+from opera.core.terminal import place as place_of
 from opera.data import files_read
 from opera.experiments.analysis import (
     BUCKETS,
@@ -34,6 +38,7 @@ from opera.experiments.analysis.significance import LEVEL
 from opera.experiments.analysis.verdict import format_points, verdict
 from opera.experiments.report.document import collect_document
 from opera.experiments.report.guard import guard_chart
+from opera.experiments.report.table_files import table_files, table_name
 from opera.retrieval.measures import DEFAULT_MEASURES
 
 MARK, MARK_WITHIN = b'<meta name="generator" content="OPERA report">', 1000
@@ -50,6 +55,8 @@ def report(
     baseline: str | None = None,
     data: str | Path | None = None,
     overwrite: bool = False,
+    tables: str | Path | None = None,
+    charts: str | Path | None = None,
 ) -> Path:
     """Write one HTML file on a grid, a run or any folder of runs. It opens from disk and loads nothing else.
 
@@ -59,7 +66,9 @@ def report(
         baseline: label of the method that the others are tested against; ``None`` takes ``ft`` if there is one, else
             the first.
         data: where the data set is now, for the explorer's texts; ``None`` takes the path that the runs recorded.
-        overwrite: replace ``out`` if it exists; never a file that the report reads.
+        overwrite: replace ``out`` if it exists, and files of tables and charts; never a file that the report reads.
+        tables: folder for the page's tables, each as ``.csv`` and as ``.tex`` (LaTeX, booktabs).
+        charts: folder for its charts, each as ``.svg`` and as ``.png``.
 
     Returns:
         Path of the file.
@@ -70,6 +79,11 @@ def report(
         SettingError: if the baseline is unknown, the file is not .html, or ``data`` is given for several data sets.
     """
     require("plotly", "opera report")
+    if charts is not None:
+        require("matplotlib", "--charts")
+    places = {name: user_path(place, name) for name, place in (("tables", tables), ("charts", charts)) if place}
+    for name, place in places.items():
+        check_folder(place, f"--{name}")
     folder, overwrite = user_path(folder, "folder"), flag(overwrite, "overwrite")
     baseline = None if baseline is None else text(baseline, "baseline")
     path = folder / "report.html" if out is None else user_path(out, "out")
@@ -86,9 +100,37 @@ def report(
     names = sorted({table.name for table in comparison.tables})
     if data is not None and len(names) > 1:
         raise SettingError(f"--data: {folder} has runs on several data sets, {', '.join(names)}; report on one of them")
+    writes = _files(comparison, places)
+    for name, file in writes:
+        if os.path.lexists(file) and not overwrite:
+            raise SettingError(f"--{name} {place_of(file)}: exists; pass --overwrite to replace it, or another folder")
     page = render(comparison, data)
+    for (_, file), write in writes.items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write(file)
     replace_file(path, lambda temporary: temporary.write_text(page, encoding="utf-8"))
     return path
+
+
+def _files(comparison: Comparison, places: Mapping[str, Path]) -> dict[tuple[str, Path], Callable[[Path], None]]:
+    """Return the files of tables and charts by option and path, and what writes each."""
+    files: dict[tuple[str, Path], Callable[[Path], None]] = {}
+    if "tables" in places:
+        for table in table_files(comparison):
+            for suffix, text in ((".csv", table.csv()), (".tex", table.latex())):
+                files["tables", places["tables"] / f"{table.name}{suffix}"] = partial(_write_text, text)
+    if "charts" in places:
+        from opera.core.figures import write_figure  # of an extra
+        from opera.experiments.report.chart_files import chart_files
+
+        for name, figure in chart_files(comparison, collect_document(comparison)):
+            for suffix in (".svg", ".png"):
+                files["charts", places["charts"] / f"{name}{suffix}"] = partial(write_figure, figure=figure)
+    return files
+
+
+def _write_text(text: str, path: Path) -> None:
+    replace_file(path, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def is_report(path: Path) -> bool:
@@ -118,6 +160,7 @@ def render(comparison: Comparison, data: str | None = None) -> str:
     )
     assets = files("opera.experiments.report") / "assets"
     document = collect_document(comparison, data)
+    document["tables"] = {table.name: {"csv": table.csv(), "tex": table.latex()} for table in table_files(comparison)}
     library = get_plotlyjs()
     script = "\n".join((assets / name).read_text(encoding="utf-8") for name in SCRIPTS)
     text = environment.get_template("page.html").render(
@@ -129,6 +172,7 @@ def render(comparison: Comparison, data: str | None = None) -> str:
         device=comparison.groups[0].runs[0].record.device,
         untrained=UNTRAINED,
         comparison=comparison,
+        table_name=table_name,
         document=document,
         sections=[_section(comparison, part["source"]) for part in document["data"]],
         measures=DEFAULT_MEASURES,

@@ -22,7 +22,7 @@ function drawConvergence(node, data, place) {
     traces.push({
       x: steps, y: mean, name: plain(label), legendgroup: label, mode: points.length > 1 ? "lines+markers" : "markers",
       line: { color: colour, dash: dashOf(label), width: 2 }, marker: { color: colour, size: 7, symbol: symbolOf(label) },
-      customdata: std, hovertemplate: "%{y:.4f} ± %{customdata:.4f}, %{x:,} steps<extra>" + plain(label) + "</extra>",
+      meta: std, customdata: std, hovertemplate: "%{y:.4f} ± %{customdata:.4f}, %{x:,} steps<extra>" + plain(label) + "</extra>",
     });
   }
   const untrained = data.untrained[measure];

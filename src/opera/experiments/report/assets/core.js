@@ -52,6 +52,60 @@ function chart(node, draw) {
   draw(node);
 }
 
+// Below each chart: buttons that save it, and its figures as a table, filled when it is opened.
+const MOST_ROWS = 400;
+
+function beside(node) {
+  if (node.nextElementSibling?.classList.contains("save")) return node.nextElementSibling.nextElementSibling;
+  const name = node.id || `${report.data[Number(node.dataset.place)].name}-${node.dataset.chart}`;
+  const filename = name.replace(/[^A-Za-z0-9.]+/g, "-");
+  const buttons = saveButtons(["PNG", "SVG"], "save this chart", (kind) => {
+    window.Plotly.downloadImage(node, { format: kind.toLowerCase(), filename, width: 900, height: 560 });
+  });
+  const figures = element("details", { className: "figures" }, element("summary", { textContent: "the figures as a table" }));
+  figures.addEventListener("toggle", () => fillFigures(node, figures));
+  node.after(buttons, figures);
+  return figures;
+}
+
+const written = (value) => (typeof value === "number" ? String(Number(value.toPrecision(5))) : value ?? "–");
+const unplain = (text) => text.replace(/&lt;/g, "<").replace(/&gt;/g, ">").replace(/&amp;/g, "&");
+
+// One column per line; of a heatmap one per x, a row per y.
+function figuresOf(node) {
+  const traces = node.data.filter((trace) => !(trace.fill && trace.showlegend === false));
+  const head = node.layout.xaxis.title?.text ?? "";
+  if (traces[0].type === "heatmap") {
+    const [{ x, y, z }] = traces;
+    const rows = z.map((row, at) => [String(y ? y[at] : at + 1), ...row.map((value) => (value === null ? "–" : written(2 ** value)))]);
+    return [[`× as often as FT; ${head} →`, ...x.map(written)], rows];
+  }
+  const places = [...new Set(traces.flatMap((trace) => trace.x))].sort((one, other) => one - other);
+  const cell = (trace, place) => {
+    const at = trace.x.indexOf(place);
+    if (at < 0) return "–";
+    const spread = trace.error_y?.array?.[at] ?? trace.meta?.[at];
+    return written(trace.y[at]) + (spread === undefined ? "" : ` ± ${written(spread)}`);
+  };
+  return [[head, ...traces.map((trace) => unplain(trace.name))], places.map((place) => [written(place), ...traces.map((trace) => cell(trace, place))])];
+}
+
+function fillFigures(node, figures) {
+  figures.querySelectorAll(".scroll, .note").forEach((old) => old.remove());
+  if (!figures.open || node.classList.contains("empty")) return;
+  const [head, rows] = figuresOf(node);
+  const cells = (tag, values) => values.map((value, at) => {
+    const heading = tag === "th" || at === 0;
+    const cell = element(heading ? "th" : "td", { textContent: value });
+    if (heading) cell.scope = tag === "th" ? "col" : "row";
+    return cell;
+  });
+  const body = element("tbody", {}, ...rows.slice(0, MOST_ROWS).map((row) => element("tr", {}, ...cells("td", row))));
+  const table = element("table", { className: "narrow" }, element("thead", {}, element("tr", {}, ...cells("th", head))), body);
+  figures.append(element("div", { className: "scroll" }, table));
+  if (rows.length > MOST_ROWS) figures.append(element("p", { className: "note", textContent: `the first ${MOST_ROWS} of ${rows.length} rows` }));
+}
+
 function showMessage(node, text) {
   window.Plotly.purge(node);
   node.classList.add("empty");
@@ -92,7 +146,10 @@ function plot(node, traces, layout) {
   if (more) merged.legend = { ...merged.legend, maxheight: (rows + 1) * LEGEND_ROW };
   if (printing) merged.height = height + more;
   const config = { responsive: true, displaylogo: false, modeBarButtons: [["toImage"]] };
-  return window.Plotly.react(node, traces, merged, config);
+  const figures = beside(node);
+  const drawn = window.Plotly.react(node, traces, merged, config);
+  if (figures.open) fillFigures(node, figures);
+  return drawn;
 }
 
 function drawAll() {

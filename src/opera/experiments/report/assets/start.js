@@ -9,7 +9,7 @@ drawAll();
 darkMode.addEventListener("change", drawAll);
 window.addEventListener("beforeprint", () => {
   printing = true;
-  document.querySelectorAll("details").forEach((part) => { part.open = true; });
+  document.querySelectorAll("details:not(.figures)").forEach((part) => { part.open = true; });
   drawAll();
 });
 window.addEventListener("afterprint", () => {

@@ -18,7 +18,31 @@ function sortTable(head) {
   body.append(...rows);
 }
 
+// The files are made with the page; a click saves one of them, and asks no server.
+function save(name, text, type) {
+  const url = URL.createObjectURL(new Blob([text], { type }));
+  element("a", { href: url, download: name }).click();
+  setTimeout(() => URL.revokeObjectURL(url), 1000);
+}
+
+function saveButtons(kinds, title, action) {
+  return element("p", { className: "save" }, ...kinds.map((kind) => {
+    const button = element("button", { type: "button", textContent: kind, title: `${title} as ${kind}` });
+    button.addEventListener("click", () => action(kind));
+    return button;
+  }));
+}
+
 function startTables() {
+  document.querySelectorAll("table[data-table]").forEach((table) => {
+    const name = table.dataset.table;
+    const files = { CSV: [".csv", "csv", "text/csv"], LaTeX: [".tex", "tex", "application/x-tex"] };
+    const buttons = saveButtons(Object.keys(files), "save this table", (kind) => {
+      const [suffix, key, type] = files[kind];
+      save(name + suffix, report.tables[name][key], type);
+    });
+    table.closest(".scroll").after(buttons);
+  });
   document.querySelectorAll("table.sortable thead th").forEach((head) => {
     head.querySelector("button").addEventListener("click", () => sortTable(head));
   });
