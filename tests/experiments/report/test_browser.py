@@ -85,9 +85,10 @@ class TestInABrowser:
 
     def test_each_chart_has_its_figures_as_a_table(self, opened: Opened) -> None:
         tables = opened.page.evaluate(
-            "(() => { const all = [...document.querySelectorAll('details.figures')]; all.forEach((part) => { part.open = "
-            "true; }); return new Promise((done) => setTimeout(() => done(all.map((part) => [...part.querySelectorAll("
-            "'tr')].slice(0, 2).map((row) => [...row.children].map((cell) => cell.textContent)))), 0)); })()"
+            "(() => { const all = [...document.querySelectorAll('details.figures')]; "
+            "all.forEach((part) => { part.open = true; part.dispatchEvent(new Event('toggle')); }); "
+            "return all.map((part) => [...part.querySelectorAll('tr')].slice(0, 2)"
+            ".map((row) => [...row.children].map((cell) => cell.textContent))); })()"
         )
         assert len(tables) == 7
         convergence, time, loss = tables[:3]

@@ -78,14 +78,14 @@ function figuresOf(node) {
   if (traces[0].type === "heatmap") {
     const [{ x, y, z }] = traces;
     const rows = z.map((row, at) => [String(y ? y[at] : at + 1), ...row.map((value) => (value === null ? "–" : written(2 ** value)))]);
-    return [[`× as often as FT; ${head} →`, ...x.map(written)], rows];
+    return [[`× as often as FT; ${head} →`, ...(x ?? z[0].map((_, at) => at + 1)).map(written)], rows];
   }
   const places = [...new Set(traces.flatMap((trace) => trace.x))].sort((one, other) => one - other);
   const cell = (trace, place) => {
     const at = trace.x.indexOf(place);
     if (at < 0) return "–";
     const spread = trace.error_y?.array?.[at] ?? trace.meta?.[at];
-    return written(trace.y[at]) + (spread === undefined ? "" : ` ± ${written(spread)}`);
+    return written(trace.y[at]) + (spread ? ` ± ${written(spread)}` : ""); // one seed has none
   };
   return [[head, ...traces.map((trace) => unplain(trace.name))], places.map((place) => [written(place), ...traces.map((trace) => cell(trace, place))])];
 }
@@ -106,8 +106,14 @@ function fillFigures(node, figures) {
   if (rows.length > MOST_ROWS) figures.append(element("p", { className: "note", textContent: `the first ${MOST_ROWS} of ${rows.length} rows` }));
 }
 
+function hideBeside(node, hidden) {
+  const figures = beside(node);
+  figures.hidden = figures.previousElementSibling.hidden = hidden;
+}
+
 function showMessage(node, text) {
   window.Plotly.purge(node);
+  hideBeside(node, true);
   node.classList.add("empty");
   node.textContent = text;
 }
@@ -147,6 +153,7 @@ function plot(node, traces, layout) {
   if (printing) merged.height = height + more;
   const config = { responsive: true, displaylogo: false, modeBarButtons: [["toImage"]] };
   const figures = beside(node);
+  hideBeside(node, false);
   const drawn = window.Plotly.react(node, traces, merged, config);
   if (figures.open) fillFigures(node, figures);
   return drawn;
