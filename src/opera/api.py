@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from opera.data import RetrievalData as RetrievalData
     from opera.data import load_data as load_data
     from opera.deployment.export import export as export
+    from opera.deployment.push import push as push
     from opera.diagnostics.inspect import inspect as inspect
     from opera.experiments.grid.compare import compare as compare
     from opera.experiments.report import report as report
@@ -41,6 +42,7 @@ _HOMES = {
     "mine": "opera.training_set.export",
     "search": "opera.retrieval.search",
     "export": "opera.deployment.export",
+    "push": "opera.deployment.push",
     "compare": "opera.experiments.grid.compare",
     "inspect": "opera.diagnostics.inspect",
     "load_data": "opera.data",
@@ -77,6 +79,7 @@ __all__ = [
     "inspect",
     "load_data",
     "mine",
+    "push",
     "report",
     "score",
     "search",

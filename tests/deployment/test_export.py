@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,11 +13,14 @@ from sentence_transformers import SentenceTransformer
 
 import opera
 from backbones import write_backbone
+from commands import Opera
+from opera.core.errors import MissingExtraError, RunFolderError
 from opera.deployment.onnx_file import write_onnx
 from opera.deployment.onnx_model import load_onnx
 from opera.deployment.portable import save_portable
-from opera.deployment.record import Export
+from opera.deployment.record import Export, ExportedForm, Figures, verdict_sentence
 from opera.retrieval.models import load_model
+from small_runs import SMALL
 
 TEXTS = ["t1w1 t2w2", "common1 common2 t3w3 t4w1 common5 t6w6 t7w7", "t5w5", " ".join(["t8w1"] * 60)]
 SAME = 1e-5
@@ -28,7 +33,10 @@ def exported(tmp_path_factory: pytest.TempPathFactory, beir: Path, bert_model: P
     return opera.export(bert_model, out=out, forms=["int8", "onnx"], data=beir)
 
 
-@pytest.mark.parametrize("name", ["bge", "e5", "bge-m3", "qwen3"])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("name", ["bge", "qwen3", pytest.param("e5", marks=SLOW), pytest.param("bge-m3", marks=SLOW)])
 def test_each_architecture_embeds_the_same(name: str, tmp_path: Path) -> None:
     model = load_model(write_backbone(name, tmp_path / "model"), "cpu")
     save_portable(model, tmp_path / "out")
@@ -67,3 +75,91 @@ def test_the_folder_is_one_that_older_versions_and_servers_read(exported: Export
 def test_the_folder_loads_with_sentence_transformers_as_before(exported: Export, bert_model: Path) -> None:
     one, other = (SentenceTransformer(str(folder), device="cpu") for folder in (bert_model, exported.folder))
     assert (one.encode_query(TEXTS) == other.encode_query(TEXTS)).all()
+
+
+def test_a_static_model_is_distilled_measured_and_described(
+    tmp_path: Path, beir: Path, bert_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("skeletoken")
+    found = opera.export(bert_model, out=tmp_path / "out", forms=["static"], data=beir)
+    (form,) = found.forms
+    assert form.figures is not None
+    assert form.figures.least_cosine is None or form.figures.least_cosine < 1
+    static = SentenceTransformer(str(tmp_path / "out" / "static"), device="cpu")
+    assert type(static[0]).__name__ == "StaticEmbedding"
+    assert static.encode(TEXTS).shape == (4, static.get_embedding_dimension())
+    again = opera.evaluate(beir, model=tmp_path / "out" / "static").measures["nDCG@10"]
+    assert form.figures.after == again
+    assert "## Exported by OPERA" in (tmp_path / "out" / "static" / "README.md").read_text()
+
+
+def test_an_export_is_replaced_only_when_asked_to(
+    tmp_path: Path, bert_model: Path, exported: Export, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = exported.folder / "onnx" / "model.onnx"
+    monkeypatch.setattr("opera.deployment.export.write_onnx", lambda model, path: shutil.copyfile(file, path))
+    options: dict[str, Any] = {"out": tmp_path / "out", "forms": ["int8"], "measure": False}
+    first = opera.export(bert_model, **options)
+    assert first.forms[0].verdict == "not measured"
+    assert [path.name for path in (tmp_path / "out" / "onnx").iterdir()] == [Path(first.forms[0].file).name]
+    with pytest.raises(RunFolderError, match="holds an export; pass --overwrite"):
+        opera.export(bert_model, **options)
+    (tmp_path / "out" / "mark").touch()
+    opera.export(bert_model, **options, overwrite=True)
+    assert not (tmp_path / "out" / "mark").exists()
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_run_is_measured_on_its_own_data(beir: Path, bert_model: Path, tmp_path: Path, run_opera: Opera) -> None:
+    run = opera.adapt(beir, model=bert_model, out=tmp_path / "run", **{**SMALL, "max_steps": 2, "precision": "fp32"})
+    printed = run_opera("export", run.path, "--onnx", "--out", tmp_path / "out")
+    assert printed.returncode == 0, printed.stderr
+    (form,) = json.loads((tmp_path / "out" / "export.json").read_text())["forms"]
+    assert form["figures"]["before"] == pytest.approx(run.measures["after"]["nDCG@10"], abs=1e-6)
+    assert form["verdict"] == "same"
+    assert "onnx: same: nDCG@10 +0.0 points" in printed.stdout
+    assert "warning: 16 test queries are few" in printed.stdout
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert card.startswith("---\n")
+    assert "## Repeat" in card
+    assert "| onnx | " in card
+
+
+@pytest.mark.slow
+def test_weights_of_more_than_two_gigabytes_stand_beside_the_graph(
+    tmp_path: Path, bert_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("opera.deployment.onnx_file.MOST_IN_ONE_FILE", 100)
+    model = load_model(bert_model, "cpu")
+    save_portable(model, tmp_path)
+    write_onnx(model, tmp_path / "model.onnx")
+    assert (tmp_path / "model.onnx_data").stat().st_size > (tmp_path / "model.onnx").stat().st_size
+    assert b".py" not in (tmp_path / "model.onnx").read_bytes(), "torch notes lines of files of this machine"
+    after = load_onnx(tmp_path, tmp_path / "model.onnx").encode(TEXTS)
+    assert np.abs(model.encode(TEXTS) - after).max() < SAME
+
+
+def test_missing_packages_are_named_before_any_work(
+    tmp_path: Path, bert_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for form, package, extra in (("onnx", "onnx", "onnx"), ("static", "model2vec", "static")):
+        monkeypatch.setattr(
+            "opera.core.extras.find_spec", lambda name, absent=package: None if name == absent else name
+        )
+        with pytest.raises(MissingExtraError, match=f"--{form}: needs the package {package}.*'{extra}'"):
+            opera.export(bert_model, out=tmp_path / "out", forms=[form], measure=False)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_verdict_says_what_the_interval_says() -> None:
+    def form(low: float, high: float) -> ExportedForm:
+        return ExportedForm("int8", "x", 1.0, Figures(0.5, 0.5, (low + high) / 2, low, high, 2.0, None))
+
+    assert [form(*ends).verdict for ends in ((0, 0), (-0.02, -0.01), (0.01, 0.02), (-0.01, 0.01))] == [
+        "same",
+        "worse",
+        "better",
+        "not distinguishable",
+    ]
+    assert verdict_sentence(form(-0.02, -0.01)) == "worse: nDCG@10 −1.5 points (95% interval −2.0 to −1.0)"
+    assert verdict_sentence(form(-0.01, 0.02)).endswith("a loss of up to 1.0 points is possible")

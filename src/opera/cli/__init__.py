@@ -26,6 +26,7 @@ from opera.cli.inspect import inspect
 from opera.cli.mine import mine
 from opera.cli.options import check_launcher, is_main_process, several_processes
 from opera.cli.paper import paper
+from opera.cli.push import push
 from opera.cli.quickstart import quickstart
 from opera.cli.report import report
 from opera.cli.reproduce import reproduce
@@ -52,6 +53,7 @@ EXAMPLES: dict[Callable[..., None], str] = {
     mine: "my-beir-folder --model minilm --range 10:100 --out mined.jsonl",
     search: 'my-beir-folder "does garlic lower cholesterol" --model run --top 5',
     export: "run --onnx --int8 --out exported",
+    push: "run your-name/your-model",
     compare: "my-beir-folder --model minilm --methods ft,sp:k=0.5,dp --seeds 0,1,2 --out grid",
     report: "grid --out report.html",
     inspect: "my-beir-folder --model minilm",

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from opera.cli.options import MODELS, JsonOption, OverwriteOption, expand_data, path_option
+from opera.cli.options import (
+    MODELS,
+    JsonOption,
+    LanguageOption,
+    OverwriteOption,
+    PublicOption,
+    expand_data,
+    listed,
+    path_option,
+)
 from opera.core.paths import expand_user
 from opera.core.terminal import json_text, say
 
@@ -40,6 +49,12 @@ def export(
         ),
     ] = None,
     measure: Annotated[bool, typer.Option("--measure/--no-measure", help="measure each form beside the model")] = True,
+    push: Annotated[
+        str | None,
+        typer.Option("--push", help="also upload it to the Hugging Face Hub, as opera push", metavar="OWNER/NAME"),
+    ] = None,
+    public: PublicOption = False,
+    language: LanguageOption = None,
     overwrite: OverwriteOption = False,
     json_: JsonOption = False,
 ) -> None:
@@ -51,7 +66,17 @@ def export(
     from opera.deployment.export import export as export_model
 
     forms: list[Form] = [form for form, wanted in chosen.items() if wanted]
-    exported = export_model(model, out=out, forms=forms, data=data, measure=measure, overwrite=overwrite)
+    exported = export_model(
+        model,
+        out=out,
+        forms=forms,
+        data=data,
+        measure=measure,
+        push=push,
+        public=public,
+        language=listed(language or ""),
+        overwrite=overwrite,
+    )
     if json_:
         say(json_text(exported.as_dict()))
     else:

@@ -101,6 +101,10 @@ MatryoshkaOption = Annotated[
     str | None,
     typer.Option("--matryoshka", help="numbers of first dimensions that are to do by themselves: 256,128,64"),
 ]
+PublicOption = Annotated[bool, typer.Option("--public", help="make a new repository public; the default is private")]
+LanguageOption = Annotated[
+    str | None, typer.Option("--language", help="languages of the texts for the model card, such as en,de; auto: none")
+]
 QueryPromptOption = Annotated[
     str | None, typer.Option("--query-prompt", help="text before each query, empty for none; auto: the model's own")
 ]

@@ -16,6 +16,7 @@ EXTRAS = {
     "onnxruntime": ("onnxruntime", "onnx"),
     "onnxscript": ("onnxscript", "onnx"),
     "model2vec": ("model2vec", "static"),
+    "skeletoken": ("skeletoken", "static"),
 }
 """By module: what pip installs, and the extra of OPERA that holds it."""
 

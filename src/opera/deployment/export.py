@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import cast
@@ -21,6 +22,7 @@ from opera.core.storage import writing
 from opera.core.strict_json import read_json
 from opera.core.terminal import place, shown
 from opera.data import RetrievalData, load_data
+from opera.deployment.card import write_card
 from opera.deployment.measure import SPLIT, Reference, megabytes
 from opera.deployment.onnx_file import (
     ONNX_FILE,
@@ -32,6 +34,8 @@ from opera.deployment.onnx_file import (
 )
 from opera.deployment.onnx_model import load_onnx
 from opera.deployment.portable import save_portable
+from opera.deployment.push import checked_languages, checked_name
+from opera.deployment.push import push as push_folder
 from opera.deployment.record import EXPORT_FILE, FORMS, Export, ExportedForm, Form
 from opera.deployment.static import write_static
 from opera.retrieval.locate import inputs_of, locate_model
@@ -44,7 +48,7 @@ log = logging.getLogger("opera")
 PACKAGES: dict[Form, tuple[str, ...]] = {
     "onnx": ("onnx", "onnxscript", "onnxruntime"),
     "int8": ("onnx", "onnxscript", "onnxruntime"),
-    "static": ("model2vec",),
+    "static": ("model2vec", "skeletoken"),
 }
 STATIC_FOLDER = "static"
 VERSIONS = ("opera-retrieval", "sentence-transformers", "transformers", "torch")
@@ -57,6 +61,9 @@ def export(
     forms: Sequence[Form],
     data: str | Path | RetrievalData | None = None,
     measure: bool = True,
+    push: str | None = None,
+    public: bool = False,
+    language: Sequence[str] = (),
     overwrite: bool = False,
 ) -> Export:
     """Write a model in other forms, and measure each beside the model as it is.
@@ -70,6 +77,9 @@ def export(
         forms: ``onnx``; ``int8``, ONNX with weights of 8 bits; ``static``, vectors of tokens without a transformer.
         data: what to measure on, its test split; the default is the run's own data.
         measure: whether to measure at all.
+        push: ``OWNER/NAME`` on the Hugging Face Hub to upload the folder to, as :func:`opera.push` does.
+        public: for ``push``.
+        language: for ``push``.
         overwrite: replace an export in ``out``.
 
     Returns:
@@ -85,6 +95,8 @@ def export(
     for form in wanted:
         for package in PACKAGES[form]:
             require(package, f"--{form}")
+    if push is not None:
+        _check_push(push, language, wanted)
     located = Path(locate_model(name))
     measured = _test_data(name, data) if flag(measure, "measure") else None
     reads = [located] if measured is None else inputs_of(measured, name)
@@ -92,7 +104,10 @@ def export(
     trained = load_model(name, "cpu")
     _check_forms(trained, wanted, name)
     reference = None if measured is None else Reference.of(name, measured)
-    return _whole(folder, lambda new: _write(trained, located, reference, name, wanted, new))
+    exported = _whole(folder, lambda new: _write(trained, located, reference, name, wanted, new))
+    if push is not None:
+        push_folder(folder / STATIC_FOLDER if wanted == ("static",) else folder, push, public=public, language=language)
+    return exported
 
 
 def _checked_forms(forms: Sequence[Form]) -> tuple[Form, ...]:
@@ -103,6 +118,13 @@ def _checked_forms(forms: Sequence[Form]) -> tuple[Form, ...]:
     if not given:
         raise SettingError("nothing to export: pass --onnx, --int8 or --static, or several of them")
     return tuple(form for form in cast(tuple[Form, ...], FORMS) if form in given)
+
+
+def _check_push(name: str, language: Sequence[str], forms: Sequence[Form]) -> None:
+    checked_name(name)
+    checked_languages(language)
+    if "static" in forms and len(forms) > 1:
+        raise SettingError("--push: a static model is a model of its own; export and push it alone, under another name")
 
 
 def _check_free(folder: Path, overwrite: bool) -> None:
@@ -202,6 +224,9 @@ def _write(
         versions={package: version(package) for package in (*VERSIONS, *_packages(forms))},
     )
     exported.write(folder)
+    for place_of_card, of_it in ((folder, ("onnx", "int8")), (folder / STATIC_FOLDER, ("static",))):
+        if shown_forms := tuple(form for form in made if form.form in of_it):
+            write_card(located, name, place_of_card, replace(exported, forms=shown_forms))
     return exported
 
 
@@ -233,4 +258,4 @@ def _whole(folder: Path, write: Callable[[Path], Export]) -> Export:
             remove(old)
         finally:
             remove(unfinished)
-    return Export(**{**vars(exported), "folder": folder})
+    return replace(exported, folder=folder)

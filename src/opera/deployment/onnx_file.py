@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
@@ -78,8 +79,10 @@ def write_onnx(model: SentenceTransformer, file: Path) -> None:
             kind = type(model[0].auto_model).__name__
             raise ModelError(f"--onnx: torch cannot write a {kind} as an ONNX graph: {reason}") from error
     weights = sum(parameter.numel() * parameter.element_size() for parameter in model[0].auto_model.parameters())
+    graph = program.model_proto
+    _forget_places(graph)
     onnx.save_model(
-        program.model_proto,
+        graph,
         str(file),
         save_as_external_data=weights > MOST_IN_ONE_FILE,
         location=f"{file.name}_data",
@@ -124,6 +127,13 @@ def processor_kind() -> str:
 def int8_name(kind: str) -> str:
     """Name the file of a processor's kind: ``model_qint8_avx512_vnni.onnx``."""
     return f"model_qint8_{kind}.onnx"
+
+
+def _forget_places(graph: Any) -> None:
+    """Remove the lines of source, in files of this machine, that torch notes beside each node of a graph."""
+    for part in (graph, graph.graph, *graph.graph.node, *graph.graph.value_info, *graph.graph.initializer):
+        part.ClearField("metadata_props")
+        part.ClearField("doc_string")
 
 
 @contextmanager

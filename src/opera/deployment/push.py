@@ -1,0 +1,126 @@
+"""``opera.push``: a run's model, or an exported folder, to the Hugging Face Hub."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import httpx
+from huggingface_hub import CommitOperationAdd, HfApi, ModelCard
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError
+
+from opera.core.arguments import flag, text, texts
+from opera.core.errors import ModelError, SettingError, StorageError
+from opera.core.paths import expand_user
+from opera.core.reading import read_text
+from opera.core.terminal import place, printable, shortened, shown
+from opera.deployment.card import CARD_FILE
+from opera.retrieval.locate import locate_model
+from opera.training.card_metadata import HUB_ID
+
+log = logging.getLogger("opera")
+
+LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*")
+"""A code of ISO 639, with a script or a region after it."""
+REFUSED = (401, 403)
+EXAMPLE_FOLDER = "path/to/this/folder"
+"""What the card of a run calls its own folder."""
+
+
+def push(model: str | Path, name: str, *, public: bool = False, language: Sequence[str] = ()) -> str:
+    """Upload a model to the Hugging Face Hub, in one commit; a repository that is not there is made.
+
+    The token is the one of ``hf auth login``, or of ``HF_TOKEN``.
+
+    Args:
+        model: a run, or a folder that :func:`opera.export` wrote.
+        name: ``OWNER/NAME`` of the repository.
+        public: make a new repository public; one that is there stays as it is.
+        language: codes of the texts' languages, such as ``en``, for the card; without them it names none.
+
+    Returns:
+        The address of the repository.
+
+    Raises:
+        InputError: for anything that is no model's folder, no name of a repository, or no token that may write there.
+        StorageError: if the hub cannot be reached, or refuses the files.
+    """
+    repository, languages = checked_name(name), checked_languages(language)
+    private = not flag(public, "public")
+    folder = locate_model(expand_user(model, "model"))
+    if isinstance(folder, str):
+        raise ModelError(f"{folder}: must be a folder to push, such as a run's")
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    operations = [
+        CommitOperationAdd(str(path.relative_to(folder)), path) for path in files if path != folder / CARD_FILE
+    ]
+    if (folder / CARD_FILE).is_file():
+        operations.append(CommitOperationAdd(CARD_FILE, _card(folder / CARD_FILE, repository, languages)))
+    size = sum(path.stat().st_size for path in files) / 1e6
+    log.info("uploading %d files, %.1f MB, to %s", len(operations), size, repository)
+    api = HfApi(library_name="opera")
+    try:
+        made = api.create_repo(repository, private=private, exist_ok=True)
+        api.create_commit(repository, operations, commit_message="A model adapted with OPERA")
+    except LocalTokenNotFoundError:
+        raise SettingError(f"{repository}: no token was found; log in with 'hf auth login', or set HF_TOKEN") from None
+    except HFValidationError as error:
+        raise SettingError(f"--push: {_reason(error)}") from None
+    except HfHubHTTPError as error:
+        status = getattr(error.response, "status_code", None)
+        if status in REFUSED:
+            raise SettingError(
+                f"{repository}: the hub refuses this token ({status}); log in with 'hf auth login' as someone who may "
+                "write there, or set HF_TOKEN"
+            ) from None
+        raise StorageError(f"{repository}: cannot be written on the hub: {_reason(error)}") from None
+    except (httpx.HTTPError, ConnectionError) as error:
+        raise StorageError(f"{repository}: the hub cannot be reached: {_reason(error)}") from None
+    return str(made)
+
+
+def checked_name(name: str) -> str:
+    """Return the name of a repository.
+
+    Raises:
+        SettingError: if it is none, or names no owner.
+    """
+    given = text(name, "--push")
+    if not HUB_ID.fullmatch(given):
+        raise SettingError(f"--push: must be OWNER/NAME, as the hub names repositories, got {shown(name)}")
+    return given
+
+
+def checked_languages(languages: Sequence[str]) -> tuple[str, ...]:
+    """Return codes of languages.
+
+    Raises:
+        SettingError: naming what is none.
+    """
+    given = texts(languages, "language")
+    for code in given:
+        if not LANGUAGE.fullmatch(code):
+            raise SettingError(f"--language: must be codes such as en or pt-BR, separated by commas, got {shown(code)}")
+    return given
+
+
+def _card(file: Path, repository: str, languages: Sequence[str]) -> bytes:
+    """The card under its name on the hub, with the languages."""
+    try:
+        card = ModelCard(read_text(file), ignore_metadata_errors=True)
+    except (OSError, ValueError) as error:
+        raise ModelError(f"{place(file)}: is no model card: {_reason(error)}") from None
+    data: Any = card.data
+    if languages:
+        data.language = list(languages)
+    if data.eval_results:
+        data.model_name = repository
+    card.text = card.text.replace(EXAMPLE_FOLDER, repository)
+    return str(card).encode("utf-8")
+
+
+def _reason(error: Exception) -> str:
+    return shortened(printable((str(error).strip().splitlines() or [type(error).__name__])[0]))

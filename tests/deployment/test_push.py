@@ -1,0 +1,92 @@
+"""Uploads to the hub: what is sent, to whom it is shown, and what refusals and lost connections say. No network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from huggingface_hub import HfApi, ModelCard
+from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError, OfflineModeIsEnabled
+
+import opera
+from commands import Opera
+from opera.core.errors import SettingError, StorageError
+from opera.runs.folder import Run
+from small_runs import SMALL
+
+NAME = "someone/a-model"
+Sent = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory, beir: Path, static_model: Path) -> Run:
+    return opera.adapt(beir, model=static_model, out=tmp_path_factory.mktemp("push") / "run", **SMALL)
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
+    """What the hub got."""
+    got: Sent = {}
+    monkeypatch.setattr(HfApi, "create_repo", lambda self, name, **options: got.update(name=name, **options) or name)
+
+    def commit(self: HfApi, name: str, operations: list[Any], **options: Any) -> None:
+        got["files"] = {each.path_in_repo: each.path_or_fileobj for each in operations}
+
+    monkeypatch.setattr(HfApi, "create_commit", commit)
+    return got
+
+
+def refusal(status: int) -> HfHubHTTPError:
+    return HfHubHTTPError("no", response=httpx.Response(status, request=httpx.Request("POST", "https://hub/api")))
+
+
+def failing(error: Exception) -> Callable[..., None]:
+    def fail(*arguments: Any, **options: Any) -> None:
+        raise error
+
+    return fail
+
+
+def test_a_run_is_uploaded_privately_with_its_card(run: Run, sent: Sent) -> None:
+    assert opera.push(run.path, NAME, language=["en"]) == NAME
+    assert (sent["name"], sent["private"], sent["exist_ok"]) == (NAME, True, True)
+    files = {str(path.relative_to(run.model_path)) for path in run.model_path.rglob("*") if path.is_file()}
+    assert set(sent["files"]) == files
+    card = ModelCard(sent["files"]["README.md"].decode())
+    data: Any = card.data
+    assert data.language == ["en"]
+    assert data.model_name == NAME
+    assert f'SentenceTransformer("{NAME}")' in card.text
+
+
+def test_a_public_repository_is_asked_for(run: Run, sent: Sent, run_opera: Opera) -> None:
+    done = run_opera("push", run.path, NAME, "--public")
+    assert (done.returncode, done.stdout) == (0, f"{NAME}\n"), done.stderr
+    assert sent["private"] is False
+
+
+@pytest.mark.parametrize(
+    ("error", "kind", "message"),
+    [
+        (
+            LocalTokenNotFoundError("x"),
+            SettingError,
+            "no token was found; log in",
+        ),
+        (refusal(401), SettingError, r"the hub refuses this token \(401\)"),
+        (refusal(403), SettingError, r"the hub refuses this token \(403\)"),
+        (refusal(500), StorageError, "cannot be written on the hub"),
+        (OfflineModeIsEnabled("offline\nmode"), StorageError, "the hub cannot be reached: offline$"),
+        (httpx.ConnectError("no route"), StorageError, "the hub cannot be reached: no route"),
+    ],
+)
+def test_a_failure_is_one_line(
+    run: Run, monkeypatch: pytest.MonkeyPatch, error: Exception, kind: type[Exception], message: str
+) -> None:
+    monkeypatch.setattr(HfApi, "create_repo", failing(error))
+    with pytest.raises(kind, match=message) as raised:
+        opera.push(run.path, NAME)
+    assert "\n" not in str(raised.value)
