@@ -16,7 +16,7 @@ from guides import Block, blocks_of, run_page
 from tiny_world import write_letter_model
 
 DOCS = Path(__file__).parents[1] / "docs"
-GUIDES = ("data.md", "errors.md")
+GUIDES = ("data.md", "errors.md", "training.md")
 REASONS = ("needs a network", "needs several GPUs", "needs a package index", "needs docker", "takes hours")
 """Why a block may be left out."""
 
