@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bad_inputs.table import Bad, link, with_grid, write
+from bad_inputs.table import Bad, link, matching, with_grid, write
 
 COMPARE = "compare data --model model --out grid"
 
@@ -136,6 +136,27 @@ ROWS = [
         "report grid --baseline dp",
         "--baseline dp: no run has this label; there are ft, rp:k=0.5",
         with_grid,
+    ),
+    Bad(
+        "report: a file in place of the folder of tables",
+        "report grid --tables tables",
+        "--tables tables: is a file; pass a folder",
+        with_grid,
+        write("tables", "mine"),
+    ),
+    Bad(
+        "report: a table that is there",
+        "report grid --tables .",
+        matching(r"--tables .*data-cost-4\.tex: exists; pass --overwrite to replace it, or another folder"),
+        with_grid,
+        write("data-cost-4.tex", "mine"),
+    ),
+    Bad(
+        "report: a chart that is there",
+        "report grid --charts charts",
+        matching(r"--charts charts/data-guard-4\.png: exists; pass --overwrite to replace it, or another folder"),
+        with_grid,
+        write("charts/data-guard-4.png", "mine"),
     ),
     Bad(
         "paper: an unknown table",

@@ -33,6 +33,12 @@ def test_csv_has_every_digit_and_a_column_of_deviations() -> None:
     ]
 
 
+def test_a_spreadsheet_runs_no_label() -> None:
+    hostile = TableFile("name", "a\x1bb", ("method", "n"), (("=HYPERLINK(1)", 1), ("a\x1b[31m", -2)))
+    assert hostile.csv() == "method,n\n'=HYPERLINK(1),1\na\\x1b[31m,-2\n"
+    assert r"\caption{a\textbackslash{}x1bb}" in hostile.latex()
+
+
 def test_latex_is_escaped_and_has_booktabs_rules() -> None:
     text = TABLE.latex()
     assert r"\caption{50\% of a\_b \& c}" in text

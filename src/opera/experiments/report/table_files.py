@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from opera.core.terminal import printable
 from opera.experiments.analysis import BUCKETS, PRIMARY, RECALL, UNTRAINED, Comparison
 from opera.experiments.analysis.groups import MeanStd
 from opera.experiments.analysis.results import MethodResult, ResultsTable
@@ -53,7 +54,9 @@ class TableFile:
             lines.writerow(
                 part
                 for cell, two in zip(row, spread, strict=True)
-                for part in ([cell.mean, cell.std] if isinstance(cell, MeanStd) else [cell, None] if two else [cell])
+                for part in (
+                    [cell.mean, cell.std] if isinstance(cell, MeanStd) else [cell, None] if two else [_harmless(cell)]
+                )
             )
         return text.getvalue()
 
@@ -205,4 +208,11 @@ def _latex_cell(cell: Cell) -> str:
 
 
 def _escaped(text: str) -> str:
-    return "".join(LATEX.get(character, character) for character in text)
+    return "".join(LATEX.get(character, character) for character in printable(text))
+
+
+def _harmless(cell: Cell) -> Cell:
+    """Keep a spreadsheet from taking a label of someone else's run for a formula."""
+    if not isinstance(cell, str):
+        return cell
+    return f"'{printable(cell)}" if cell.startswith(("=", "+", "-", "@")) else printable(cell)
