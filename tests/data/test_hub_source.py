@@ -131,8 +131,7 @@ def test_triplets(tmp_path: Path) -> None:
     assert data.given_negatives.offsets.tolist() == [0, 1, 1, 1]
     assert data.given_negatives.doc_rows.tolist() == [2]
     assert data.notes == (
-        f"hf:{folder}, train: read 'anchor' as query, 'positive' as document, 'negative' as negative",
-        f"hf:{folder}, test: read 'anchor' as query, 'positive' as document, 'negative' as negative",
+        f"hf:{folder}, train and 1 more: read 'anchor' as query, 'positive' as document, 'negative' as negative",
         "left out 1 empty texts and the pairs they are in",
     )
 

@@ -161,7 +161,7 @@ def register_source(source_class: type[S]) -> type[S]:
 
 
 def load_data(
-    source: str | Path | TableSource | RetrievalData | None = None,
+    source: str | Path | RetrievalData | None = None,
     *,
     pairs: str | Path | Sequence[str | Path] | Mapping[str, str | Path] | None = None,
     documents: str | Path | None = None,
@@ -187,9 +187,7 @@ def load_data(
     """
     if isinstance(source, RetrievalData):
         return source
-    if not isinstance(source, TableSource):
-        source = data_source(source, pairs=pairs, documents=documents, queries=queries, columns=columns or {})
-    text = str(source)
+    text = data_source(source, pairs=pairs, documents=documents, queries=queries, columns=columns or {})
     return find_source(text).load(text)
 
 

@@ -46,31 +46,34 @@ class Pairs:
         weight = np.maximum(self.grade, 0)
         return replace(self, grade=(weight > 0).astype(np.float32), weight=weight)
 
+    def sorted(self) -> Pairs:
+        """Return the pairs by split, query and document, those that are repeated in their order."""
+        order = np.lexsort((self.doc, self.query, self.split))
+        grade, weight = (None if values is None else values[order] for values in (self.grade, self.weight))
+        return Pairs(self.query[order], self.doc[order], self.split[order], grade, weight)
+
     def qrels(self, split: int, notes: list[str], name: str) -> Qrels:
-        """Build the qrels of a split; repeated pairs are merged: at their highest grade, and their summed weight.
+        """Build the qrels of a split from sorted pairs; repeated ones are merged: highest grade, summed weight.
 
         Args:
             split: its number.
             notes: gets a count of what was merged.
             name: of the split, for the note.
         """
-        own = self.split == split
+        own = slice(*np.searchsorted(self.split, [split, split + 1]))
         query, doc = self.query[own], self.doc[own]
         grade, weight = (None if values is None else values[own] for values in (self.grade, self.weight))
-        order = np.lexsort((doc, query))
-        query, doc = query[order], doc[order]
         starts = np.flatnonzero(_begins(query, doc))
-        merged = len(order) - len(starts)
-        if merged:
-            how = "grades: the highest" if grade is not None else ""
-            how += (", " if how else "") + "weights: the sum" if weight is not None else ""
+        if merged := len(query) - len(starts):
+            rules = {"grades: the highest": grade, "weights: the sum": weight}
+            how = ", ".join(rule for rule, values in rules.items() if values is not None)
             notes.append(f"{name}: merged {merged:,} repeated pairs" + (f" ({how})" if how else ""))
         grades = np.ones(len(starts), dtype=np.int32)
-        if grade is not None:
-            grades = np.maximum.reduceat(grade[order], starts).astype(np.int32)
+        if grade is not None and len(starts):
+            grades = np.maximum.reduceat(grade, starts).astype(np.int32)
         weights = None
         if weight is not None:
-            weights = np.add.reduceat(weight[order].astype(np.float64), starts).astype(np.float32)
+            weights = np.add.reduceat(weight, starts, dtype=np.float64).astype(np.float32)
             grades = np.where(weights > 0, grades, np.minimum(grades, 0)).astype(np.int32)
         return Qrels.from_arrays(query[starts], doc[starts], grades, weights)
 

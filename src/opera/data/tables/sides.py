@@ -79,30 +79,38 @@ class NewTexts:
 
     def __init__(self, letter: str) -> None:
         self._letter = letter
-        self._keys: list[pa.Array] = []
+        self._pending: list[pa.Array] = []
+        self._waiting = 0
+        self._known: pa.Array = pa.array([], DIGEST)
+        self._rows: list[NDArray[np.int32]] = []
         self._contents: list[NDArray[np.uint64]] = []
-        self._rows: NDArray[np.int32] | None = None
-        self.has_ids = False
 
     def add(self, texts: Texts) -> None:
         """Take the texts of some rows. Those with one id, else those with one title and text, are one."""
-        whole = digests(texts.texts) if texts.titles is None else digests(texts.titles, texts.texts)
-        if texts.ids is None:
-            self._keys.append(whole)
-            return
-        self.has_ids = True
-        self._keys.append(digests(texts.ids))
-        self._contents.append(np.frombuffer(whole.buffers()[1], dtype=np.uint64)[::2])
+        key = whole = digests(texts.texts) if texts.titles is None else digests(texts.titles, texts.texts)
+        if texts.ids is not None:
+            key = digests(texts.ids)
+            self._contents.append(np.frombuffer(whole.buffers()[1], dtype=np.uint64)[::2].copy())
+        self._pending.append(key)
+        self._waiting += len(texts)
+        if self._waiting >= AT_ONCE:
+            self._number()
 
     def rows(self) -> NDArray[np.int32]:
         """Return the row of each text that was added: int32."""
-        if self._rows is None:
-            encoded = pa.chunked_array(self._keys, DIGEST).combine_chunks().dictionary_encode()
-            self._keys = []
-            if isinstance(encoded, pa.ChunkedArray):
-                encoded = encoded.combine_chunks()
-            self._rows = np.asarray(encoded.indices, dtype=np.int32)
-        return self._rows
+        if self._pending:
+            self._number()
+        if len(self._rows) != 1:
+            self._rows = [np.concatenate([np.empty(0, dtype=np.int32), *self._rows])]
+        return self._rows[0]
+
+    def _number(self) -> None:
+        """Number the hashes that wait; new ones follow those known, in order."""
+        keys = pa.concat_arrays(self._pending)
+        new = keys.filter(pc.invert(pc.is_in(keys, self._known))).unique()
+        self._known = pa.concat_arrays([self._known, new])
+        self._rows.append(np.asarray(pc.index_in(keys, self._known), dtype=np.int32))
+        self._pending, self._waiting = [], 0
 
     def first(self) -> NDArray[np.bool_]:
         """Whether each text that was added is the first of its row: bool."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +62,8 @@ def store_pairs(builder: DataBuilder, reader: PairReader) -> None:
             _check_new(reader, side, group)
             builder.write_texts(stored, side.write(texts for batch in reader for texts in group(batch)))
     pairs, negatives = collected.numbered(sides["queries"][0].rows(), sides["corpus"][0].rows())
-    pairs = _checked(builder, reader, pairs)
+    sides.clear()
+    pairs = _checked(builder, reader, pairs).sorted()
     for split, number in reader.splits.items():
         builder.splits[split] = pairs.qrels(number, builder.notes, split)
     of_train = negatives.split == reader.splits.get("train", -1)
@@ -74,15 +75,15 @@ def store_pairs(builder: DataBuilder, reader: PairReader) -> None:
 
 
 class _Collected:
-    """What is kept of each batch: which query each pair has, and its numbers."""
+    """What is kept of each batch: which query and document each pair and each negative has, and its numbers."""
 
     def __init__(self) -> None:
         self._rows = self._texts = self.n_pairs = 0
-        self._queries: tuple[list[NDArray[np.int32]], list[NDArray[np.int32]]] = ([], [])
-        self._docs: tuple[list[NDArray[np.int32]], list[NDArray[np.int32]]] = ([], [])
-        self._numbers: dict[str, list[NDArray[np.float32]]] = {"grade": [], "weight": []}
-        self._has = {"grade": False, "weight": False}
-        self._split: tuple[list[NDArray[np.int8]], list[NDArray[np.int8]]] = ([], [])
+        self._queries: tuple[list[NDArray[np.int32]], ...] = ([], [])  # of pairs, of negatives
+        self._docs: tuple[list[NDArray[np.int32]], ...] = ([], [])
+        self._split: tuple[list[NDArray[np.int8]], ...] = ([], [])
+        self._numbers: dict[str, list[NDArray[np.float32] | None]] = {"grade": [], "weight": []}
+        self._counts: list[int] = []
 
     def add(self, batch: PairBatch) -> None:
         """Take a batch."""
@@ -95,25 +96,41 @@ class _Collected:
         own = batch.document.rows
         for name, values in self._numbers.items():
             given = getattr(batch, name)
-            self._has[name] |= given is not None
-            values.append((np.ones(len(own)) if given is None else given[own]).astype(np.float32))
+            values.append(None if given is None else given[own].astype(np.float32))
+        self._counts.append(len(own))
         self._rows += len(batch.query)
         self.n_pairs += len(own)
 
     def numbered(self, query_rows: NDArray[np.int32], doc_rows: NDArray[np.int32]) -> tuple[Pairs, Pairs]:
-        """Return the pairs, and likewise the negatives.
+        """Return the pairs, and likewise the negatives; what was collected is given up.
 
         Args:
             query_rows: row of each query that was read: int32.
             doc_rows: row of each document that was read, likewise.
         """
-        query, doc = (
-            [rows[np.concatenate([np.empty(0, dtype=np.int32), *parts])] for parts in kinds]
-            for rows, kinds in ((query_rows, self._queries), (doc_rows, self._docs))
-        )
-        numbers = [np.concatenate(values) if self._has[name] else None for name, values in self._numbers.items()]
-        split = [np.concatenate([np.empty(0, dtype=np.int8), *parts]) for parts in self._split]
-        return Pairs(query[0], doc[0], split[0], *numbers), Pairs(query[1], doc[1], split[1], None, None)
+        numbers = [self._number(values) for values in self._numbers.values()]
+        parts = [
+            (query_rows[_joined(queries)], doc_rows[_joined(docs)], _joined(splits))
+            for queries, docs, splits in zip(self._queries, self._docs, self._split, strict=True)
+        ]
+        return Pairs(*parts[0], *numbers), Pairs(*parts[1], None, None)
+
+    def _number(self, values: list[NDArray[np.float32] | None]) -> NDArray[np.float32] | None:
+        """One number per pair, 1 where a file has none; ``None`` where no file has one."""
+        if all(own is None for own in values):
+            return None
+        ones = (np.ones(count, dtype=np.float32) for count in self._counts)
+        return np.concatenate([one if own is None else own for own, one in zip(values, ones, strict=True)])
+
+
+Number = TypeVar("Number", np.int32, np.int8)
+
+
+def _joined(parts: list[NDArray[Number]]) -> NDArray[Number]:
+    """Join arrays, and empty their list, so that both are in memory for no longer than that takes."""
+    joined: NDArray[Number] = np.concatenate(parts) if parts else np.empty(0, dtype=np.int8)
+    parts.clear()
+    return joined
 
 
 def _check_known(builder: DataBuilder, reader: PairReader, stored: str, side: KnownTexts, group: Group) -> None:
