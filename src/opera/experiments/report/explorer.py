@@ -12,10 +12,12 @@ from numpy.typing import NDArray
 from opera.core.errors import InputError
 from opera.core.terminal import shown
 from opera.data import RetrievalData, TextTable, load_data
+from opera.data.combined import combine
 from opera.data.sources import load_stored, stored_here
 from opera.experiments.analysis import BUCKETS, PRIMARY, Group, query_differences, tertiles
 from opera.runs.folder import PER_QUERY_FILE
 from opera.runs.reading import check_columns
+from opera.runs.record import RunRecord
 
 MAX_QUERIES = 600
 """Above this number of test queries only those whose measure changed most, up or down, are shown."""
@@ -96,7 +98,7 @@ def explorer_data(groups: Sequence[Group], baseline: str | None, source: str | N
             }
         )
     notes = _omissions(ids, shown, results)
-    data = _load_texts(source, groups[0].data, groups[0].runs[0].record.data.fingerprint, notes)
+    data = _load_texts(source, groups[0].runs[0].record, notes)
     query_ids = [query["id"] for query in queries]
     return {
         "measure": PRIMARY,
@@ -153,19 +155,21 @@ def _omissions(ids: Sequence[str], shown: Sequence[int], results: Mapping[str, M
     return notes
 
 
-def _load_texts(source: str | None, recorded: str, fingerprint: str, notes: list[str]) -> RetrievalData | None:
+def _load_texts(source: str | None, record: RunRecord, notes: list[str]) -> RetrievalData | None:
     """Load the data set for its texts; adds a note if they are missing or have changed."""
-    place = source or recorded
+    recorded = [each.source for each in record.sets] if record.sets else [record.data.source]
+    place = source or record.data.source
     try:
-        if source is None and not stored_here(recorded):
+        if source is None and (gone := [each for each in recorded if not stored_here(each)]):
             advice = "so ids stand for texts; pass the data to opera report --data"
-            notes.append(f"{shown(recorded)} is no file or folder here, {advice}")
+            notes.append(f"{shown(gone[0])} is no file or folder here, {advice}")
             return None
-        data = load_data(source) if source is not None else load_stored(recorded)
+        sets = [load_data(source)] if source is not None else [load_stored(each) for each in recorded]
+        data = sets[0] if len(sets) == 1 else combine(sets)
     except (InputError, OSError, ValueError) as error:
         notes.append(f"no texts: {error}")
         return None
-    if data.fingerprint != fingerprint:
+    if data.fingerprint != record.data.fingerprint:
         notes.append(f"{shown(place)} is not what the runs were trained on: its texts may have changed since")
     return data
 
