@@ -44,7 +44,10 @@ ROWS = [
     Bad("train: no epochs", f"{TRAIN} --epochs 0", "epochs: must be greater than 0, got 0.0"),
     Bad("train: epochs that are none", f"{TRAIN} --epochs nan", "epochs: must be a finite number, got nan"),
     Bad(
-        "train: a rate of 1e300", f"{TRAIN} --lr 1e300", "learning_rate: must be less than or equal to 100, got 1e+300"
+        "train: a rate of 1e300",
+        f"{TRAIN} --lr 1e300",
+        "learning_rate: must be at most 1: AdamW moves each weight by about the rate per step; usual are 1e-5 to 1e-2, "
+        "got 1e+300",
     ),
     Bad("train: a rate below zero", f"{TRAIN} --lr -1", "learning_rate: must be greater than 0, got -1.0"),
     Bad("train: an infinite rate", f"{TRAIN} --lr inf", "learning_rate: must be a finite number, got inf"),
@@ -74,6 +77,42 @@ ROWS = [
         "train: a seed beyond 32 bits",
         f"{TRAIN} --seed 4294967296",
         "seed: must be less than 4294967296, got 4294967296",
+    ),
+    Bad(
+        "train: LoRA for a static model",
+        f"{TRAIN} --lora r=4",
+        "lora: adds matrices to the layers of a transformer, and StaticEmbedding has none; leave it out",
+    ),
+    Bad(
+        "train: LoRA and an adapter",
+        f"{TRAIN} --lora r=4 --adapter query",
+        "lora: with adapter=query the model itself does not train; give one of them",
+    ),
+    Bad(
+        "train: a gradient cache for a static model",
+        f"{TRAIN} --set gradient_cache=8",
+        "gradient_cache=8: is for transformers; StaticEmbedding keeps nothing between its layers, so large batches "
+        "need no cache; leave the setting out",
+    ),
+    Bad(
+        "train: more dimensions than there are",
+        f"{TRAIN} --matryoshka 4096,8",
+        matching(r"matryoshka=4096: the embeddings have \d+ dimensions; give smaller numbers"),
+    ),
+    Bad(
+        "train: a field of the trainer that is a setting",
+        f"{TRAIN} --trainer learning_rate=1",
+        "trainer: learning_rate: is a setting: give --set learning_rate=VALUE, got {'learning_rate': 1}",
+    ),
+    Bad(
+        "train: a field that the trainer does not have",
+        f"{TRAIN} --trainer adam_betta2=0.9",
+        "--trainer adam_betta2: the trainer has no such field; did you mean 'adam_beta2'?",
+    ),
+    Bad(
+        "train: a field of the trainer twice",
+        f"{TRAIN} --trainer run_name=a --trainer run_name=b",
+        "--trainer run_name: given twice",
     ),
     Bad("train: a setting twice", f"{TRAIN} --set lag=1 --set lag=2", "--set lag: given twice"),
     Bad(

@@ -45,8 +45,8 @@ class LoraOptions(Settings):
         return 2.0 * self.r if self.alpha is None else self.alpha
 
     def __str__(self) -> str:
-        r, alpha, dropout = self.r, self.scale, self.dropout
-        return f"r={r},alpha={alpha:g},dropout={dropout:g},target={self.target},merge={str(self.merge).lower()}"
+        chosen = {name: value for name, value in self.model_dump(exclude_defaults=True).items() if name != "r"}
+        return ",".join([f"r={self.r}", *(f"{name}={_as_text(value)}" for name, value in chosen.items())])
 
 
 def lora_options(text: str) -> LoraOptions:
@@ -66,8 +66,12 @@ def _assignments(text: str) -> list[tuple[str, str]]:
     return [(name, value) for name, _, value in parts]
 
 
+def _as_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+
+
 def _spelt_out(value: Any) -> Any:
-    """Return every option as text, from text, from a mapping, or from r alone."""
+    """Return r and every option that is not the default, as text, from text, from a mapping, or from r alone."""
     if type(value) is int:
         value = {"r": value}
     try:

@@ -9,15 +9,11 @@ from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from accelerate import PartialState
-from sentence_transformers import SentenceTransformer
 from transformers import TrainerCallback
 
-from opera.config.automatic import AUTOMATIC, automatic_rate
-from opera.config.optimisation import OptimisationSettings
+from opera.config.automatic import AUTOMATIC
 from opera.config.optional import service_names
-from opera.config.presets import PRESET_LEARNING_RATE
 from opera.config.recipe import make_recipe
 from opera.config.training import TrainSettings
 from opera.core.arguments import flag
@@ -25,39 +21,39 @@ from opera.core.errors import StorageError
 from opera.core.files import check_reads_stay
 from opera.core.locks import sole_use
 from opera.core.paths import expand_user, user_path
-from opera.core.settings import resolved
 from opera.data import RetrievalData, files_read, load_all
 from opera.methods.default import AUTO
 from opera.retrieval.device import join_processes
-from opera.retrieval.encoder import Encoder
-from opera.retrieval.evaluation import Evaluation, evaluate_encoder, query_difficulty, relevant_ids
-from opera.retrieval.frozen import lookup_of
+from opera.retrieval.evaluation import Evaluation
 from opera.retrieval.locate import inputs_of, locate_model
-from opera.retrieval.measures import FULL_MEASURES
-from opera.retrieval.models import load_model, put_lengths
 from opera.retrieval.processes import everywhere
 from opera.retrieval.run_model import recorded_settings
 from opera.runs.changes import changes_on_test
 from opera.runs.folder import FINE_TUNED_FOLDER, MODEL_FOLDER, RUN_FILE, Run, RunWriter
 from opera.runs.housekeeping import check_free, check_out_folder, clear_leftovers, clear_run, refuse_other_settings
 from opera.runs.reading import broken
-from opera.runs.record import GuardRecord, SetRecord, SizeRecord
+from opera.training.announce import announce
 from opera.training.callbacks import checked_callbacks
 from opera.training.curves import PREFIX
-from opera.training.fit import Fit, fit, listed_counts
+from opera.training.fit import fit
 from opera.training.guard.guarded import Guarded, fit_guarded
-from opera.training.guard.verdict import guarded_measure
 from opera.training.guard.weights import Weights, mix
 from opera.training.model_card import write_model_card
+from opera.training.on_test import (
+    by_set,
+    by_size_of,
+    encoder_of,
+    evaluate_saved,
+    evaluate_test,
+    test_queries_of,
+    with_test,
+)
 from opera.training.services import Services
 from opera.training.session import Clock, Session
 from opera.training.trainer import training_arguments
-from opera.training_set.prepare import Prepared, model_or_vectors, prepare
+from opera.training_set.prepare import model_or_vectors, prepare
 
 log = logging.getLogger("opera")
-
-FAR = 50
-"""How many times the automatic learning rate is questioned."""
 
 
 def adapt(
@@ -159,10 +155,10 @@ def _held(folder: Path, resume: bool, overwrite: bool) -> Iterator[None]:
 def _run(session: Session) -> Run:
     """Measure, train, with the guard or without it, measure again; write everything."""
     prepared, run = session.prepared, session.run
-    _log_inputs(session)
+    announce(session)
     with session.phase("evaluate_before", "measuring the untrained model on test"):
-        before = _evaluate_test(prepared.encoder, prepared)
-        test_queries = _test_queries(prepared)
+        before = evaluate_test(prepared.encoder, prepared)
+        test_queries = test_queries_of(prepared)
     if prepared.base is not None:
         with session.phase("encode", "encoding every text once, for the adapter"):
             prepared.encode()
@@ -177,75 +173,18 @@ def _run(session: Session) -> Run:
         columns = {**before.columns("before"), **tuned_columns, **after.columns("after")}
         run.write_measures(measures)
         run.write_per_query({"query_id": before.query_ids, **test_queries, **columns})
-        guard = None if guarded is None else _with_test(guarded.guard, before, fine_tuned, after, session.record.seed)
+        guard = None if guarded is None else with_test(guarded.guard, before, fine_tuned, after, session.record.seed)
         training = final.result.record
-        sizes = _by_size(before, fine_tuned, after)
+        sizes = by_size_of(before, fine_tuned, after)
         finished = {"status": "finished", "training": training, "noise": final.noise, "guard": guard}
         finished["matryoshka"] = sizes or None
-        finished["sets"] = _by_set(session, final, before, fine_tuned, after)
+        finished["sets"] = by_set(session, final, before, fine_tuned, after)
         changes = changes_on_test(Run(run.path).per_query(), measures["after"], session.record.seed)
         record = session.record.model_copy(update=finished)
         write_model_card(run.model_path, record, measures, changes, len(before.query_ids))
         session.update(**finished)
     PartialState().wait_for_everyone()
     return Run.open(run.path)
-
-
-def _log_inputs(session: Session) -> None:
-    prepared, record = session.prepared, session.record
-    for note in prepared.data.notes:
-        log.info("note: %s", note)
-    log.info("%s: %s", prepared.data.name, listed_counts(prepared.data.counts()))
-    log.info("model %s on %s, %s", record.model.source, record.device, prepared.encoder.precision)
-    optimisation, queries = (
-        prepared.settings.optimisation,
-        prepared.settings.batching.queries_per_step(record.processes),
-    )
-    log.info(
-        "steps %d, epochs %g, queries per step %d, learning rate %g, temperature %g",
-        optimisation.max_steps,
-        optimisation.epochs,
-        queries,
-        optimisation.learning_rate,
-        optimisation.temperature,
-    )
-    _question_rate(optimisation, prepared)
-    if (
-        optimisation.preset
-        and optimisation.learning_rate == PRESET_LEARNING_RATE
-        and prepared.situation.model != "large"
-    ):
-        log.info("note: preset=%s is for bge-large-en-v1.5; give --lr with a smaller model", optimisation.preset)
-
-
-def _question_rate(optimisation: OptimisationSettings, prepared: Prepared) -> None:
-    """Warn of a learning rate far above what such a model trains with."""
-    given, usual = resolved(optimisation.learning_rate), automatic_rate(prepared.situation)
-    if given > FAR * usual:
-        log.warning(
-            "warning: learning_rate=%g is %.0f times the automatic %g of such a model, and may spoil it; is it meant?",
-            given,
-            given / usual,
-            usual,
-        )
-
-
-def _test_queries(prepared: Prepared) -> dict[str, Any]:
-    """Columns that describe the test queries."""
-    data, corpus_text = prepared.data, prepared.settings.encoding.corpus_text
-    return {
-        "relevant": relevant_ids(data, "test"),
-        "similarity": query_difficulty(prepared.encoder, data, "test", corpus_text),
-    }
-
-
-def _evaluate_test(encoder: Encoder, prepared: Prepared) -> Evaluation:
-    """Evaluate on test: all recorded measures, and the one that the guard decides by."""
-    settings, names = prepared.settings, list(FULL_MEASURES)
-    if settings.guard.guard and settings.evaluation.metric_for_best_model not in names:
-        names.append(settings.evaluation.metric_for_best_model)
-    sizes = settings.optimisation.matryoshka or ()
-    return evaluate_encoder(encoder, prepared.data, "test", names, settings.encoding.corpus_text, sizes)
 
 
 def _hand_over(session: Session, guarded: Guarded | None, before: Evaluation) -> tuple[Evaluation, Evaluation]:
@@ -261,71 +200,17 @@ def _hand_over(session: Session, guarded: Guarded | None, before: Evaluation) ->
         _save_model(session, FINE_TUNED_FOLDER)
     if guarded is not None and share < 1:
         with session.phase("evaluate_fine_tuned", "measuring the fine-tuned model on test"):
-            fine_tuned = _evaluate_test(_encoder_of(prepared.model, prepared), prepared)
+            fine_tuned = evaluate_test(encoder_of(prepared.model, prepared), prepared)
         mix(guarded.untrained, Weights.of(prepared.model), share).put_into(prepared.model)
     _save_model(session, MODEL_FOLDER)
     if share == 0:
         after = before
     else:
         with session.phase("evaluate_after", "measuring the model handed over on test"):
-            after = _evaluate_saved(run, prepared)
+            after = evaluate_saved(run, prepared)
     return fine_tuned or after, after
 
 
 def _save_model(session: Session, name: str) -> None:
     """Write the model in the main process; what fails there fails everywhere, and all may read it from then on."""
     everywhere(lambda: session.run.write_model(session.prepared.save_model, name))
-
-
-def _evaluate_saved(run: RunWriter, prepared: Prepared) -> Evaluation:
-    """Evaluate the model as saved, loaded anew, with the run's lengths; an adapter on the vectors it trained on."""
-    adapter = lookup_of(prepared.model) is not None
-    saved = prepared.model if adapter else load_model(run.model_path, prepared.encoder.device)
-    if not adapter:
-        put_lengths(saved, prepared.lengths)
-    return _evaluate_test(_encoder_of(saved, prepared), prepared)
-
-
-def _encoder_of(model: SentenceTransformer, prepared: Prepared) -> Encoder:
-    """An encoder without a cache, for a model that this run made."""
-    encoding = prepared.settings.encoding
-    return Encoder(model, encoding.precision, encoding.encode_batch_size, use_cache=False)
-
-
-def _by_set(
-    session: Session, final: Fit, before: Evaluation, fine_tuned: Evaluation, after: Evaluation
-) -> list[SetRecord] | None:
-    """Say of each of several data sets how often it was drawn, and put its measures side by side."""
-    if session.record.sets is None or final.training_set.mixture is None:
-        return None
-    moments = {"before": before, "fine_tuned": fine_tuned, "after": after}
-    firsts = final.training_set.mixture.first_pairs(final.training_set.pairs)
-    drawn = np.add.reduceat(final.result.times_drawn, firsts[:-1])
-    return [
-        record.model_copy(
-            update={
-                "share_of_draws": float(count / drawn.sum()),
-                "test": {when: result.sets[record.name].measures for when, result in moments.items()}
-                if record.name in before.sets
-                else None,
-            }
-        )
-        for record, count in zip(session.record.sets, drawn, strict=True)
-    ]
-
-
-def _by_size(before: Evaluation, fine_tuned: Evaluation, after: Evaluation) -> list[SizeRecord]:
-    """Put the measures of each size side by side."""
-    moments = {"before": before, "fine_tuned": fine_tuned, "after": after}
-    return [
-        SizeRecord(size=size, **{name: evaluation.by_size[size] for name, evaluation in moments.items()})
-        for size in before.by_size
-    ]
-
-
-def _with_test(
-    guard: GuardRecord, before: Evaluation, fine_tuned: Evaluation, after: Evaluation, seed: int
-) -> GuardRecord:
-    """Add what the choice was worth on test."""
-    at_zero, at_one, at_share = (result.per_query[guard.measure] for result in (before, fine_tuned, after))
-    return guard.model_copy(update={"test": guarded_measure(at_zero, at_one, at_share, seed, "test")})
