@@ -172,6 +172,16 @@ ROWS = [
         "query,doc_id\na,1\n",
         "p.csv: holds ids of documents ('doc_id') and not their texts; give these with --documents FILE",
     ),
+    texts(
+        "an id with a tab",
+        "query,doc_id,document\na,d1,x\nb,d\t2,y\n",
+        "p.csv:3: column 'doc_id' must not hold a tab, a line break or another control character, got 'd\\t2'",
+    ),
+    texts(
+        "an empty id",
+        "qid,query,document\n,a,x\n",
+        "p.csv:2: column 'qid' must not be empty",
+    ),
     ids(
         "an unknown id",
         "query_id,doc_id\n1,007\n2,7\n",

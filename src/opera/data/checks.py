@@ -9,7 +9,7 @@ from opera.core.terminal import shown
 from opera.data.texts import LONGEST_TEXT
 
 MAX_GRADE = 1000
-_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 _GRADE = re.compile("-?[0-9]+")  # of ASCII; int() also reads " 1", "+1", "1_0" and the digits of other scripts
 
 
@@ -24,7 +24,7 @@ def check_id(place: str, identifier: object) -> None:
         DataError: naming the rule.
     """
     text = check_string(place, identifier)
-    if _CONTROL.search(text):
+    if CONTROL.search(text):
         raise DataError(f"{place} must not hold a tab, a line break or another control character, got {shown(text)}")
     if not text.strip():
         raise DataError(f"{place} must not be empty")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, repeat
 from pathlib import Path
 
 import pyarrow.compute as pc
 
 from opera.core.errors import DataError
 from opera.core.terminal import shown
-from opera.data.checks import check_id
 from opera.data.names import source_name
 from opera.data.retrieval_data import RetrievalData
 from opera.data.store import DataBuilder, digest_files, load_or_parse
@@ -22,7 +21,7 @@ from opera.data.tables.pairs import PairReader, PairTable
 from opera.data.tables.readers import TableFile
 from opera.data.tables.source import TableSource
 from opera.data.tables.store_pairs import store_pairs
-from opera.data.tables.values import as_texts
+from opera.data.tables.values import as_ids, as_texts
 from opera.data.texts import TextRow
 
 RULES = "1"  # part of every key: change it when what is read from tables changes
@@ -153,12 +152,11 @@ def _rows_of(files: Sequence[TableFile], columns: Sequence[Mapping[str, list[str
             def place(at: int, numbers: Sequence[int] = rows.numbers, file: TableFile = file) -> str:
                 return file.place(numbers[at])
 
-            values = {role: as_texts(rows.columns[column], column, place).to_pylist() for role, column in named.items()}
-            titles = values.get("title") or [""] * len(rows.numbers)
-            for at, row in enumerate(zip(values["id"], titles, values["text"], strict=True)):
-                if not row[0].strip() or not row[0].isprintable():
-                    check_id(f"{place(at)}: column {shown(named['id'])}", row[0])
-                yield row
+            values = {
+                role: (as_ids if role == "id" else as_texts)(rows.columns[column], column, place).to_pylist()
+                for role, column in named.items()
+            }
+            yield from zip(values["id"], values.get("title", repeat("")), values["text"], strict=False)
 
 
 def _check_unique(

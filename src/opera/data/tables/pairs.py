@@ -14,7 +14,7 @@ from opera.core.errors import DataError
 from opera.core.terminal import shown
 from opera.data.names import SPLIT_NAMES
 from opera.data.tables.readers import Rows, TableFile
-from opera.data.tables.values import Place, as_numbers, as_texts, blank, flattened
+from opera.data.tables.values import Place, as_ids, as_numbers, as_texts, blank, flattened
 
 
 @dataclass
@@ -110,7 +110,8 @@ class PairReader:
             return table.file.place(rows.numbers[at])
 
         def texts(role: str) -> pa.StringArray | None:
-            return as_texts(rows.columns[column], column, place) if (column := self._column(table, role)) else None
+            read = as_texts if role == "title" else as_ids
+            return read(rows.columns[column], column, place) if (column := self._column(table, role)) else None
 
         query, document = (self._texts(table, rows, role, place) for role in ("query", "document"))
         query.ids = texts("query_id")

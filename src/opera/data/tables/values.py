@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from opera.core.arrays import BoolArray
 from opera.core.errors import DataError
 from opera.core.terminal import shown
+from opera.data.checks import CONTROL, check_id
 
 Place = Callable[[int], str]
 """File and row of a value, by its number in the batch."""
@@ -54,6 +55,20 @@ def as_texts(values: pa.Array, column: str, place: Place) -> pa.StringArray:
 
 def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def as_ids(values: pa.Array, column: str, place: Place) -> pa.StringArray:
+    """Return a column as ids: texts that are not empty and stand in one column of a line.
+
+    Raises:
+        DataError: as :func:`as_texts` and :func:`opera.data.checks.check_id`.
+    """
+    ids = as_texts(values, column, place)
+    wrong = blank(ids) | np.asarray(pc.match_substring_regex(ids, CONTROL.pattern).to_numpy(zero_copy_only=False))
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        check_id(f"{place(at)}: column {shown(column)}", ids[at].as_py())
+    return ids
 
 
 def as_numbers(values: pa.Array, column: str, place: Place) -> NDArray[np.float64]:
