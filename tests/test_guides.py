@@ -16,7 +16,9 @@ from guides import Block, blocks_of, run_page
 from tiny_world import write_letter_model
 
 DOCS = Path(__file__).parents[1] / "docs"
-GUIDES = ("data.md", "errors.md", "training.md")
+GUIDES = ("data.md", "deploy.md", "errors.md", "training.md")
+NEEDS = {"deploy.md": ("faiss", "qdrant_client", "onnx", "onnxscript", "onnxruntime")}
+"""Packages that the blocks of a guide import; it is skipped where one is absent."""
 REASONS = ("needs a network", "needs several GPUs", "needs a package index", "needs docker", "takes hours")
 """Why a block may be left out."""
 
@@ -40,6 +42,8 @@ def folder(tmp_path: Path, letter_model: Path, monkeypatch: pytest.MonkeyPatch) 
 def test_the_blocks_of_a_guide_run(
     page: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    for package in NEEDS.get(page, ()):
+        pytest.importorskip(package)
     names: dict[str, Any] = {"__name__": "__main__"}
     try:
         run_page(DOCS / page, folder, lambda words: opera_here(folder, words, monkeypatch, capsys), names)

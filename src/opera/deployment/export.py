@@ -92,11 +92,11 @@ def export(
     wanted = _checked_forms(forms)
     name, folder = expand_user(model, "model"), Path(os.path.normpath(user_path(out, "--out")))
     _check_free(folder, flag(overwrite, "overwrite"))
+    if push is not None:
+        _check_push(push, language, wanted)
     for form in wanted:
         for package in PACKAGES[form]:
             require(package, f"--{form}")
-    if push is not None:
-        _check_push(push, language, wanted)
     located = Path(locate_model(name))
     measured = _test_data(name, data) if flag(measure, "measure") else None
     reads = [located] if measured is None else inputs_of(measured, name)
