@@ -46,8 +46,8 @@ ROWS = [
     Bad(
         "train: a rate of 1e300",
         f"{TRAIN} --lr 1e300",
-        "learning_rate: must be at most 1: AdamW moves each weight by about the rate per step; usual are 1e-5 to 1e-2, "
-        "got 1e+300",
+        "learning_rate: must be at most 1: AdamW moves each weight by about the rate per step; "
+        "usual are 1e-5 to 1e-2, got 1e+300",
     ),
     Bad("train: a rate below zero", f"{TRAIN} --lr -1", "learning_rate: must be greater than 0, got -1.0"),
     Bad("train: an infinite rate", f"{TRAIN} --lr inf", "learning_rate: must be a finite number, got inf"),
