@@ -23,13 +23,14 @@ OPTIONS = [
     "--json", "--split", "--measures", "--full", "--relevant-grade", "--run-file", "--cbs", "--cbs-pool", "--keep",
     "--top", "--methods", "--seeds", "--baseline", "--jobs", "--plan", "--data", "--grid", "--table", "--show", "-x",
     "--help", "--version", "--help-settings", "--", "--scale", "--shard", "--table-only",
+    "--lora", "--matryoshka", "--trainer",
 ]  # fmt: skip
 VALUES = [
     "absent", "file.jsonl", "pipe", "empty", "", " ", "0", "-1", "nan", "inf", "1e300", "9" * 30, "9" * 5000, "1.5",
     "1:5", "ft,dp", "sp:k=0.5", "0,1", "k=0.5", "max_steps=3", "a=[", "=", "~", "~nobody/x", "..", "/dev/null",
     "x" * 300,
     "a\0b", "\x1b[31m", "\x9b2J", "\u202e", "caf\udce9", "main", "fiqa", "dp", "out.tsv", "file.tsv", "nDCG@10",
-    "python:",
+    "python:", "r=16", "r=4,target=;", "rank=1", "256,128", "8;4", "adam_beta2=x",
     "small", "1/2", "3/2", "nfcorpus=file.jsonl",
     "python:os.path", "python:../x", "hard", "--out=x.tsv", "--lr=1", "--set=temperature=.inf",
 ]  # fmt: skip

@@ -67,7 +67,9 @@ def _assignments(text: str) -> list[tuple[str, str]]:
 
 
 def _as_text(value: Any) -> str:
-    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
 
 
 def _spelt_out(value: Any) -> Any:

@@ -51,7 +51,7 @@ class Services(TrainerCallback):  # type: ignore[misc]
 
     def log(self, values: Mapping[str, float]) -> None:
         """Log values of the training that has ended; nothing where none has."""
-        if self._end is not None:
+        if values and self._end is not None:
             given, more = self._end
             self._pass_on("on_log", given, {**more, "logs": dict(values)})
 
