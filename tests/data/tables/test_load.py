@@ -82,6 +82,20 @@ def test_ids_beside_texts(tmp_path: Path) -> None:
         load_data(other)
 
 
+def test_ids_that_only_some_texts_have_are_not_used(tmp_path: Path) -> None:
+    path = write(tmp_path, "p.csv", "query,doc_id,document,title,negative\na,d7,x,,y\nb,d8,y,t,x\n")
+    data = load_data(path)
+    assert data.corpus.table.to_pylist() == [
+        {"id": "d0", "title": "", "text": "x"},
+        {"id": "d1", "title": "t", "text": "y"},
+        {"id": "d2", "title": "", "text": "y"},
+    ]
+    assert data.notes[0].endswith("; not used: 'doc_id'")
+    named = write(tmp_path, "named.csv", "qid,query,document\n7,a,x\n")
+    both = load_data(pairs=[named, write(tmp_path, "plain.csv", "query,document\nb,x\n")])
+    assert both.queries.ids() == ["q0", "q1"]
+
+
 def test_pairs_that_hold_the_texts_of_a_wider_corpus(tmp_path: Path) -> None:
     docs = write(tmp_path, "d.csv", "id,text\n1,one\n2,two\n3,three\n")
     data = load_data(pairs=write(tmp_path, "p.csv", "query,passage\na,three\nb,one\n"), documents=docs)

@@ -85,6 +85,7 @@ def store_tables(
     """
     chosen = {kind: [_text_columns(file, kind, given) for file in files] for kind, files in texts.items()}
     tables = [_pair_table(file, split, list(texts), given) for split, file in pairs]
+    _drop_partial_ids(tables)
     given.check_used({file.name: file.columns for file in chain(*texts.values(), (file for _, file in pairs))})
     read = [(file, own) for kind, files in texts.items() for file, own in zip(files, chosen[kind], strict=True)]
     builder.notes += _notes([*read, *((table.file, table.columns) for table in tables)])
@@ -93,6 +94,15 @@ def store_tables(
         builder.write_texts(stored, _rows_of(files, chosen[kind]))
         _check_unique(builder, stored, files, chosen[kind])
     store_pairs(builder, PairReader(tables, lenient))
+
+
+def _drop_partial_ids(tables: Sequence[PairTable]) -> None:
+    """Leave out ids of texts where only some of the texts have one: then every text gets an id of ours."""
+    for role in ("query", "document"):
+        negatives = role == "document" and any("negative" in table.columns for table in tables)
+        if negatives or not all(f"{role}_id" in table.columns for table in tables):
+            for table in tables:
+                table.columns = {name: own for name, own in table.columns.items() if name != f"{role}_id"}
 
 
 def _notes(read: Sequence[tuple[TableFile, Mapping[str, Sequence[str]]]]) -> list[str]:

@@ -105,10 +105,13 @@ def blank(texts: pa.StringArray) -> BoolArray:
 
 
 def digests(*columns: pa.StringArray) -> pa.Array:
-    """Hash the texts of each row: binary of 16 bytes. Two rows have one hash where all their texts are equal."""
+    """Hash the texts of each row: binary of 16 bytes. Two rows have one hash where all their texts are equal.
+
+    Empty texts but the last count as absent: a text without a title has the hash of the text alone.
+    """
     if len(columns) == 1:
         hashed = [xxhash.xxh3_128_digest(text.encode()) for text in columns[0].to_pylist()]
     else:
         joined = zip(*(column.to_pylist() for column in columns), strict=True)
-        hashed = [xxhash.xxh3_128_digest("\0".join(texts).encode()) for texts in joined]
+        hashed = [xxhash.xxh3_128_digest("\0".join(filter(None, texts)).encode()) for texts in joined]
     return pa.array(hashed, DIGEST)
