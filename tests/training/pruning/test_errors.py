@@ -200,8 +200,57 @@ def test_a_second_training(dataset: Dataset, model: SentenceTransformer, tmp_pat
     args, pruning = arguments(tmp_path, max_steps=2), PairPruning(model, dataset)
     trainer = trainer_of(pruning, args, dataset, MultipleNegativesRankingLoss(model))
     trainer.train()
-    with pytest.raises(opera.TrainingError, match=r"^PairPruning: has been used in a training; make another"):
+    with pytest.raises(
+        opera.TrainingError, match=r"^PairPruning: dataset is read again, by a second training or an evaluation; make"
+    ):
         trainer.train()
+
+
+def test_an_evaluation_on_the_object_that_trains(dataset: Dataset, model: SentenceTransformer, tmp_path: Path) -> None:
+    args = arguments(tmp_path, eval_strategy="steps", eval_steps=2)
+    loss = MultipleNegativesRankingLoss(model)
+    trainer = trainer_of(PairPruning(model, dataset), args, dataset, loss, eval_dataset=dataset)
+    with pytest.raises(opera.TrainingError, match=r"^PairPruning: dataset is read again, by"):
+        trainer.train()
+
+
+def test_a_loss_of_another_model(dataset: Dataset, model: SentenceTransformer, static_model: Path) -> None:
+    with pytest.raises(opera.SettingError, match=r"^loss: MultipleNegativesRankingLoss was made with another model"):
+        PairPruning(model, dataset).watch(MultipleNegativesRankingLoss(open_model(static_model)))
+
+
+def test_a_loss_is_watched_once(dataset: Dataset, model: SentenceTransformer, tmp_path: Path) -> None:
+    args, pruning, loss = (
+        arguments(tmp_path, max_steps=3),
+        PairPruning(model, dataset),
+        MultipleNegativesRankingLoss(model),
+    )
+    pruning.watch(loss)
+    trainer_of(pruning, args, dataset, loss).train()
+    assert pruning._sets[0].sampler.trained_steps == 3
+
+
+def test_checkpoints_of_another_training(dataset: Dataset, static_model: Path, tmp_path: Path) -> None:
+    """The state must be that of the checkpoint whose weights are loaded, which may lie elsewhere."""
+
+    def trainer(out: Path, rate: float) -> SentenceTransformerTrainer:
+        args, own = arguments(out, save_strategy="steps", save_steps=4, learning_rate=rate), open_model(static_model)
+        return trainer_of(PairPruning(own, dataset, args=args), args, dataset, MultipleNegativesRankingLoss(own))
+
+    for name, rate in (("one", 0.05), ("other", 0.01)):
+        trainer(tmp_path / name, rate).train()
+    with pytest.raises(
+        opera.RunFolderError, match=r"one/checkpoint-4: is of another training than the one that is resu"
+    ):
+        trainer(tmp_path / "one", 0.05).train(resume_from_checkpoint=str(tmp_path / "other" / "checkpoint-4"))
+    cut = tmp_path / "one" / "checkpoint-4"
+    (cut / "opera_pruning.npz").write_bytes((cut / "opera_pruning.npz").read_bytes()[:-100])
+    with pytest.raises(opera.RunFolderError, match=r"opera_pruning.npz: "):
+        trainer(tmp_path / "one", 0.05).train(resume_from_checkpoint=str(cut))
+    own, args, fewer = open_model(static_model), arguments(tmp_path / "other"), dataset.select(range(41))
+    again = trainer_of(PairPruning(own, fewer, args=args), args, fewer, MultipleNegativesRankingLoss(own))
+    with pytest.raises(opera.RunFolderError, match=r"opera_pruning.npz: belongs to other rows than the dataset has"):
+        again.train(resume_from_checkpoint=str(tmp_path / "other" / "checkpoint-4"))
 
 
 def test_resuming_without_the_callback(dataset: Dataset, static_model: Path, tmp_path: Path) -> None:

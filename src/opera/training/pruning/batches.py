@@ -153,9 +153,6 @@ class GivenOut:
     def __init__(self) -> None:
         self._waiting: deque[Given] = deque()
 
-    def __len__(self) -> int:
-        return len(self._waiting)
-
     def add(self, source: PrunedSet, step: int) -> None:
         """Note a batch that is given out now."""
         self._waiting.append(Given(source, step))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from transformers import TrainerCallback, TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 
-from opera.core.errors import RunFolderError
+from opera.core.errors import RunFolderError, TrainingError
 from opera.training.checkpoint import read_state, write_state
 
 if TYPE_CHECKING:
@@ -53,6 +53,10 @@ class PruningCallback(TrainerCallback):  # type: ignore[misc]
             self.pruning.load_state_dict(read_state(file), state.global_step, len(kwargs["train_dataloader"]))
         except (KeyError, ValueError) as error:
             raise RunFolderError(f"{file}: cannot be read ({error}); resume from another checkpoint") from None
+        except TrainingError:
+            raise RunFolderError(
+                f"{file}: belongs to other rows than the dataset has now; resume with the same data set"
+            ) from None
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Write the samplers' state beside the trainer's, in the main process; every process holds the same."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor
@@ -36,40 +34,42 @@ class BatchCheck:
         Raises:
             TrainingError: if they differ.
         """
-        found = token_rows(queries)
-        if found is None:  # a model that reads no tokens
+        if "input_ids" not in queries:  # a model that reads no tokens
             return
-        pair_ids, rows = given.pair_ids, given.source.rows
-        places = range(len(pair_ids)) if self._compared < WHOLE_BATCHES else sorted({0, len(pair_ids) - 1})
-        self._compared += 1
-        texts = rows.queries(pair_ids[list(places)])
-        column = rows.columns[0]
-        prompt, route = (prompt_of(given_as, rows.name, column) or None for given_as in (self.prompts, self.routes))
-        expected = token_rows(self.model.preprocess(texts, prompt=prompt, task=route))
-        if len(found) != len(pair_ids):
+        pair_ids, rows, count = given.pair_ids, given.source.rows, row_count(queries)
+        if count != len(pair_ids):
             raise TrainingError(
-                f"PairPruning: the loss got a batch of {len(found)} queries where {len(pair_ids)} were drawn; {ADVICE}"
+                f"PairPruning: the loss got a batch of {count} queries where {len(pair_ids)} were drawn; {ADVICE}"
             )
-        for place, text, tokens in zip(places, texts, expected or [], strict=True):
-            if found[place] != tokens:
+        places = list(range(count)) if self._compared < WHOLE_BATCHES else sorted({0, count - 1})
+        self._compared += 1
+        column, texts = rows.columns[0], rows.queries(pair_ids[places])
+        prompt, route = (prompt_of(given_as, rows.name, column) or None for given_as in (self.prompts, self.routes))
+        expected = token_rows(self.model.preprocess(texts, prompt=prompt, task=route), list(range(len(texts))))
+        for place, text, one, other in zip(places, texts, token_rows(queries, places), expected, strict=True):
+            if one != other:
                 raise TrainingError(
                     f"PairPruning: the loss got another query than was drawn at row {place} of draw {given.step} "
                     f"({shown(text)}); {ADVICE}"
                 )
 
 
-def token_rows(features: dict[str, Tensor]) -> list[list[int]] | None:
-    """Return each row's token ids without padding; ``None`` where a model reads no tokens."""
-    ids = features.get("input_ids")
-    if ids is None:
-        return None
-    if "offsets" in features:  # rows of a static model, one after the other
-        bounds = [*features["offsets"].tolist(), len(ids)]
-        flat = ids.tolist()
-        return [flat[start:stop] for start, stop in pairwise(bounds)]
-    if "cu_seq_lens_q" in features:  # rows of a transformer without padding, likewise
-        bounds, flat = features["cu_seq_lens_q"].tolist(), ids.ravel().tolist()
-        return [flat[start:stop] for start, stop in pairwise(bounds)]
+def row_count(features: dict[str, Tensor]) -> int:
+    """Count the rows of a tokenised column."""
+    if "cu_seq_lens_q" in features:  # rows of a transformer without padding, one after the other
+        return len(features["cu_seq_lens_q"]) - 1
+    return len(features["offsets" if "offsets" in features else "input_ids"])  # of a static model, likewise
+
+
+def token_rows(features: dict[str, Tensor], places: list[int]) -> list[list[int]]:
+    """Return the token ids of some rows of a tokenised column, without padding."""
+    ids = features["input_ids"]
+    if "cu_seq_lens_q" in features or "offsets" in features:
+        flat = ids.ravel()
+        bounds = features["cu_seq_lens_q"] if "cu_seq_lens_q" in features else features["offsets"]
+        starts = [*bounds.tolist(), len(flat)]
+        return [flat[starts[place] : starts[place + 1]].tolist() for place in places]
     mask = features.get("attention_mask")
-    kept = torch.ones_like(ids, dtype=torch.bool) if mask is None else mask.bool()
-    return [row[keep].tolist() for row, keep in zip(ids, kept, strict=True)]
+    rows = ids[places]
+    kept = torch.ones_like(rows, dtype=torch.bool) if mask is None else mask[places].bool()
+    return [row[keep].tolist() for row, keep in zip(rows, kept, strict=True)]

@@ -117,11 +117,8 @@ class PairPruning:
 
         Raises:
             SettingError: if they hold prompts that the pairs were scored without.
-            TrainingError: if another training has begun with this object.
         """
         scored_with, scored = self._prompts, any(part.embeddings is not None for part in self._sets)
-        if self._began:
-            raise TrainingError("PairPruning: has been used in a training; make another for the next one")
         self._read_arguments(args)
         if scored and (scored_with or None) != (self._prompts or None):
             raise SettingError(
@@ -148,7 +145,7 @@ class PairPruning:
         """
         if int(state["optimizer_steps"]) != trained_steps:
             raise ValueError(f"it belongs to step {int(state['optimizer_steps'])}, not {trained_steps}")
-        self._begin(again=True)
+        self._begin()
         skipped = self.timetable.skipped(trained_steps, per_epoch) * process_count()
         found = [
             part.load_state_dict(state["sets"][str(number)], skipped > 0) for number, part in enumerate(self._sets)
@@ -165,10 +162,16 @@ class PairPruning:
 
         Raises:
             SettingError: if a batch would hold a query twice.
+            TrainingError: if training has begun, so that something else reads the data set too.
         """
         part = next((part for part in self._sets if part.rows.dataset is dataset), None)
         if part is None:
             return DefaultBatchSampler(RandomSampler(dataset, generator=how.get("generator")), **how)
+        if self._began:
+            raise TrainingError(
+                f"PairPruning: {part.rows.place} is read again, by a second training or an evaluation; make a "
+                "PairPruning for each training, and evaluate on another object (dataset.select(range(len(dataset))))"
+            )
         self._batch_size, self._seed = how["batch_size"], how.get("seed") or 0
         if self._batch_size > part.rows.pairs.n_queries:
             raise SettingError(
@@ -177,13 +180,13 @@ class PairPruning:
             )
         return PrunedBatches(part, self._given_out, self._begin, process_count(), dataset, **how)
 
-    def _begin(self, again: bool = False) -> None:
+    def _begin(self) -> None:
         """Make the samplers of the data sets that have none yet."""
         if not self._watches:
             raise SettingError(
                 "PairPruning: no loss is watched; call loss = pruning.watch(loss) before the trainer is made"
             )
-        if self._began and not again:
+        if self._began:
             return
         self._began = True
         self._check = BatchCheck(self.model, self._prompts, self._routes)
@@ -199,8 +202,8 @@ class PairPruning:
                 rows, self.method, self.method_settings, watch.temperature, documents, self._seed
             )
         if processes > 1:
-            digest = zlib.crc32(rows.pairs.pair_doc.tobytes() + b"" if scores is None else scores.similarity.tobytes())
-            refuse_differences("training pairs or scores", digest)
+            seen = rows.pairs.pair_doc if scores is None else scores.similarity
+            refuse_differences("training pairs or scores", zlib.crc32(seen.tobytes(), len(rows.dataset)))
         lengths = [other.length for other in self._sets]
         steps = self.timetable.draws(lengths, part.length, processes)
         method = self.method(rows.pairs, Plan(self._seed, steps, self._batch_size), self.method_settings, scores)
@@ -208,6 +211,12 @@ class PairPruning:
 
     def _watch(self, loss: Any, name: str) -> nn.Module:
         made = loss if isinstance(loss, nn.Module) else loss(self.model)
+        if any(watch.loss is made for watch in self._watches.values()):
+            return made
+        if all(module is not self.model for module in made.modules()):
+            raise SettingError(
+                f"loss: {type(made).__name__} was made with another model than PairPruning; use the same"
+            )
         watch = LossWatch(self.model, made, self.temperature, self._take, self._observe)
         if self.method.weighs and not watch.weighs:
             raise SettingError(

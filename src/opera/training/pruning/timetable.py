@@ -27,7 +27,6 @@ class Timetable:
         max_steps: optimizer steps, or -1.
         round_robin: whether several data sets take turns, until the smallest is used up.
         skips: whether a resumed training reads the batches of its epoch again and skips those that were trained.
-        stated: whether this is known from arguments; else it is what sentence-transformers does by default, once.
     """
 
     accumulation: int = 1
@@ -36,7 +35,6 @@ class Timetable:
     max_steps: int = -1
     round_robin: bool = False
     skips: bool = True
-    stated: bool = False
 
     @classmethod
     def of(cls, args: Any) -> Timetable:
@@ -56,7 +54,6 @@ class Timetable:
             max_steps=args.max_steps,
             round_robin=args.multi_dataset_batch_sampler == MultiDatasetBatchSamplers.ROUND_ROBIN,
             skips=not args.ignore_data_skip,
-            stated=True,
         )
 
     def lag(self, processes: int) -> int:
