@@ -18,7 +18,10 @@ from tiny_world import write_letter_model
 
 DOCS = Path(__file__).parents[1] / "docs"
 GUIDES = ("coming-from-sentence-transformers.md", "data.md", "deploy.md", "errors.md", "training.md")
-NEEDS = {"coming-from-sentence-transformers.md": ("peft",), "deploy.md": ("faiss", "qdrant_client", "onnx", "onnxscript", "onnxruntime")}
+NEEDS = {
+    "coming-from-sentence-transformers.md": ("peft",),
+    "deploy.md": ("faiss", "qdrant_client", "onnx", "onnxscript", "onnxruntime"),
+}
 """Packages that the blocks of a guide import; it is skipped where one is absent."""
 REASONS = ("needs a network", "needs several GPUs", "needs a package index", "needs docker", "takes hours")
 """Why a block may be left out."""
