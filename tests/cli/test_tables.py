@@ -12,8 +12,10 @@ import pytest
 
 from commands import QUICK, Opera
 from opera.cli.tables import takes_tables
-from opera.data import RetrievalData, load_data
-from opera.experiments.report.explorer import _load_texts
+from opera.data import load_data
+from opera.data.sources import data_source, load_stored, stored_here
+from opera.experiments.grid.axes import grid_axes
+from opera.experiments.grid.plan import plan_grid
 from opera.runs.folder import Run
 
 COLUMNS = ("--columns", "query=q,document=shown,weight=n", "--columns", "split=part")
@@ -52,9 +54,8 @@ def test_train_evaluate_search_and_resume(tables: Path, run_opera: Opera, static
     assert source.startswith("tables:documents=d.parquet&pairs=clicks.csv&columns.query=q&")
     assert load_data(source).fingerprint == run.record.data.fingerprint
     assert run_opera(*command, "--resume").returncode == 0
-    notes: list[str] = []
-    assert isinstance(_load_texts(None, source, run.record.data.fingerprint, notes), RetrievalData)
-    assert notes == []
+    assert stored_here(source)  # as the report asks, before it reads the texts
+    assert load_stored(source).fingerprint == run.record.data.fingerprint
     measured = json.loads(run_opera("evaluate", *given, "--model", run.path, "--json").stdout)
     assert measured["measures"]["nDCG@10"] == pytest.approx(run.measures["after"]["nDCG@10"])
     assert (
@@ -76,25 +77,12 @@ def test_one_file_with_columns(tables: Path, run_opera: Opera, static_model: Pat
     assert json.loads(done.stdout)["data"] == "tables:pairs=faq.csv&columns.query=asked&columns.document=reply"
 
 
-def test_a_grid_on_tables(tables: Path, run_opera: Opera, static_model: Path) -> None:
-    given = ("--documents", "d.parquet", "--pairs", "clicks.csv", *COLUMNS)
-    planned = run_opera(
-        "compare",
-        *given,
-        "--model",
-        static_model,
-        "--methods",
-        "ft,rp",
-        "--seeds",
-        "0",
-        "--out",
-        "g",
-        *QUICK,
-        "--plan",
-        "--json",
-    )
-    assert planned.returncode == 0, planned.stderr
-    assert {cell["run"].split("/")[1] for cell in json.loads(planned.stdout)["cells"]} == {"clicks"}
+def test_a_grid_on_tables(tables: Path) -> None:
+    columns = {"query": "q", "document": "shown", "weight": "n", "split": "part"}
+    source = data_source(None, pairs="clicks.csv", documents="d.parquet", queries=None, columns=columns)
+    axes, shared = grid_axes({}, ["ft", "rp"], [0], [4])
+    cells = plan_grid([source], axes, Path("grid"), shared)
+    assert {(cell.data, cell.data_name) for cell in cells} == {(source, "clicks")}
 
 
 def test_commands_without_data_stay_as_they_are() -> None:
