@@ -17,6 +17,7 @@ from opera.retrieval.models import lengths_of
 from opera.retrieval.prompts import ROLES
 
 MODULES_FILE = "modules.json"
+TOKENIZER_FILE = "tokenizer_config.json"
 TRANSFORMER_FILE = "sentence_bert_config.json"
 POOLING_FLAGS = {
     "cls": "pooling_mode_cls_token",
@@ -43,6 +44,7 @@ def save_portable(model: SentenceTransformer, folder: Path) -> None:
         if kind == "Pooling":
             _name_pooling(folder / module["path"] / "config.json")
     _write(folder / MODULES_FILE, modules)
+    _name_tokenizer(folder / TOKENIZER_FILE)
     _name_length(model, folder / TRANSFORMER_FILE)
 
 
@@ -58,6 +60,13 @@ def _name_pooling(file: Path) -> None:
             "include_prompt": values["include_prompt"],
         },
     )
+
+
+def _name_tokenizer(file: Path) -> None:
+    """Name the class of a tokenizer that is nothing but its file as transformers 4 does, which 5 reads too."""
+    values = read_json(file) if file.is_file() else {}
+    if values.get("tokenizer_class") == "TokenizersBackend":
+        _write(file, {**values, "tokenizer_class": "PreTrainedTokenizerFast"})
 
 
 def _name_length(model: SentenceTransformer, file: Path) -> None:
