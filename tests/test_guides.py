@@ -17,13 +17,29 @@ from guides import Block, blocks_of, run_page
 from tiny_world import write_letter_model
 
 DOCS = Path(__file__).parents[1] / "docs"
-GUIDES = ("coming-from-sentence-transformers.md", "data.md", "deploy.md", "errors.md", "training.md")
+GUIDES = (
+    "start.md",
+    "coming-from-sentence-transformers.md",
+    "coming-from-flagembedding.md",
+    "data.md",
+    "training.md",
+    "report.md",
+    "deploy.md",
+    "errors.md",
+)
 NEEDS = {
     "coming-from-sentence-transformers.md": ("peft",),
     "deploy.md": ("faiss", "qdrant_client", "onnx", "onnxscript", "onnxruntime"),
 }
 """Packages that the blocks of a guide import; it is skipped where one is absent."""
-REASONS = ("needs a network", "needs several GPUs", "needs a package index", "needs docker", "takes hours")
+REASONS = (
+    "needs a network",
+    "needs several GPUs",
+    "needs a package index",
+    "needs docker",
+    "takes minutes",
+    "takes hours",
+)
 """Why a block may be left out."""
 
 
