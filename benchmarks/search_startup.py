@@ -2,8 +2,8 @@
 
     OMP_NUM_THREADS=1 python benchmarks/search_startup.py DATA MODEL
 
-Each round starts four processes by turns: three that import torch, sentence-transformers or OPERA's search, and one that
-searches with a query nobody asked before. The first search, which fills the cache, counts for nothing.
+Each round starts four processes by turns: three that import torch, sentence-transformers or OPERA's search, and one
+that searches with a query nobody asked before. The first search, which fills the cache, counts for nothing.
 """
 
 from __future__ import annotations
