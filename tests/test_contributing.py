@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 import opera
 from opera.cli import app
+from opera.config.negatives import NEGATIVES
 from opera.config.optimisation import LOSSES
-from opera.config.training import NEGATIVES
 from opera.core.errors import DataError, SettingError
 from opera.data import Qrels
 from opera.data.sources import SOURCES

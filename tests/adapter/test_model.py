@@ -16,7 +16,7 @@ from safetensors.numpy import load_file
 
 import opera
 from opera.adapter.model import adapter_model, encode_all
-from opera.config.training import AdapterSettings
+from opera.config.tuning import AdapterSettings
 from opera.core.errors import InputError
 from opera.data import load_data
 from opera.methods import METHODS

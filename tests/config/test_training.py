@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opera.config.automatic import Situation, resolve
-from opera.config.training import BatchingSettings, TrainSettings
+from opera.config.optimisation import BatchingSettings
+from opera.config.training import TrainSettings
 from opera.core.errors import SettingError
 from opera.core.settings import Settings
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from opera.config.negatives import NEGATIVES
 from opera.config.optimisation import LOSSES
 from opera.config.recipe import make_recipe
-from opera.config.training import NEGATIVES, TrainSettings
+from opera.config.training import TrainSettings
 from opera.core.errors import SettingError
 from opera.core.registry import Registry
 from opera.methods import METHODS

@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Router
 
 from opera.adapter.model import adapter_model
-from opera.config.training import AdapterSettings
+from opera.config.tuning import AdapterSettings
 from opera.core.errors import ModelError
 from opera.retrieval import frozen
 from opera.retrieval.frozen import FrozenVectors, VectorLookup, embed_rows, lookup_of, set_vectors

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import opera
+from opera.config.negatives import NegativeSettings
 from opera.config.recipe import make_recipe
-from opera.config.training import NegativeSettings
 from opera.core.errors import SettingError
 from opera.data import load_data
 from opera.data.pairs import TrainingPairs

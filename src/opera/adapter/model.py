@@ -14,7 +14,7 @@ from sentence_transformers.base.modules import Module, Normalize, Router
 
 from opera.adapter.file import save
 from opera.adapter.projection import ResidualProjection
-from opera.config.training import AdapterSettings
+from opera.config.tuning import AdapterSettings
 from opera.core.errors import TrainingError
 from opera.data import RetrievalData, TextTable
 from opera.data.texts import CorpusText

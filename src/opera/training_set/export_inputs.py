@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
-from opera.config.training import NegativeSettings, TrainSettings
+from opera.config.negatives import NegativeSettings
+from opera.config.training import TrainSettings
 from opera.core.arguments import whole_number
 from opera.core.errors import SettingError
 from opera.core.paths import expand_user

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.config.training import NegativeSettings
+from opera.config.negatives import NegativeSettings
 from opera.core.arrays import IntArray
 from opera.data import Qrels, RetrievalData
 from opera.data.pairs import TrainingPairs

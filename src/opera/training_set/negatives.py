@@ -14,7 +14,8 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.config.training import NEGATIVES, TrainSettings
+from opera.config.negatives import NEGATIVES
+from opera.config.training import TrainSettings
 from opera.core.arrays import IntArray
 from opera.core.errors import SettingError
 from opera.core.rng import generator
