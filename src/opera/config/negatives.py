@@ -9,6 +9,7 @@ from pydantic import AfterValidator, model_validator
 
 from opera.config.optimisation import MOST_AT_ONCE
 from opera.config.ranks import DEFAULT_RANGE, RankRange
+from opera.core.paths import expand_user
 from opera.core.registry import Registry
 from opera.core.settings import OneOf, Settings, setting
 
