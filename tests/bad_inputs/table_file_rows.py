@@ -39,7 +39,14 @@ ROWS = [
     Bad(
         "table: a split of another name",
         f"{ON} --pairs eval=p.csv",
-        "eval=p.csv: cannot be read (No such file or directory)",
+        "--pairs: a split must be train, dev or test, got 'eval'",
+    ),
+    Bad(
+        "table: a file of JSON that is no table",
+        f"{ON} --pairs p.json",
+        "p.json: must be a table (.csv, .tsv, .jsonl, .ndjson, .parquet, .arrow, .feather, .gz of these); "
+        "write JSON as .jsonl, one object per line",
+        write("p.json", "[]"),
     ),
     Bad(
         "table: search without a query",

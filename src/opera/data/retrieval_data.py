@@ -108,7 +108,7 @@ class RetrievalData:
         documents: Any = None,
         pairs: Any = None,
         *,
-        columns: Mapping[str, str | Sequence[str]] | None = None,
+        columns: str | Sequence[str] | Mapping[str, str | Sequence[str]] | None = None,
         name: str = "pairs",
     ) -> RetrievalData:
         """Build a data set from what a program holds: lists, dictionaries, DataFrames, ``datasets.Dataset``, pyarrow.
@@ -119,8 +119,8 @@ class RetrievalData:
         Args:
             queries: texts by id, a list of texts, or a table with an id and a text.
             documents: likewise; a table may have titles.
-            pairs: tuples (query, document) or (query, document, grade), or a table; see docs/data.md for the names of
-                columns that are recognised.
+            pairs: tuples (query, document) or (query, document, grade), dictionaries, or a table; see docs/data.md for
+                the names of columns that are recognised.
             columns: the columns of a table by role, as of ``--columns``.
             name: short name, for tables and run records.
 

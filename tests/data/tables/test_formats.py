@@ -115,3 +115,33 @@ def test_a_batch_ends_in_the_middle_of_a_file(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "d.csv").write_text("id,text\n" + "".join(f"d{row},text {row}\n" for row in range(4)))
     by_id = load_data(pairs=tmp_path / "p.csv", documents=tmp_path / "d.csv")
     assert by_id.split("train").doc_rows.tolist() == data.split("train").doc_rows.tolist()
+
+
+def test_a_renamed_folder_is_read_anew(tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        (tmp_path / split).mkdir()
+        (tmp_path / split / "part.csv").write_bytes(CSV)
+    before = load_data(tmp_path)
+    (tmp_path / "test").rename(tmp_path / "dev")
+    after = load_data(tmp_path)
+    assert (set(before.splits), set(after.splits)) == ({"train", "test"}, {"train", "dev"})
+    assert before.fingerprint != after.fingerprint
+
+
+def test_several_files_have_the_splits_of_their_names(tmp_path: Path) -> None:
+    for name in ("train.csv", "test.csv", "clicks.csv"):
+        (tmp_path / name).write_bytes(CSV)
+    data = load_data(pairs=[tmp_path / name for name in ("train.csv", "test.csv", "clicks.csv")])
+    assert list(data.splits) == ["train", "test"]
+    assert data.notes[0] == "splits by the names of files: train.csv is train, test.csv is test"
+    assert list(load_data(pairs=tmp_path / "test.csv").splits) == ["train"]
+    assert list(load_data(pairs={"dev": tmp_path / "test.csv"}).splits) == ["dev"]
+
+
+def test_notes_hold_no_folder(tmp_path: Path) -> None:
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "p.csv").write_bytes(CSV)
+        assert load_data(tmp_path / folder / "p.csv").notes == (
+            "p.csv: read 'question' as query, 'answer' as document",
+        )

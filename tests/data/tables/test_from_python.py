@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import datasets
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
@@ -33,6 +34,9 @@ def test_aligned_lists() -> None:
         pd.DataFrame(TABLE),
         pa.table(TABLE),
         datasets.Dataset.from_dict(TABLE),
+        pd.Series(DOCUMENTS),
+        np.array(DOCUMENTS),
+        [{"id": row, "text": text} for row, text in enumerate(DOCUMENTS)],
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -42,6 +46,8 @@ def test_aligned_lists() -> None:
         [(0, 1, 2), (1, 0, 1)],
         pd.DataFrame({"query_id": [0, 1], "doc_id": [1, 0], "grade": [2.0, 1.0]}),
         datasets.Dataset.from_dict({"query": ["0", "1"], "document": ["1", "0"], "score": [2, 1]}),
+        np.array([[0, 1, 2], [1, 0, 1]]),
+        [{"query": 0, "document": 1, "grade": 2}, {"grade": 1, "document": 0, "query": 1}],
     ],
     ids=lambda value: type(value).__name__,
 )
@@ -56,8 +62,9 @@ def test_kinds_of_tables(documents: Any, pairs: Any) -> None:
 
 def test_a_table_of_texts_with_columns() -> None:
     frame = pd.DataFrame({"question": QUERIES, "said": ["a", "b"], "clicks": [3, 1.5]})
-    data = RetrievalData.from_pairs(pairs=frame, columns={"document": "said"})
-    assert data.corpus.texts() == ["a", "b"]
+    for columns in ({"document": "said"}, {"document": ["said"]}, "document=said", ["document=said"]):
+        data = RetrievalData.from_pairs(pairs=frame, columns=columns)
+        assert data.corpus.texts() == ["a", "b"]
     assert data.split("train").weights is not None
     assert data.split("train").weights.tolist() == [3.0, 1.5]  # type: ignore[union-attr]
 
@@ -72,6 +79,9 @@ def test_a_table_of_texts_with_columns() -> None:
             r"^queries\[1\]: must be a text, got None; tables need pairs$",
         ),
         ({"queries": ["a", "\ud800"], "documents": QUERIES}, r"^queries: holds half a character"),
+        ({"documents": {"1": None}, "pairs": [("a", 1)]}, r"^documents\['1'\]: must be a text, got None$"),
+        ({"documents": {1.5: "a"}, "pairs": [("a", 1)]}, r"^documents: ids must be texts or whole numbers, got 1\.5$"),
+        ({"pairs": pd.Series(["a"])}, r"^pairs: must be a table .*, got 'Series'$"),
         ({"pairs": 3}, r"^pairs: must be a table \(pandas, .*\), columns by name or a list, got 'int'$"),
         ({"pairs": []}, r"^pairs: must not be empty$"),
         ({"pairs": [("a",)]}, r"^pairs\[0\]: must be a tuple \(query, document, grade\), got \('a',\)$"),
@@ -85,6 +95,12 @@ def test_a_table_of_texts_with_columns() -> None:
 def test_what_is_wrong_is_named(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(DataError, match=message):
         RetrievalData.from_pairs(**arguments)
+
+
+@pytest.mark.parametrize("columns", [{"query": 1}, {1: "query"}, 7, [7]])
+def test_columns_that_are_none(columns: Any) -> None:
+    with pytest.raises(SettingError, match=r"^columns: must "):
+        RetrievalData.from_pairs(pairs=[("a", "b")], columns=columns)
 
 
 def test_an_unknown_role() -> None:

@@ -42,8 +42,8 @@ def test_clicks_on_a_parquet_file_of_documents(tmp_path: Path) -> None:
     assert data.split("train").weights.tolist() == [5.0, 0.0, 1.5]  # type: ignore[union-attr]
     assert data.name == "clicks"
     assert data.notes == (
-        f"{tmp_path}/docs.parquet: read 'heading' as title, 'doc_id' as id, 'body' as text; not used: 'url'",
-        f"{clicks}: read 'q' as query, 'doc' as document, 'n' as weight; not used: 'day'",
+        "docs.parquet: read 'heading' as title, 'doc_id' as id, 'body' as text; not used: 'url'",
+        "clicks.csv: read 'q' as query, 'doc' as document, 'n' as weight; not used: 'day'",
         "train: merged 1 repeated pairs (weights: the sum)",
     )
 
@@ -69,7 +69,7 @@ def test_two_columns_of_texts_are_recognised(tmp_path: Path, header: str) -> Non
     assert data.corpus.texts() == ["a", "b"]
     assert judged(data) == [("q0", "d0", 1), ("q0", "d1", 1), ("q1", "d1", 1), ("q2", "d0", 1)]
     first, second = header.split(",")
-    assert data.notes == (f"{path}: read {first!r} as query, {second!r} as document",)
+    assert data.notes == (f"pairs.csv: read {first!r} as query, {second!r} as document",)
 
 
 def test_ids_beside_texts(tmp_path: Path) -> None:
@@ -160,8 +160,10 @@ def test_ms_marco_style(tmp_path: Path) -> None:
     assert judged(data) == [("1", "7", 1), ("2", "8", 2)]
     assert judged(data, "test") == [("1", "7", 1), ("1", "8", 0)]
     assert data.corpus.texts() == ['the "first" passage', '"another" one']
-    assert data.notes[0] == f"{tmp_path}/collection.tsv: has no header; its columns are read as id, text"
-    assert data.notes[2:] == tuple(f"{path}: read as TREC's qrels: query, 0, document, grade" for path in (train, test))
+    assert data.notes[0] == "collection.tsv: has no header; its columns are read as id, text"
+    assert data.notes[2:] == tuple(
+        f"{path.name}: read as TREC's qrels: query, 0, document, grade" for path in (train, test)
+    )
     run = write(tmp_path, "run.txt", "1 Q0 7 1 3.2 bm25\n")
     with pytest.raises(
         DataError, match=r"run\.txt: is a ranking \(TREC's run: .*\), not judgements; pass a qrels file"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeGuard
 
 from opera.core.errors import DataError, SettingError, nearest
 from opera.core.terminal import shortened, shown
@@ -117,6 +117,31 @@ def parse_columns(values: Iterable[str]) -> tuple[tuple[str, str], ...]:
                 )
             found.append((role.strip(), column.strip()))
     return checked_columns(found)
+
+
+def columns_by_role(columns: object) -> tuple[tuple[str, str], ...]:
+    """Read columns as a program gives them: by role, or as ``role=column,...``; ``None`` is none.
+
+    Raises:
+        SettingError: as :func:`parse_columns`, and for anything that is neither.
+    """
+    listed = [] if columns is None else [columns] if isinstance(columns, str) else columns
+    if isinstance(listed, Mapping):
+        pairs = [(role, [own] if isinstance(own, str) else own) for role, own in listed.items()]
+        for role, own in pairs:
+            if not isinstance(role, str) or not _are_texts(own):
+                raise SettingError(
+                    f"columns: must name a column, or a list of columns, by role, as in {{'query': 'q'}}; "
+                    f"got {shown(role)}: {shown(own)}"
+                )
+        return checked_columns((role, column) for role, own in pairs for column in own)
+    if not _are_texts(listed):
+        raise SettingError(f"columns: must be columns by role, or 'role=column', got {shown(columns)}")
+    return parse_columns(listed)
+
+
+def _are_texts(values: object) -> TypeGuard[Iterable[str]]:
+    return isinstance(values, Sequence) and all(isinstance(value, str) for value in values)
 
 
 def checked_columns(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], ...]:

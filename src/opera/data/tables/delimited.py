@@ -36,7 +36,7 @@ class DelimitedTable:
     """
 
     def __init__(self, path: Path, tabs: bool, header: Callable[[list[str]], bool], split: str | None = None) -> None:
-        self.path, self.name, self.split = path, str(path), split
+        self.path, self.name, self.short, self.split = path, str(path), path.name, split
         self.notes: list[str] = []
         self._delimiter = "\t" if tabs else self._found_delimiter()
         first = next(self._records(), None)
@@ -94,7 +94,7 @@ class DelimitedTable:
         line = next(text_lines(self.path), "")
         for other in (";", "\t"):
             if "," not in line and other in line:
-                self.notes.append(f"{self.name}: its columns are separated by {shown(other)}")
+                self.notes.append(f"{self.short}: its columns are separated by {shown(other)}")
                 return other
         return ","
 
@@ -108,7 +108,7 @@ class QrelsTable:
     """
 
     def __init__(self, path: Path, split: str | None = None) -> None:
-        self.path, self.name, self.split = path, str(path), split
+        self.path, self.name, self.short, self.split = path, str(path), path.name, split
         self.columns = ["query_id", "document_id", "grade"]
 
     def place(self, number: int) -> str:

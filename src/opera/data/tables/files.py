@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +70,30 @@ def files_in(path: Path) -> list[Path]:
     return found
 
 
+def path_below(file: Path, place: Path) -> Path:
+    """The path of a file below the folder that it was found in; its name where the place is the file itself."""
+    return Path(file.name) if file == place else file.relative_to(place)
+
+
+def named_splits(pairs: Sequence[tuple[str, str]], notes: list[str]) -> list[tuple[str, str]]:
+    """Give several files of pairs the splits that their names begin with, as in a folder, where none is given.
+
+    Args:
+        pairs: (split, file); the split is empty where none is given.
+        notes: gets what was guessed.
+    """
+    named: list[tuple[str, str]] = []
+    guessed: list[str] = []
+    for given, place in pairs:
+        split = given or (len(pairs) > 1 and _split_of(Path(place), Path(place))) or ""
+        if split and not given:
+            guessed.append(f"{Path(place).name} is {split}")
+        named.append((split, place))
+    if guessed:
+        notes.append(shortened(f"splits by the names of files: {', '.join(guessed)}", 300))
+    return named
+
+
 def open_tables(path: Path, kind: TableKind, given: Columns, notes: list[str]) -> list[TableFile]:
     """Open the tables in a file or folder.
 
@@ -84,7 +108,7 @@ def open_tables(path: Path, kind: TableKind, given: Columns, notes: list[str]) -
     """
     in_folder, tables = path.is_dir(), []
     for file in files_in(path):
-        if file.suffix == ".json":
+        if in_folder and file.name in ("dataset_dict.json", "state.json"):
             continue
         split = _split_of(file, path) if in_folder and kind == "pairs" else None
         tables.append(_open(file, kind, given, split, notes))
@@ -98,15 +122,16 @@ def _open(file: Path, kind: TableKind, given: Columns, split: str | None, notes:
     if suffix in (".jsonl", ".ndjson"):
         return JsonTable(file, split)
     if kind == "pairs" and suffix in (".tsv", *TREC_SUFFIXES) and is_qrels(file):
-        notes.append(f"{file}: read as TREC's qrels: query, 0, document, grade")
+        notes.append(f"{file.name}: read as TREC's qrels: query, 0, document, grade")
         return QrelsTable(file, split)
     if suffix not in (".csv", ".tsv", *TREC_SUFFIXES):
-        raise DataError(f"{file}: must be a table ({', '.join((*TABLE_SUFFIXES, '.gz of these'))})")
+        advice = "; write JSON as .jsonl, one object per line" if suffix == ".json" else ""
+        raise DataError(f"{file}: must be a table ({', '.join((*TABLE_SUFFIXES, '.gz of these'))}){advice}")
     table = DelimitedTable(file, suffix != ".csv", _header(kind, given, suffix), split)
     names = None if table.has_header or kind == "pairs" else HEADERLESS.get(len(table.columns))
     if names and not _numbered(kind, given):
         table.columns = names
-        notes.append(f"{file}: has no header; its columns are read as {', '.join(names)}")
+        notes.append(f"{file.name}: has no header; its columns are read as {', '.join(names)}")
     notes += table.notes
     return table
 
@@ -134,7 +159,7 @@ def _header(kind: TableKind, given: Columns, suffix: str) -> Callable[[list[str]
 
 def _split_of(file: Path, folder: Path) -> str | None:
     """The split that the name of a file, or of a folder above it, begins with."""
-    for part in reversed(file.relative_to(folder).parts):
+    for part in reversed(path_below(file, folder).parts):
         if found := _SPLIT.match(part.lower()):
             return SPLIT_NAMES[found[1]]
     return None

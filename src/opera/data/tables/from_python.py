@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -11,8 +12,8 @@ import pyarrow as pa
 from opera.core.errors import DataError
 from opera.core.terminal import shown
 from opera.data.store import DataBuilder, load_or_parse
-from opera.data.tables.columns import Columns, TableKind, checked_columns
-from opera.data.tables.in_memory import MemoryTable, as_table
+from opera.data.tables.columns import Columns, TableKind, columns_by_role
+from opera.data.tables.in_memory import MemoryTable, as_list, as_table, is_series
 from opera.data.tables.load import RULES, store_tables
 from opera.data.tables.readers import TableFile
 
@@ -26,13 +27,11 @@ def from_pairs(
     queries: Any,
     documents: Any,
     pairs: Any,
-    columns: Mapping[str, str | Sequence[str]] | None,
+    columns: str | Sequence[str] | Mapping[str, str | Sequence[str]] | None,
     name: str,
 ) -> RetrievalData:
     """See :meth:`opera.RetrievalData.from_pairs`."""
-    given = checked_columns(
-        (role, column) for role, own in (columns or {}).items() for column in ([own] if isinstance(own, str) else own)
-    )
+    given = columns_by_role(columns)
     texts: dict[TableKind, list[TableFile]] = {}
     if pairs is None:
         tables: list[TableFile] = [_aligned(queries, documents)]
@@ -84,17 +83,36 @@ def _list_of_texts(values: Any, name: str) -> pa.Array:
 
 
 def _texts(value: Any, name: str) -> TableFile:
-    """Documents or queries: texts by id, a list of texts whose ids are 0, 1, ..., or a table."""
-    if isinstance(value, Mapping) and all(isinstance(text, str) for text in value.values()):
-        return MemoryTable(name, pa.table({"id": _ids(list(value)), "text": _list_of_texts(value.values(), name)}))
+    """Documents or queries: texts by id, a list of texts whose ids are 0, 1, ..., or a table.
+
+    A pandas Series holds its texts by its index.
+    """
+    if is_series(value):
+        value = dict(zip(value.index.tolist(), value.tolist(), strict=True))
+    if isinstance(value, Mapping) and not any(_is_column(own) for own in value.values()):
+        for key, text in value.items():
+            if not isinstance(text, str):
+                raise DataError(f"{name}[{shown(key)}]: must be a text, got {shown(text)}")
+        return MemoryTable(
+            name, pa.table({"id": _ids(list(value), name), "text": _list_of_texts(value.values(), name)})
+        )
+    value = as_list(value)
     if isinstance(value, Sequence) and not isinstance(value, str | bytes) and value and isinstance(value[0], str):
         ids = pa.array([str(row) for row in range(len(value))])
         return MemoryTable(name, pa.table({"id": ids, "text": _list_of_texts(value, name)}))
     return as_table(value, name, ("id", "text", "title"))
 
 
-def _ids(ids: list[Any]) -> pa.Array:
-    return pa.array([str(own) if isinstance(own, int) else own for own in ids])
+def _is_column(value: Any) -> bool:
+    """Whether a value of a dictionary is a column, and no text, number or nothing."""
+    return hasattr(value, "__iter__") and not isinstance(value, str | bytes)
+
+
+def _ids(ids: list[Any], name: str) -> pa.Array:
+    for own in ids:
+        if not isinstance(own, str | Integral):
+            raise DataError(f"{name}: ids must be texts or whole numbers, got {shown(own)}")
+    return pa.array([str(own) for own in ids], pa.string())
 
 
 def _hash(file: TableFile, total: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from opera.core.errors import DataError
@@ -23,7 +24,7 @@ class MemoryTable:
     split: str | None = None
 
     def __init__(self, name: str, table: pa.Table) -> None:
-        self.name, self._table = name, table
+        self.name, self.short, self._table = name, name, table
         self.columns = unique_columns(name, list(table.column_names))
 
     def place(self, number: int) -> str:
@@ -51,7 +52,7 @@ class DatasetTable:
     def __init__(
         self, name: str, dataset: Any, split: str | None = None, explain: Callable[[Exception], Exception] | None = None
     ) -> None:
-        self.name, self.split, self._explain = name, split, explain
+        self.name, self.short, self.split, self._explain = name, name, split, explain
         self._dataset = dataset.with_format("arrow")
         self.columns = unique_columns(name, list(dataset.column_names))
 
@@ -80,7 +81,8 @@ def as_table(value: Any, name: str, columns: Sequence[str]) -> MemoryTable | Dat
     """Return what a user gave as a table.
 
     Args:
-        value: a pyarrow table, a pandas or polars DataFrame, a ``datasets.Dataset``, columns by name, or tuples.
+        value: a pyarrow table, a pandas or polars DataFrame, a ``datasets.Dataset``, columns by name, or a list or
+            array of tuples or dictionaries.
         name: of the argument.
         columns: what the places of a tuple are called.
 
@@ -96,12 +98,24 @@ def as_table(value: Any, name: str, columns: Sequence[str]) -> MemoryTable | Dat
         raise DataError(f"{name}: cannot be read as a table ({reason})") from None
 
 
+def as_list(value: Any) -> Any:
+    """Return the values of a numpy array as a list, its rows as lists; anything else as it is."""
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def is_series(value: Any) -> bool:
+    """Whether a value is a Series of pandas, which need not be installed."""
+    kinds = [kind for kind in type(value).__mro__ if kind.__module__.partition(".")[0] == "pandas"]
+    return any(kind.__name__ == "Series" for kind in kinds)
+
+
 def _arrow(value: Any, name: str, columns: Sequence[str]) -> pa.Table:
     if isinstance(value, pa.Table):
         return value
-    if type(value).__module__.partition(".")[0] == "pandas":
+    value = as_list(value)
+    if type(value).__module__.partition(".")[0] == "pandas" and not is_series(value):
         return pa.Table.from_pandas(value, preserve_index=False)
-    if hasattr(value, "__arrow_c_stream__"):
+    if hasattr(value, "__arrow_c_stream__") and not is_series(value):
         return pa.table(value)
     if isinstance(value, Mapping):
         return pa.table({str(key): pa.array(column) for key, column in value.items()})
@@ -116,6 +130,9 @@ def _arrow(value: Any, name: str, columns: Sequence[str]) -> pa.Table:
 def _from_rows(rows: Sequence[Any], name: str, columns: Sequence[str]) -> pa.Table:
     if not rows:
         raise DataError(f"{name}: must not be empty")
+    if all(isinstance(row, Mapping) for row in rows):
+        keys = dict.fromkeys(key for row in rows for key in row)
+        return pa.table({str(key): pa.array([row.get(key) for row in rows]) for key in keys})
     width = len(rows[0]) if isinstance(rows[0], tuple | list) else 0
     if not 2 <= width <= len(columns):
         raise DataError(f"{name}[0]: must be a tuple ({', '.join(columns)}), got {shown(rows[0])}")

@@ -16,7 +16,7 @@ from opera.data.retrieval_data import RetrievalData
 from opera.data.store import DataBuilder, digest_files, load_or_parse
 from opera.data.tables.columns import Columns, TableKind, choose, note_of, unknown_columns
 from opera.data.tables.delimited import DelimitedTable, QrelsTable
-from opera.data.tables.files import files_in, open_tables
+from opera.data.tables.files import files_in, named_splits, open_tables, path_below
 from opera.data.tables.pairs import PairReader, PairTable
 from opera.data.tables.readers import TableFile
 from opera.data.tables.source import TableSource
@@ -24,7 +24,7 @@ from opera.data.tables.store_pairs import store_pairs
 from opera.data.tables.values import as_ids, as_texts
 from opera.data.texts import TextRow
 
-RULES = "1"  # part of every key: change it when what is read from tables changes
+RULES = "2"  # part of every key: change it when what is read from tables changes
 
 
 def load_tables(tables: TableSource, source: str | None = None) -> RetrievalData:
@@ -41,10 +41,9 @@ def load_tables(tables: TableSource, source: str | None = None) -> RetrievalData
     name = Path(source).name if source else source_name(text) or text
 
     def digest() -> str:
-        files = [file for place in tables.files for file in files_in(Path(place))]
-        kinds = [tables.documents is not None, tables.queries is not None, [split for split, _ in tables.pairs]]
-        names = [file.suffix for file in files]
-        return digest_files(files, f"tables\0{RULES}\0{kinds}\0{names}\0{tables.columns}")
+        read = [(role, place, file) for role, place in tables.roles for file in files_in(Path(place))]
+        places = [(role, path_below(file, Path(place)).as_posix()) for role, place, file in read]
+        return digest_files((file for _, _, file in read), f"tables\0{RULES}\0{places}\0{tables.columns}")
 
     return load_or_parse(digest, name, text, lambda builder: _parse(builder, tables))
 
@@ -58,7 +57,7 @@ def _parse(builder: DataBuilder, tables: TableSource) -> None:
         opened["queries"] = open_tables(Path(tables.queries), "queries", given, builder.notes)
     pairs = [
         (split or file.split, file)
-        for split, place in tables.pairs
+        for split, place in named_splits(tables.pairs, builder.notes)
         for file in open_tables(Path(place), "pairs", given, builder.notes)
     ]
     store_tables(builder, opened, pairs, given)
@@ -110,7 +109,7 @@ def _notes(read: Sequence[tuple[TableFile, Mapping[str, Sequence[str]]]]) -> lis
     alike: dict[str, list[str]] = {}
     for file, columns in read:
         if not isinstance(file, QrelsTable) and (note := note_of(file.columns, columns)):
-            alike.setdefault(note, []).append(file.name)
+            alike.setdefault(note, []).append(file.short)
     notes = []
     for note, names in alike.items():
         more = f" and {len(names) - 1:,} more" if len(names) > 1 else ""

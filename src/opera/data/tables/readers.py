@@ -35,11 +35,13 @@ class TableFile(Protocol):
 
     Attributes:
         name: the file, for messages.
+        short: its name alone, for notes: these are stored, and the file may be read elsewhere.
         columns: its columns, in order.
         split: the split that all its rows belong to, where the file says so.
     """
 
     name: str
+    short: str
     columns: list[str]
     split: str | None
 
@@ -66,7 +68,7 @@ class ArrowTable:
     """
 
     def __init__(self, path: Path, split: str | None = None) -> None:
-        self.path, self.name, self.split = path, str(path), split
+        self.path, self.name, self.short, self.split = path, str(path), path.name, split
         with _arrow_errors(path), open_file(path) as file:
             schema = self._open(file)[0]
         self.columns = unique_columns(self.name, list(schema.names))
@@ -121,7 +123,7 @@ class JsonTable:
     """
 
     def __init__(self, path: Path, split: str | None = None) -> None:
-        self.path, self.name, self.split = path, str(path), split
+        self.path, self.name, self.short, self.split = path, str(path), path.name, split
         first = [record for _, (_, record) in zip(range(BATCH_ROWS), json_objects(path), strict=False)]
         self.columns = list(dict.fromkeys(key for record in first for key in record))
 

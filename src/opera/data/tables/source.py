@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from opera.core.errors import SettingError
 from opera.core.paths import expand_user
 from opera.core.terminal import shown
 from opera.data.names import SPLIT_NAMES, TABLES
-from opera.data.tables.columns import checked_columns, parse_columns
+from opera.data.tables.columns import checked_columns, columns_by_role
 
 _SPLIT = "|".join(SPLIT_NAMES)
 
@@ -57,11 +58,7 @@ class TableSource:
             files = [_split_file(part) for part in ([pairs] if isinstance(pairs, str | Path) else pairs)]
         if not files:
             raise SettingError("--pairs: must name at least one file")
-        if isinstance(columns, Mapping):
-            listed = [(role, [own] if isinstance(own, str) else own) for role, own in columns.items()]
-            chosen = checked_columns((role, column) for role, own in listed for column in own)
-        else:
-            chosen = parse_columns([columns] if isinstance(columns, str) else columns)
+        chosen = columns_by_role(columns)
         return cls(
             tuple(files),
             None if documents is None else expand_user(documents, "--documents"),
@@ -111,16 +108,22 @@ class TableSource:
         return names[0].removeprefix("hf:") if names else None
 
     @property
+    def roles(self) -> list[tuple[str, str]]:
+        """What each file or folder is, ``pairs.`` with its split, ``documents`` or ``queries``, and its path."""
+        texts = [(name, path) for name in ("documents", "queries") if (path := getattr(self, name)) is not None]
+        return texts + [(f"pairs.{split}", path) for split, path in self.pairs]
+
+    @property
     def files(self) -> list[str]:
         """The files and folders, as given."""
-        return [path for path in (self.documents, self.queries) if path is not None] + [path for _, path in self.pairs]
+        return [path for _, path in self.roles]
 
 
 def _split_file(value: str | Path) -> tuple[str, str]:
-    """Read ``SPLIT=FILE`` or ``FILE``."""
+    """Read ``SPLIT=FILE`` or ``FILE``; a word before the sign is a split, unless a file has the whole name."""
     split, equals, path = str(value).partition("=")
-    if equals and split in SPLIT_NAMES:
-        return SPLIT_NAMES[split], expand_user(path, "--pairs")
+    if equals and (split in SPLIT_NAMES or (split.isalnum() and not os.path.lexists(value))):
+        return _split(split), expand_user(path, "--pairs")
     return "", expand_user(value, "--pairs")
 
 
