@@ -18,7 +18,7 @@ import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator, Mapping
-from importlib.metadata import PackageNotFoundError, metadata
+from importlib.metadata import PackageNotFoundError, files, metadata
 from pathlib import Path
 from typing import Any
 
@@ -116,12 +116,17 @@ def known_online(pip_audit: str) -> tuple[list[str], int]:
 
 
 def licence(name: str) -> str:
-    """Return the licence that an installed package states."""
+    """Return the licence that an installed package states: in its metadata, or as the title of its licence file."""
     stated = metadata(name)
     classifiers = [line.split(" :: ")[-1] for line in stated.get_all("Classifier") or [] if line.startswith("License")]
     free_text = (stated.get("License") or "").strip().partition("\n")[0]
     exact = stated.get("License-Expression") or ", ".join(line for line in classifiers if line != "DFSG approved")
-    return exact or free_text[:MAX_LICENCE] or "not stated"
+    return exact or free_text[:MAX_LICENCE] or _title_of_its_file(name) or "not stated"
+
+
+def _title_of_its_file(name: str) -> str:
+    texts = [file.read_text() for file in files(name) or [] if file.name.upper().startswith("LICENSE")]
+    return texts[0].strip().partition("\n")[0][:MAX_LICENCE] if texts else ""
 
 
 def licences() -> str:

@@ -63,9 +63,9 @@ temperature=1000: must be less than or equal to 100, got 1000
 lr_scheduler_type=lineer: must be 'linear', 'cosine', 'constant', 'constant_with_warmup' or 'polynomial', got 'lineer'
 lr_scheduler_type=1: must be 'linear', 'cosine', 'constant', 'constant_with_warmup' or 'polynomial', got 1
 lr_scheduler_type=null: must be 'linear', 'cosine', 'constant', 'constant_with_warmup' or 'polynomial', got None
-loss=infonse: must be 'infonce', got 'infonse'
+loss=infonse: must be 'infonce' or 'distill', got 'infonse'
 loss=1: must be text, got 1
-loss='': must be 'infonce', got ''
+loss='': must be 'infonce' or 'distill', got ''
 optim=adamw: must be an optimizer that OPERA offers, such as adamw_torch, adamw_torch_fused, adafactor, sgd, \
 adagrad, got 'adamw'
 optim=galore_adamw: must be an optimizer that OPERA offers, such as adamw_torch, adamw_torch_fused, \

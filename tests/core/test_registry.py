@@ -14,6 +14,7 @@ from opera.core.errors import SettingError
 from opera.core.registry import Registry
 from opera.methods import METHODS
 from opera.retrieval.measures import OWN_MEASURES, register_measure
+from opera.training import distillation  # noqa: F401 - fills the registry
 from opera.training.loss import InBatchLoss, InfoNCELoss, register_loss
 from opera.training_set.negatives import RandomNegatives, register_negatives
 
@@ -56,8 +57,10 @@ def test_every_shipped_name_has_its_thing() -> None:
 def test_settings_take_registered_names_in_any_case(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(LOSSES, "hinge", InfoNCELoss)
     assert make_recipe({"loss": "Hinge", "negatives": "HARD"}).train.optimisation.loss == "hinge"
-    assert "random | hard | given" in {doc.kind for group in TrainSettings.docs_by_group().values() for doc in group}
-    with pytest.raises(SettingError, match="loss: must be 'infonce' or 'hinge', got 'squared'"):
+    assert "random | hard | given | teacher" in {
+        doc.kind for group in TrainSettings.docs_by_group().values() for doc in group
+    }
+    with pytest.raises(SettingError, match="loss: must be 'infonce', 'distill' or 'hinge', got 'squared'"):
         make_recipe({"loss": "squared"})
 
 

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from huggingface_hub import HfApi, ModelCard
 from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError, OfflineModeIsEnabled
+from huggingface_hub.utils import get_session
 
 import opera
 from commands import Opera
-from opera.core.errors import SettingError, StorageError
+from opera.core.errors import ModelError, SettingError, StorageError
 from opera.runs.folder import Run
 from small_runs import SMALL
 
 NAME = "someone/a-model"
+HTTP: Any = import_module(type(get_session()).__module__.partition(".")[0])
+"""The library by which this version of huggingface_hub connects."""
 Sent = dict[str, Any]
 
 
@@ -40,7 +44,7 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> Sent:
 
 
 def refusal(status: int) -> HfHubHTTPError:
-    return HfHubHTTPError("no", response=httpx.Response(status, request=httpx.Request("POST", "https://hub/api")))
+    return HfHubHTTPError("no", response=HTTP.Response(status, request=HTTP.Request("POST", "https://hub/api")))
 
 
 def failing(error: Exception) -> Callable[..., None]:
@@ -80,7 +84,7 @@ def test_a_public_repository_is_asked_for(run: Run, sent: Sent, run_opera: Opera
         (refusal(403), SettingError, r"the hub refuses this token \(403\)"),
         (refusal(500), StorageError, "cannot be written on the hub"),
         (OfflineModeIsEnabled("offline\nmode"), StorageError, "the hub cannot be reached: offline$"),
-        (httpx.ConnectError("no route"), StorageError, "the hub cannot be reached: no route"),
+        (HTTP.ConnectError("no route"), StorageError, "the hub cannot be reached: no route"),
     ],
 )
 def test_a_failure_is_one_line(
@@ -90,3 +94,13 @@ def test_a_failure_is_one_line(
     with pytest.raises(kind, match=message) as raised:
         opera.push(run.path, NAME)
     assert "\n" not in str(raised.value)
+
+
+def test_matrices_that_belong_to_a_folder_here_stay_here(sent: Sent, static_model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "modules.json").write_text("[]")
+    (folder / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(static_model)}))
+    with pytest.raises(ModelError, match="which nobody else has; train with merge=true"):
+        opera.push(folder, NAME)
+    assert not sent

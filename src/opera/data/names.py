@@ -13,6 +13,10 @@ TABLES = "tables:"
 """How the string form of several tables starts; see :class:`opera.data.tables.source.TableSource`."""
 
 
+MEMORY = "memory:"
+"""How the source of data starts that a program holds and no file does."""
+
+
 def source_name(source: str) -> str | None:
     """Return the short name of a source that is no path: of published data, or of tables; ``None`` for any other.
 
@@ -22,7 +26,7 @@ def source_name(source: str) -> str | None:
     if source.startswith(TABLES):
         pairs = [path for key, path in parse_qsl(source.removeprefix(TABLES)) if key.startswith("pairs")]
         return PurePath(pairs[0].rstrip("/")).name.partition(".")[0] if pairs else source
-    kind = next((start for start in PUBLISHED if source.startswith(start)), None)
+    kind = next((start for start in (*PUBLISHED, MEMORY) if source.startswith(start)), None)
     if kind is None:
         return None
     name = source.removeprefix(kind).rstrip("/")

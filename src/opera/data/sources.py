@@ -22,7 +22,7 @@ from opera.data.combined import combine
 from opera.data.hub_folder import local_folder
 from opera.data.hub_source import load_hub
 from opera.data.irds_source import load_irds, load_paper_set
-from opera.data.names import TABLES
+from opera.data.names import MEMORY, TABLES
 from opera.data.python_source import load_python
 from opera.data.retrieval_data import RetrievalData
 from opera.data.tables.files import TABLE_SUFFIXES, holds_tables, is_json_table, table_suffix
@@ -256,6 +256,8 @@ def find_source(text: str) -> DataSource:
     for known in SOURCES:
         if known.matches(text):
             return known
+    if text.startswith(MEMORY):
+        raise DataError(f"{shortened(text)}: these data were a program's, made by RetrievalData.from_pairs; pass them")
     found = kind_of_place(Path(text))
     problem = "no such file or folder" if found is None else "not a kind of data that OPERA reads"
     if found not in (None, "a file", "a folder"):

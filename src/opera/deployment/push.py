@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import httpx
 from huggingface_hub import CommitOperationAdd, HfApi, ModelCard
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError
 
@@ -19,13 +18,17 @@ from opera.core.reading import read_text
 from opera.core.terminal import place, printable, shortened, shown
 from opera.deployment.card import CARD_FILE
 from opera.retrieval.locate import locate_model
+from opera.runs.reading import read_object
 from opera.training.card_metadata import HUB_ID
+from opera.training.repeat import is_place
 
 log = logging.getLogger("opera")
 
 LANGUAGE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*")
 """A code of ISO 639, with a script or a region after it."""
 REFUSED = (401, 403)
+TRANSPORTS = ("httpx", "httpx2", "requests")
+"""Libraries by which versions of huggingface_hub connect."""
 EXAMPLE_FOLDER = "path/to/this/folder"
 """What the card of a run calls its own folder."""
 
@@ -45,7 +48,8 @@ def push(model: str | Path, name: str, *, public: bool = False, language: Sequen
         The address of the repository.
 
     Raises:
-        InputError: for anything that is no model's folder, no name of a repository, or no token that may write there.
+        InputError: for anything that is no folder of a model that others can load, no name of a repository, or no token
+            that may write there.
         StorageError: if the hub cannot be reached, or refuses the files.
     """
     repository, languages = checked_name(name), checked_languages(language)
@@ -54,6 +58,7 @@ def push(model: str | Path, name: str, *, public: bool = False, language: Sequen
     if isinstance(folder, str):
         raise ModelError(f"{folder}: must be a folder to push, such as a run's")
     files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
+    _refuse_local_base(folder)
     operations = [
         CommitOperationAdd(str(path.relative_to(folder)), path) for path in files if path != folder / CARD_FILE
     ]
@@ -77,7 +82,9 @@ def push(model: str | Path, name: str, *, public: bool = False, language: Sequen
                 "write there, or set HF_TOKEN"
             ) from None
         raise StorageError(f"{repository}: cannot be written on the hub: {_reason(error)}") from None
-    except (httpx.HTTPError, ConnectionError) as error:
+    except Exception as error:
+        if not _is_of_the_network(error):
+            raise
         raise StorageError(f"{repository}: the hub cannot be reached: {_reason(error)}") from None
     return str(made)
 
@@ -105,6 +112,22 @@ def checked_languages(languages: Sequence[str]) -> tuple[str, ...]:
         if not LANGUAGE.fullmatch(code):
             raise SettingError(f"--language: must be codes such as en or pt-BR, separated by commas, got {shown(code)}")
     return given
+
+
+def _refuse_local_base(folder: Path) -> None:
+    """Refuse LoRA's matrices whose model is a folder of this machine."""
+    for path in folder.rglob("adapter_config.json"):
+        base = read_object(path).get("base_model_name_or_path")
+        if isinstance(base, str) and is_place(base):
+            raise ModelError(
+                f"{place(path)}: these matrices belong to a model in a folder here, which nobody else has; train with "
+                "merge=true, or from a model of the hub"
+            )
+
+
+def _is_of_the_network(error: Exception) -> bool:
+    """Whether a connection failed: the hub's library has changed the one it connects with twice."""
+    return isinstance(error, ConnectionError) or type(error).__module__.partition(".")[0] in TRANSPORTS
 
 
 def _card(file: Path, repository: str, languages: Sequence[str]) -> bytes:

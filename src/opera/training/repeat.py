@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from opera.config.recipe import make_recipe
+from opera.data.names import MEMORY, TABLES
+from opera.data.tables.source import TableSource
 from opera.runs.record import RunRecord
 
 PLAIN = re.compile(r"[A-Za-z_][\w.+-]*")
@@ -19,6 +21,8 @@ WORDS = ("true", "false", "null", "auto")
 
 def short_source(source: str) -> str:
     """Return what a data set or a model is called, for readers elsewhere: of a path its last part."""
+    if source.startswith(TABLES):
+        return ", ".join(TableSource.parse(source).without_folders().files)
     return Path(source).name if is_place(source) else source
 
 
@@ -40,17 +44,30 @@ def is_place(text: str) -> bool:
 
 
 def repeat_command(record: RunRecord) -> str:
-    """Return the ``opera train`` command of a run, each option on a line; settings at their default are left out."""
+    """Return the ``opera train`` command of a run, each option on a line; settings at their default are left out.
+
+    Data that no file holds are ``DATA``.
+    """
     given = record.identity
     method = str(given["method"])
     defaults = make_recipe({"method": method}).flat()
-    data, *others = (shlex.quote(short_source(source)) for source in _sources(record))
-    words = [f"opera train {data}", *(f"--also {other}" for other in others)]
+    data, *others = _sources(record)
+    words = [f"opera train {_as_data(data)}", *(f"--also {_as_data(other, alone=True)}" for other in others)]
     words += [f"--model {shlex.quote(short_source(record.model.source))}", f"--method {shlex.quote(method)}"]
     for name, default in defaults.items():
         if name != "method" and name in given and given[name] != default:
             words.append(f"--set {shlex.quote(f'{name}={_as_yaml(given[name])}')}")
     return " \\\n  ".join([*words, "--out run"])
+
+
+def _as_data(source: str, alone: bool = False) -> str:
+    """Write a data set as an argument; tables as their options, or ``alone`` as one word."""
+    if source.startswith(MEMORY):
+        return "DATA"
+    if not source.startswith(TABLES):
+        return shlex.quote(short_source(source))
+    tables = TableSource.parse(source)
+    return shlex.quote(str(tables.without_folders())) if alone else shlex.join(tables.options())
 
 
 def _as_yaml(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import datasets
@@ -10,7 +11,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from opera import DataError, RetrievalData, SettingError
+from opera import DataError, RetrievalData, SettingError, load_data
 
 QUERIES, DOCUMENTS = ["one", "two"], ["a", "b", "c"]
 TABLE = {"id": [0, 1, 2], "text": DOCUMENTS}
@@ -56,7 +57,7 @@ def test_kinds_of_tables(documents: Any, pairs: Any) -> None:
     train = data.split("train")
     assert (train.query_rows.tolist(), train.doc_rows.tolist(), train.grades.tolist()) == ([0, 1], [1, 0], [2, 1])
     assert data.corpus.ids() == ["0", "1", "2"]
-    assert (data.name, data.source) == ("mine", "mine")
+    assert (data.name, data.source) == ("mine", "memory:mine")
     assert RetrievalData.from_pairs(QUERIES, documents, pairs).fingerprint == data.fingerprint
 
 
@@ -106,3 +107,11 @@ def test_columns_that_are_none(columns: Any) -> None:
 def test_an_unknown_role() -> None:
     with pytest.raises(SettingError, match=r"^--columns: unknown role 'qeury'; did you mean 'query'\? \(known: query,"):
         RetrievalData.from_pairs(pairs=[("a", "b")], columns={"qeury": "query"})
+
+
+def test_data_of_a_program_are_found_nowhere_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = RetrievalData.from_pairs(["a question"] * 1, ["an answer"])
+    (tmp_path / data.name).mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match="were a program's"):
+        load_data(data.source)

@@ -11,6 +11,7 @@ import pytest
 from opera.core.errors import DataError
 from opera.data import RetrievalData, load_data
 from opera.data.splits import draw_missing_splits
+from opera.data.tables.source import TableSource
 
 
 def write(folder: Path, name: str, text: str) -> Path:
@@ -179,3 +180,10 @@ def test_files_of_different_columns_are_one_data_set(tmp_path: Path) -> None:
     data = load_data(pairs={"train": clicks, "test": judgements}, documents=docs, columns=columns)
     assert judged(data) == [("q0", "1", 1)]
     assert judged(data, "test") == [("q0", "2", 1), ("q1", "2", 3)]
+
+
+def test_the_words_of_a_command_name_no_folder() -> None:
+    tables = TableSource.of({"train": "/home/me/clicks.csv", "test": "t.csv"}, "/home/me/docs", columns="query=q")
+    words = ["--documents", "docs", "--pairs", "train=clicks.csv", "--pairs", "test=t.csv", "--columns", "query=q"]
+    assert tables.options() == words
+    assert "/home" not in str(tables.without_folders())

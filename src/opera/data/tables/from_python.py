@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from opera.core.errors import DataError
 from opera.core.terminal import shown
+from opera.data.names import MEMORY
 from opera.data.store import DataBuilder, load_or_parse
 from opera.data.tables.columns import Columns, TableKind, columns_by_role
 from opera.data.tables.in_memory import MemoryTable, as_list, as_table, is_series
@@ -52,7 +53,7 @@ def from_pairs(
     def parse(builder: DataBuilder) -> None:
         store_tables(builder, texts, [(None, file) for file in tables], Columns(given))
 
-    return load_or_parse(digest, name, name, parse)
+    return load_or_parse(digest, name, f"{MEMORY}{name}", parse)
 
 
 def _aligned(queries: Any, documents: Any) -> TableFile:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -95,6 +95,23 @@ class TableSource:
         parts += [(f"columns.{role}", column) for role, column in self.columns]
         return TABLES + urlencode(parts, quote_via=quote, safe="/:~,=")
 
+    def without_folders(self) -> TableSource:
+        """Return the same tables by the last parts of their paths, for readers elsewhere."""
+        documents, queries = (None if path is None else _last_part(path) for path in (self.documents, self.queries))
+        pairs = tuple((split, _last_part(path)) for split, path in self.pairs)
+        return replace(self, pairs=pairs, documents=documents, queries=queries)
+
+    def options(self) -> list[str]:
+        """Return the words of a command line that name these tables, without the folders that they are in."""
+        tables = self.without_folders()
+        texts = [("--documents", tables.documents), ("--queries", tables.queries)]
+        words = [word for option, path in texts if path is not None for word in (option, path)]
+        for split, path in tables.pairs:
+            words += ["--pairs", f"{split}={path}" if split else path]
+        if self.columns:
+            words += ["--columns", ",".join(f"{role}={column}" for role, column in self.columns)]
+        return words
+
     @property
     def hub_name(self) -> str | None:
         """What stands behind ``hf:``, where the pairs are a data set of the hub; else ``None``.
@@ -131,3 +148,7 @@ def _split(name: str) -> str:
     if name not in SPLIT_NAMES:
         raise SettingError(f"--pairs: a split must be train, dev or test, got {shown(name)}")
     return SPLIT_NAMES[name]
+
+
+def _last_part(path: str) -> str:
+    return path if path.startswith("hf:") else Path(path).name
