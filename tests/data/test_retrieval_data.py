@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,16 @@ def test_round_trip(beir: Path, tmp_path: Path) -> None:
     again = load_data(tmp_path / "copy")
     assert again.corpus.texts() == data.corpus.texts()
     assert np.array_equal(again.split("test").grades, data.split("test").grades)
+
+
+def test_what_a_beir_folder_cannot_hold_is_listed(beir: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    data = load_data(beir)
+    data.write_beir(tmp_path / "plain")
+    assert not caplog.records
+    train = data.split("train")
+    weighted = replace(train, weights=train.grades.astype(np.float32))
+    replace(data, splits={"train": weighted}, query_prompt="find: ").write_beir(tmp_path / "weighted")
+    assert caplog.messages[0].endswith("; not written: weights of pairs, a query prompt")
 
 
 class TestFromDicts:

@@ -30,6 +30,18 @@ def clean() -> Qrels:
     return Qrels.from_arrays(query, np.concatenate([np.arange(4), [7], np.arange(7)]), np.ones(12, dtype=int))
 
 
+def test_false_positives_have_weights() -> None:
+    weights = np.array([4.0, 8.0, 5.0, 0.0])
+    judged = Qrels.from_arrays(np.array([3, 3, 3, 5]), np.array([0, 1, 2, 0]), np.array([2, 2, 1, 0]), weights)
+    clean = judged.select_judgements(judged.grades >= 2)
+    graded = add_lower_grades(clean, judged, relevant_grade=2, noise_grade=1)
+    assert graded.qrels.weights is not None
+    assert graded.qrels.weights.tolist() == [4, 8, 5], "its own"
+    drawn = add_false_positives(clean, 0.5, 0, RandomCandidates(clean, DocumentPool(50)))
+    assert drawn.qrels.weights is not None
+    assert drawn.qrels.weights[drawn.injected].tolist() == [6, 6], "the mean"
+
+
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
 def test_random_false_positives_make_up_the_share(clean: Qrels, share: float) -> None:
     noisy = add_false_positives(clean, share, 0, RandomCandidates(clean, DocumentPool(500)))

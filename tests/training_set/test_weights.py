@@ -14,6 +14,7 @@ from opera.config.recipe import make_recipe
 from opera.config.weights import WeightSettings
 from opera.core.errors import SettingError
 from opera.data import RetrievalData, load_data
+from opera.data.combined import combine, views
 from opera.retrieval import encoder
 from opera.training_set.build import build_training_set
 from opera.training_set.prepare import prepare
@@ -63,6 +64,9 @@ def test_sp_keeps_the_heaviest_pairs_and_encodes_nothing(
     kept = run.recipe.make_method(built.pairs, built.scores, 1).kept
     assert built.pair_weights is not None
     assert built.pair_weights[kept].min() > built.pair_weights[~kept].max()
+    assert built.similarity is None, "none was computed"
+    assert built.start_scores is not None
+    assert built.start_scores.argmax() == built.pair_weights.argmax()
 
 
 @pytest.mark.parametrize("method", ["sp", "dp", "sp+dp"])
@@ -74,6 +78,9 @@ def test_equal_weights_stay_in_the_order_of_their_similarity(method: str, beir: 
     assert plain.scores is not None
     assert np.array_equal(np.sort(built.scores.similarity), np.sort(plain.scores.similarity))
     assert np.array_equal(built.scores.loss, plain.scores.loss)
+    assert np.array_equal(built.similarity, plain.similarity), "what pairs.parquet has is the cosine"
+    assert np.array_equal(built.start_scores, built.scores.similarity)
+    assert plain.start_scores is None
     for weight in (1, 2):
         same = built.pair_weights == weight
         order = np.argsort(plain.scores.similarity[same], kind="stable")
@@ -97,6 +104,19 @@ def test_light_pairs_leave_train_and_stay_known_positives(beir: Path, static_mod
     assert built.known.contains(np.full(len(own), first), own).all()
 
 
+def test_of_several_sets_only_those_with_weights_lose_pairs(beir: Path, static_model: Path) -> None:
+    plain = load_data(beir)
+    other = replace(plain, name="other", fingerprint="other")
+    run = prepared(combine([weighted(beir, distinct=False), other]), static_model, min_pair_weight=2)
+    light, whole = views(run.data)
+    assert light.split("train").weights.min() >= 2
+    assert whole.split("train").weights is None
+    assert np.array_equal(whole.split("train").doc_rows, plain.split("train").doc_rows)
+    assert (
+        "other: training pairs have no weights: pair_weights and min_pair_weight change nothing here" in run.data.notes
+    )
+
+
 def test_weights_that_are_not_used_are_noted(beir: Path, static_model: Path) -> None:
     notes = prepared(weighted(beir, distinct=False), static_model).data.notes
     assert "training pairs have weights from 1 to 2, not used: pair_weights=loss or scores uses them" in notes
@@ -106,7 +126,7 @@ def test_weights_that_are_not_used_are_noted(beir: Path, static_model: Path) -> 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"min_pair_weight": 99}, "min_pair_weight=99: every training pair is lighter, 2 at most; lower it"),
+        ({"min_pair_weight": 99}, r"min_pair_weight=99: every training pair of .* is lighter, 2 at most; lower it"),
         ({"pair_weights": "scores", "method": "ft"}, "pair_weights=scores: method ft uses no pair scores"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,7 +21,9 @@ from opera.data.lines import json_records, numbered_lines, text_field
 from opera.data.qrels import Qrels
 from opera.data.retrieval_data import RetrievalData
 from opera.data.store import DataBuilder, digest_files, load_or_parse
-from opera.data.texts import TextRow, TextTable
+from opera.data.texts import ROWS_AT_ONCE, TextRow, TextTable
+
+log = logging.getLogger("opera")
 
 QRELS_HEADER = ["query-id", "corpus-id", "score"]
 
@@ -51,6 +55,35 @@ def load_beir(folder: Path) -> RetrievalData:
 
     data = load_or_parse(digest, folder.resolve().name, str(folder), parse)
     return replace(data, notes=(*data.notes, *left_out))
+
+
+def write_beir(data: RetrievalData, folder: Path) -> None:
+    """See :meth:`opera.RetrievalData.write_beir`."""
+    lost = {
+        "weights of pairs": any(qrels.weights is not None for qrels in data.splits.values()),
+        "given negatives": data.given_negatives is not None,
+        "a teacher's scores": data.teacher is not None,
+        "a query prompt": data.query_prompt is not None,
+    }
+    if any(lost.values()):
+        listed = ", ".join(what for what, there in lost.items() if there)
+        log.warning("%s: a BEIR folder has no place for all of %s; not written: %s", folder, data.name, listed)
+    (folder / "qrels").mkdir(parents=True, exist_ok=True)
+    for name, table in (("corpus", data.corpus), ("queries", data.queries)):
+        with (folder / f"{name}.jsonl").open("w", encoding="utf-8") as file:
+            for batch in table.table.to_batches(max_chunksize=ROWS_AT_ONCE):
+                for row in batch.to_pylist():
+                    fields = {"_id": row["id"], "title": row["title"], "text": row["text"]}
+                    if name == "queries":
+                        del fields["title"]
+                    file.write(json.dumps(fields, ensure_ascii=False) + "\n")
+    query_ids, doc_ids = data.queries.ids(), data.corpus.ids()
+    for name, qrels in data.splits.items():
+        with (folder / "qrels" / f"{name}.tsv").open("w", encoding="utf-8", newline="") as file:
+            file.write("\t".join(QRELS_HEADER) + "\n")
+            query_rows = qrels.query_rows[qrels.query_index]
+            for query, doc, grade in zip(query_rows, qrels.doc_rows, qrels.grades, strict=True):
+                file.write(f"{query_ids[query]}\t{doc_ids[doc]}\t{grade}\n")
 
 
 def _qrels_files(folder: Path) -> tuple[list[Path], list[str]]:

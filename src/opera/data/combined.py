@@ -41,7 +41,9 @@ def combine(sets: Sequence[RetrievalData]) -> RetrievalData:
     fingerprint = total.hexdigest()
     corpora, queries = [data.corpus for data in sets], [data.queries for data in sets]
     parts = tuple(
-        DataPart(name, data.source, data.fingerprint, data.corpus, data.queries, int(document), int(query))
+        DataPart(
+            name, data.source, data.fingerprint, data.corpus, data.queries, int(document), int(query), _weighted(data)
+        )
         for name, data, document, query in zip(names, sets, _firsts(corpora), _firsts(queries), strict=True)
     )
     prompts = {data.query_prompt for data in sets}
@@ -98,6 +100,10 @@ def _names(sets: Sequence[RetrievalData]) -> list[str]:
             name, number = f"{data.name}-{number}", number + 1
         names.append(name)
     return names
+
+
+def _weighted(data: RetrievalData) -> bool:
+    return "train" in data.splits and data.splits["train"].weights is not None
 
 
 def _firsts(tables: Sequence[TextTable]) -> list[int]:
@@ -213,4 +219,5 @@ def _own_qrels(part: DataPart, qrels: Qrels) -> Qrels:
         own,
         query_rows=(own.query_rows - part.first_query).astype(np.int32),
         doc_rows=(own.doc_rows - part.first_document).astype(np.int32),
+        weights=own.weights if part.weighted else None,  # those of a set without weights are ones, filled in
     )

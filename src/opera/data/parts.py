@@ -19,6 +19,7 @@ class DataPart:
         queries: its queries, likewise.
         first_document: row of its first document in the corpus of all.
         first_query: row of its first query among all.
+        weighted: whether its training pairs came with weights.
     """
 
     name: str
@@ -28,3 +29,4 @@ class DataPart:
     queries: TextTable
     first_document: int
     first_query: int
+    weighted: bool

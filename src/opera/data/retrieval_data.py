@@ -18,7 +18,7 @@ from opera.data.checks import check_grade, check_id, check_string
 from opera.data.parts import DataPart
 from opera.data.qrels import GivenNegatives, Qrels
 from opera.data.teacher import TeacherScores
-from opera.data.texts import ROWS_AT_ONCE, TextTable
+from opera.data.texts import TextTable
 
 
 @dataclass(frozen=True)
@@ -217,23 +217,14 @@ class RetrievalData:
         return counts
 
     def write_beir(self, folder: Path) -> None:
-        """Write the data as a BEIR folder: ``corpus.jsonl``, ``queries.jsonl``, ``qrels/*.tsv``."""
-        (folder / "qrels").mkdir(parents=True, exist_ok=True)
-        for name, table in (("corpus", self.corpus), ("queries", self.queries)):
-            with (folder / f"{name}.jsonl").open("w", encoding="utf-8") as file:
-                for batch in table.table.to_batches(max_chunksize=ROWS_AT_ONCE):
-                    for row in batch.to_pylist():
-                        fields = {"_id": row["id"], "title": row["title"], "text": row["text"]}
-                        if name == "queries":
-                            del fields["title"]
-                        file.write(json.dumps(fields, ensure_ascii=False) + "\n")
-        query_ids, doc_ids = self.queries.ids(), self.corpus.ids()
-        for name, qrels in self.splits.items():
-            with (folder / "qrels" / f"{name}.tsv").open("w", encoding="utf-8", newline="") as file:
-                file.write("query-id\tcorpus-id\tscore\n")
-                query_rows = qrels.query_rows[qrels.query_index]
-                for query, doc, grade in zip(query_rows, qrels.doc_rows, qrels.grades, strict=True):
-                    file.write(f"{query_ids[query]}\t{doc_ids[doc]}\t{grade}\n")
+        """Write the data as a BEIR folder: ``corpus.jsonl``, ``queries.jsonl``, ``qrels/*.tsv``.
+
+        The format has no place for weights of pairs, given negatives, a teacher's scores or a query prompt: where the
+        data have any, a warning lists what is not written.
+        """
+        from opera.data.beir import write_beir  # it reads what is defined here
+
+        write_beir(self, folder)
 
 
 def empty_text_notes(corpus: TextTable, queries: TextTable) -> list[str]:

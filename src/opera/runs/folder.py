@@ -154,7 +154,10 @@ class Run:
 
     def pairs(self) -> pa.Table:
         """A row per training pair: ``query_id``, ``doc_id``, ``grade``, ``injected``, ``times_drawn``, ``kept`` (not
-        pruned before training), and the pretrained ``similarity`` and ``cbs`` where the method needed them."""
+        pruned before training), and the pretrained ``similarity`` and ``cbs`` where the method needed them.
+
+        With ``pair_weights=scores``, ``start_score`` is what stood in place of the similarity.
+        """
         columns = {"query_id": "text", "times_drawn": "whole", "injected": "flag"}
         return read_table(self.path / PAIRS_FILE, columns)
 

@@ -60,10 +60,12 @@ class Fit:
         }
         if training_set.pair_weights is not None:
             columns["weight"] = training_set.pair_weights
-        if scores is not None:
+        if training_set.similarity is not None:
             columns["similarity"] = training_set.similarity
-            if scores.cbs is not None:
-                columns["cbs"] = scores.cbs
+        if training_set.start_scores is not None:
+            columns["start_score"] = training_set.start_scores
+        if scores is not None and scores.cbs is not None:
+            columns["cbs"] = scores.cbs
         run.write_pairs(columns)
 
 

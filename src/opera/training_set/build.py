@@ -52,6 +52,8 @@ class TrainingSet:
         pruned_positives: how many listed negatives were pruned as positives of their query, among those of queries with
             a pair kept; ``None`` without ``prune_before_mining``, or without lists.
         similarity: float32 ``[N]``, a copy of the pretrained similarities, or ``None``.
+        start_scores: float32 ``[N]``, with ``pair_weights=scores``: what the method ranks or starts by in place of the
+            similarities; else ``None``.
         smallest_cbs_pool: fewest documents that a pair was ranked among for its CBS, or ``None``.
         mixture: how several data sets are drawn; ``None`` for one.
     """
@@ -71,12 +73,13 @@ class TrainingSet:
     scores: PairScores | None
     similarity: FloatArray | None
     smallest_cbs_pool: int | None
+    start_scores: FloatArray | None = None
     mixture: Mixture | None = None
 
     @property
     def fingerprint(self) -> int:
         """A number that differs where pairs, scores or listed negatives differ."""
-        parts = [self.pairs.pair_query, self.pairs.pair_doc, self.similarity]
+        parts = [self.pairs.pair_query, self.pairs.pair_doc, self.similarity, self.start_scores]
         parts += [getattr(self.negatives, "doc_rows", None), None if self.scores is None else self.scores.loss]
         total = 0
         for part in parts:
@@ -110,8 +113,8 @@ def build_training_set(prepared: Prepared) -> TrainingSet:
     noisy = inject_noise(prepared.original, data, settings, search)
     query_rows, pairs = noisy.qrels.query_rows, noisy.qrels.pairs()
     known = KnownPositives(pairs, len(data.corpus), query_rows, data.held_out)
-    scores, smallest_pool = _pretrained_scores(prepared, pairs, query_rows, known, noisy.qrels.weights)
-    similarity = None if scores is None else scores.similarity.copy()
+    scores, similarity, smallest_pool = _pretrained_scores(prepared, pairs, query_rows, known, noisy.qrels.weights)
+    by_weight = settings.weights.pair_weights == "scores"
     kept, left = None, known
     if settings.negative_sampling.prune_before_mining:
         kept = prepared.recipe.make_method(pairs, scores, prepared.processes).kept
@@ -138,6 +141,7 @@ def build_training_set(prepared: Prepared) -> TrainingSet:
         scores=scores,
         similarity=similarity,
         smallest_cbs_pool=smallest_pool,
+        start_scores=None if scores is None or not by_weight else scores.similarity.copy(),
     )
 
 
@@ -158,21 +162,22 @@ def _pretrained_scores(
     query_rows: NDArray[np.int32],
     known: KnownPositives,
     weights: NDArray[np.float32] | None,
-) -> tuple[PairScores | None, int | None]:
-    """Compute the pretrained scores that the method needs, if any, and the smallest CBS pool.
+) -> tuple[PairScores | None, FloatArray | None, int | None]:
+    """Compute the pretrained scores that the method needs, if any, the similarities, and the smallest CBS pool.
 
     With ``pair_weights=scores`` the weights order the similarities; where they are all different and the method uses
     no losses, nothing is encoded.
     """
     settings, recipe = prepared.settings, prepared.recipe
     if not recipe.method_class.needs_scores(recipe.method_settings):
-        return None, None
+        return None, None, None
     pool_size = recipe.method_class.cbs_pool_size(recipe.method_settings)
     if settings.weights.pair_weights != "scores":
         weights = None
     order_alone = not pool_size and not recipe.method_class.needs_losses(recipe.method_settings)
     if weights is not None and order_alone and len(np.unique(weights)) == len(weights):
-        return PairScores(pairs, scores_by_weight(weights, None), np.zeros(len(weights), dtype=np.float32)), None
+        no_losses = np.zeros(len(weights), dtype=np.float32)
+        return PairScores(pairs, scores_by_weight(weights, None), no_losses), None, None
     encoder = prepared.pair_encoder
     query_embeddings = encoder.encode_queries(prepared.data, query_rows)
     document_embeddings = encoder.encode_corpus(prepared.data, settings.encoding.corpus_text)
@@ -188,6 +193,7 @@ def _pretrained_scores(
         known=known if settings.negative_sampling.mask_known_positives else None,
         pool=DocumentPool.of(prepared.data, settings.encoding.corpus_text),
     )
+    similarity = scores.similarity.copy()
     if weights is not None:
-        scores = PairScores(pairs, scores_by_weight(weights, scores.similarity), scores.loss, scores.cbs)
-    return scores, smallest_pool
+        scores = PairScores(pairs, scores_by_weight(weights, similarity), scores.loss, scores.cbs)
+    return scores, similarity, smallest_pool

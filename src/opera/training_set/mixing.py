@@ -107,6 +107,7 @@ def _joined(prepared: Prepared, sets: Sequence[TrainingSet]) -> TrainingSet:
         scores=_joined_scores(pairs, [own.scores for own in sets]),
         similarity=_together([own.similarity for own in sets]),
         smallest_cbs_pool=min(pools, default=None),
+        start_scores=_together([own.start_scores for own in sets]),
         mixture=Mixture(first_queries, shares, prepared.settings.mixing.one_set_per_step),
     )
 

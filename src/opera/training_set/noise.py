@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.config.training import TrainSettings
-from opera.core.arrays import BoolArray, IntArray
+from opera.core.arrays import BoolArray, FloatArray, IntArray
 from opera.core.errors import SettingError
 from opera.core.rng import generator
 from opera.data import Qrels, RetrievalData
@@ -43,16 +43,32 @@ class NoisyQrels:
         return cls(qrels, np.zeros(len(qrels.doc_rows), dtype=bool))
 
     @classmethod
-    def add(cls, clean: Qrels, query_rows: IntArray, doc_rows: IntArray, grades: IntArray) -> NoisyQrels:
-        """Add false qrels: rows of the query table, rows of the corpus and grades, each ``[F]``."""
+    def add(
+        cls,
+        clean: Qrels,
+        query_rows: IntArray,
+        doc_rows: IntArray,
+        grades: IntArray,
+        weights: FloatArray | None = None,
+    ) -> NoisyQrels:
+        """Add false qrels.
+
+        Args:
+            clean: the true ones.
+            query_rows: int ``[F]``, rows of the query table.
+            doc_rows: int ``[F]``, rows of the corpus.
+            grades: int ``[F]``.
+            weights: ``[F]``; ``None``: where the true ones have weights, the mean of these.
+        """
         query = np.concatenate([clean.query_rows[clean.query_index], query_rows])
         doc = np.concatenate([clean.doc_rows, doc_rows])
         grade = np.concatenate([clean.grades, grades])
         injected = np.arange(len(query)) >= len(clean.doc_rows)
-        weights = None
+        joined = None
         if clean.weights is not None:
-            weights = np.concatenate([clean.weights, np.ones(len(query_rows), dtype=np.float32)])
-        return cls(Qrels.from_arrays(query, doc, grade, weights), injected[np.lexsort((doc, query))])
+            own = np.full(len(query_rows), clean.weights.mean()) if weights is None else weights
+            joined = np.concatenate([clean.weights, np.asarray(own, dtype=np.float32)])
+        return cls(Qrels.from_arrays(query, doc, grade, joined), injected[np.lexsort((doc, query))])
 
     @property
     def count(self) -> int:
@@ -133,9 +149,9 @@ def add_lower_grades(clean: Qrels, judged: Qrels, relevant_grade: int, noise_gra
         noise_grade: lowest grade added as a false positive (ANTIQUE: 2).
     """
     false = (judged.grades >= noise_grade) & (judged.grades < relevant_grade)
-    return NoisyQrels.add(
-        clean, judged.query_rows[judged.query_index[false]], judged.doc_rows[false], judged.grades[false]
-    )
+    weights = None if judged.weights is None else judged.weights[false]
+    query_rows = judged.query_rows[judged.query_index[false]]
+    return NoisyQrels.add(clean, query_rows, judged.doc_rows[false], judged.grades[false], weights)
 
 
 def false_positive_count(n_pairs: int, share: float) -> int:

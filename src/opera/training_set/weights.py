@@ -12,6 +12,7 @@ from opera.config.weights import WeightSettings
 from opera.core.arrays import FloatArray
 from opera.core.errors import SettingError
 from opera.data import RetrievalData
+from opera.data.combined import for_each
 
 
 def check_weights(data: RetrievalData, recipe: Recipe) -> None:
@@ -38,12 +39,19 @@ def check_weights(data: RetrievalData, recipe: Recipe) -> None:
 def without_light_pairs(data: RetrievalData, settings: WeightSettings) -> RetrievalData:
     """Move training pairs below ``min_pair_weight`` from train to ``held_out``, and add a note on the weights.
 
+    Of several data sets, one without weights stays as it is, with a note.
+
     Raises:
-        SettingError: if no pair is left.
+        SettingError: if no pair of a data set is left.
     """
+    if data.parts:
+        return for_each(data, lambda view: without_light_pairs(view, settings))
     relevant, least = data.training_split(), settings.min_pair_weight
     if relevant.weights is None:
-        return data
+        if least is None and settings.pair_weights == "none":
+            return data
+        note = "training pairs have no weights: pair_weights and min_pair_weight change nothing here"
+        return replace(data, notes=(*data.notes, note))
     used = {"none": "not used: pair_weights=loss or scores uses them", "loss": "used in the loss"}
     what = used.get(settings.pair_weights, "used as the start of the pair scores")
     notes = [f"training pairs have weights from {relevant.weights.min():g} to {relevant.weights.max():g}, {what}"]
@@ -53,7 +61,8 @@ def without_light_pairs(data: RetrievalData, settings: WeightSettings) -> Retrie
     light = (train.weights_or_ones() < least) & (train.grades > 0)
     if (light | (train.grades <= 0)).all():
         raise SettingError(
-            f"min_pair_weight={least:g}: every training pair is lighter, {relevant.weights.max():g} at most; lower it"
+            f"min_pair_weight={least:g}: every training pair of {data.source} is lighter, "
+            f"{relevant.weights.max():g} at most; lower it"
         )
     notes.append(
         f"min_pair_weight={least:g}: {int(light.sum()):,} of {len(relevant.doc_rows):,} training pairs left train"

@@ -82,6 +82,10 @@ def test_a_table_of_texts_with_columns() -> None:
         ({"queries": ["a", "\ud800"], "documents": QUERIES}, r"^queries: holds half a character"),
         ({"documents": {"1": None}, "pairs": [("a", 1)]}, r"^documents\['1'\]: must be a text, got None$"),
         ({"documents": {1.5: "a"}, "pairs": [("a", 1)]}, r"^documents: ids must be texts or whole numbers, got 1\.5$"),
+        (
+            {"documents": pd.Series(["a", "b"], index=[4, 4]), "pairs": [("a", 4)]},
+            r"^documents\[1\]: duplicate id '4', first seen at documents\[0\]",
+        ),
         ({"pairs": pd.Series(["a"])}, r"^pairs: must be a table .*, got 'Series'$"),
         ({"pairs": 3}, r"^pairs: must be a table \(pandas, .*\), columns by name or a list, got 'int'$"),
         ({"pairs": []}, r"^pairs: must not be empty$"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import opera
 from opera.config.recipe import make_recipe
+from opera.data.teacher import TeacherScores
 from opera.retrieval.search import search_corpus
 from opera.training.guard.decide import dev_corpus, dev_values, untrained_values
 from opera.training.guard.dev_corpus import DevCorpus, reduced_corpus
@@ -82,3 +84,9 @@ def test_a_run_says_how_many_documents_it_ranked(
     assert run.record.guard is not None
     assert run.record.guard.dev_documents == 100
     assert "dev queries are ranked among 100 of 120 documents" in caplog.text
+
+
+def test_scores_of_a_teacher_are_of_other_rows(prepared: Prepared) -> None:
+    scores = TeacherScores.from_arrays(np.array([0]), np.array([0]), np.array([1.0]))
+    scored = replace(prepared.data, teacher=scores)
+    assert reduced_corpus(prepared.encoder, scored, 1, "title_text", 0).data.teacher is None

@@ -89,14 +89,9 @@ def _texts(value: Any, name: str) -> TableFile:
     A pandas Series holds its texts by its index.
     """
     if is_series(value):
-        value = dict(zip(value.index.tolist(), value.tolist(), strict=True))
+        return _by_id(value.index.tolist(), value.tolist(), name)
     if isinstance(value, Mapping) and not any(_is_column(own) for own in value.values()):
-        for key, text in value.items():
-            if not isinstance(text, str):
-                raise DataError(f"{name}[{shown(key)}]: must be a text, got {shown(text)}")
-        return MemoryTable(
-            name, pa.table({"id": _ids(list(value), name), "text": _list_of_texts(value.values(), name)})
-        )
+        return _by_id(list(value), list(value.values()), name)
     value = as_list(value)
     if isinstance(value, Sequence) and not isinstance(value, str | bytes) and value and isinstance(value[0], str):
         ids = pa.array([str(row) for row in range(len(value))])
@@ -104,16 +99,19 @@ def _texts(value: Any, name: str) -> TableFile:
     return as_table(value, name, ("id", "text", "title"))
 
 
+def _by_id(ids: list[Any], texts: list[Any], name: str) -> TableFile:
+    for own, text in zip(ids, texts, strict=True):
+        if not isinstance(own, str | Integral):
+            raise DataError(f"{name}: ids must be texts or whole numbers, got {shown(own)}")
+        if not isinstance(text, str):
+            raise DataError(f"{name}[{shown(own)}]: must be a text, got {shown(text)}")
+    found = pa.array([str(own) for own in ids], pa.string())
+    return MemoryTable(name, pa.table({"id": found, "text": _list_of_texts(texts, name)}))
+
+
 def _is_column(value: Any) -> bool:
     """Whether a value of a dictionary is a column, and no text, number or nothing."""
     return hasattr(value, "__iter__") and not isinstance(value, str | bytes)
-
-
-def _ids(ids: list[Any], name: str) -> pa.Array:
-    for own in ids:
-        if not isinstance(own, str | Integral):
-            raise DataError(f"{name}: ids must be texts or whole numbers, got {shown(own)}")
-    return pa.array([str(own) for own in ids], pa.string())
 
 
 def _hash(file: TableFile, total: Any) -> None:

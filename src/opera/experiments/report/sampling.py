@@ -142,7 +142,8 @@ def _histogram(sampling: RunSampling) -> dict[str, Any] | None:
     pairs = sampling.run.pairs()
     kept = pairs["kept"].to_numpy(zero_copy_only=False)
     kept_from = None
-    if "cbs" not in pairs.column_names and not kept.all() and "similarity" in pairs.column_names:
+    by_similarity = "similarity" in pairs.column_names and not {"cbs", "start_score"} & set(pairs.column_names)
+    if by_similarity and not kept.all():
         kept_from = float(pairs["similarity"].to_numpy()[kept].min())
     return {
         "edges": _rounded(BIN_EDGES[low : high + 1].tolist(), 4),

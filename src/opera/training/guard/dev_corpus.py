@@ -84,5 +84,6 @@ def _with_documents(data: RetrievalData, qrels: Qrels, rows: NDArray[np.int64]) 
         splits={"dev": Qrels.from_arrays(query_rows, doc_rows, qrels.grades[judged])},
         given_negatives=None,
         held_out=None,
+        teacher=None,
         places={},
     )
