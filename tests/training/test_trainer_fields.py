@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformerTrainingArguments
 import opera
 from opera.config.recipe import make_recipe
 from opera.config.trainer_arguments import TAKEN, WITHOUT_EFFECT
-from opera.core.errors import SettingError
+from opera.core.errors import InputError, SettingError
 from opera.retrieval.models import load_model
 from opera.training.trainer import training_arguments
 from small_runs import SMALL, assert_same_run, weights
@@ -69,3 +69,28 @@ def test_wrong_fields_are_refused(given: object, message: str) -> None:
     with pytest.raises(SettingError) as caught:
         make_recipe({"trainer": given})
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"adam_beta2": 1.5}, "--trainer adam_beta2: the trainer refuses it: Invalid beta parameter at index 1: 1.5"),
+        ({"fsdp": "full_shard"}, "--trainer fsdp: the trainer refuses it: Using fsdp only works in distributed"),
+        ({"neftune_noise_alpha": 5}, "--trainer neftune_noise_alpha: sentence-transformers' models do not say"),
+        ({"lr_scheduler_kwargs": {"no_such": 1}}, "--trainer lr_scheduler_kwargs: the trainer refuses it: "),
+        ({"eval_delay": 9}, "eval_delay=9: would skip every evaluation: with eval_steps=3 the last is at step 6 of 8"),
+        ({"deepspeed": "x.json"}, "--trainer deepspeed=x.json: needs the package deepspeed, which is not installed: "),
+    ],
+)
+def test_what_the_trainer_refuses_is_refused_before_anything_is_written(
+    given: dict[str, object], message: str, beir: Path, static_model: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(InputError) as caught:
+        opera.adapt(beir, model=static_model, out=tmp_path / "run", trainer=given, **SMALL, eval_steps=3)
+    assert message in str(caught.value)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_delay_without_evaluations_is_refused(beir: Path, static_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(SettingError, match="eval_delay=1: nothing is evaluated without eval_steps"):
+        opera.adapt(beir, model=static_model, out=tmp_path / "run", trainer={"eval_delay": 1}, **SMALL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.util import find_spec
+from typing import Any
 
 from opera.core.errors import MissingExtraError
 from opera.core.terminal import shown
@@ -72,14 +73,21 @@ def check_known(value: str, known: Mapping[str, str], kind: str) -> str:
     return value
 
 
-def check_installed(optim: str, report_to: str) -> None:
-    """Check that the packages of the optimizer and the logging service are installed. Imports neither.
+def check_installed(optim: str, report_to: str, trainer: Mapping[str, Any] | None = None) -> None:
+    """Check that the packages of the optimizer, the logging service and DeepSpeed are installed. Imports none.
+
+    Args:
+        optim: the optimizer.
+        report_to: the logging service.
+        trainer: fields of the trainer's arguments.
 
     Raises:
         MissingExtraError: with the command that installs the package.
     """
-    for setting, value, modules in (("optim", optim, OPTIMIZERS), ("report_to", report_to, SERVICES)):
-        module = modules[value]
+    needed = [("optim", optim, OPTIMIZERS[optim]), ("report_to", report_to, SERVICES[report_to])]
+    if trainer is not None and (config := trainer.get("deepspeed")) is not None:
+        needed.append(("--trainer deepspeed", str(config), "deepspeed"))
+    for setting, value, module in needed:
         if module and find_spec(module) is None:
             package = PACKAGES.get(module, module)
             raise MissingExtraError(

@@ -100,7 +100,7 @@ def make_recipe(values: Mapping[str, Any]) -> Recipe:
         mistakes += explain(error, method.settings_class.model_fields)
     if mistakes:
         raise SettingError(*mistakes)
-    check_installed(train.optimisation.optim, train.logging.report_to)
+    check_installed(train.optimisation.optim, train.logging.report_to, train.logging.trainer)
     if train.adapter.lora is not None:
         require("peft", "lora")
     if train.logging.trainer is not None:

@@ -51,6 +51,7 @@ from opera.training.on_test import (
 from opera.training.services import Services
 from opera.training.session import Clock, Session
 from opera.training.trainer import training_arguments
+from opera.training.trainer_check import check_trainer
 from opera.training_set.prepare import model_or_vectors, prepare
 
 log = logging.getLogger("opera")
@@ -107,6 +108,7 @@ def adapt(
         prepared = prepare(loaded, str(model), recipe, processes.num_processes)
         checkpoints = RunWriter(folder).checkpoints
         arguments = training_arguments(prepared.settings, prepared.model, checkpoints)  # to refuse early
+        check_trainer(prepared.settings, arguments, prepared.model)
     if resume:
         refuse_other_settings(folder, prepared.identity, TrainSettings.without_effect())
         earlier = Run.open(folder)
