@@ -110,6 +110,11 @@ def test_names_that_are_equal_get_numbers() -> None:
     assert len(set(data.corpus.ids())) == len(data.corpus)
 
 
+def test_a_note_names_its_set_once() -> None:
+    sets = [replace(one(name, 2), notes=(f"{name}: read so", "read otherwise")) for name in ("a", "b")]
+    assert combine(sets).notes == ("a: read so", "a: read otherwise", "b: read so", "b: read otherwise")
+
+
 def test_the_prompt_of_all_is_kept() -> None:
     first, second = replace(one("a", 2), query_prompt="p: "), replace(one("b", 2), query_prompt="p: ")
     assert combine([first, second]).query_prompt == "p: "
@@ -120,8 +125,10 @@ def test_the_prompt_of_all_is_kept() -> None:
 
 def test_what_cannot_be_combined_is_refused() -> None:
     both = combine([one("a", 2), one("b", 2)])
-    with pytest.raises(DataError, match="a: is the same data as a; give each data set once"):
+    with pytest.raises(DataError, match="a: is given twice; give each data set once"):
         load_all([one("a", 2), one("a", 2)])
+    with pytest.raises(DataError, match="b: is the same data as a; give each data set once"):
+        load_all([one("a", 2), replace(one("a", 2), source="b")])
     with pytest.raises(DataError, match="is several data sets already"):
         combine([both, one("c", 2)])
     with pytest.raises(DataError, match="give at least one data set, got an empty list"):

@@ -38,7 +38,7 @@ def make_loss(seen: list[Any] | None = None, own: slice = slice(0, 4), **values:
     model: Any = None
     loss = DistillationLoss(model, sampler, 0.1, None, lambda *found: seen is not None and seen.append(found))
     training_set: Any = SimpleNamespace(
-        teacher=teacher, query_rows=QUERIES, pairs=PAIRS, negatives=None, negatives_kind="random"
+        teacher=teacher, query_rows=QUERIES, pairs=PAIRS, listed=None, negatives_kind="random"
     )
     loss.use(training_set, TrainSettings.parse({"teacher_temperature": 2, **values}))
     return loss

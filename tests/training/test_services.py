@@ -102,7 +102,7 @@ def test_a_second_training_opens_them_anew(serve: Any, beir: Path, static_model:
 @pytest.mark.parametrize(
     ("service", "message"),
     [
-        (Closed, "report_to=wandb: cannot be opened (PermissionError: no API key configured); mend it, or leave"),
+        (Closed, "report_to=wandb: cannot be opened (PermissionError: no API key configured); fix it, or leave"),
         (Broken, "report_to=wandb: cannot be opened (AttributeError: module 'wandb' has no attribute 'init')"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,12 @@ import pytest
 import opera
 from commands import opera_here
 from opera.config.recipe import make_recipe
-from opera.core.errors import SettingError
+from opera.core.errors import DataError, SettingError
 from opera.data import RetrievalData, load_all, load_data
+from opera.data.teacher_file import with_teacher
+from opera.deployment import export as export_module
 from opera.training_set.mixing import build_mixed
+from opera.training_set.negatives import Lists
 from opera.training_set.prepare import prepare
 from small_runs import FAST, SMALL, assert_same_run
 from tiny_world import write_beir
@@ -62,6 +66,45 @@ def test_each_set_has_the_scores_and_positives_that_it_has_alone(sets: list[Path
         first = built.data.parts[number].first_document
         found = built.known.contains(queries + built.mixture.first_queries[number], documents + first)
         assert np.array_equal(found, alone.known.contains(queries, documents))
+
+
+def test_listed_negatives_are_counted_over_the_sets(sets: list[Path], static_model: Path) -> None:
+    settings = {"method": "sp", "negatives": "hard", "range": "1:3", "prune_before_mining": True}
+    built = build_mixed(prepared(sets, static_model, **settings))
+    alone = [build_mixed(prepared([folder], static_model, **settings)) for folder in sets]
+    record = built.negatives_record
+    for name in ("listed", "queries_without", "pruned_positives"):
+        assert getattr(record, name) == sum(getattr(own.negatives_record, name) for own in alone)
+    assert record.listed > 0
+    fewer = replace(built, listed=Lists(built.listed.counts, built.listed.doc_rows[::-1]))
+    weighted = replace(built, loss_weights=np.ones(built.pairs.n_pairs, dtype=np.float32))
+    assert len({each.fingerprint for each in (built, fewer, weighted)}) == 3
+
+
+@pytest.mark.parametrize(
+    ("use", "call"),
+    [
+        ("mine", opera.mine),
+        ("score", opera.score),
+        ("search", lambda data, model: opera.search(data, "word", model=model)),
+        ("inspect", opera.inspect),
+    ],
+)
+def test_what_ranks_one_set_refuses_several(use: str, call: Any, sets: list[Path], static_model: Path) -> None:
+    with pytest.raises(DataError, match=f"second: is several data sets, and {use} takes one; call it for each"):
+        call(load_all(sets), model=static_model)
+
+
+def test_an_export_measures_on_the_sets_of_the_run(sets: list[Path], static_model: Path, tmp_path: Path) -> None:
+    run = opera.adapt(sets, model=static_model, out=tmp_path / "run", method="ft", **{**SMALL, "guard": False})
+    measured = export_module._test_data(str(run.path), None)
+    assert [part.name for part in measured.parts] == ["first", "second"]
+
+
+def test_the_error_on_a_teachers_ids_says_how_they_are_written(sets: list[Path], tmp_path: Path) -> None:
+    (tmp_path / "scores.tsv").write_text("query_id\tdoc_id\tscore\nq0\td0\t1\n")
+    with pytest.raises(DataError, match="ids must be SET/ID, of the sets first, second"):
+        with_teacher(load_all(sets), tmp_path / "scores.tsv")
 
 
 @pytest.mark.parametrize(

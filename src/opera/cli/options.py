@@ -99,7 +99,7 @@ LoraOption = Annotated[
 ]
 MatryoshkaOption = Annotated[
     str | None,
-    typer.Option("--matryoshka", help="numbers of first dimensions that are to do by themselves: 256,128,64"),
+    typer.Option("--matryoshka", help="numbers of first dimensions to be used on their own: 256,128,64"),
 ]
 PublicOption = Annotated[bool, typer.Option("--public", help="make a new repository public; the default is private")]
 LanguageOption = Annotated[

@@ -104,7 +104,7 @@ class OptimisationSettings(Settings):
     )
     matryoshka: Sizes | None = setting(
         None,
-        "numbers of first dimensions, such as 256,128,64, that are to do as embeddings of their own: the loss is the "
+        "numbers of first dimensions, such as 256,128,64, to be used as embeddings on their own: the loss is the "
         "mean over them and the whole (--matryoshka); auto: none",
         "arXiv:2205.13147",
     )

@@ -47,7 +47,7 @@ def combine(sets: Sequence[RetrievalData]) -> RetrievalData:
         for name, data, document, query in zip(names, sets, _firsts(corpora), _firsts(queries), strict=True)
     )
     prompts = {data.query_prompt for data in sets}
-    notes = [f"{name}: {note}" for name, data in zip(names, sets, strict=True) for note in data.notes]
+    notes = _named(names, sets)
     if len(prompts) > 1:
         notes.append("the data sets have different query prompts: none is used; give one for all with query_prompt")
     whole = RetrievalData(
@@ -76,10 +76,21 @@ def views(data: RetrievalData, split: str | None = None) -> list[RetrievalData]:
     return [view for view in found if split is None or (split in view.splits and view.splits[split].has_relevant.any())]
 
 
+def one_set(data: RetrievalData, use: str) -> RetrievalData:
+    """Return the data as they are.
+
+    Raises:
+        DataError: if they are several data sets; ``use`` names what takes one.
+    """
+    if data.parts:
+        raise DataError(f"{data.source}: is several data sets, and {use} takes one; call it for each")
+    return data
+
+
 def for_each(data: RetrievalData, change: Callable[[RetrievalData], RetrievalData]) -> RetrievalData:
     """Apply a change to each of several data sets that leaves its tables as they are; its notes get the set's name."""
     changed = [change(view) for view in views(data)]
-    notes = [f"{part.name}: {note}" for part, view in zip(data.parts, changed, strict=True) for note in view.notes]
+    notes = _named([part.name for part in data.parts], changed)
     return _with_contents(replace(data, notes=(*data.notes, *notes)), changed)
 
 
@@ -88,7 +99,8 @@ def _check_different(sets: Sequence[RetrievalData]) -> None:
         if data.parts:
             raise DataError(f"{data.source}: is several data sets already; give each alone")
         if twice := [other.source for other in sets[:at] if other.fingerprint == data.fingerprint]:
-            raise DataError(f"{data.source}: is the same data as {twice[0]}; give each data set once")
+            how = "is given twice" if twice[0] == data.source else f"is the same data as {twice[0]}"
+            raise DataError(f"{data.source}: {how}; give each data set once")
 
 
 def _names(sets: Sequence[RetrievalData]) -> list[str]:
@@ -104,6 +116,12 @@ def _names(sets: Sequence[RetrievalData]) -> list[str]:
 
 def _weighted(data: RetrievalData) -> bool:
     return "train" in data.splits and data.splits["train"].weights is not None
+
+
+def _named(names: Sequence[str], sets: Sequence[RetrievalData]) -> list[str]:
+    """The notes of all sets, each with its set's name in front; those on a file often have it."""
+    notes = [(f"{name}: ", note) for name, data in zip(names, sets, strict=True) for note in data.notes]
+    return [note if note.startswith(name) else f"{name}{note}" for name, note in notes]
 
 
 def _firsts(tables: Sequence[TextTable]) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,6 +48,11 @@ class TrainingPairs:
     def n_pairs(self) -> int:
         """N, the number of pairs, Σ_q m_q."""
         return len(self.pair_doc)
+
+    @property
+    def fingerprint(self) -> int:
+        """A number that differs where pairs differ."""
+        return zlib.crc32(self.pair_doc.tobytes(), zlib.crc32(self.pair_query.tobytes()))
 
     @property
     def positives_per_query(self) -> NDArray[np.int64]:

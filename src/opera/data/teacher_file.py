@@ -51,8 +51,10 @@ def with_teacher(data: RetrievalData, path: Path) -> RetrievalData:
         example = (
             f"query {shown(queries[0].as_py())}, document {shown(documents[0].as_py())}" if len(queries) else "none"
         )
+        advice = f"ids must be SET/ID, of the sets {', '.join(part.name for part in data.parts)}"
         raise DataError(
-            f"{path}: none of its {len(scores):,} pairs is of {data.source} ({example}); was it scored on it?"
+            f"{path}: none of its {len(scores):,} pairs is of {data.source} ({example}); "
+            f"{advice if data.parts else 'was it scored on it?'}"
         )
     notes = data.notes
     if left := int((~known).sum()):

@@ -21,7 +21,7 @@ from opera.core.paths import expand_user, user_path
 from opera.core.storage import writing
 from opera.core.strict_json import read_json
 from opera.core.terminal import place, shown
-from opera.data import RetrievalData, load_data
+from opera.data import RetrievalData, load_all, load_data
 from opera.deployment.card import write_card
 from opera.deployment.measure import SPLIT, Reference, megabytes
 from opera.deployment.onnx_file import (
@@ -157,7 +157,8 @@ def _test_data(model: str, data: str | Path | RetrievalData | None) -> Retrieval
     else:
         record = Run.open(model).record
         try:
-            loaded = load_data(record.data.source)
+            sources = [each.source for each in record.sets or ()]
+            loaded = load_all(sources or record.data.source)
         except InputError as error:
             raise type(error)(f"{error}; it is the run's data: pass --data DATA, or --no-measure") from None
         if loaded.fingerprint != record.data.fingerprint:

@@ -15,6 +15,7 @@ from opera.core.errors import DataError
 from opera.core.paths import expand_user
 from opera.data import RetrievalData, load_data
 from opera.data.checks import check_text
+from opera.data.combined import one_set
 from opera.data.texts import CorpusText
 from opera.retrieval.encoder import Encoder, given_prompts, open_encoder, rows_digest
 from opera.retrieval.measures import Ranking
@@ -73,7 +74,7 @@ def search(
     check_text("query", query)
     top = whole_number(top, "top", 1)
     model = expand_user(model, "model")
-    loaded = load_data(data)
+    loaded = one_set(load_data(data), "search")
     encoder = open_encoder(model, **given_prompts(query_prompt, document_prompt))
     query_embeddings = encoder.encode([query], "query")
     document_embeddings = encoder.encode_corpus(loaded, run_corpus_text(model))

@@ -16,7 +16,6 @@ from opera.data.teacher import TeacherScores
 from opera.training.loss import InBatchLoss, info_nce_losses
 from opera.training.sampler import Batch
 from opera.training_set.build import TrainingSet
-from opera.training_set.negatives import ListedNegatives
 
 log = logging.getLogger("opera")
 
@@ -103,9 +102,8 @@ def _log_coverage(training_set: TrainingSet, teacher: TeacherScores) -> None:
     pairs, query_rows = training_set.pairs, training_set.query_rows
     scored = ~np.isnan(teacher.lookup(query_rows[pairs.pair_query], pairs.pair_doc))
     log.info("the teacher scored %d of %d training pairs", scored.sum(), len(scored))
-    if isinstance(listed := training_set.negatives, ListedNegatives):
-        query = np.repeat(query_rows, np.diff(listed.offsets))
-        found = ~np.isnan(teacher.lookup(query, listed.doc_rows))
+    if (listed := training_set.listed) is not None:
+        found = ~np.isnan(teacher.lookup(query_rows[listed.queries], listed.doc_rows))
         log.info("the teacher scored %d of %d %s negatives", found.sum(), len(found), training_set.negatives_kind)
     if not scored.all():
         log.info("note: pairs without a teacher's score train with InfoNCE alone")

@@ -152,7 +152,7 @@ def _sets(record: RunRecord) -> list[str]:
 
 
 def _sizes(record: RunRecord) -> list[str]:
-    """The table of what the first dimensions do by themselves; empty for a run without sizes."""
+    """The table of the first dimensions' measures; empty for a run without sizes."""
     if not record.matryoshka:
         return []
     name = DEFAULT_MEASURES[0]

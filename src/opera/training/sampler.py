@@ -6,7 +6,6 @@ whatever was observed since, and fails where one of them is missing. Without loa
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -140,7 +139,6 @@ class PairSampler:
         self._untrained: dict[int, DrawnStep] = {}
         self._observed: dict[int, list[tuple[IntArray, FloatArray, FloatArray]]] = {}
         self._applied, self._ended = 0, False
-        self._fingerprint = zlib.crc32(pairs.pair_doc.tobytes(), zlib.crc32(pairs.pair_query.tobytes()))
 
     @property
     def _whole_batch(self) -> int:
@@ -223,7 +221,7 @@ class PairSampler:
             "next_step": self.next_step,
             "trained_steps": self.trained_steps,
             "applied": self._applied,
-            "fingerprint": self._fingerprint,
+            "fingerprint": self.pairs.fingerprint,
             "drawn": np.concatenate([np.empty(0, dtype=np.int32), *self.drawn]),
             "method": self.method.state_dict(),
             "untrained": {str(step): drawn.state_dict() for step, drawn in self._untrained.items()},
@@ -239,7 +237,7 @@ class PairSampler:
         Raises:
             TrainingError: if it belongs to other training pairs.
         """
-        if int(state["fingerprint"]) != self._fingerprint:
+        if int(state["fingerprint"]) != self.pairs.fingerprint:
             raise TrainingError(
                 "the checkpoint belongs to other training pairs than this run has now: embeddings computed again, on "
                 "another device for example, may rank documents otherwise; start again with --overwrite"

@@ -17,7 +17,7 @@ from opera.retrieval.processes import everywhere
 
 
 class Services(TrainerCallback):  # type: ignore[misc]
-    """Passes every event on to the services; they hear of the end of a training only when the next begins, or at close.
+    """Passes every event on to the services, the end of a training only when the next one begins, or at close.
 
     So what follows training, the guard's choice, is logged beside its curves.
 
@@ -56,7 +56,7 @@ class Services(TrainerCallback):  # type: ignore[misc]
             self._pass_on("on_log", given, {**more, "logs": dict(values)})
 
     def close(self) -> None:
-        """Let the services hear of the end."""
+        """Pass the end of the last training on."""
         if self._end is not None:
             (given, more), self._end = self._end, None
             self._pass_on("on_train_end", given, more)
@@ -79,7 +79,7 @@ class Services(TrainerCallback):  # type: ignore[misc]
                 setup(self._arguments, state, self._model, **({"processing_class": None} if takes_class else {}))
         except Exception as error:  # whatever a service raises
             raise SettingError(
-                f"report_to={name}: cannot be opened ({_in_one_line(error)}); mend it, or leave report_to out"
+                f"report_to={name}: cannot be opened ({_in_one_line(error)}); fix it, or leave report_to out"
             ) from error
         return callback
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import zlib
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +23,7 @@ from opera.runs.record import NegativesRecord
 from opera.training_set.document_pool import DocumentPool
 from opera.training_set.known_positives import KnownPositives
 from opera.training_set.miner import Miner
-from opera.training_set.negatives import ListedNegatives, NegativeInputs, Negatives, build_negatives
+from opera.training_set.negatives import ListedNegatives, Lists, NegativeInputs, Negatives, build_negatives
 from opera.training_set.noise import inject_noise
 from opera.training_set.prepare import Prepared
 from opera.training_set.pretrained_scores import method_scores
@@ -48,6 +49,7 @@ class TrainingSet:
             ``prune_before_mining`` only those that the method keeps.
         negatives: where explicit negatives come from.
         negatives_kind: the kind of them.
+        listed: those that are listed per query; ``None`` where none are.
         scores: pretrained scores of the pairs, where the method needs them; training overwrites them.
         pruned_positives: how many listed negatives were pruned as positives of their query, among those of queries with
             a pair kept; ``None`` without ``prune_before_mining``, or without lists.
@@ -69,6 +71,7 @@ class TrainingSet:
     known: KnownPositives
     negatives: Negatives
     negatives_kind: str
+    listed: Lists | None
     pruned_positives: int | None
     scores: PairScores | None
     similarity: FloatArray | None
@@ -78,9 +81,10 @@ class TrainingSet:
 
     @property
     def fingerprint(self) -> int:
-        """A number that differs where pairs, scores or listed negatives differ."""
-        parts = [self.pairs.pair_query, self.pairs.pair_doc, self.similarity, self.start_scores]
-        parts += [getattr(self.negatives, "doc_rows", None), None if self.scores is None else self.scores.loss]
+        """A number that differs where pairs, scores, weights or listed negatives differ."""
+        parts: list[NDArray[Any] | None] = [self.pairs.pair_query, self.pairs.pair_doc, self.similarity]
+        parts += [self.start_scores, self.loss_weights, None if self.scores is None else self.scores.loss]
+        parts += [None, None] if self.listed is None else [self.listed.counts, self.listed.doc_rows]
         total = 0
         for part in parts:
             total = zlib.crc32(b"" if part is None else np.ascontiguousarray(part).tobytes(), total)
@@ -89,8 +93,8 @@ class TrainingSet:
     @property
     def negatives_record(self) -> NegativesRecord:
         """Facts about the negatives for ``run.json``."""
-        listed = self.negatives
-        if not isinstance(listed, ListedNegatives):
+        listed = self.listed
+        if listed is None:
             return NegativesRecord(kind=self.negatives_kind)
         return NegativesRecord(
             kind=self.negatives_kind,
@@ -125,6 +129,7 @@ def build_training_set(prepared: Prepared) -> TrainingSet:
     veto = miner.veto(query_rows, pairs)
     inputs = NegativeInputs(data, query_rows, left, settings, lambda depth: search(query_rows, depth), veto)
     negatives = build_negatives(prepared.negatives, inputs)
+    listed = negatives.lists if isinstance(negatives, ListedNegatives) else None
     return TrainingSet(
         data=data,
         query_rows=query_rows,
@@ -137,7 +142,8 @@ def build_training_set(prepared: Prepared) -> TrainingSet:
         known=left,
         negatives=negatives,
         negatives_kind=prepared.negatives,
-        pruned_positives=None if kept is None else _pruned_positives(negatives, pairs, kept, known),
+        listed=listed,
+        pruned_positives=None if kept is None or listed is None else _pruned_positives(listed, pairs, kept, known),
         scores=scores,
         similarity=similarity,
         smallest_cbs_pool=smallest_pool,
@@ -145,13 +151,11 @@ def build_training_set(prepared: Prepared) -> TrainingSet:
     )
 
 
-def _pruned_positives(negatives: Negatives, pairs: TrainingPairs, kept: BoolArray, known: KnownPositives) -> int | None:
+def _pruned_positives(listed: Lists, pairs: TrainingPairs, kept: BoolArray, known: KnownPositives) -> int:
     """Count the listed negatives that were pruned as positives; of a query without a pair kept none is ever drawn."""
-    if not isinstance(negatives, ListedNegatives):
-        return None
-    query = np.repeat(np.arange(pairs.n_queries), np.diff(negatives.offsets))
+    query = listed.queries
     drawn = pairs.sum_by_query(kept)[query] > 0
-    count = int((known.contains(query, negatives.doc_rows) & drawn).sum())
+    count = int((known.contains(query, listed.doc_rows) & drawn).sum())
     log.info("note: %d of the %d negatives of queries with a pair kept are pruned positives", count, drawn.sum())
     return count
 

@@ -16,6 +16,7 @@ from opera.core.arguments import MOST_SEED, whole_number
 from opera.core.paths import expand_user
 from opera.core.settings import resolved
 from opera.data import Qrels, RetrievalData, load_data
+from opera.data.combined import one_set
 from opera.retrieval.encoder import given_prompts, open_encoder
 from opera.retrieval.locate import inputs_of, locate_model
 from opera.retrieval.models import model_kind
@@ -83,7 +84,7 @@ def score(
     path = checked_output(out, SCORE_FORMATS, overwrite, inputs.reads(data))
     prompts = given_prompts(query_prompt, document_prompt)
     seed = whole_number(seed, "seed", 0, MOST_SEED)
-    loaded, qrels = _training_qrels(data, relevant_grade)
+    loaded, qrels = _training_qrels(data, relevant_grade, "score")
     if inputs.by_teacher:
         scored = score_by_teacher(inputs, loaded, qrels, prompts, seed)
         if path is not None and process_index() == 0:
@@ -178,7 +179,7 @@ def mine(
     path = checked_output(out, NEGATIVES_FORMATS, overwrite, reads)
     keep, seed = whole_number(keep, "keep", 1), whole_number(seed, "seed", 0, MOST_SEED)
     sampling = mining_settings(range, relative_margin, absolute_margin, max_score, reranker)
-    loaded, qrels = _training_qrels(data, relevant_grade)
+    loaded, qrels = _training_qrels(data, relevant_grade, "mine")
     check_range(sampling.mining_range, len(loaded.corpus))
     judge = None if reranker is None else open_reranker(reranker)
     miner = Miner(open_encoder(model, **prompts), loaded, run_corpus_text(model), sampling, judge)
@@ -200,8 +201,8 @@ def mine(
     return table
 
 
-def _training_qrels(data: str | Path | RetrievalData, relevant_grade: int) -> tuple[RetrievalData, Qrels]:
-    loaded = load_data(data)
+def _training_qrels(data: str | Path | RetrievalData, relevant_grade: int, use: str) -> tuple[RetrievalData, Qrels]:
+    loaded = one_set(load_data(data), use)
     loaded = loaded.with_relevant_grade(relevant_grade)
     return loaded, loaded.training_split()
 

@@ -18,7 +18,7 @@ from opera.methods import PairScores
 from opera.methods.mixed import Mixture
 from opera.training_set.build import TrainingSet, build_training_set
 from opera.training_set.known_positives import KnownPositives
-from opera.training_set.negatives import Negatives
+from opera.training_set.negatives import Lists, Negatives
 from opera.training_set.prepare import Prepared
 
 
@@ -103,6 +103,7 @@ def _joined(prepared: Prepared, sets: Sequence[TrainingSet]) -> TrainingSet:
         known=KnownPositives.joined([own.known for own in sets], first_queries[:-1], documents, len(data.corpus)),
         negatives=_NegativesOfSets([own.negatives for own in sets], first_queries, documents),
         negatives_kind=prepared.negatives,
+        listed=_joined_lists(sets, documents),
         pruned_positives=sum(pruned) if pruned else None,
         scores=_joined_scores(pairs, [own.scores for own in sets]),
         similarity=_together([own.similarity for own in sets]),
@@ -110,6 +111,16 @@ def _joined(prepared: Prepared, sets: Sequence[TrainingSet]) -> TrainingSet:
         start_scores=_together([own.start_scores for own in sets]),
         mixture=Mixture(first_queries, shares, prepared.settings.mixing.one_set_per_step),
     )
+
+
+def _joined_lists(sets: Sequence[TrainingSet], first_documents: NDArray[np.int64]) -> Lists | None:
+    """Put the lists of all sets together, empty ones for a set without; ``None`` where none has some."""
+    if all(own.listed is None for own in sets):
+        return None
+    none = np.empty(0, dtype=np.int32)
+    lists = [own.listed or Lists(np.zeros(own.pairs.n_queries, dtype=np.int64), none) for own in sets]
+    rows = [own.doc_rows + first for own, first in zip(lists, first_documents, strict=True)]
+    return Lists(np.concatenate([own.counts for own in lists]), np.concatenate(rows).astype(np.int32))
 
 
 def _with_ones(

@@ -76,6 +76,29 @@ class RandomNegatives:
 
 
 @dataclass(frozen=True)
+class Lists:
+    """Documents listed per training query, such as mined ones.
+
+    Attributes:
+        counts: int64 ``[n]``, length of each query's list.
+        doc_rows: int32 ``[K]``, corpus rows, list after list.
+    """
+
+    counts: NDArray[np.int64]
+    doc_rows: NDArray[np.int32]
+
+    @property
+    def queries(self) -> NDArray[np.int64]:
+        """The training query of each document: int64 ``[K]``."""
+        return np.repeat(np.arange(len(self.counts)), self.counts)
+
+    @property
+    def queries_without(self) -> int:
+        """How many queries have an empty list."""
+        return int((self.counts == 0).sum())
+
+
+@dataclass(frozen=True)
 class ListedNegatives:
     """Uniform over a list per query; over the documents for a query whose list is empty.
 
@@ -97,9 +120,14 @@ class ListedNegatives:
         return cls(offsets, rows.astype(np.int32), pool)
 
     @property
+    def lists(self) -> Lists:
+        """What is listed."""
+        return Lists(np.diff(self.offsets), self.doc_rows)
+
+    @property
     def queries_without(self) -> int:
         """How many queries have an empty list."""
-        return int((np.diff(self.offsets) == 0).sum())
+        return self.lists.queries_without
 
     def draw(self, queries: IntArray, count: int, seed: int, step: int) -> NDArray[np.int64]:
         """Return rows, without repeats where a list is long enough; the cost does not depend on its length."""

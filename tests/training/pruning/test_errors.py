@@ -214,6 +214,22 @@ def test_an_evaluation_on_the_object_that_trains(dataset: Dataset, model: Senten
         trainer.train()
 
 
+@pytest.mark.parametrize("batch_size", [8, 48])
+def test_an_evaluation_on_it_before_training(
+    batch_size: int, dataset: Dataset, model: SentenceTransformer, tmp_path: Path
+) -> None:
+    args = arguments(tmp_path, eval_on_start=True, eval_strategy="steps", per_device_eval_batch_size=batch_size)
+    loss = MultipleNegativesRankingLoss(model)
+    queries = Dataset.from_dict({"q": [f"word{at}" for at in range(48)], "d": ["text"] * 48})
+    trainer = trainer_of(PairPruning(model, queries), args, queries, loss, eval_dataset=queries)
+    with pytest.raises(opera.TrainingError, match="evaluate on another object than the one that trains"):
+        trainer.train()
+
+
+def test_an_automatic_method(dataset: Dataset, model: SentenceTransformer) -> None:
+    assert PairPruning(model, dataset, "auto").method.name == "ft"
+
+
 def test_a_loss_of_another_model(dataset: Dataset, model: SentenceTransformer, static_model: Path) -> None:
     with pytest.raises(opera.SettingError, match=r"^loss: MultipleNegativesRankingLoss was made with another model"):
         PairPruning(model, dataset).watch(MultipleNegativesRankingLoss(open_model(static_model)))

@@ -1,4 +1,4 @@
-"""The table of a run's sizes: what the first dimensions of its embeddings do by themselves."""
+"""The table of a run's sizes: the measures of the first dimensions of its embeddings."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class DatasetTable:
 
 
 def as_table(value: Any, name: str, columns: Sequence[str]) -> MemoryTable | DatasetTable:
-    """Return what a user gave as a table.
+    """Return the rows or columns that were passed, as a table.
 
     Args:
         value: a pyarrow table, a pandas or polars DataFrame, a ``datasets.Dataset``, columns by name, or a list or

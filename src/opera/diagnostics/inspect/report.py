@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from opera.core.arguments import MOST_SEED, whole_number
 from opera.core.paths import expand_user
 from opera.data import Qrels, RetrievalData, load_data
+from opera.data.combined import one_set
 from opera.data.novelty import seen_share
 from opera.data.pairs import TrainingPairs
 from opera.diagnostics.inspect.advice import Advice, Retention, advise, dynamic_gain, retention_table
@@ -133,7 +134,7 @@ def inspect(
     """
     show, seed = whole_number(show, "show", 0), whole_number(seed, "seed", 0, MOST_SEED)
     model, prompts = expand_user(model, "model"), given_prompts(query_prompt, document_prompt)
-    original = load_data(data)
+    original = one_set(load_data(data), "inspect")
     loaded = original.with_relevant_grade(relevant_grade)
     loaded.training_split()  # data without a training pair are refused before the model is loaded
     embedded = embed(loaded, model, prompts)

@@ -21,11 +21,21 @@ from opera.training.sampler import NotObservedError, PairSampler
 
 log = logging.getLogger("opera")
 
+ELSEWHERE = "evaluate on another object than the one that trains (dataset.select(range(len(dataset))))"
 ADVICE = (
     "give PairPruning the trainer's arguments (args=args), which say how far it reads ahead and which prompts it adds, "
-    "pass callbacks=[pruning.callback] where a training is resumed, and train on the dataset that PairPruning was given"
+    "pass callbacks=[pruning.callback] where a training is resumed, train on the dataset that PairPruning was given, "
+    f"and {ELSEWHERE}"
 )
 """What to do where the trainer does not train on what was drawn."""
+
+
+def read_again(place: str) -> TrainingError:
+    """Return the error for a data set that something else than its training reads."""
+    return TrainingError(
+        f"PairPruning: {place} is read again, by a second training or an evaluation; make a PairPruning for each "
+        f"training, and {ELSEWHERE}"
+    )
 
 
 class PrunedSet:
@@ -37,7 +47,10 @@ class PrunedSet:
         length: batches per epoch, over all processes; 0 until a trainer asks for them.
         epoch_start: the first draw of the epoch.
         to_replay: draws of the epoch that a resumed trainer reads again, and skips.
+        reader: what reads its batches, once something does.
     """
+
+    reader: PrunedBatches | None = None
 
     def __init__(self, rows: PairRows, embeddings: PairEmbeddings | None) -> None:
         self.rows, self.embeddings = rows, embeddings
@@ -208,6 +221,9 @@ class PrunedBatches(DefaultBatchSampler):  # type: ignore[misc]
         return self.source.length
 
     def __iter__(self) -> Iterator[list[int]]:
+        if self.source.reader not in (None, self):  # an evaluation before training asks for batches of its own
+            raise read_again(self.source.rows.place)
+        self.source.reader = self
         self.begin()
         if self.epoch > 0 and self.source.sampler.next_step == 0:
             raise TrainingError(

@@ -17,17 +17,18 @@ from sentence_transformers.base.sampler import DefaultBatchSampler
 from torch import Tensor, nn
 from torch.utils.data import RandomSampler
 
-from opera.core.errors import ModelError, SettingError, TrainingError
+from opera.core.errors import ModelError, SettingError
 from opera.core.terminal import shown
-from opera.methods import Plan, method_named
+from opera.methods import PairScores, Plan, method_named
+from opera.methods.default import AUTO, DEFAULT_METHOD
 from opera.retrieval.processes import process_count, process_index
 from opera.training.distributed import refuse_differences
 from opera.training.loss import observed_everywhere
 from opera.training.not_finite import NotFiniteError
-from opera.training.pruning.batches import Given, GivenOut, PrunedBatches, PrunedSet
+from opera.training.pruning.batches import Given, GivenOut, PrunedBatches, PrunedSet, read_again
 from opera.training.pruning.callback import PruningCallback
 from opera.training.pruning.identity import BatchCheck
-from opera.training.pruning.pair_rows import WHOLE, read_all
+from opera.training.pruning.pair_rows import WHOLE, PairRows, read_all
 from opera.training.pruning.scores import PairEmbeddings
 from opera.training.pruning.timetable import Timetable
 from opera.training.pruning.watching import LossWatch
@@ -53,7 +54,8 @@ class PairPruning:
     Args:
         model: the model, before it trains; where the method starts from its scores, it encodes the data set now.
         dataset: a ``datasets.Dataset``, or a ``DatasetDict`` of several, the same object that the trainer gets.
-        method: ``ft``, ``rp``, ``sp``, ``sp+cbs``, ``infobatch``, ``dp``, ``sp+dp``, or one that you registered.
+        method: ``ft``, ``rp``, ``sp``, ``sp+cbs``, ``infobatch``, ``dp``, ``sp+dp``, one that you registered, or
+            ``auto`` for :data:`opera.methods.default.DEFAULT_METHOD`.
         args: the trainer's arguments: they say how long the training is, how far its loader reads ahead, and the
             prompts. Without them, and without the callback, one epoch with none of these is expected.
         temperature: divides the cosines in the losses that the method observes; by default that of the loss.
@@ -77,7 +79,7 @@ class PairPruning:
     ) -> None:
         if not isinstance(model, SentenceTransformer):
             raise ModelError(f"model: must be a SentenceTransformer, got {shown(type(model).__name__)}")
-        self.model, self.method = model, method_named(method)
+        self.model, self.method = model, method_named(DEFAULT_METHOD if method == AUTO else method)
         self.method_settings = self.method.settings_class.parse(settings)
         self.temperature = _checked_temperature(temperature)
         self.timetable, self._prompts, self._routes = Timetable(), None, None
@@ -168,10 +170,7 @@ class PairPruning:
         if part is None:
             return DefaultBatchSampler(RandomSampler(dataset, generator=how.get("generator")), **how)
         if self._began:
-            raise TrainingError(
-                f"PairPruning: {part.rows.place} is read again, by a second training or an evaluation; make a "
-                "PairPruning for each training, and evaluate on another object (dataset.select(range(len(dataset))))"
-            )
+            raise read_again(part.rows.place)
         self._batch_size, self._seed = how["batch_size"], how.get("seed") or 0
         if self._batch_size > part.rows.pairs.n_queries:
             raise SettingError(
@@ -202,8 +201,7 @@ class PairPruning:
                 rows, self.method, self.method_settings, watch.temperature, documents, self._seed
             )
         if processes > 1:
-            seen = rows.pairs.pair_doc if scores is None else scores.similarity
-            refuse_differences("training pairs or scores", zlib.crc32(seen.tobytes(), len(rows.dataset)))
+            refuse_differences("training pairs or scores", _fingerprint(rows, scores))
         lengths = [other.length for other in self._sets]
         steps = self.timetable.draws(lengths, part.length, processes)
         method = self.method(rows.pairs, Plan(self._seed, steps, self._batch_size), self.method_settings, scores)
@@ -242,6 +240,14 @@ class PairPruning:
         seen = observed_everywhere(similarity, losses)
         for given, part in zip(self._taken, np.split(seen, len(self._taken)), strict=True):
             given.source.train(given.step, given.pair_ids, part[:, 0], part[:, 1])
+
+
+def _fingerprint(rows: PairRows, scores: PairScores | None) -> int:
+    """A number that differs where texts, pairs or scores differ."""
+    total = zlib.crc32(rows.data.fingerprint.encode(), rows.pairs.fingerprint)
+    for values in () if scores is None else (scores.similarity, scores.loss):
+        total = zlib.crc32(np.ascontiguousarray(values).tobytes(), total)
+    return total
 
 
 def _checked_temperature(value: Any) -> float | None:
