@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -127,6 +128,8 @@ def test_a_run_learns_from_a_file_and_notes_what_it_lacks(
         run = opera.adapt(beir, model=static_model, out=tmp_path / "run", **settings)
     assert "the teacher scored 405 of 405 training pairs" in caplog.text
     assert "the teacher scored 160 of 160 teacher negatives" in caplog.text
+    noted = "note: teacher_temperature=0.1: the teacher's scores are from .* to .*, so they count as cosines and get"
+    assert re.search(noted, caplog.text)
     assert run.settings["negatives"] == "teacher"
     assert run.settings["teacher_temperature"] == run.settings["temperature"] == 0.1  # cosines
     caplog.clear()

@@ -56,6 +56,24 @@ def test_the_prompt_that_data_bring_holds_unless_another_is_given(beir: Path, st
         prepare(replace(data, query_prompt="\0"), str(static_model), make_recipe(SETTINGS))
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda data, **more: opera.score(data, **more)["similarity"],
+        lambda data, **more: opera.score(data, negatives=2, **more)["score"],
+        lambda data, **more: opera.mine(data, range=(1, 9), **more),
+        lambda data, **more: opera.evaluate(data, **more).measures,
+        lambda data, **more: [found.score for found in opera.search(data, "common1", **more)],
+        lambda data, **more: opera.inspect(data, **more).similarities,
+    ],
+)
+def test_other_commands_use_the_prompt_that_data_bring(use: Callable[..., Any], beir: Path, static_model: Path) -> None:
+    data = replace(load_data(beir), query_prompt=PROMPT)
+    brought = use(data, model=static_model)
+    assert brought == use(load_data(beir), model=static_model, query_prompt=PROMPT)
+    assert use(data, model=static_model, query_prompt="") == use(load_data(beir), model=static_model) != brought
+
+
 @pytest.mark.parametrize("phases", ["all", "search"])
 def test_a_run_is_used_with_its_own_prompts(phases: str, beir: Path, static_model: Path, tmp_path: Path) -> None:
     settings = {**SETTINGS, "query_prompt": PROMPT, "prompt_phases": phases}

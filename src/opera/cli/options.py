@@ -106,7 +106,8 @@ LanguageOption = Annotated[
     str | None, typer.Option("--language", help="languages of the texts for the model card, such as en,de; auto: none")
 ]
 QueryPromptOption = Annotated[
-    str | None, typer.Option("--query-prompt", help="text before each query, empty for none; auto: the model's own")
+    str | None,
+    typer.Option("--query-prompt", help="text before each query, empty for none; auto: the data's or model's"),
 ]
 DocumentPromptOption = Annotated[
     str | None, typer.Option("--document-prompt", help="text before each document, likewise")

@@ -63,6 +63,17 @@ class _Quotas:
         return quotas, credit
 
 
+def most_per_step(shares: NDArray[np.float64], batch_size: int, *, one_set: bool) -> NDArray[np.int64]:
+    """Return the most pairs that each set gives to a step: int64 ``[sets]``.
+
+    Args:
+        shares: float64 ``[sets]``, the share of the draws from each; they add up to 1.
+        batch_size: pairs per step.
+        one_set: whether all pairs of a step come from one set.
+    """
+    return _Quotas(shares, batch_size, one_set=one_set).most
+
+
 class _Source:
     """One set: its method, and the pairs that it drew and no step took yet."""
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,8 @@ from opera.retrieval.prompts import ROLES, Role, as_option, prompt_for, set_prom
 from opera.retrieval.run_model import run_lengths
 from opera.retrieval.shards import gather_rows, save_shared_rows
 from opera.runs.folder import holds_run
+
+log = logging.getLogger("opera")
 
 PLURALS: dict[Role, str] = {"query": "queries", "document": "documents"}
 BATCHES_PER_CHUNK = 32
@@ -233,6 +236,24 @@ def given_prompts(query: str | None, document: str | None) -> dict[str, Any]:
     prompts = {"query_prompt": query, "document_prompt": document}
     given = {name: prompt for name, prompt in prompts.items() if prompt is not None}
     return EncodingSettings.parse(given).model_dump(exclude_unset=True)
+
+
+def with_data_prompt(prompts: Mapping[str, Any], data: RetrievalData, model: str | Path) -> dict[str, Any]:
+    """Add the query prompt that the data bring to those that the user gave, as a run on these data does.
+
+    Args:
+        prompts: those that the user gave, by the names of their settings.
+        data: the data set.
+        model: what the user passed; a run has decided on its prompts already.
+
+    Raises:
+        SettingError: for a prompt that no user could give.
+    """
+    if data.query_prompt is None or "query_prompt" in prompts or holds_run(Path(model)):
+        return dict(prompts)
+    if process_index() == 0:
+        log.info("note: the data's query prompt %s is used; --query-prompt gives another", shown(data.query_prompt))
+    return {**prompts, **given_prompts(data.query_prompt, None)}
 
 
 def _batch_size(features: dict[str, Any]) -> int:

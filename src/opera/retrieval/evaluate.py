@@ -12,7 +12,7 @@ from opera.core.paths import expand_user
 from opera.data import RetrievalData, load_data
 from opera.data.splits import copy_splits
 from opera.retrieval.device import Precision
-from opera.retrieval.encoder import open_encoder
+from opera.retrieval.encoder import open_encoder, with_data_prompt
 from opera.retrieval.evaluation import Evaluation, evaluate_encoder
 from opera.retrieval.measures import DEFAULT_MEASURES, check_measures, split_names
 from opera.retrieval.run_model import run_corpus_text, trained_on_dev, with_run_splits
@@ -44,7 +44,7 @@ def evaluate(
         precision: what to compute in.
         max_query_length: tokens per query; the default is the run's if ``model`` is a run, else the model's own limit.
         max_passage_length: tokens per document, likewise.
-        query_prompt: text before each query, empty for none; the default is the model's own.
+        query_prompt: text before each query, empty for none; the default is the data's, or the model's own.
         document_prompt: text before each document, likewise.
         relevant_grade: lowest grade that counts as relevant; the default is the run's own if ``model`` is a run on
             these data, else 1.
@@ -76,5 +76,5 @@ def evaluate(
         log.info(
             "note: %s was trained again with its dev split in train, so its measures on dev promise too much", model
         )
-    encoder = open_encoder(model, **encoding)
+    encoder = open_encoder(model, **with_data_prompt(encoding, prepared, model))
     return evaluate_encoder(encoder, prepared, split, names, run_corpus_text(model))

@@ -17,7 +17,7 @@ from opera.data import RetrievalData, load_data
 from opera.data.checks import check_text
 from opera.data.combined import one_set
 from opera.data.texts import CorpusText
-from opera.retrieval.encoder import Encoder, given_prompts, open_encoder, rows_digest
+from opera.retrieval.encoder import Encoder, given_prompts, open_encoder, rows_digest, with_data_prompt
 from opera.retrieval.measures import Ranking
 from opera.retrieval.nearest import NearestDocuments, exact_search, own_tiles, with_bar
 from opera.retrieval.processes import everywhere, process_index
@@ -60,7 +60,7 @@ def search(
         query: what to search for.
         model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``.
         top: how many documents to return.
-        query_prompt: text before the query, empty for none; the default is the model's own.
+        query_prompt: text before the query, empty for none; the default is the data's, or the model's own.
         document_prompt: text before each document, likewise.
 
     Returns:
@@ -75,7 +75,8 @@ def search(
     top = whole_number(top, "top", 1)
     model = expand_user(model, "model")
     loaded = one_set(load_data(data), "search")
-    encoder = open_encoder(model, **given_prompts(query_prompt, document_prompt))
+    prompts = with_data_prompt(given_prompts(query_prompt, document_prompt), loaded, model)
+    encoder = open_encoder(model, **prompts)
     query_embeddings = encoder.encode([query], "query")
     document_embeddings = encoder.encode_corpus(loaded, run_corpus_text(model))
     ranking = exact_search(query_embeddings, document_embeddings, loaded.corpus, top, encoder.device)

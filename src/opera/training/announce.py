@@ -8,9 +8,12 @@ from opera.config.automatic import automatic_rate
 from opera.config.optimisation import OptimisationSettings
 from opera.config.presets import PRESET_LEARNING_RATE
 from opera.core.settings import resolved
+from opera.data.combined import views
+from opera.methods.mixed import most_per_step
 from opera.training.fit import listed_counts
 from opera.training.session import Session
-from opera.training_set.prepare import Prepared
+from opera.training_set.mixing import shares_of
+from opera.training_set.prepare import Prepared, is_cosines
 
 log = logging.getLogger("opera")
 
@@ -38,6 +41,8 @@ def announce(session: Session) -> None:
         optimisation.temperature,
     )
     _question_rate(optimisation, prepared)
+    _note_repeats(prepared, queries)
+    _note_teacher_temperature(prepared)
     if (
         optimisation.preset
         and optimisation.learning_rate == PRESET_LEARNING_RATE
@@ -56,3 +61,35 @@ def _question_rate(optimisation: OptimisationSettings, prepared: Prepared) -> No
             given / usual,
             usual,
         )
+
+
+def _note_repeats(prepared: Prepared, queries_per_step: int) -> None:
+    """Note each data set that gives more pairs to a step than it has queries."""
+    mixing, sets = prepared.settings.mixing, views(prepared.data)
+    splits = [view.training_split() for view in sets]
+    shares = shares_of(prepared.data, [len(train.doc_rows) for train in splits], mixing)
+    most = most_per_step(shares, queries_per_step, one_set=mixing.one_set_per_step)
+    for view, train, count in zip(sets, splits, most.tolist(), strict=True):
+        if count > train.n_queries:
+            log.info(
+                "note: %s: gives up to %d pairs to a step and has %d training queries, so a batch holds queries more "
+                "than once; smaller batches do not (--batch-size)",
+                *(view.name, count, train.n_queries),
+            )
+
+
+def _note_teacher_temperature(prepared: Prepared) -> None:
+    """Note how an automatic ``teacher_temperature`` came out, and why."""
+    teacher, given = prepared.data.teacher, prepared.given.train.distillation.teacher_temperature
+    if teacher is None or len(teacher) == 0 or given is not None or prepared.settings.optimisation.loss != "distill":
+        return
+    low, high = float(teacher.scores.min()), float(teacher.scores.max())
+    cosines = is_cosines(teacher)
+    log.info(
+        "note: teacher_temperature=%g: the teacher's scores are from %.3g to %.3g, %s%s",
+        resolved(prepared.settings.distillation.teacher_temperature),
+        low,
+        high,
+        "so they count as cosines and get the student's temperature" if cosines else "so they are no cosines",
+        "; if they are probabilities, such as a sigmoid's, set teacher_temperature" if cosines and low >= 0 else "",
+    )

@@ -17,7 +17,7 @@ from opera.core.paths import expand_user
 from opera.core.settings import resolved
 from opera.data import Qrels, RetrievalData, load_data
 from opera.data.combined import one_set
-from opera.retrieval.encoder import given_prompts, open_encoder
+from opera.retrieval.encoder import given_prompts, open_encoder, with_data_prompt
 from opera.retrieval.locate import inputs_of, locate_model
 from opera.retrieval.models import model_kind
 from opera.retrieval.processes import process_index
@@ -69,7 +69,7 @@ def score(
         relevant_grade: lowest grade in the qrels that counts as relevant.
         seed: seed of the random documents.
         overwrite: replace ``out`` if it exists.
-        query_prompt: text before each query, empty for none; the default is the model's own. Of the reranker, if given.
+        query_prompt: text before each query, empty for none; the default is the data's, or the model's own. Of the reranker, if given.
         document_prompt: text before each document, likewise.
         max_length: tokens of a query and a document together that the reranker reads; the default is its own limit.
 
@@ -100,7 +100,8 @@ def _score_pairs(
     model: str, loaded: RetrievalData, qrels: Qrels, prompts: dict[str, Any], cbs_pool: int, seed: int
 ) -> pa.Table:
     """Score the training pairs as they train: similarity, estimated loss, CBS."""
-    encoder, pairs = pair_encoder(open_encoder(model, **prompts), model, prompts), qrels.pairs()
+    encoder, pairs = open_encoder(model, **with_data_prompt(prompts, loaded, model)), qrels.pairs()
+    encoder = pair_encoder(encoder, model, prompts)
     situation = Situation(pairs.n_queries, model_kind(encoder.model), encoder.device)
     defaults = resolve(TrainSettings(), situation)
     corpus_text = run_corpus_text(model)
@@ -165,7 +166,7 @@ def mine(
         relevant_grade: lowest grade in the qrels that counts as relevant.
         seed: seed of the random choice among them.
         overwrite: replace ``out`` if it exists.
-        query_prompt: text before each query, empty for none; the default is the model's own.
+        query_prompt: text before each query, empty for none; the default is the data's, or the model's own.
         document_prompt: text before each document, likewise.
 
     Returns:
@@ -182,7 +183,8 @@ def mine(
     loaded, qrels = _training_qrels(data, relevant_grade, "mine")
     check_range(sampling.mining_range, len(loaded.corpus))
     judge = None if reranker is None else open_reranker(reranker)
-    miner = Miner(open_encoder(model, **prompts), loaded, run_corpus_text(model), sampling, judge)
+    encoder = open_encoder(model, **with_data_prompt(prompts, loaded, model))
+    miner = Miner(encoder, loaded, run_corpus_text(model), sampling, judge)
     mined = miner.mine(qrels, keep, seed)
     if mined.queries_without:
         log.info("note: %d of %d queries have no negative at these ranks", mined.queries_without, len(qrels.query_rows))

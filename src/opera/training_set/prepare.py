@@ -232,8 +232,13 @@ def _with_teacher_temperature(settings: TrainSettings, teacher: TeacherScores | 
     """Resolve an automatic ``teacher_temperature``: that of the student for cosines, 1 for other scores."""
     if teacher is None or settings.distillation.teacher_temperature is not None:
         return settings
-    cosines = bool(np.abs(teacher.scores).max(initial=0) <= 1 + ROUNDING)
-    return settings.with_values({"teacher_temperature": settings.optimisation.temperature if cosines else 1.0})
+    temperature = settings.optimisation.temperature if is_cosines(teacher) else 1.0
+    return settings.with_values({"teacher_temperature": temperature})
+
+
+def is_cosines(teacher: TeacherScores) -> bool:
+    """Whether all scores are from -1 to 1, as cosines are."""
+    return bool(np.abs(teacher.scores).max(initial=0) <= 1 + ROUNDING)
 
 
 def model_or_vectors(model: str | Path | None, settings: TrainSettings) -> str | Path:

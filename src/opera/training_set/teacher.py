@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from opera.data import Qrels, RetrievalData
 from opera.data.texts import CorpusText
-from opera.retrieval.encoder import Encoder, open_encoder
+from opera.retrieval.encoder import Encoder, open_encoder, with_data_prompt
 from opera.retrieval.reranker import RerankerOptions, open_reranker
 from opera.retrieval.run_model import run_corpus_text
 from opera.retrieval.similarity import pair_similarities
@@ -92,7 +92,7 @@ def score_by_teacher(
         reranker = open_reranker(inputs.reranker, RerankerOptions.given(**prompts, max_length=inputs.max_length))
     encoder = None
     if inputs.model is not None:
-        encoder = open_encoder(inputs.model, **({} if reranker else prompts))
+        encoder = open_encoder(inputs.model, **with_data_prompt({} if reranker else prompts, data, inputs.model))
     corpus_text: CorpusText = "title_text" if inputs.model is None else run_corpus_text(inputs.model)
     pairs = _with_negatives(qrels, _negatives(inputs, data, qrels, encoder, corpus_text, seed))
     if reranker is not None:

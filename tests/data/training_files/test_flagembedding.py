@@ -92,7 +92,7 @@ def test_scores_become_a_teachers_and_null_is_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("prompts", "kept", "note"),
     [
-        (["find: ", "find: "], "find: ", "every line has the prompt 'find: ': opera train puts it before"),
+        (["find: ", "find: "], "find: ", "every line has the prompt 'find: ': it goes before each query"),
         (["find: ", "other: "], None, "2 different prompts, such as 'find: ' and 'other: ': none is used"),
         (["find: ", None], None, "2 different prompts, such as 'find: ' and '': none is used"),
         ([None, None], None, None),

@@ -225,8 +225,8 @@ class ExampleStore:
         if len(prompts) == 1:
             builder.query_prompt = prompts[0]
             builder.notes.append(
-                f"every line has the prompt {shown(prompts[0])}: opera train puts it before each query, unless "
-                "query_prompt says otherwise"
+                f"every line has the prompt {shown(prompts[0])}: it goes before each query, unless query_prompt says "
+                "otherwise"
             )
             return
         named = " and ".join(shown(prompt) for prompt in prompts[:2])

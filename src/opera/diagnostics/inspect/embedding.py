@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.data import Qrels, RetrievalData, TextTable
-from opera.retrieval.encoder import open_encoder
+from opera.retrieval.encoder import open_encoder, with_data_prompt
 from opera.retrieval.run_model import run_corpus_text
 from opera.training_set.document_pool import DocumentPool
 from opera.training_set.pretrained_scores import pair_encoder
@@ -62,7 +62,7 @@ def embed(data: RetrievalData, model: str | Path, prompts: Mapping[str, Any]) ->
         model: what the user passed.
         prompts: those that the user gave.
     """
-    encoder, corpus_text = open_encoder(model, **prompts), run_corpus_text(model)
+    encoder, corpus_text = open_encoder(model, **with_data_prompt(prompts, data, model)), run_corpus_text(model)
     of_pairs = pair_encoder(encoder, model, prompts)
     judged_rows = np.unique(np.concatenate([qrels.query_rows for qrels in data.splits.values()]))
     judged, documents = encoder.encode_queries(data, judged_rows), encoder.encode_corpus(data, corpus_text)

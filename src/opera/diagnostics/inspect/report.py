@@ -122,7 +122,7 @@ def inspect(
         show: how many suspicious pairs, and how many examples of duplicates, to return.
         seed: seed for drawing the random documents.
         relevant_grade: lowest grade that counts as relevant.
-        query_prompt: text before each query, empty for none; the default is the model's own.
+        query_prompt: text before each query, empty for none; the default is the data's, or the model's own.
         document_prompt: text before each document, likewise.
 
     Returns:
