@@ -69,7 +69,8 @@ def score(
         relevant_grade: lowest grade in the qrels that counts as relevant.
         seed: seed of the random documents.
         overwrite: replace ``out`` if it exists.
-        query_prompt: text before each query, empty for none; the default is the data's, or the model's own. Of the reranker, if given.
+        query_prompt: text before each query, empty for none; the default is the data's, or the model's own. Of the
+            reranker, if given.
         document_prompt: text before each document, likewise.
         max_length: tokens of a query and a document together that the reranker reads; the default is its own limit.
 
