@@ -30,7 +30,7 @@ MODEL_CARD = """---
 
 ## Data
 
-`{data}`: {counts}.
+`{data}`: {counts}.{refitted}
 
 {reading}
 
@@ -50,7 +50,7 @@ scores = model.similarity(model.encode_query(["a question"]), model.encode_docum
 {command}
 ```
 
-{versions}. All settings, with the automatic ones filled in, are in the run's `run.json`.
+Files and folders stand by their names; put your own paths. {versions}. All settings, with the automatic ones filled in, are in the run's `run.json`.
 """
 
 VECTORS_CARD = """# An adapter for the vectors of `{base}`, made with OPERA
@@ -80,6 +80,8 @@ documents = adapter.documents(vectors){note}
 {versions}.
 """
 
+REFITTED = " The model handed over was trained again with the queries of dev in train."
+
 Measured = Mapping[str, Mapping[str, float]]
 
 
@@ -106,6 +108,7 @@ def write_model_card(
         steps=record.training.steps,
         seed=record.seed,
         figures=_figures(record, measures, changes, queries),
+        refitted=REFITTED if record.guard is not None and record.guard.refit else "",
         counts=", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in record.data.counts.items()),
         note="  # normalised only" if record.settings["adapter"] != "both" else "",
         masked=json.dumps(record.settings["mask_known_positives"]),

@@ -123,4 +123,10 @@ def _dev_sets(data: RetrievalData) -> dict[str, int] | None:
 
 def _in_words(chosen: GuardRecord) -> str:
     curve = ", ".join(f"{point.mean:.4f} at {point.share:g}" for point in chosen.curve)
-    return f"share {chosen.share:g} of the fine-tuned weights chosen on dev: {chosen.measure} {curve}"
+    said = f"share {chosen.share:g} of the fine-tuned weights chosen on dev: {chosen.measure} {curve}"
+    highest = max(chosen.curve, key=lambda point: point.mean).share
+    return (
+        said
+        if highest == chosen.share
+        else f"{said}; {highest:g} is higher, by less than what was best on other data weighs"
+    )
