@@ -50,7 +50,8 @@ scores = model.similarity(model.encode_query(["a question"]), model.encode_docum
 {command}
 ```
 
-Files and folders stand by their names; put your own paths. {versions}. All settings, with the automatic ones filled in, are in the run's `run.json`.
+Files and folders stand by their names; put your own paths. {versions}.
+All settings, with the automatic ones filled in, are in the run's `run.json`.
 """
 
 VECTORS_CARD = """# An adapter for the vectors of `{base}`, made with OPERA
