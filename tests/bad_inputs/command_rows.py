@@ -33,7 +33,7 @@ ROWS = [
     Bad(
         "option: misspelt",
         f"{TRAIN} --methid dp",
-        "no such option: --methid (Possible options: --method, --set); see opera train --help",
+        "no such option: --methid (Possible options: --method, --mix, --set); see opera train --help",
     ),
     Bad(
         "option: without its value",

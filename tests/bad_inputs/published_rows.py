@@ -17,7 +17,7 @@ def named(name: str, source: str, message: str) -> Bad:
 def hub(name: str, message: str, **files: str) -> Bad:
     """A row whose data is a folder laid out like one of the hub."""
     make = [write(f"pairs/{file}.jsonl", content) for file, content in files.items()]
-    return Bad(f"hub: {name}", ["train", "hf:pairs", *EVALUATE, "--out", "run"], f"hf:pairs: {message}", *make)
+    return Bad(f"hub: {name}", ["train", "hf:pairs", *EVALUATE, "--out", "run"], f"hf:pairs, train{message}", *make)
 
 
 def get(name: str, words: list[str], message: str) -> Bad:
@@ -53,18 +53,18 @@ ROWS = [
     named("a bidi mark in a name", "hf:a/\u202eb", f"hf:a/\\u202eb: {HUB}"),
     hub(
         "other columns",
-        "must have the configurations corpus and queries, or a column anchor/query/question and a column "
-        "positive/pos/answer/passage; its columns are left, right",
+        ": no column has a name known for the query and the document; its columns are 'left', 'right'; say which to "
+        "take, as in --columns query=left,document=right",
         train='{"left": "a", "right": "b"}\n',
     ),
     hub(
-        "a number as positive",
-        "positives and negatives must be texts, or lists of texts; got 7",
-        train='{"query": "a", "pos": 7}\n',
+        "an object as positive",
+        "[0]: column 'pos' must hold texts or whole numbers, but holds struct<text: string>",
+        train='{"query": "a", "pos": {"text": "b"}}\n',
     ),
     hub(
         "no text in a positive",
-        "split 'train' has no pair with a text on both sides",
+        ": has no pairs with a text on both sides",
         train='{"query": "a", "pos": [" "]}\n',
     ),
     Bad(
@@ -76,7 +76,7 @@ ROWS = [
     Bad(
         "hub: no data in a folder",
         ["train", "hf:data/qrels", *EVALUATE, "--out", "run"],
-        matching(r"hf:data/qrels: must have the configurations corpus and queries, or a column .*; its columns are .*"),
+        matching(r"hf:data/qrels, train: holds ids of queries \('query-id'\) and not their texts; .*"),
     ),
     get("another action", ["fetch"], "'fetch': must be get; opera data alone lists the sets"),
     get("a misspelt action", ["gett"], "'gett': must be get; did you mean 'get'?; opera data alone lists the sets"),

@@ -151,9 +151,11 @@ ROWS = [
         "--columns weight=COLUMN",
     ),
     texts(
-        "fractions and weights",
-        "query,document,score,clicks\na,b,1,1\nc,d,0.5,1\n",
-        "p.csv:3: grade must be a whole number where there is a weight too, got 0.5",
+        "lists in a column that was named",
+        '{"query": "a", "document": ["b", "c"], "s": [1, 2]}\n',
+        "p.jsonl:1: column 's' must hold numbers, but holds list<item: string>",
+        file="p.jsonl",
+        more="--columns grade=s",
     ),
     texts("JSON that is null", "null\n", "p.jsonl:1: must be a JSON object, got None", file="p.jsonl"),
     texts(
@@ -192,7 +194,33 @@ ROWS = [
     ids(
         "an unknown id",
         "query_id,doc_id\n1,007\n2,7\n",
-        "pairs.csv:3: document '7' is no id in the table of documents",
+        "pairs.csv:3: document '7' is no id in the table of documents; add it there, or remove such pairs",
+    ),
+    ids(
+        "some unknown ids",
+        "query_id,doc_id\n1,007\n2,7\n2,007\n1,9\n",
+        "pairs.csv:3: document '7' is no id in the table of documents (2 of 4 are none, such as '7', '9'); add it "
+        "there, or remove such pairs",
+    ),
+    ids(
+        "ids that pandas made floats",
+        "query_id,doc_id\n1,007\n2.0,8\n",
+        "pairs.csv:3: query '2.0' is no id in the table of queries; '2' is one: pandas writes numbers so, beside "
+        "missing ones; convert with astype('Int64')",
+    ),
+    Bad(
+        "table: a split that tables lack",
+        "evaluate --pairs valid=p.csv --model model --split train",
+        "p.csv: has no split 'train' (it has: dev)",
+        write("p.csv", "query,document\na,b\n"),
+    ),
+    texts(
+        "columns separated by something else",
+        "query;one, two;document\na;b;c\n",
+        f"p.csv: {UNKNOWN} query and the document; its columns are 'query;one', ' two;document'; say which to take, as "
+        "in --columns query=query;one,document= two;document; if the first line is no header: --columns "
+        "query=1,document=2; the file was split at ',', but its first line has ';': if that separates its columns, "
+        "save it with commas (.csv) or tabs (.tsv)",
     ),
     Bad(
         "table: an id that occurs twice",

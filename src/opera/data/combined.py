@@ -97,10 +97,10 @@ def for_each(data: RetrievalData, change: Callable[[RetrievalData], RetrievalDat
 def _check_different(sets: Sequence[RetrievalData]) -> None:
     for at, data in enumerate(sets):
         if data.parts:
-            raise DataError(f"{data.source}: is several data sets already; give each alone")
-        if twice := [other.source for other in sets[:at] if other.fingerprint == data.fingerprint]:
-            how = "is given twice" if twice[0] == data.source else f"is the same data as {twice[0]}"
-            raise DataError(f"{data.source}: {how}; give each data set once")
+            raise DataError(f"{data.title}: is several data sets already; give each alone")
+        if twice := [other.title for other in sets[:at] if other.fingerprint == data.fingerprint]:
+            how = "is given twice" if twice[0] == data.title else f"is the same data as {twice[0]}"
+            raise DataError(f"{data.title}: {how}; give each data set once")
 
 
 def _names(sets: Sequence[RetrievalData]) -> list[str]:

@@ -17,6 +17,14 @@ MEMORY = "memory:"
 """How the source of data starts that a program holds and no file does."""
 
 
+def source_title(source: str) -> str:
+    """Return what messages call a source: tables by their files, data of a program by their name, others as given."""
+    if source.startswith(TABLES):
+        files = [path for key, path in parse_qsl(source.removeprefix(TABLES)) if not key.startswith("columns")]
+        return ", ".join(files) or source
+    return source.removeprefix(MEMORY)
+
+
 def source_name(source: str) -> str | None:
     """Return the short name of a source that is no path: of published data, or of tables; ``None`` for any other.
 

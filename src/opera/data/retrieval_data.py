@@ -15,6 +15,7 @@ from opera.core.arguments import whole_number
 from opera.core.errors import DataError
 from opera.core.terminal import shown
 from opera.data.checks import check_grade, check_id, check_string
+from opera.data.names import source_title
 from opera.data.parts import DataPart
 from opera.data.qrels import GivenNegatives, Qrels
 from opera.data.teacher import TeacherScores
@@ -132,6 +133,11 @@ class RetrievalData:
 
         return from_pairs(queries, documents, pairs, columns, name)
 
+    @property
+    def title(self) -> str:
+        """What messages call the data: its files, or each of several data sets."""
+        return " + ".join(source_title(part.source) for part in self.parts) or source_title(self.source)
+
     def split(self, name: str) -> Qrels:
         """Return the qrels of a split.
 
@@ -139,7 +145,7 @@ class RetrievalData:
             DataError: if there is no such split.
         """
         if name not in self.splits:
-            raise DataError(f"{self.source}: has no split '{name}' (it has: {', '.join(self.splits) or 'none'})")
+            raise DataError(f"{self.title}: has no split '{name}' (it has: {', '.join(self.splits) or 'none'})")
         return self.splits[name]
 
     def training_split(self) -> Qrels:
@@ -151,7 +157,7 @@ class RetrievalData:
         relevant = self.split("train").relevant()
         if relevant.n_queries == 0:
             raise DataError(
-                f"{self.source}: split 'train' has no pair with a grade {self._relevant}: nothing to train on"
+                f"{self.title}: split 'train' has no pair with a grade {self._relevant}: nothing to train on"
             )
         self._refuse_empty("train", relevant)
         return relevant
@@ -164,7 +170,7 @@ class RetrievalData:
         """
         qrels = self.split(split)
         if not qrels.has_relevant.any():
-            raise DataError(f"{self.source}: split '{split}' has no judgement {self._relevant}: nothing to measure")
+            raise DataError(f"{self.title}: split '{split}' has no judgement {self._relevant}: nothing to measure")
         self._refuse_empty(split, qrels)
         return qrels.select_queries(qrels.has_relevant)
 
@@ -184,7 +190,7 @@ class RetrievalData:
         wrong = np.flatnonzero((of_query | of_document) & (qrels.grades > 0))
         if len(wrong):
             query, document = query_rows[wrong[:1]], qrels.doc_rows[wrong[:1]]
-            place = self.places.get((int(query[0]), int(document[0])), f"{self.source}: split '{split}'")
+            place = self.places.get((int(query[0]), int(document[0])), f"{self.title}: split '{split}'")
             pair = f"query {shown(self.queries.ids(query)[0])}, document {shown(self.corpus.ids(document)[0])}"
             what = "the query's text is" if of_query[wrong[0]] else "the document's title and text are"
             raise DataError(f"{place}: a relevant pair ({pair}), but {what} empty; give it a text or remove the pair")

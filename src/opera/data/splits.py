@@ -110,7 +110,7 @@ def hold_out(
     if len(candidates) < 2:
         few = f"{len(candidates)} train queries are too few to draw one"
         advice = "; the guard needs one, so pass guard=false" if split == "dev" else ""
-        raise DataError(f"{data.source}: has no split '{split}', and {few}{advice}")
+        raise DataError(f"{data.title}: has no split '{split}', and {few}{advice}")
     count = dev_count(len(candidates), fraction)
     rng = generator(seed, f"data.{split}")
     relevant = train.relevant()

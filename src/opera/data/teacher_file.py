@@ -53,7 +53,7 @@ def with_teacher(data: RetrievalData, path: Path) -> RetrievalData:
         )
         advice = f"ids must be SET/ID, of the sets {', '.join(part.name for part in data.parts)}"
         raise DataError(
-            f"{path}: none of its {len(scores):,} pairs is of {data.source} ({example}); "
+            f"{path}: none of its {len(scores):,} pairs is of {data.title} ({example}); "
             f"{advice if data.parts else 'was it scored on it?'}"
         )
     notes = data.notes

@@ -219,7 +219,7 @@ def given_negatives(
     """
     given = data.given_negatives
     if given is None:
-        raise SettingError(f"negatives=given: {data.source} holds no negatives; use negatives=random or negatives=hard")
+        raise SettingError(f"negatives=given: {data.title} holds no negatives; use negatives=random or negatives=hard")
     lists = [given.doc_rows[given.offsets[row] : given.offsets[row + 1]] for row in query_rows]
     return _listed(lists, known, pool, "given negatives")
 
@@ -269,7 +269,7 @@ def check_negatives(kind: str, data: RetrievalData, settings: TrainSettings) -> 
         SettingError: for given or scored negatives where there are none, or a range past the corpus.
     """
     if kind == "given" and data.given_negatives is None:
-        raise SettingError(f"negatives=given: {data.source} holds no negatives; use negatives=random or negatives=hard")
+        raise SettingError(f"negatives=given: {data.title} holds no negatives; use negatives=random or negatives=hard")
     if kind == "teacher" and data.teacher is None:
         raise SettingError("negatives=teacher: there are no scores of a teacher; give them with --teacher")
     if kind == "hard":

@@ -87,7 +87,7 @@ def check_noise(original: RetrievalData, data: RetrievalData, settings: TrainSet
         check_range(labels.noise_ranks, len(data.corpus), "noise_range")
     if labels.noise_grade is not None and _judged_below(original, data, settings).count == 0:
         raise SettingError(
-            f"noise_grade={labels.noise_grade}: {data.source} has no train judgement with a score from "
+            f"noise_grade={labels.noise_grade}: {data.title} has no train judgement with a score from "
             f"{labels.noise_grade} to {labels.relevant_grade - 1}; give another noise_grade or relevant_grade"
         )
 

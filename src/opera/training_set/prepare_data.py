@@ -163,7 +163,7 @@ def _check_teacher(data: RetrievalData, settings: TrainSettings, kind: str) -> N
         raise SettingError(f"teacher_scores={path}: nothing uses them; pass loss=distill, or negatives=teacher")
     if distills and data.teacher is None:
         raise SettingError(
-            f"loss=distill: {data.source} holds no scores of a teacher; let opera score --reranker write some, and "
+            f"loss=distill: {data.title} holds no scores of a teacher; let opera score --reranker write some, and "
             "pass them with --teacher"
         )
     if distills and settings.batching.n_negatives == 0:
@@ -179,7 +179,7 @@ def _check_some_text(data: RetrievalData, corpus_text: CorpusText) -> None:
         DataError: if they are.
     """
     if len(data.corpus.empty_rows(corpus_text)) == len(data.corpus):
-        raise DataError(f"{data.source}: no document has a text with corpus_text={corpus_text}; use title_text")
+        raise DataError(f"{data.title}: no document has a text with corpus_text={corpus_text}; use title_text")
 
 
 def _with_title_notes(data: RetrievalData, corpus_text: CorpusText) -> RetrievalData:

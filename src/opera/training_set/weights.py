@@ -29,9 +29,9 @@ def check_weights(data: RetrievalData, recipe: Recipe) -> None:
     if weights is None:
         for name, unset in (("pair_weights", "none"), ("min_pair_weight", None)):
             if (value := getattr(settings, name)) != unset:
-                raise SettingError(f"{name}={value}: the pairs of {data.source} have no weights; leave the setting out")
+                raise SettingError(f"{name}={value}: the pairs of {data.title} have no weights; leave the setting out")
     elif settings.pair_weights == "loss" and not weights.any():
-        raise SettingError(f"pair_weights=loss: every training pair of {data.source} has weight 0")
+        raise SettingError(f"pair_weights=loss: every training pair of {data.title} has weight 0")
     if settings.pair_weights == "scores" and not recipe.method_class.needs_scores(recipe.method_settings):
         raise SettingError(f"pair_weights=scores: method {recipe.method} uses no pair scores; use pair_weights=loss")
 
@@ -61,7 +61,7 @@ def without_light_pairs(data: RetrievalData, settings: WeightSettings) -> Retrie
     light = (train.weights_or_ones() < least) & (train.grades > 0)
     if (light | (train.grades <= 0)).all():
         raise SettingError(
-            f"min_pair_weight={least:g}: every training pair of {data.source} is lighter, "
+            f"min_pair_weight={least:g}: every training pair of {data.title} is lighter, "
             f"{relevant.weights.max():g} at most; lower it"
         )
     notes.append(

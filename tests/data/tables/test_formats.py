@@ -52,6 +52,7 @@ FORMATS: dict[str, Callable[[Path], object]] = {
     "windows.csv": lambda path: path.write_bytes(b"\xef\xbb\xbf" + CSV.replace(b"\n", b"\r\n")),
     "old-mac.csv": lambda path: path.write_bytes(CSV.replace(b"\n", b"\r")),
     "excel.csv": lambda path: path.write_bytes(CSV.replace(b",", b";")),
+    "pipes.csv": lambda path: path.write_bytes(CSV.replace(b",", b"|")),
     "p.tsv": lambda path: path.write_bytes(CSV.replace(b",", b"\t")),
     "p.csv.gz": lambda path: path.write_bytes(gzip.compress(CSV)),
     "p.jsonl": lambda path: path.write_bytes(JSON),

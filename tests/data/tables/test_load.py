@@ -46,6 +46,7 @@ def test_clicks_on_a_parquet_file_of_documents(tmp_path: Path) -> None:
         "docs.parquet: read 'heading' as title, 'doc_id' as id, 'body' as text; not used: 'url'",
         "clicks.csv: read 'q' as query, 'doc' as document, 'n' as weight; not used: 'day'",
         "train: merged 1 repeated pairs (weights: the sum)",
+        "train: 1 pairs of weight 0 are not relevant",
     )
 
 
@@ -102,7 +103,9 @@ def test_pairs_that_hold_the_texts_of_a_wider_corpus(tmp_path: Path) -> None:
     data = load_data(pairs=write(tmp_path, "p.csv", "query,passage\na,three\nb,one\n"), documents=docs)
     assert judged(data) == [("q0", "3", 1), ("q1", "1", 1)]
     assert data.notes[-1] == "the pairs hold the texts of documents, not their ids"
-    with pytest.raises(DataError, match=r"p\.csv:3: document 'four' is no text in the table of documents$"):
+    with pytest.raises(
+        DataError, match=r"p\.csv:3: document 'four' is no text in the table of documents; add it there"
+    ):
         load_data(pairs=write(tmp_path, "p.csv", "query,passage\na,three\nb,four\n"), documents=docs)
 
 
@@ -118,7 +121,41 @@ def test_grades_with_fractions_are_weights(tmp_path: Path) -> None:
     assert judged(data) == [("q0", "d0", 1), ("q0", "d1", 0), ("q1", "d0", 1), ("q1", "d1", 0)]
     assert data.split("train").weights is not None
     assert data.split("train").weights.tolist() == [0.5, 0.0, 1.0, 0.0]  # type: ignore[union-attr]
-    assert data.notes[-1] == "grades with fractions are read as weights; pairs of 0 or less are not relevant"
+    assert data.notes[-1] == "train: grades with fractions are read as weights: those above 0, with grade 1"
+
+
+def test_fractions_concern_their_split_alone(tmp_path: Path) -> None:
+    path = write(tmp_path, "p.csv", "query,document,score,split\na,x,0.5,train\nb,y,3,test\nb,x,1,test\n")
+    data = load_data(path)
+    assert judged(data) == [("q0", "d0", 1)]
+    assert judged(data, "test") == [("q1", "d0", 1), ("q1", "d1", 3)]
+    assert data.split("test").weights is None
+
+
+def test_fractions_beside_weights_say_what_is_relevant(tmp_path: Path) -> None:
+    data = load_data(write(tmp_path, "p.csv", "query,document,score,clicks\na,x,0.5,7\na,y,0,3\nb,x,2,0\n"))
+    assert judged(data) == [("q0", "d0", 1), ("q0", "d1", 0), ("q1", "d0", 0)]
+    assert data.split("train").weights_or_ones().tolist() == [7, 3, 0]
+    assert data.notes[-2:] == (
+        "train: grades with fractions say only which pairs are relevant: those above 0, with grade 1",
+        "train: 1 pairs of weight 0 are not relevant",
+    )
+
+
+def test_numbers_that_a_file_lacks_are_1(tmp_path: Path) -> None:
+    clicks = write(tmp_path, "clicks.csv", "query,document,clicks\na,x,5\nb,x,2\n")
+    plain = write(tmp_path, "plain.csv", "query,document\nc,y\n")
+    data = load_data(pairs=[clicks, plain, f"test={plain}"])
+    assert data.split("train").weights_or_ones().tolist() == [5, 2, 1]
+    assert data.split("test").weights is None
+    assert data.notes[-1] == "train: 1 of 3 pairs have no weight in their file: it is 1"
+
+
+def test_lists_of_scores_are_not_used(tmp_path: Path) -> None:
+    lines = '{"query":"a","positive":["p","q"],"score":[0.9,0.1],"negative":["n"]}\n'
+    data = load_data(write(tmp_path, "p.jsonl", lines))
+    assert judged(data) == [("q0", "d0", 1), ("q0", "d1", 1)]
+    assert data.notes[-1] == "lists in 'score' are not used: a row has one grade"
 
 
 def test_a_column_of_splits(tmp_path: Path) -> None:

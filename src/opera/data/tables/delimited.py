@@ -90,9 +90,19 @@ class DelimitedTable:
                 'marks, and each within it is doubled: "5"" pipe"'
             ) from None
 
+    def other_delimiter(self) -> str:
+        """Advice for a message where the first line looks as if something else separates its columns; else empty."""
+        for other in ("\t", ";", "|", ","):
+            if other != self._delimiter and sum(other in cell for cell in self.first_line):
+                return (
+                    f"; the file was split at {shown(self._delimiter)}, but its first line has {shown(other)}: "
+                    "if that separates its columns, save it with commas (.csv) or tabs (.tsv)"
+                )
+        return ""
+
     def _found_delimiter(self) -> str:
         line = next(text_lines(self.path), "")
-        for other in (";", "\t"):
+        for other in (";", "\t", "|"):
             if "," not in line and other in line:
                 self.notes.append(f"{self.short}: its columns are separated by {shown(other)}")
                 return other

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ class Pairs:
         query: row of each pair's query: int32 ``[M]``.
         doc: row of its document, likewise.
         split: number of its split: int8 ``[M]``.
-        grade: as the files have it: float32 ``[M]``, or ``None``.
+        grade: as the files have it, NaN where a file has none: float32 ``[M]``; ``None`` where no file has one.
         weight: likewise.
     """
 
@@ -30,21 +30,14 @@ class Pairs:
     weight: NDArray[np.float32] | None
 
     @property
-    def fractional(self) -> bool:
-        """Whether a grade is no whole number."""
-        return self.grade is not None and bool((self.grade != np.floor(self.grade)).any())
-
-    @property
     def relevant(self) -> BoolArray:
         """Whether each pair is relevant: bool ``[M]``."""
-        positive = np.ones(len(self.query), dtype=bool) if self.grade is None else self.grade > 0
-        return positive if self.weight is None else positive & (self.weight > 0)
+        positive = np.ones(len(self.query), dtype=bool) if self.grade is None else ~(self.grade <= 0)
+        return positive if self.weight is None else positive & ~(self.weight <= 0)
 
-    def weighted_by_grade(self) -> Pairs:
-        """Return the pairs with their grades as weights."""
-        assert self.grade is not None
-        weight = np.maximum(self.grade, 0)
-        return replace(self, grade=(weight > 0).astype(np.float32), weight=weight)
+    def fractional(self, split: int) -> bool:
+        """Whether a split has a grade that is no whole number."""
+        return self.grade is not None and _fractional(self.grade[self.split == split])
 
     def sorted(self) -> Pairs:
         """Return the pairs by split, query and document, those that are repeated in their order."""
@@ -57,12 +50,20 @@ class Pairs:
 
         Args:
             split: its number.
-            notes: gets a count of what was merged.
-            name: of the split, for the note.
+            notes: gets what was merged, filled in, or read otherwise than it stands there.
+            name: of the split, for the notes.
         """
         own = slice(*np.searchsorted(self.split, [split, split + 1]))
         query, doc = self.query[own], self.doc[own]
-        grade, weight = (None if values is None else values[own] for values in (self.grade, self.weight))
+        grade, weight = (
+            _filled(None if values is None else values[own], what, notes, name)
+            for values, what in ((self.grade, "grade"), (self.weight, "weight"))
+        )
+        if grade is not None and _fractional(grade):
+            rule = "say only which pairs are relevant" if weight is not None else "are read as weights"
+            notes.append(f"{name}: grades with fractions {rule}: those above 0, with grade 1")
+            weight = np.maximum(grade, 0) if weight is None else weight
+            grade = (grade > 0).astype(np.float32)
         starts = np.flatnonzero(_begins(query, doc))
         if merged := len(query) - len(starts):
             rules = {"grades: the highest": grade, "weights: the sum": weight}
@@ -74,8 +75,25 @@ class Pairs:
         weights = None
         if weight is not None:
             weights = np.add.reduceat(weight, starts, dtype=np.float64).astype(np.float32)
+            if dropped := int(((weights == 0) & (grades > 0)).sum()):
+                notes.append(f"{name}: {dropped:,} pairs of weight 0 are not relevant")
             grades = np.where(weights > 0, grades, np.minimum(grades, 0)).astype(np.int32)
         return Qrels.from_arrays(query[starts], doc[starts], grades, weights)
+
+
+def _fractional(grade: NDArray[np.float32]) -> bool:
+    known = grade[np.isfinite(grade)]
+    return bool((known != np.floor(known)).any())
+
+
+def _filled(values: NDArray[np.float32] | None, what: str, notes: list[str], name: str) -> NDArray[np.float32] | None:
+    """Fill in 1 where the file of a pair has no such number; ``None`` where no pair has one."""
+    missing = np.ones(0, dtype=bool) if values is None else np.isnan(values)
+    if values is None or missing.all():
+        return None
+    if missing.any():
+        notes.append(f"{name}: {missing.sum():,} of {len(values):,} pairs have no {what} in their file: it is 1")
+    return np.where(missing, np.float32(1), values)
 
 
 def _begins(query: NDArray[np.int32], doc: NDArray[np.int32]) -> BoolArray:

@@ -24,7 +24,7 @@ from opera.data.tables.store_pairs import store_pairs
 from opera.data.tables.values import as_ids, as_texts
 from opera.data.texts import TextRow
 
-RULES = "2"  # part of every key: change it when what is read from tables changes
+RULES = "3"  # part of every key: change it when what is read from tables changes
 
 
 def load_tables(tables: TableSource, source: str | None = None) -> RetrievalData:
@@ -118,9 +118,10 @@ def _notes(read: Sequence[tuple[TableFile, Mapping[str, Sequence[str]]]]) -> lis
 
 
 def _unknown(file: TableFile, missing: Sequence[str], chosen: Mapping[str, list[str]], kind: TableKind) -> DataError:
-    delimited = isinstance(file, DelimitedTable)
-    names = file.first_line if isinstance(file, DelimitedTable) else file.columns
-    return unknown_columns(file.name, names, missing, chosen, kind, delimited)
+    if not isinstance(file, DelimitedTable):
+        return unknown_columns(file.name, file.columns, missing, chosen, kind, False)
+    problem = unknown_columns(file.name, file.first_line, missing, chosen, kind, True)
+    return DataError(f"{problem}{file.other_delimiter()}")
 
 
 def _text_columns(file: TableFile, kind: TableKind, given: Columns) -> Mapping[str, list[str]]:
@@ -149,7 +150,7 @@ def _pair_table(file: TableFile, split: str | None, known: Sequence[TableKind], 
         raise _unknown(file, missing, chosen, "pairs")
     if "documents" in known:
         chosen.pop("title", None)
-    return PairTable(file, chosen, split)
+    return PairTable(file, chosen, split, frozenset(role for role, _, _ in given.of("pairs")))
 
 
 def _rows_of(files: Sequence[TableFile], columns: Sequence[Mapping[str, list[str]]]) -> Iterator[TextRow]:

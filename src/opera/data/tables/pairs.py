@@ -25,11 +25,13 @@ class PairTable:
         file: the table.
         columns: the columns of each role.
         split: the split of all its rows; ``None`` where a column says it.
+        given: the roles whose columns the user named.
     """
 
     file: TableFile
     columns: Mapping[str, Sequence[str]]
     split: str | None = None
+    given: frozenset[str] = frozenset()
 
 
 @dataclass
@@ -90,12 +92,14 @@ class PairReader:
         lenient: leave out empty texts, as of published data, that nobody here can correct; else they are errors.
         splits: names of the splits found so far, by number.
         left_out: empty texts left out of what was read last.
+        lists: column and role of the lists found so far where a row has one number, of columns that nobody named.
     """
 
     tables: Sequence[PairTable]
     lenient: bool = False
     splits: dict[str, int] = field(default_factory=dict)
     left_out: int = 0
+    lists: dict[tuple[str, str], None] = field(default_factory=dict)
 
     def __iter__(self) -> Iterator[PairBatch]:
         self.left_out = 0
@@ -120,21 +124,27 @@ class PairReader:
             taken = pa.array(document.rows)
             document.ids = None if ids is None else ids.take(taken)
             document.titles = None if titles is None else titles.take(taken)
-        numbers = {}
-        for role in ("grade", "weight"):
-            column = self._column(table, role)
-            numbers[role] = None if column is None else as_numbers(rows.columns[column], column, place)
         return PairBatch(
             query=query,
             document=document,
             negative=[
                 self._opened(rows.columns[column], column, place) for column in table.columns.get("negative", ())
             ],
-            grade=numbers["grade"],
-            weight=numbers["weight"],
+            grade=self._numbers(table, rows, "grade", place),
+            weight=self._numbers(table, rows, "weight", place),
             split=self._splits(table, rows, place),
             place=place,
         )
+
+    def _numbers(self, table: PairTable, rows: Rows, role: str, place: Place) -> NDArray[np.float64] | None:
+        column = self._column(table, role)
+        if column is None:
+            return None
+        values = rows.columns[column]
+        if flattened(values)[0] is not values and role not in table.given:
+            self.lists[column, role] = None
+            return None
+        return as_numbers(values, column, place)
 
     def _column(self, table: PairTable, role: str) -> str | None:
         return next(iter(table.columns.get(role, ())), None)

@@ -15,6 +15,7 @@ from opera.data.store import DataBuilder
 from opera.data.tables.judgements import Pairs, given_negatives
 from opera.data.tables.pairs import PairBatch, PairReader, Texts
 from opera.data.tables.sides import KnownTexts, NewTexts
+from opera.data.texts import TextTable
 
 Group = Callable[[PairBatch], Sequence[Texts]]
 """The texts of one side in a batch."""
@@ -53,6 +54,8 @@ def store_pairs(builder: DataBuilder, reader: PairReader) -> None:
         collected.add(batch)
     if collected.n_pairs == 0:
         raise DataError(f"{reader.tables[0].file.name}: has no pairs{' with a text on both sides' * reader.lenient}")
+    for column, role in reader.lists:
+        builder.notes.append(f"lists in {shown(column)} are not used: a row has one {role}")
     if reader.left_out:
         builder.notes.append(f"left out {reader.left_out:,} empty texts and the pairs they are in")
     for stored, (side, group) in sides.items():
@@ -63,7 +66,8 @@ def store_pairs(builder: DataBuilder, reader: PairReader) -> None:
             builder.write_texts(stored, side.write(texts for batch in reader for texts in group(batch)))
     pairs, negatives = collected.numbered(sides["queries"][0].rows(), sides["corpus"][0].rows())
     sides.clear()
-    pairs = _checked(builder, reader, pairs).sorted()
+    _check(builder, reader, pairs)
+    pairs = pairs.sorted()
     for split, number in reader.splits.items():
         builder.splits[split] = pairs.qrels(number, builder.notes, split)
     of_train = negatives.split == reader.splits.get("train", -1)
@@ -116,11 +120,11 @@ class _Collected:
         return Pairs(*parts[0], *numbers), Pairs(*parts[1], None, None)
 
     def _number(self, values: list[NDArray[np.float32] | None]) -> NDArray[np.float32] | None:
-        """One number per pair, 1 where a file has none; ``None`` where no file has one."""
+        """One number per pair, NaN where a file has none; ``None`` where no file has one."""
         if all(own is None for own in values):
             return None
-        ones = (np.ones(count, dtype=np.float32) for count in self._counts)
-        return np.concatenate([one if own is None else own for own, one in zip(values, ones, strict=True)])
+        none = (np.full(count, np.nan, dtype=np.float32) for count in self._counts)
+        return np.concatenate([no if own is None else own for own, no in zip(values, none, strict=True)])
 
 
 Number = TypeVar("Number", np.int32, np.int8)
@@ -136,12 +140,26 @@ def _joined(parts: list[NDArray[Number]]) -> NDArray[Number]:
 def _check_known(builder: DataBuilder, reader: PairReader, stored: str, side: KnownTexts, group: Group) -> None:
     """Refuse ids that are not in the table."""
     rows, what = side.rows(), {"queries": "query", "corpus": "document"}[stored]
-    if (rows < 0).any():
-        place, texts, at = _find(reader, group, int(np.argmax(rows < 0)))
-        value, kind = shown(texts.texts[at].as_py()), "text" if side.by_text else "id"
-        raise DataError(f"{place}: {what} {value} is no {kind} in the table of {_plural(what)}")
+    unknown = np.flatnonzero(rows < 0)
+    if len(unknown):
+        found = [_find(reader, group, int(number)) for number in unknown[:3]]
+        values = [texts.texts[at].as_py() for _, texts, at in found]
+        kind = "text" if side.by_text else "id"
+        problem = f"{found[0][0]}: {what} {shown(values[0])} is no {kind} in the table of {_plural(what)}"
+        if len(unknown) > 1:
+            listed = ", ".join(map(shown, dict.fromkeys(values)))
+            problem += f" ({len(unknown):,} of {len(rows):,} are none, such as {listed})"
+        raise DataError(f"{problem}; {_advice(builder.tables[stored], values[0])}")
     if side.by_text:
         builder.notes.append(f"the pairs hold the texts of {_plural(what)}, not their ids")
+
+
+def _advice(table: TextTable, value: str) -> str:
+    """What to do about a value that is no id of a table; pandas writes ids beside missing ones as 1.0."""
+    other = value.removesuffix(".0") if value.endswith(".0") else f"{value}.0"
+    if int(table.find_rows([other])[0]) >= 0:
+        return f"{shown(other)} is one: pandas writes numbers so, beside missing ones; convert with astype('Int64')"
+    return "add it there, or remove such pairs"
 
 
 def _plural(what: str) -> str:
@@ -156,29 +174,24 @@ def _check_new(reader: PairReader, side: NewTexts, group: Group) -> None:
         raise DataError(f"{place}: the id {shown(texts.ids[at].as_py())} stood beside another text before")
 
 
-def _checked(builder: DataBuilder, reader: PairReader, pairs: Pairs) -> Pairs:
-    """Refuse wrong numbers and relevant pairs of empty texts; read fractions as weights."""
+def _check(builder: DataBuilder, reader: PairReader, pairs: Pairs) -> None:
+    """Refuse wrong numbers and relevant pairs of empty texts; grades of any size where a split has fractions."""
     grade, weight = pairs.grade, pairs.weight
     if weight is not None and (weight < 0).any():
         at = int(np.argmax(weight < 0))
         _refuse(reader, at, f"weight must be 0 or more, got {weight[at]:g}")
-    if grade is not None and pairs.fractional:
-        if weight is not None:
-            at = int(np.argmax(grade != np.floor(grade)))
-            _refuse(reader, at, f"grade must be a whole number where there is a weight too, got {grade[at]:g}")
-        builder.notes.append("grades with fractions are read as weights; pairs of 0 or less are not relevant")
-        pairs = pairs.weighted_by_grade()
-    elif grade is not None and (np.abs(grade) > MAX_GRADE).any():
-        at = int(np.argmax(np.abs(grade) > MAX_GRADE))
-        rule = f"grade must lie between -{MAX_GRADE} and {MAX_GRADE}, got {grade[at]:g}"
-        _refuse(reader, at, f"{rule}; counts, as of clicks, are weights: --columns weight=COLUMN")
+    large = np.flatnonzero(np.abs(grade) > MAX_GRADE) if grade is not None else np.empty(0, dtype=np.int64)
+    for split in np.unique(pairs.split[large]).tolist():
+        if grade is not None and not pairs.fractional(split):
+            at = int(large[pairs.split[large] == split][0])
+            rule = f"grade must lie between -{MAX_GRADE} and {MAX_GRADE}, got {grade[at]:g}"
+            _refuse(reader, at, f"{rule}; counts, as of clicks, are weights: --columns weight=COLUMN")
     empty = np.isin(pairs.query, builder.tables["queries"].empty_rows())
     empty |= np.isin(pairs.doc, builder.tables["corpus"].empty_rows())
     empty &= pairs.relevant
     if empty.any():
         problem = "a relevant pair whose query or document has no text; give it one or remove the pair"
         _refuse(reader, int(np.argmax(empty)), problem)
-    return pairs
 
 
 def _refuse(reader: PairReader, number: int, problem: str) -> NoReturn:
