@@ -83,7 +83,7 @@ def one_set(data: RetrievalData, use: str) -> RetrievalData:
         DataError: if they are several data sets; ``use`` names what takes one.
     """
     if data.parts:
-        raise DataError(f"{data.source}: is several data sets, and {use} takes one; call it for each")
+        raise DataError(f"{data.title}: is several data sets, and {use} takes one; call it for each")
     return data
 
 
