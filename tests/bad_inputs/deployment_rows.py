@@ -83,17 +83,22 @@ ROWS = [
         "--push: a static model is a model of its own; export and push it alone, under another name",
         with_run,
     ),
+    Bad(
+        "export: no such run",
+        "export absent --onnx --out out",
+        "absent: no such run or folder; with a model of the hub pass --data DATA, or --no-measure",
+    ),
     Bad("push: no such folder", "push ./absent a/b", "./absent: no such model folder"),
     Bad(
         "push: no owner",
         "push run name",
-        "--push: must be OWNER/NAME, as the hub names repositories, got 'name'",
+        "name: must be OWNER/NAME, as the hub names repositories, got 'name'",
         with_run,
     ),
     Bad(
         "push: control characters",
         ["push", "run", "a/b\x1b[2J"],
-        "--push: must be OWNER/NAME, as the hub names repositories, got 'a/b\\x1b[2J'",
+        "name: must be OWNER/NAME, as the hub names repositories, got 'a/b\\x1b[2J'",
         with_run,
     ),
     Bad(

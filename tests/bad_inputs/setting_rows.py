@@ -36,7 +36,7 @@ matryoshka=0: must be numbers of dimensions, such as 256,128,64, got 0
 matryoshka=256,x: must be numbers of dimensions, such as 256,128,64, got '256,x'
 matryoshka=[]: must be numbers of dimensions, such as 256,128,64, got []
 lora=true: must be r alone, or r=16,alpha=32,dropout=0.05,target=query;value,merge=false, got True
-lora=r=0: r: must be greater than or equal to 1, got 0, got 'r=0'
+lora=r=0: r: must be greater than or equal to 1, got 0
 lora=rank=4: unknown setting 'rank' (such as lora=r=16,alpha=32,dropout=0.05,target=query;value,merge=false), \
 got 'rank=4'
 trainer=num_train_epochs=3: num_train_epochs: give --epochs, got 'num_train_epochs=3'

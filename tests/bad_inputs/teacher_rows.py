@@ -131,7 +131,7 @@ ROWS = [
     Bad(
         "mine: a margin below zero",
         "mine data --model model --out x.tsv --relative-margin -0.1",
-        "mining_relative_margin: must be greater than or equal to 0, got -0.1",
+        "--relative-margin: must be greater than or equal to 0, got -0.1",
     ),
     Bad(
         "mine: a margin that is no number",
@@ -141,6 +141,6 @@ ROWS = [
     Bad(
         "mine: a similarity above 1",
         "mine data --model model --out x.tsv --max-score 1.5",
-        "mining_max_score: must be less than or equal to 1, got 1.5",
+        "--max-score: must be less than or equal to 1, got 1.5",
     ),
 ]

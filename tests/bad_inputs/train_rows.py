@@ -110,6 +110,11 @@ ROWS = [
         "--trainer adam_betta2: the trainer has no such field; did you mean 'adam_beta2'?",
     ),
     Bad(
+        "train: a field of the trainer that its optimizer refuses",
+        f"{TRAIN} --trainer adam_beta2=1.5",
+        "--trainer adam_beta2: the trainer refuses it: Invalid beta parameter at index 1: 1.5",
+    ),
+    Bad(
         "train: a field of the trainer twice",
         f"{TRAIN} --trainer run_name=a --trainer run_name=b",
         "--trainer run_name: given twice",
@@ -248,7 +253,7 @@ ROWS = [
     Bad(
         "train: the same data twice",
         f"{TRAIN} --also data",
-        "data: is the same data as data; give each data set once",
+        "data: is given twice; give each data set once",
     ),
     Bad(
         "train: another data set that is not there",

@@ -113,5 +113,5 @@ def test_training_mines_as_the_command_does(
 def test_margins_need_mining(beir: Path, static_model: Path) -> None:
     with pytest.raises(SettingError, match=r"mining_relative_margin=0.05 needs negatives=hard, but negatives is auto"):
         opera.adapt(beir, model=static_model, out="run", mining_relative_margin=0.05)
-    with pytest.raises(SettingError, match="mining_relative_margin: must be greater than or equal to 0, got -1"):
+    with pytest.raises(SettingError, match="--relative-margin: must be greater than or equal to 0, got -1"):
         opera.mine(beir, model=static_model, relative_margin=-1)

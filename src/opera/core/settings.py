@@ -143,7 +143,9 @@ def explain(error: ValidationError, known: Mapping[str, Any], listing: str = LIS
         else:
             message = f"Input should be {RULES[mistake['type']]}" if mistake["type"] in RULES else mistake["msg"]
             rule = message.removeprefix("Value error, ").replace("Input should be ", "must be ", 1)
-            sentences.append(f"{name}: {rule}, got {shown(mistake['input'])}" if name else rule)
+            says_value = mistake["type"] == "value_error" and ", got " in rule  # of a part of the value
+            got = "" if says_value else f", got {shown(mistake['input'])}"
+            sentences.append(f"{name}: {rule}{got}" if name else rule)
     return list(dict.fromkeys(sentences))
 
 

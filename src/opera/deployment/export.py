@@ -121,7 +121,7 @@ def _checked_forms(forms: Sequence[Form]) -> tuple[Form, ...]:
 
 
 def _check_push(name: str, language: Sequence[str], forms: Sequence[Form]) -> None:
-    checked_name(name)
+    checked_name(name, "--push")
     checked_languages(language)
     if "static" in forms and len(forms) > 1:
         raise SettingError("--push: a static model is a model of its own; export and push it alone, under another name")
@@ -152,6 +152,8 @@ def _test_data(model: str, data: str | Path | RetrievalData | None) -> Retrieval
     """Load what to measure on: the run's data, with the run's splits, or those given."""
     if data is not None:
         found = with_run_splits(load_data(data), model)
+    elif isinstance(locate_model(model), str):
+        raise ModelError(f"{model}: no such run or folder; with a model of the hub pass --data DATA, or --no-measure")
     elif not holds_run(Path(model)):
         raise SettingError(f"{model}: is no run, so its data are not known; pass --data DATA, or --no-measure")
     else:

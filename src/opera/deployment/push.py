@@ -52,7 +52,7 @@ def push(model: str | Path, name: str, *, public: bool = False, language: Sequen
             that may write there.
         StorageError: if the hub cannot be reached, or refuses the files.
     """
-    repository, languages = checked_name(name), checked_languages(language)
+    repository, languages = checked_name(name, "name"), checked_languages(language)
     private = not flag(public, "public")
     folder = locate_model(expand_user(model, "model"))
     if isinstance(folder, str):
@@ -73,7 +73,7 @@ def push(model: str | Path, name: str, *, public: bool = False, language: Sequen
     except LocalTokenNotFoundError:
         raise SettingError(f"{repository}: no token was found; log in with 'hf auth login', or set HF_TOKEN") from None
     except HFValidationError as error:
-        raise SettingError(f"--push: {_reason(error)}") from None
+        raise SettingError(f"{repository}: {_reason(error)}") from None
     except HfHubHTTPError as error:
         status = getattr(error.response, "status_code", None)
         if status in REFUSED:
@@ -89,15 +89,15 @@ def push(model: str | Path, name: str, *, public: bool = False, language: Sequen
     return str(made)
 
 
-def checked_name(name: str) -> str:
-    """Return the name of a repository.
+def checked_name(name: str, argument: str) -> str:
+    """Return the name of a repository; ``argument`` is what the user passed it as.
 
     Raises:
         SettingError: if it is none, or names no owner.
     """
-    given = text(name, "--push")
+    given = text(name, argument)
     if not HUB_ID.fullmatch(given):
-        raise SettingError(f"--push: must be OWNER/NAME, as the hub names repositories, got {shown(name)}")
+        raise SettingError(f"{argument}: must be OWNER/NAME, as the hub names repositories, got {shown(name)}")
     return given
 
 

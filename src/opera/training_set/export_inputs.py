@@ -28,7 +28,7 @@ def mining_settings(
     """Check how a function or a command mines; what is ``None`` has its default.
 
     Raises:
-        SettingError: naming the value and its rule.
+        SettingError: naming the option, the rule and the value.
     """
     given = {
         "range": ranks,
@@ -38,7 +38,16 @@ def mining_settings(
         "mining_reranker": None if reranker is None else str(reranker),
     }
     values = {name: value for name, value in given.items() if value is not None}
-    return TrainSettings.parse({"negatives": "hard", **values}).negative_sampling
+    try:
+        return TrainSettings.parse({"negatives": "hard", **values}).negative_sampling
+    except SettingError as error:
+        raise SettingError(*map(_by_option, error.lines)) from None
+
+
+def _by_option(line: str) -> str:
+    """Call a setting of mining by its option, which has no ``mining_`` in front."""
+    name, colon, rule = line.partition(":")
+    return f"--{name.removeprefix('mining_').replace('_', '-')}{colon}{rule}" if name.startswith("mining_") else line
 
 
 class ScoreInputs(NamedTuple):
