@@ -67,3 +67,16 @@ class TrainingPairs:
     def sum_by_query(self, values: FloatArray | BoolArray) -> NDArray[np.float64]:
         """Sum a value per pair ``[N]`` over each query's pairs: float64 ``[n]``."""
         return np.add.reduceat(np.asarray(values, dtype=np.float64), self.query_offsets[:-1])
+
+
+def pair_keys(queries: IntArray, documents: IntArray) -> NDArray[np.int64]:
+    """One int64 per pair of a query's number and a document's, in the order of query, then document.
+
+    The two arrays are broadcast together; numbers are below 2³¹.
+    """
+    return (np.asarray(queries, dtype=np.int64) << 32) + np.asarray(documents, dtype=np.int64)
+
+
+def split_keys(keys: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the queries and the documents that :func:`pair_keys` put together."""
+    return keys >> 32, keys & 0xFFFFFFFF

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.core.arrays import BoolArray, FloatArray, IntArray
-from opera.data.pairs import TrainingPairs
+from opera.data.pairs import TrainingPairs, pair_keys
 
 
 @dataclass(frozen=True)
@@ -65,6 +65,11 @@ class Qrels:
         return np.repeat(np.arange(self.n_queries, dtype=np.int32), np.diff(self.offsets))
 
     @property
+    def keys(self) -> NDArray[np.int64]:
+        """One number per judged pair, ascending: int64 ``[M]``, as :func:`opera.data.pairs.pair_keys` makes them."""
+        return pair_keys(self.query_rows[self.query_index], self.doc_rows)
+
+    @property
     def has_relevant(self) -> BoolArray:
         """Whether each judged query has a relevant document: bool ``[n]``."""
         return np.bincount(self.query_index[self.grades > 0], minlength=self.n_queries) > 0
@@ -100,12 +105,7 @@ class Qrels:
 
     def contains(self, other: Qrels) -> BoolArray:
         """Whether each judgement of ``other`` concerns a pair that is judged here: bool ``[M of other]``."""
-        ours, theirs = (
-            np.stack([qrels.query_rows[qrels.query_index], qrels.doc_rows], axis=1).astype(np.int64)
-            for qrels in (self, other)
-        )
-        scale = int(max(ours[:, 1].max(initial=0), theirs[:, 1].max(initial=0))) + 1
-        return np.asarray(np.isin(theirs @ [scale, 1], ours @ [scale, 1]))
+        return np.asarray(np.isin(other.keys, self.keys))
 
     def pairs(self) -> TrainingPairs:
         """Return the judgements as training pairs; query i of the pairs is ``query_rows[i]``."""

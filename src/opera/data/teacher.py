@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.core.arrays import FloatArray, IntArray
+from opera.data.pairs import pair_keys
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class TeacherScores:
 
     def lookup(self, query_rows: IntArray, doc_rows: IntArray) -> NDArray[np.float32]:
         """Return the score of each pair, NaN where there is none: float32; the two arrays are broadcast together."""
-        wanted = _keys(np.asarray(query_rows), np.asarray(doc_rows))
+        wanted = pair_keys(query_rows, doc_rows)
         if len(self) == 0:
             return np.full(wanted.shape, np.nan, dtype=np.float32)
         at = np.minimum(np.searchsorted(self._sorted_keys, wanted), len(self) - 1)
@@ -61,9 +62,4 @@ class TeacherScores:
 
     @cached_property
     def _sorted_keys(self) -> NDArray[np.int64]:
-        return _keys(self.query_rows, self.doc_rows)
-
-
-def _keys(query_rows: IntArray, doc_rows: IntArray) -> NDArray[np.int64]:
-    """One number per pair, in the order of query, then document."""
-    return (query_rows.astype(np.int64) << 32) + doc_rows.astype(np.int64)
+        return pair_keys(self.query_rows, self.doc_rows)

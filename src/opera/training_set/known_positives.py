@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from opera.core.arrays import IntArray
 from opera.data import Qrels
-from opera.data.pairs import TrainingPairs
+from opera.data.pairs import TrainingPairs, pair_keys
 
 
 class KnownPositives:
@@ -31,11 +31,11 @@ class KnownPositives:
         held_out: Qrels | None = None,
     ) -> None:
         self.n_docs = n_docs
-        keys = pairs.pair_query.astype(np.int64) * n_docs + pairs.pair_doc
+        keys = pair_keys(pairs.pair_query, pairs.pair_doc)
         if held_out is not None and query_rows is not None:
             left = held_out.select_queries(np.isin(held_out.query_rows, query_rows))
             queries = np.searchsorted(query_rows, left.query_rows[left.query_index])
-            keys = np.concatenate([keys, queries.astype(np.int64) * n_docs + left.doc_rows])
+            keys = np.concatenate([keys, pair_keys(queries, left.doc_rows)])
         self._keys = np.sort(keys)
 
     @classmethod
@@ -45,18 +45,18 @@ class KnownPositives:
         """Put those of several data sets together, whose queries and documents begin at these rows of all."""
         whole, keys = copy(parts[0]), []
         for part, query, document in zip(parts, first_queries.tolist(), first_documents.tolist(), strict=True):
-            keys.append((part._keys // part.n_docs + query) * n_docs + part._keys % part.n_docs + document)
+            keys.append(part._keys + pair_keys(query, document))
         whole.n_docs, whole._keys = n_docs, np.sort(np.concatenate(keys))
         return whole
 
     def without(self, queries: IntArray, docs: IntArray) -> KnownPositives:
         """Forget some pairs: training queries ``[m]`` and their corpus rows ``[m]``."""
         left = copy(self)
-        left._keys = np.setdiff1d(self._keys, queries.astype(np.int64) * self.n_docs + docs)
+        left._keys = np.setdiff1d(self._keys, pair_keys(queries, docs))
         return left
 
     def contains(self, queries: IntArray, docs: IntArray) -> NDArray[np.bool_]:
         """Return whether documents are known positives of queries; the two arrays are broadcast together."""
-        keys = np.asarray(queries, dtype=np.int64) * self.n_docs + np.asarray(docs, dtype=np.int64)
+        keys = pair_keys(queries, docs)
         at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         return np.asarray(self._keys[at] == keys)

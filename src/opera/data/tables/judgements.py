@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.core.arrays import BoolArray
+from opera.data.pairs import pair_keys, split_keys
 from opera.data.qrels import GivenNegatives, Qrels
 
 
@@ -102,7 +103,7 @@ def _begins(query: NDArray[np.int32], doc: NDArray[np.int32]) -> BoolArray:
 
 
 def given_negatives(
-    query: NDArray[np.int32], doc: NDArray[np.int32], train: Qrels, n_queries: int, n_docs: int
+    query: NDArray[np.int32], doc: NDArray[np.int32], train: Qrels, n_queries: int
 ) -> GivenNegatives | None:
     """Return the distinct negatives of train queries that are no relevant documents of theirs.
 
@@ -111,12 +112,10 @@ def given_negatives(
         doc: row of the negative, likewise.
         train: the train split.
         n_queries: rows of the query table.
-        n_docs: rows of the corpus.
     """
     relevant = train.relevant()
-    own = relevant.query_rows[relevant.query_index].astype(np.int64) * n_docs + relevant.doc_rows
-    keys = np.setdiff1d(query.astype(np.int64) * n_docs + doc, own)
-    if len(keys) == 0:
+    queries, documents = split_keys(np.setdiff1d(pair_keys(query, doc), relevant.keys))
+    if len(queries) == 0:
         return None
-    counts = np.bincount(keys // n_docs, minlength=n_queries)
-    return GivenNegatives(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), (keys % n_docs).astype(np.int32))
+    counts = np.bincount(queries, minlength=n_queries)
+    return GivenNegatives(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), documents.astype(np.int32))

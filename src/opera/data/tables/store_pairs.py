@@ -72,9 +72,8 @@ def store_pairs(builder: DataBuilder, reader: PairReader) -> None:
         builder.splits[split] = pairs.qrels(number, builder.notes, split)
     of_train = negatives.split == reader.splits.get("train", -1)
     if of_train.any():
-        sizes = len(tables["queries"]), len(tables["corpus"])
         builder.given_negatives = given_negatives(
-            negatives.query[of_train], negatives.doc[of_train], builder.splits["train"], *sizes
+            negatives.query[of_train], negatives.doc[of_train], builder.splits["train"], len(tables["queries"])
         )
 
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from opera.core.errors import DataError
 from opera.core.terminal import shortened, shown
+from opera.data.pairs import pair_keys
 from opera.data.qrels import GivenNegatives, Qrels
 from opera.data.store import DataBuilder
 from opera.data.teacher import TeacherScores
@@ -187,7 +188,7 @@ class ExampleStore:
     def _qrels(self, split: str) -> Qrels:
         query, document = _distinct(*map(np.asarray, self._positives[split]))
         judged = np.array(self._judged[split], dtype=np.int64).reshape(-1, 3)
-        unjudged = ~np.isin(_keys(query, document), _keys(judged[:, 0], judged[:, 1]))
+        unjudged = ~np.isin(pair_keys(query, document), pair_keys(judged[:, 0], judged[:, 1]))
         return Qrels.from_arrays(
             np.concatenate([judged[:, 0], query[unjudged]]),
             np.concatenate([judged[:, 1], document[unjudged]]),
@@ -198,8 +199,8 @@ class ExampleStore:
         """Keep each negative of a query once, in order, unless it is a positive of its query."""
         query, document = _distinct(*map(np.asarray, self._negatives))
         relevant = [qrels.relevant() for qrels in builder.splits.values()]
-        positives = np.concatenate([_keys(qrels.query_rows[qrels.query_index], qrels.doc_rows) for qrels in relevant])
-        both = np.isin(_keys(query, document), positives)
+        positives = np.concatenate([qrels.keys for qrels in relevant])
+        both = np.isin(pair_keys(query, document), positives)
         if both.any():
             count = int(both.sum())
             builder.notes.append(f"{count} negatives are also positives of their query and were dropped as negatives")
@@ -236,11 +237,7 @@ class ExampleStore:
         )
 
 
-def _keys(query: NDArray[np.integer], document: NDArray[np.integer]) -> NDArray[np.int64]:
-    return (query.astype(np.int64) << 32) + document.astype(np.int64)
-
-
 def _distinct(query: NDArray[np.integer], document: NDArray[np.integer]) -> Pairs:
     """Keep the first of equal pairs, in their order."""
-    first = np.sort(np.unique(_keys(query, document), return_index=True)[1])
+    first = np.sort(np.unique(pair_keys(query, document), return_index=True)[1])
     return query[first].astype(np.int64), document[first].astype(np.int64)
