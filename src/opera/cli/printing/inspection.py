@@ -10,6 +10,7 @@ from rich.text import Text
 
 from opera.cli.printing.console import one_line
 from opera.cli.printing.results import warn_of_few
+from opera.data.names import source_title
 from opera.diagnostics.inspect.duplicates import Duplicates, NearDuplicate
 from opera.diagnostics.inspect.quality import Quality
 from opera.diagnostics.inspect.report import Inspection
@@ -22,7 +23,7 @@ MOSTLY_SEEN, MOSTLY_NEW = 0.9, 0.25
 
 def print_inspection(screen: Console, inspection: Inspection) -> None:
     """Print everything, the advice first."""
-    screen.print(Text(f"{inspection.source} with {inspection.model}\n", style="bold"))
+    screen.print(Text(f"{source_title(inspection.source)} with {inspection.model}\n", style="bold"))
     _print_advice(screen, inspection)
     _print_counts(screen, inspection)
     _print_seen(screen, inspection)

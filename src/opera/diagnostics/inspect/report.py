@@ -13,6 +13,7 @@ from opera.core.arguments import MOST_SEED, whole_number
 from opera.core.paths import expand_user
 from opera.data import Qrels, RetrievalData, load_data
 from opera.data.combined import one_set
+from opera.data.names import source_title
 from opera.data.novelty import seen_share
 from opera.data.pairs import TrainingPairs
 from opera.diagnostics.inspect.advice import Advice, Retention, advise, dynamic_gain, retention_table
@@ -97,7 +98,7 @@ class Inspection:
 
     def __repr__(self) -> str:
         counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in self.counts.items())
-        return f"Inspection of {self.source} with {self.model}: {counts}; advice: {self.advice.method}"
+        return f"Inspection of {source_title(self.source)} with {self.model}: {counts}; advice: {self.advice.method}"
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain dictionaries, lists and numbers, for JSON."""

@@ -13,6 +13,7 @@ from opera.core.errors import InputError
 from opera.core.terminal import shown
 from opera.data import RetrievalData, TextTable, load_data
 from opera.data.combined import combine
+from opera.data.names import source_title
 from opera.data.sources import load_stored, stored_here
 from opera.experiments.analysis import BUCKETS, PRIMARY, Group, query_differences, tertiles
 from opera.runs.folder import PER_QUERY_FILE
@@ -162,7 +163,7 @@ def _load_texts(source: str | None, record: RunRecord, notes: list[str]) -> Retr
     try:
         if source is None and (gone := [each for each in recorded if not stored_here(each)]):
             advice = "so ids stand for texts; pass the data to opera report --data"
-            notes.append(f"{shown(gone[0])} is no file or folder here, {advice}")
+            notes.append(f"{shown(source_title(gone[0]))} is no file or folder here, {advice}")
             return None
         sets = [load_data(source)] if source is not None else [load_stored(each) for each in recorded]
         data = sets[0] if len(sets) == 1 else combine(sets)
@@ -170,7 +171,9 @@ def _load_texts(source: str | None, record: RunRecord, notes: list[str]) -> Retr
         notes.append(f"no texts: {error}")
         return None
     if data.fingerprint != record.data.fingerprint:
-        notes.append(f"{shown(place)} is not what the runs were trained on: its texts may have changed since")
+        notes.append(
+            f"{shown(source_title(place))} is not what the runs were trained on: texts may have changed since"
+        )
     return data
 
 
