@@ -4,12 +4,14 @@
 
 Trains the same method both ways, with the same steps, batch, learning rate and temperature, without mask, negatives
 and guard, and measures both on test. The script runs the trainer and loss of sentence-transformers over two columns.
-Prints the mean of each, and the paired test over the test queries, each one's difference averaged over the seeds.
+Two more trainings are the script without OPERA, with the trainer's default sampler and with NO_DUPLICATES. Prints the
+mean of each, and the paired test of the first two over the test queries, each one's difference averaged over the seeds.
 """
 
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,6 +23,7 @@ from sentence_transformers import (
     SentenceTransformerTrainer,
     SentenceTransformerTrainingArguments,
 )
+from sentence_transformers.base.sampler import BatchSamplers
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 
 import opera
@@ -50,8 +53,14 @@ def in_opera(data: opera.RetrievalData, options: argparse.Namespace, seed: int, 
     )
 
 
-def in_script(data: opera.RetrievalData, options: argparse.Namespace, seed: int, folder: Path) -> None:
-    """Train with sentence-transformers' trainer, into ``folder/model``."""
+def in_script(
+    data: opera.RetrievalData,
+    options: argparse.Namespace,
+    seed: int,
+    folder: Path,
+    sampler: BatchSamplers | None = None,
+) -> None:
+    """Train with sentence-transformers' trainer, into ``folder/model``; with one of its own samplers if given."""
     train = data.training_split()
     queries = data.queries.texts(train.query_rows[train.query_index], "text")
     dataset = Dataset.from_dict({"anchor": queries, "positive": data.corpus.texts(train.doc_rows)})
@@ -67,15 +76,26 @@ def in_script(data: opera.RetrievalData, options: argparse.Namespace, seed: int,
         use_cpu=True,
     )
     loss = MultipleNegativesRankingLoss(model, scale=1 / TEMPERATURE)
-    pruning = opera.PairPruning(model, dataset, method=options.method, args=args)
-    args.batch_sampler = pruning.sampler
-    loss = pruning.watch(loss)
+    if sampler is not None:
+        args.batch_sampler = sampler
+    else:
+        pruning = opera.PairPruning(model, dataset, method=options.method, args=args)
+        args.batch_sampler = pruning.sampler
+        loss = pruning.watch(loss)
     SentenceTransformerTrainer(model=model, args=args, train_dataset=dataset, loss=loss).train()
     model.save_pretrained(str(folder / "model"), create_model_card=False)
 
 
+WAYS = {
+    "opera train": in_opera,
+    "script": in_script,
+    "default sampler": partial(in_script, sampler=BatchSamplers.BATCH_SAMPLER),
+    "NO_DUPLICATES": partial(in_script, sampler=BatchSamplers.NO_DUPLICATES),
+}
+
+
 def main() -> None:
-    """Train both ways with each seed, and print the comparison."""
+    """Train each way with each seed, and print the comparison."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("data")
     parser.add_argument("model")
@@ -88,7 +108,7 @@ def main() -> None:
     data, differences = opera.load_data(options.data), []
     for seed in map(int, options.seeds.split(",")):
         measured = {}
-        for name, train in (("opera train", in_opera), ("script", in_script)):
+        for name, train in WAYS.items():
             with TemporaryDirectory() as folder:
                 torch.manual_seed(seed)
                 train(data, options, seed, Path(folder, "run"))

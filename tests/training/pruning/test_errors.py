@@ -49,6 +49,14 @@ def column(values: list[Any]) -> Dataset:
         (lambda d: column(["a", None]), "dataset: row 1, column 'q': must be a text that is not empty, got None"),
         (lambda d: column(["a", " "]), "dataset: row 1, column 'q': must be a text that is not empty, got ' '"),
         (lambda d: column([1, 2]), "dataset: row 0, column 'q': must be a text that is not empty, got 1"),
+        (
+            lambda d: d.add_column("year", [1999] * len(d)),
+            "dataset: row 0, column 'year': must be a text, got 1999; .*remove_columns",
+        ),
+        (
+            lambda d: d.add_column("others", [["a"]] * len(d)),
+            r"dataset: row 0, column 'others': must be a text, got \['a'\]",
+        ),
     ],
 )
 def test_data_that_are_no_pairs(
@@ -62,7 +70,8 @@ def test_data_that_are_no_pairs(
     ("settings", "message"),
     [
         ({"method": "dpp"}, "unknown method 'dpp'; did you mean 'dp'"),
-        ({"alpha": 3}, "unknown setting 'alpha'; did you mean"),
+        ({"alpha": 3}, r"unknown setting 'alpha'; did you mean 'alpha_end'\? \(dp has alpha_start, alpha_end, .*\)$"),
+        ({"method": "ft", "k": 0.5}, r"unknown setting 'k' \(ft has no settings\)$"),
         ({"alpha_end": 0}, "alpha_end: must be greater than or equal to 1, got 0"),
         ({"method": "sp", "k": 0.001}, r"k=0.001 keeps ⌊0.001·48⌋ = 0 of 48 pairs"),
         ({"temperature": 0}, "temperature: must be a number above 0, got 0"),
@@ -99,7 +108,7 @@ def test_arguments_that_take_batches_apart(
 
 
 def test_losses_without_a_temperature(dataset: Dataset, model: SentenceTransformer) -> None:
-    with pytest.raises(opera.SettingError, match=r"^temperature: 'CosineSimilarityLoss' names neither scale nor temp"):
+    with pytest.raises(opera.SettingError, match=r"^temperature: 'CosineSimilarityLoss' has neither scale nor temp"):
         PairPruning(model, dataset).watch(CosineSimilarityLoss(model))
     pruning = PairPruning(model, dataset, temperature=0.1)
     assert pruning.watch(MultipleNegativesRankingLoss) is not None
@@ -134,8 +143,30 @@ def test_a_training_without_a_watched_loss(dataset: Dataset, model: SentenceTran
 def test_a_training_with_another_data_set(dataset: Dataset, model: SentenceTransformer, tmp_path: Path) -> None:
     args, pruning = arguments(tmp_path), PairPruning(model, dataset)
     trainer = trainer_of(pruning, args, dataset.select(range(20)), MultipleNegativesRankingLoss(model))
-    with pytest.raises(opera.TrainingError, match=r"^PairPruning: the loss got a batch that was not drawn"):
+    with pytest.raises(
+        opera.SettingError, match=r"^train_dataset: is another object than the dataset that PairPruning"
+    ):
         trainer.train()
+
+
+@pytest.mark.parametrize("told", ["callback", "args", "nothing"])
+def test_a_training_with_another_sampler(
+    told: str, dataset: Dataset, model: SentenceTransformer, tmp_path: Path
+) -> None:
+    args = arguments(tmp_path, batch_sampler="no_duplicates")
+    pruning = PairPruning(model, dataset, "ft", args=args if told == "args" else None)
+    trainer = SentenceTransformerTrainer(
+        model=model,
+        args=args,
+        train_dataset=dataset,
+        loss=pruning.watch(MultipleNegativesRankingLoss(model)),
+        callbacks=[pruning.callback] if told == "callback" else [],
+    )
+    message = r"args.batch_sampler: is BatchSamplers.NO_DUPLICATES, not pruning.sampler; set"
+    message = r"PairPruning: the loss got a batch that was not drawn" if told == "nothing" else message
+    with pytest.raises((opera.SettingError, opera.TrainingError), match=f"^{message}"):
+        trainer.train()
+    assert trainer.state.global_step == 0
 
 
 def test_batches_in_another_order(dataset: Dataset, model: SentenceTransformer, tmp_path: Path) -> None:

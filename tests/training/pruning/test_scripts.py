@@ -12,8 +12,10 @@ from datasets import Dataset, DatasetDict
 from sentence_transformers.sentence_transformer.evaluation import InformationRetrievalEvaluator
 from sentence_transformers.sentence_transformer.losses import (
     CachedMultipleNegativesRankingLoss,
+    CosineSimilarityLoss,
     MatryoshkaLoss,
     MultipleNegativesRankingLoss,
+    TripletLoss,
 )
 
 import opera
@@ -65,6 +67,27 @@ def test_several_data_sets_with_a_loss_and_prompts_each(dataset: Dataset, bert_m
     last = trainer.state.log_history[-2]
     assert last["small_alpha"] == pytest.approx(5, abs=0.2)
     assert last["large_alpha"] == pytest.approx(5, abs=0.2)
+
+
+@pytest.mark.parametrize("order", ["proportional", "round_robin"])
+def test_random_turns_overrun_a_schedule_by_a_few_batches(order: str, tmp_path: Path) -> None:
+    """A set may have a few turns more than its share where turns are random; where they are not, none."""
+    timetable = Timetable.of(arguments(tmp_path, multi_dataset_batch_sampler=order, max_steps=6))
+    assert timetable.overrun(4, sets=2, processes=1)[0] == (10 if order == "proportional" else 4)
+    assert timetable.overrun(4, sets=1, processes=1) == (4, "the training is longer than its arguments say")
+    assert Timetable().overrun(4, sets=2, processes=1)[0] == 4
+
+
+@pytest.mark.parametrize("loss", [TripletLoss, CosineSimilarityLoss])
+def test_any_loss_with_a_temperature_given(loss: Any, dataset: Dataset, static_model: Path, tmp_path: Path) -> None:
+    texts, model = dataset["answer"], open_model(static_model)
+    rows = dataset.add_column("score", [1.0] * len(texts))
+    if loss is TripletLoss:
+        rows = dataset.add_column("other", [*texts[5:], *texts[:5]])
+    args = arguments(tmp_path, max_steps=2)
+    pruning = PairPruning(model, rows, args=args, temperature=0.05)
+    trainer_of(pruning, args, rows, loss(model)).train()
+    assert pruning._sets[0].sampler.trained_steps == 2
 
 
 def test_lora_trains_and_is_observed(dataset: Dataset, bert_model: Path, tmp_path: Path) -> None:

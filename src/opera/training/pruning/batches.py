@@ -63,9 +63,10 @@ class PrunedSet:
         assert self._sampler is not None
         return self._sampler
 
-    def begin(self, sampler: PairSampler) -> None:
-        """Draw with this sampler from now on."""
+    def begin(self, sampler: PairSampler, overrun: tuple[int, str]) -> None:
+        """Draw with this sampler from now on; ``overrun`` is :meth:`Timetable.overrun`."""
         self._sampler, self.epoch_start, self.to_replay = sampler, 0, 0
+        self._overrun = overrun
         self._trained, self._schedule = np.zeros(self.rows.pairs.n_pairs, dtype=bool), dict[str, float]()
 
     def epoch(self, given_out: GivenOut) -> Iterator[list[int]]:
@@ -97,11 +98,12 @@ class PrunedSet:
         self, step: int, pair_ids: NDArray[np.int64], similarity: NDArray[np.float32], loss: NDArray[np.float32]
     ) -> None:
         """Note that a batch was trained, and what was seen of it."""
-        if step == self.sampler.method.plan.max_steps:
+        enough, reason = self._overrun
+        if step == enough:
             log.warning(
                 "warning: PairPruning: %s: the schedule of %s was planned for %d batches, which are trained, and keeps "
-                "its last values from now on; args=args tells PairPruning how long the training is",
-                *(self.rows.place, self.sampler.method.name, step),
+                "its last values from now on; %s",
+                *(self.rows.place, self.sampler.method.name, self.sampler.method.plan.max_steps, reason),
             )
         self.sampler.observe(step, pair_ids, similarity, loss)
         self._schedule = self.sampler.finish(step)

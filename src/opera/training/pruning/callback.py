@@ -31,9 +31,11 @@ class PruningCallback(TrainerCallback):  # type: ignore[misc]
         """Take the trainer's arguments; where it resumes, take up the samplers' state.
 
         Raises:
+            SettingError: if the trainer reads its batches from another sampler or data set.
             RunFolderError: if the checkpoint holds none, or not that of this training.
         """
         self.pruning.use_arguments(args)
+        self.pruning.refuse_unread()
         if state.global_step == 0:
             return
         folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"

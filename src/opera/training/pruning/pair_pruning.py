@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import zlib
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -12,14 +11,16 @@ from typing import Any
 import numpy as np
 import torch
 from datasets import Dataset
+from pydantic import ValidationError
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.sampler import DefaultBatchSampler
 from torch import Tensor, nn
 from torch.utils.data import RandomSampler
 
 from opera.core.errors import ModelError, SettingError
+from opera.core.settings import Settings, explain
 from opera.core.terminal import shown
-from opera.methods import PairScores, Plan, method_named
+from opera.methods import Method, PairScores, Plan, method_named
 from opera.methods.default import AUTO, DEFAULT_METHOD
 from opera.retrieval.processes import process_count, process_index
 from opera.training.distributed import refuse_differences
@@ -30,8 +31,8 @@ from opera.training.pruning.callback import PruningCallback
 from opera.training.pruning.identity import BatchCheck
 from opera.training.pruning.pair_rows import WHOLE, PairRows, read_all
 from opera.training.pruning.scores import PairEmbeddings
-from opera.training.pruning.timetable import Timetable
-from opera.training.pruning.watching import LossWatch
+from opera.training.pruning.timetable import Timetable, refuse_other_sampler
+from opera.training.pruning.watching import LossWatch, checked_temperature
 from opera.training.sampler import PairSampler
 
 log = logging.getLogger("opera")
@@ -80,9 +81,9 @@ class PairPruning:
         if not isinstance(model, SentenceTransformer):
             raise ModelError(f"model: must be a SentenceTransformer, got {shown(type(model).__name__)}")
         self.model, self.method = model, method_named(DEFAULT_METHOD if method == AUTO else method)
-        self.method_settings = self.method.settings_class.parse(settings)
-        self.temperature = _checked_temperature(temperature)
-        self.timetable, self._prompts, self._routes = Timetable(), None, None
+        self.method_settings = _parsed(self.method, settings)
+        self.temperature = checked_temperature(temperature)
+        self.timetable, self._args, self._prompts, self._routes = Timetable(), None, None, None
         if args is not None:
             self._read_arguments(args)
         self._given_out, self._taken = GivenOut(), list[Given]()
@@ -128,6 +129,15 @@ class PairPruning:
                 "PairPruning the trainer's arguments (args=args)"
             )
 
+    def refuse_unread(self) -> None:
+        """Refuse a trainer that has asked for its batches, and not for those of PairPruning.
+
+        Raises:
+            SettingError: naming the sampler or data set that it reads instead, where the arguments are known.
+        """
+        if self._args is not None and not any(part.length for part in self._sets):
+            refuse_other_sampler(self._args, self.sampler)
+
     def state_dict(self, trained_steps: int) -> dict[str, Any]:
         """Return the state between two optimizer steps, for :meth:`load_state_dict`."""
         sets = {str(number): part.state_dict() for number, part in enumerate(self._sets)}
@@ -156,7 +166,7 @@ class PairPruning:
             raise ValueError(f"of this epoch {sum(found)} batches were trained, and the trainer skips {skipped}")
 
     def _read_arguments(self, args: Any) -> None:
-        self.timetable = Timetable.of(args)
+        self.timetable, self._args = Timetable.of(args), args
         self._prompts, self._routes = args.prompts, args.router_mapping
 
     def batches(self, dataset: Any, **how: Any) -> DefaultBatchSampler:
@@ -190,7 +200,9 @@ class PairPruning:
         self._began = True
         self._check = BatchCheck(self.model, self._prompts, self._routes)
         for part in self._sets:
-            part.begin(self._make_sampler(part))
+            sampler = self._make_sampler(part)
+            steps = sampler.method.plan.max_steps
+            part.begin(sampler, self.timetable.overrun(steps, len(self._sets), process_count()))
 
     def _make_sampler(self, part: PrunedSet) -> PairSampler:
         rows, processes, scores = part.rows, process_count(), None
@@ -226,6 +238,7 @@ class PairPruning:
 
     def _take(self, queries: dict[str, Tensor]) -> Tensor | None:
         """Find the batch that a loss of training got, and return its weights, where it has any."""
+        self.refuse_unread()
         self._taken = self._given_out.take(process_count())
         own = self._taken[process_index()]
         self._check(queries, own)
@@ -250,10 +263,13 @@ def _fingerprint(rows: PairRows, scores: PairScores | None) -> int:
     return total
 
 
-def _checked_temperature(value: Any) -> float | None:
-    if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf):
-        return value
-    raise SettingError(f"temperature: must be a number above 0, got {shown(value)}")
+def _parsed(method: type[Method[Any]], values: Mapping[str, Any]) -> Settings:
+    known = method.settings_class.model_fields
+    try:
+        return method.settings_class(**values)
+    except ValidationError as error:
+        own = f"{method.name} has {', '.join(known)}" if known else f"{method.name} has no settings"
+        raise SettingError(*explain(error, known, own)) from None
 
 
 class SamplerOf:

@@ -91,7 +91,7 @@ def read(name: str, dataset: Dataset) -> PairRows:
     """Read the pairs of one data set.
 
     Raises:
-        DataError: if it has no two columns of text, or no row.
+        DataError: if it has no two columns of text, no row, or a column beside the label that holds no texts.
     """
     place = place_of(name)
     label = next((column for column in LABEL_COLUMNS if column in dataset.column_names), None)
@@ -108,6 +108,8 @@ def read(name: str, dataset: Dataset) -> PairRows:
     digest, start = hashlib.sha256(), 0
     for batch in dataset.iter(ROWS_AT_ONCE):
         stop = start + len(batch[columns[0]])
+        for column in columns[2:]:
+            _refuse_other_values(batch[column], place, column, start)
         for column, numbers, into in ((columns[0], queries, pair_query), (columns[1], documents, pair_doc)):
             texts = [_checked(text, place, column, start + at) for at, text in enumerate(batch[column])]
             into[start:stop] = [numbers.setdefault(text, len(numbers)) for text in texts]
@@ -131,9 +133,18 @@ def _checked(text: Any, place: str, column: str, row: int) -> str:
     if not isinstance(text, str) or not text.strip():
         raise DataError(
             f"{place}: row {row}, column {shown(column)}: must be a text that is not empty, got {shown(text)}; "
-            "queries and positives are the first two columns but the label"
+            f"the first two columns that are no label ({', '.join(LABEL_COLUMNS)}) are the query and its positive"
         )
     return text
+
+
+def _refuse_other_values(values: list[Any], place: str, column: str, first: int) -> None:
+    for at, value in enumerate(values):
+        if not isinstance(value, str):
+            raise DataError(
+                f"{place}: row {first + at}, column {shown(column)}: must be a text, got {shown(value)}; columns after "
+                f"the query and its positive are negatives; dataset.remove_columns({shown(column)}) leaves it out"
+            )
 
 
 def _note_repeated(place: str, pairs: TrainingPairs) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sentence_transformers import SentenceTransformerTrainingArguments
-from sentence_transformers.base.sampler import MultiDatasetBatchSamplers
+from sentence_transformers.base.sampler import BatchSamplers, MultiDatasetBatchSamplers
 
 from opera.core.errors import SettingError
 from opera.core.terminal import shown
@@ -27,6 +27,7 @@ class Timetable:
         max_steps: optimizer steps, or -1.
         round_robin: whether several data sets take turns, until the smallest is used up.
         skips: whether a resumed training reads the batches of its epoch again and skips those that were trained.
+        known: whether they were read from a trainer's arguments.
     """
 
     accumulation: int = 1
@@ -35,6 +36,7 @@ class Timetable:
     max_steps: int = -1
     round_robin: bool = False
     skips: bool = True
+    known: bool = False
 
     @classmethod
     def of(cls, args: Any) -> Timetable:
@@ -54,6 +56,7 @@ class Timetable:
             max_steps=args.max_steps,
             round_robin=args.multi_dataset_batch_sampler == MultiDatasetBatchSamplers.ROUND_ROBIN,
             skips=not args.ignore_data_skip,
+            known=True,
         )
 
     def lag(self, processes: int) -> int:
@@ -88,6 +91,41 @@ class Timetable:
         own = min(lengths) if self.round_robin else own
         total = sum(taken)
         return max(1, math.ceil(self.batches(total // processes) * processes * own / total))
+
+    def overrun(self, draws: int, sets: int, processes: int) -> tuple[int, str]:
+        """Return how many draws of a data set call for a warning, and its reason.
+
+        Where several data sets take turns at random, one may have more turns than its share of an epoch that is cut
+        short: a standard deviation is at most the square root of that share, and three of them need no warning.
+        """
+        if not self.known:
+            return draws, "args=args tells PairPruning how long the training is"
+        if sets > 1 and not self.round_robin:
+            return draws + math.ceil(3 * math.sqrt(draws * processes)), (
+                "its turns among several data sets are random, and it had more than its share"
+            )
+        return draws, "the training is longer than its arguments say"
+
+
+def refuse_other_sampler(args: Any, sampler: Any) -> None:
+    """Refuse a training that was given another batch sampler, or our sampler with another data set.
+
+    Args:
+        args: the trainer's arguments, once it has asked for its batches and none were asked of ``sampler``.
+        sampler: ``pruning.sampler``.
+
+    Raises:
+        SettingError: naming what is wrong.
+    """
+    given = args.batch_sampler
+    if given is sampler:
+        raise SettingError(
+            "train_dataset: is another object than the dataset that PairPruning was given; give both the same"
+        )
+    name = f"BatchSamplers.{given.name}" if isinstance(given, BatchSamplers) else shown(given)
+    raise SettingError(
+        f"args.batch_sampler: is {name}, not pruning.sampler; set args.batch_sampler = pruning.sampler before training"
+    )
 
 
 def _refuse(args: Any) -> None:

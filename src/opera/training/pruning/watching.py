@@ -6,6 +6,7 @@ it again, with gradients, after they have returned.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -105,6 +106,17 @@ class LossWatch:
         return torch.cat([part for part, _ in parts]), torch.cat([part for _, part in parts])
 
 
+def checked_temperature(value: Any) -> float | None:
+    """Return a temperature that a caller gave, or ``None`` for that of the loss.
+
+    Raises:
+        SettingError: unless it is a finite number above 0.
+    """
+    if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf):
+        return value
+    raise SettingError(f"temperature: must be a number above 0, got {shown(value)}")
+
+
 def temperature_of(loss: nn.Module) -> float:
     """Return the temperature of a loss.
 
@@ -117,6 +129,6 @@ def temperature_of(loss: nn.Module) -> float:
         if isinstance(temperature := getattr(part, "temperature", None), int | float) and temperature > 0:
             return float(temperature)
     raise SettingError(
-        f"temperature: {shown(type(loss).__name__)} names neither scale nor temperature; give "
-        "PairPruning(..., temperature=0.05), by which pairs are compared"
+        f"temperature: {shown(type(loss).__name__)} has neither scale nor temperature, by which the method compares "
+        "pairs; give PairPruning(..., temperature=0.05), or use another loss"
     )
