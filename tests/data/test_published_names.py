@@ -21,7 +21,7 @@ def test_what_a_file_names_is_not_fetched(source: str, monkeypatch: pytest.Monke
     monkeypatch.setitem(sys.modules, "ir_datasets", None)
     monkeypatch.setitem(sys.modules, "datasets", None)
     assert source_name(source) == "fiqa"
-    with pytest.raises(DataError, match=r"not a BEIR folder or \.jsonl file; pass the data yourself"):
+    with pytest.raises(DataError, match=r"not a folder or file that OPERA reads; pass the data yourself"):
         load_stored(source)
 
 

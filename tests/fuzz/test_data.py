@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from fuzzing import lines_of, only_refusals, spoilt, spoilt_values, to_json, workplace
 from irds_world import irds_home, write_antique
 from opera.data import SOURCES, RetrievalData, load_data
-from opera.data.sources import BeirFolder, TrainingFiles
+from opera.data.sources import BeirFolder, TableFileOrFolder, TrainingFiles
 
 CORPUS = [
     {"_id": "d0", "title": "of one", "text": "a text", "metadata": {"a": [1, {"b": None}]}},
@@ -209,7 +209,7 @@ def test_data_sets_of_the_hub(content: bytes) -> None:
     with workplace() as folder:
         (folder / "pairs").mkdir()
         (folder / "pairs" / "train.jsonl").write_bytes(content)
-        with only_refusals(lambda message: message.startswith(f"hf:{folder}/pairs: ")):
+        with only_refusals(lambda message: message.startswith((f"hf:{folder}/pairs: ", f"hf:{folder}/pairs, train: "))):
             data = load_data(f"hf:{folder}/pairs")
             assert len(set(data.corpus.texts())) == len(data.corpus)
             assert all(text.strip() for text in data.queries.texts())
@@ -217,6 +217,6 @@ def test_data_sets_of_the_hub(content: bytes) -> None:
 
 def test_every_source_that_ships_has_a_fuzzer() -> None:
     shipped = {source.description for source in SOURCES if type(source).__module__ == "opera.data.sources"}
-    files = {BeirFolder.description, TrainingFiles.description}
-    named = {"python:PACKAGE", "paper:NAME", "irds:ID", "hf:OWNER/NAME"}
+    files = {BeirFolder.description, TrainingFiles.description, TableFileOrFolder.description}  # tables: test_tables.py
+    named = {"python:PACKAGE", "paper:NAME", "irds:ID", "hf:OWNER/NAME", "--pairs FILE"}
     assert shipped == files | named, "add a fuzzer here, and bad inputs"

@@ -171,9 +171,7 @@ def _load_texts(source: str | None, record: RunRecord, notes: list[str]) -> Retr
         notes.append(f"no texts: {error}")
         return None
     if data.fingerprint != record.data.fingerprint:
-        notes.append(
-            f"{shown(source_title(place))} is not what the runs were trained on: texts may have changed since"
-        )
+        notes.append(f"{shown(source_title(place))} is not what the runs were trained on: texts may have changed since")
     return data
 
 
