@@ -209,7 +209,7 @@ def test_data_sets_of_the_hub(content: bytes) -> None:
     with workplace() as folder:
         (folder / "pairs").mkdir()
         (folder / "pairs" / "train.jsonl").write_bytes(content)
-        with only_refusals(lambda message: message.startswith((f"hf:{folder}/pairs: ", f"hf:{folder}/pairs, train: "))):
+        with only_refusals(lambda message: message.startswith(f"hf:{folder}/pairs")):
             data = load_data(f"hf:{folder}/pairs")
             assert len(set(data.corpus.texts())) == len(data.corpus)
             assert all(text.strip() for text in data.queries.texts())
