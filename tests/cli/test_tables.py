@@ -13,7 +13,8 @@ import pytest
 from commands import QUICK, Opera
 from opera.cli.tables import takes_tables
 from opera.data import load_data
-from opera.data.sources import data_source, load_stored, stored_here
+from opera.data.loading import data_source
+from opera.data.stored import load_stored, stored_here
 from opera.experiments.grid.axes import grid_axes
 from opera.experiments.grid.plan import plan_grid
 from opera.runs.folder import Run

@@ -10,7 +10,7 @@ import pytest
 import opera
 from opera.core.errors import DataError
 from opera.data.names import source_name
-from opera.data.sources import load_stored
+from opera.data.stored import load_stored
 from small_runs import SMALL
 
 NAMES = ["paper:fiqa", "irds:beir/fiqa", "hf:mteb/fiqa"]

@@ -71,8 +71,8 @@ def takes_tables(command: Callable[..., None]) -> Callable[..., None]:
 
 def _named(data: str | None, tables: dict[str, Any]) -> str:
     """One string for a data set or tables."""
+    from opera.data.loading import data_source
     from opera.data.names import TABLES
-    from opera.data.sources import data_source
 
     if data is not None and not data.startswith(TABLES):
         data = expand_user(data, "DATA")

@@ -1,10 +1,12 @@
 """Retrieval data: corpus, queries, qrels and training pairs, and the sources they are read from."""
 
 from opera.core.cache import cache_folder
+from opera.data.loading import load_all, load_data
 from opera.data.python_source import load_python
 from opera.data.qrels import GivenNegatives, Qrels
 from opera.data.retrieval_data import RetrievalData
-from opera.data.sources import SOURCES, DataSource, files_read, load_all, load_data, register_source
+from opera.data.sources import SOURCES, DataSource, register_source
+from opera.data.stored import files_read
 from opera.data.teacher import TeacherScores
 from opera.data.texts import TextTable
 

@@ -15,9 +15,8 @@ import pyarrow.parquet as pq
 
 from opera.core.errors import DataError
 from opera.core.reading import open_file
-from opera.core.strict_json import parse_json
 from opera.core.terminal import printable, shortened, shown
-from opera.data.lines import numbered_lines
+from opera.data.lines import json_objects, numbered_lines
 from opera.data.retrieval_data import RetrievalData
 from opera.data.teacher import TeacherScores
 
@@ -109,13 +108,7 @@ def _tsv_rows(path: Path) -> Iterator[tuple[str, str, float]]:
 
 
 def _jsonl_rows(path: Path) -> Iterator[tuple[str, str, float]]:
-    for number, line in numbered_lines(path):
-        try:
-            record = parse_json(line)
-        except ValueError as error:
-            raise DataError(f"{path}:{number}: {error}: {shown(line)}") from None
-        if not isinstance(record, dict):
-            raise DataError(f"{path}:{number}: must be a JSON object, got {shown(record)}")
+    for number, record in json_objects(path):
         if "pos" in record:
             raise DataError(
                 f"{path}:{number}: is a training file with texts; pass it as the data, whose pos_scores and neg_scores "

@@ -14,7 +14,7 @@ from opera.core.terminal import shown
 from opera.data import RetrievalData, TextTable, load_data
 from opera.data.combined import combine
 from opera.data.names import source_title
-from opera.data.sources import load_stored, stored_here
+from opera.data.stored import load_stored, stored_here
 from opera.experiments.analysis import BUCKETS, PRIMARY, Group, query_differences, tertiles
 from opera.runs.folder import PER_QUERY_FILE
 from opera.runs.reading import check_columns
