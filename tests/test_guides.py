@@ -21,12 +21,10 @@ GUIDES = (
     "start.md",
     "coming-from-sentence-transformers.md",
     "coming-from-flagembedding.md",
-    "data.md",
-    "training.md",
-    "report.md",
-    "deploy.md",
     "errors.md",
 )
+LONGER = ("data.md", "training.md", "report.md", "deploy.md")
+"""Guides whose blocks run where the slow tests do, CI among them."""
 NEEDS = {
     "coming-from-sentence-transformers.md": ("peft",),
     "deploy.md": ("faiss", "qdrant_client", "onnx", "onnxscript", "onnxruntime"),
@@ -60,7 +58,7 @@ def folder(tmp_path: Path, letter_model: Path, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.filterwarnings("ignore:'pin_memory' argument is set as true")  # the trainer's default, without a GPU
-@pytest.mark.parametrize("page", GUIDES)
+@pytest.mark.parametrize("page", [*GUIDES, *(pytest.param(page, marks=pytest.mark.slow) for page in LONGER)])
 def test_the_blocks_of_a_guide_run(
     page: str, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -73,7 +71,7 @@ def test_the_blocks_of_a_guide_run(
         os.chdir(DOCS)
 
 
-@pytest.mark.parametrize("page", GUIDES)
+@pytest.mark.parametrize("page", [*GUIDES, *LONGER])
 def test_a_block_that_is_not_run_says_why(page: str) -> None:
     for block in blocks_of(DOCS / page):
         assert not block.reason or block.reason.startswith(REASONS), f"{block.place}: {block.reason}"
