@@ -62,6 +62,11 @@ def one_line(text: object) -> str:
     return printable(text).replace("\n", "\\n")
 
 
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error of a library, short and printable; its type where it says nothing."""
+    return shortened(printable((str(error).strip().splitlines() or [type(error).__name__])[0]))
+
+
 def shortened(text: str, limit: int = MAX_SHOWN) -> str:
     """Cut a text in the middle to ``limit`` characters."""
     if len(text) <= limit:

@@ -15,7 +15,7 @@ from opera.core.arguments import flag, text, texts
 from opera.core.errors import ModelError, SettingError, StorageError
 from opera.core.paths import expand_user
 from opera.core.reading import read_text
-from opera.core.terminal import place, printable, shortened, shown
+from opera.core.terminal import first_line, place, shown
 from opera.deployment.card import CARD_FILE
 from opera.retrieval.locate import locate_model
 from opera.runs.reading import read_object
@@ -73,7 +73,7 @@ def push(model: str | Path, name: str, *, public: bool = False, language: Sequen
     except LocalTokenNotFoundError:
         raise SettingError(f"{repository}: no token was found; log in with 'hf auth login', or set HF_TOKEN") from None
     except HFValidationError as error:
-        raise SettingError(f"{repository}: {_reason(error)}") from None
+        raise SettingError(f"{repository}: {first_line(error)}") from None
     except HfHubHTTPError as error:
         status = getattr(error.response, "status_code", None)
         if status in REFUSED:
@@ -81,11 +81,11 @@ def push(model: str | Path, name: str, *, public: bool = False, language: Sequen
                 f"{repository}: the hub refuses this token ({status}); log in with 'hf auth login' as someone who may "
                 "write there, or set HF_TOKEN"
             ) from None
-        raise StorageError(f"{repository}: cannot be written on the hub: {_reason(error)}") from None
+        raise StorageError(f"{repository}: cannot be written on the hub: {first_line(error)}") from None
     except Exception as error:
         if not _is_of_the_network(error):
             raise
-        raise StorageError(f"{repository}: the hub cannot be reached: {_reason(error)}") from None
+        raise StorageError(f"{repository}: the hub cannot be reached: {first_line(error)}") from None
     return str(made)
 
 
@@ -135,7 +135,7 @@ def _card(file: Path, repository: str, languages: Sequence[str]) -> bytes:
     try:
         card = ModelCard(read_text(file), ignore_metadata_errors=True)
     except (OSError, ValueError) as error:
-        raise ModelError(f"{place(file)}: is no model card: {_reason(error)}") from None
+        raise ModelError(f"{place(file)}: is no model card: {first_line(error)}") from None
     data: Any = card.data
     if languages:
         data.language = list(languages)
@@ -143,7 +143,3 @@ def _card(file: Path, repository: str, languages: Sequence[str]) -> bytes:
         data.model_name = repository
     card.text = card.text.replace(EXAMPLE_FOLDER, repository)
     return str(card).encode("utf-8")
-
-
-def _reason(error: Exception) -> str:
-    return shortened(printable((str(error).strip().splitlines() or [type(error).__name__])[0]))

@@ -15,7 +15,7 @@ from sentence_transformers.base.model import BaseModel
 
 from opera.config.automatic import ModelKind
 from opera.core.errors import ModelError, SettingError
-from opera.core.terminal import printable, shortened
+from opera.core.terminal import first_line
 from opera.retrieval.families import check_pooling
 from opera.retrieval.locate import MINILM, locate_model
 from opera.retrieval.model_checks import check_model, missing_weights, unused_parameters
@@ -231,7 +231,7 @@ def _open(spec: Path | str, device: str) -> SentenceTransformer:
     except ModelError:
         raise
     except Exception as error:  # loaders raise many types; all mean that the model is not usable
-        reason = shortened(printable((str(error).strip().splitlines() or [type(error).__name__])[0]))
+        reason = first_line(error)
         hint = f"; there is no such folder either ('{MINILM}' needs no network)" if isinstance(spec, str) else ""
         raise ModelError(f"{spec}: cannot be loaded as a sentence-transformers model: {reason}{hint}") from error
     model.model_card_data.local_files_only = True  # saving the model must not query the hub

@@ -21,7 +21,7 @@ from opera.core.errors import ModelError, TrainingError
 from opera.core.paths import expand_user
 from opera.core.progress import progress
 from opera.core.reproducible import is_reproducible
-from opera.core.terminal import printable, shortened, shown
+from opera.core.terminal import first_line, shown
 from opera.data import RetrievalData
 from opera.data.texts import CorpusText
 from opera.retrieval.device import Precision, autocast, pick_device, resolve_precision
@@ -190,7 +190,7 @@ def open_reranker(spec: str | Path, options: RerankerOptions | None = None) -> R
     except ModelError:
         raise
     except Exception as error:  # loaders raise many types; all mean that the model is not usable
-        reason = shortened(printable((str(error).strip().splitlines() or [type(error).__name__])[0]))
+        reason = first_line(error)
         raise ModelError(f"{place}: cannot be loaded as a reranker (a cross-encoder): {reason}") from error
     return Reranker(model, options)
 

@@ -137,7 +137,9 @@ def rank_by_size(
     queries, count = encoder.encode_queries(data, query_rows), len(data.corpus)
     kept = encoder.encode_corpus(data, corpus_text) if encoder.keeps(count) else None
     starts = own_tiles(count)
-    nearest = {size: NearestDocuments(shortened(queries, size), data.corpus, depth, encoder.device) for size in sizes}
+    nearest = {
+        size: NearestDocuments(first_dimensions(queries, size), data.corpus, depth, encoder.device) for size in sizes
+    }
 
     def look() -> None:
         if kept is not None:
@@ -150,7 +152,7 @@ def rank_by_size(
 
     def add(first: int, tile: NDArray[np.float32]) -> None:
         for size, documents in nearest.items():
-            documents.add(first, shortened(tile, size))
+            documents.add(first, first_dimensions(tile, size))
 
     everywhere(look)
     for documents in nearest.values():
@@ -158,7 +160,7 @@ def rank_by_size(
     return {size: documents.ranking() for size, documents in nearest.items()}
 
 
-def shortened(embeddings: NDArray[np.float32], size: int) -> NDArray[np.float32]:
+def first_dimensions(embeddings: NDArray[np.float32], size: int) -> NDArray[np.float32]:
     """Cut unit embeddings ``[n, dimension]`` to their first ``size`` values, and scale them to length 1."""
     if size == embeddings.shape[1]:
         return embeddings

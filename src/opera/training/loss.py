@@ -182,11 +182,8 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
 
     def _observe(self, step: int, batch: Batch, similarity: Tensor, losses: Tensor) -> None:
         """Pass each pair's cosine and loss to the observer: of ``similarity [m, M]`` and ``losses [m]``."""
-        finite = torch.isfinite(losses)
-        if not finite.all():
-            raise NotFiniteError("the loss", step, batch.pair_ids[batch.own], finite.cpu().numpy())
         of_positives = similarity[:, batch.own].diagonal()  # a row's positive is at its own place among the columns
-        observed = observed_everywhere(of_positives, losses)
+        observed = observed_everywhere(step, batch.pair_ids[batch.own], of_positives, losses)
         self.observer(step, batch.pair_ids, observed[:, 0], observed[:, 1])
 
 
@@ -203,8 +200,23 @@ def batch_cosines(queries: Tensor, documents: Tensor) -> Tensor:
     return F.normalize(queries, dim=-1) @ F.normalize(documents, dim=-1).T
 
 
-def observed_everywhere(similarity: Tensor, losses: Tensor) -> NDArray[np.float32]:
-    """Gather what each process saw of its pairs: float32 ``[W·m, 2]``, similarity and loss, in their order."""
+def observed_everywhere(
+    step: int, pair_ids: NDArray[np.int64], similarity: Tensor, losses: Tensor
+) -> NDArray[np.float32]:
+    """Gather what each process saw of its pairs: float32 ``[W·m, 2]``, similarity and loss, in their order.
+
+    Args:
+        step: the step, from 0.
+        pair_ids: int64 ``[m]``, the pairs of this process.
+        similarity: float ``[m]``.
+        losses: float ``[m]``.
+
+    Raises:
+        TrainingError: if a loss is not a finite number.
+    """
+    finite = torch.isfinite(losses)
+    if not finite.all():
+        raise NotFiniteError("the loss", step, pair_ids, finite.cpu().numpy())
     return gather_values(torch.stack([similarity.float(), losses.float()], dim=1)).cpu().numpy()
 
 

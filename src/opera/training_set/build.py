@@ -26,7 +26,7 @@ from opera.training_set.miner import Miner
 from opera.training_set.negatives import ListedNegatives, Lists, NegativeInputs, Negatives, build_negatives
 from opera.training_set.noise import inject_noise
 from opera.training_set.prepare import Prepared
-from opera.training_set.pretrained_scores import method_scores
+from opera.training_set.pretrained_scores import scores_with_cbs
 from opera.training_set.weights import loss_weights, scores_by_weight
 
 log = logging.getLogger("opera")
@@ -185,9 +185,7 @@ def _pretrained_scores(
     encoder = prepared.pair_encoder
     query_embeddings = encoder.encode_queries(prepared.data, query_rows)
     document_embeddings = encoder.encode_corpus(prepared.data, settings.encoding.corpus_text)
-    scores, smallest_pool = method_scores(
-        recipe.method_class,
-        recipe.method_settings,
+    scores, smallest_pool = scores_with_cbs(
         pairs,
         query_embeddings,
         document_embeddings,
@@ -196,6 +194,7 @@ def _pretrained_scores(
         seed=settings.optimisation.seed,
         known=known if settings.negative_sampling.mask_known_positives else None,
         pool=DocumentPool.of(prepared.data, settings.encoding.corpus_text),
+        cbs_pool=pool_size,
     )
     similarity = scores.similarity.copy()
     if weights is not None:

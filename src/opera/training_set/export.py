@@ -23,13 +23,12 @@ from opera.retrieval.models import model_kind
 from opera.retrieval.processes import process_index
 from opera.retrieval.reranker import open_reranker
 from opera.retrieval.run_model import run_corpus_text
-from opera.training_set.cbs import rank_among_random
 from opera.training_set.document_pool import DocumentPool
 from opera.training_set.export_inputs import NEGATIVES_FORMATS, SCORE_FORMATS, ScoreInputs, mining_settings
 from opera.training_set.known_positives import KnownPositives
 from opera.training_set.miner import Miner
 from opera.training_set.negatives import ListedNegatives, check_range
-from opera.training_set.pretrained_scores import pair_encoder, pretrained_scores
+from opera.training_set.pretrained_scores import pair_encoder, scores_with_cbs
 from opera.training_set.teacher import score_by_teacher
 from opera.training_set.written import checked_output, write_jsonl, write_table, write_tsv
 
@@ -108,8 +107,7 @@ def _score_pairs(
     corpus_text = run_corpus_text(model)
     query_embeddings = encoder.encode_queries(loaded, qrels.query_rows)
     document_embeddings = encoder.encode_corpus(loaded, corpus_text)
-    pool = DocumentPool.of(loaded, corpus_text)
-    scores = pretrained_scores(
+    scores, _ = scores_with_cbs(
         pairs,
         query_embeddings,
         document_embeddings,
@@ -117,7 +115,8 @@ def _score_pairs(
         set_size=defaults.batching.documents_per_pass(processes=1),
         seed=seed,
         known=KnownPositives(pairs, len(loaded.corpus)),
-        pool=pool,
+        pool=DocumentPool.of(loaded, corpus_text),
+        cbs_pool=cbs_pool,
     )
     columns = {
         "query_id": loaded.queries.ids(qrels.query_rows[pairs.pair_query]),
@@ -126,11 +125,8 @@ def _score_pairs(
         "similarity": scores.similarity,
         "loss": scores.loss,
     }
-    if cbs_pool:
-        ranks = rank_among_random(pairs, query_embeddings, document_embeddings, cbs_pool, seed, pool)
-        columns["cbs"] = ranks.cbs
-        if note := ranks.small_pool_note(cbs_pool):
-            log.info("note: %s", note)
+    if scores.cbs is not None:
+        columns["cbs"] = scores.cbs
     return pa.table(columns)
 
 

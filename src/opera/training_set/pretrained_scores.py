@@ -5,15 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opera.core.rng import generator
-from opera.core.settings import Settings
 from opera.data.pairs import TrainingPairs
-from opera.methods import Method, PairScores
+from opera.methods import PairScores
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.run_model import run_scores_without_prompts
 from opera.retrieval.similarity import pair_similarities
@@ -102,9 +100,7 @@ def pretrained_scores(
     return PairScores(pairs, similarity, losses)
 
 
-def method_scores(
-    method: type[Method[Any]],
-    method_settings: Settings,
+def scores_with_cbs(
     pairs: TrainingPairs,
     query_embeddings: NDArray[np.float32],
     document_embeddings: NDArray[np.float32],
@@ -113,17 +109,19 @@ def method_scores(
     seed: int,
     known: KnownPositives | None,
     pool: DocumentPool,
+    cbs_pool: int,
 ) -> tuple[PairScores, int | None]:
-    """Compute the scores that a method starts from; arguments beyond the method as for :func:`pretrained_losses`.
+    """Compute what methods start from; arguments as for :func:`pretrained_losses`.
+
+    ``cbs_pool`` is the number of random documents that each pair is ranked among for its CBS; 0 leaves CBS out.
 
     Returns:
-        Similarities, losses and, where the method ranks by it, CBS; and the smallest pool of CBS, else ``None``.
+        Similarities, losses and CBS; and the smallest pool that a pair was ranked among, ``None`` without CBS.
     """
     scores = pretrained_scores(pairs, query_embeddings, document_embeddings, temperature, set_size, seed, known, pool)
-    pool_size = method.cbs_pool_size(method_settings)
-    if pool_size == 0:
+    if cbs_pool == 0:
         return scores, None
-    ranks = rank_among_random(pairs, query_embeddings, document_embeddings, pool_size, seed, pool)
-    if note := ranks.small_pool_note(pool_size):
+    ranks = rank_among_random(pairs, query_embeddings, document_embeddings, cbs_pool, seed, pool)
+    if note := ranks.small_pool_note(cbs_pool):
         log.info("note: %s", note)
     return scores.with_cbs(ranks.cbs), ranks.smallest_pool

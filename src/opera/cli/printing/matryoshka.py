@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from opera.cli.printing.sets import MEASURE, change_cells
+
 if TYPE_CHECKING:
     from opera.runs.folder import Run
-
-MEASURE = "nDCG@10"
 
 
 def print_sizes(screen: Console, run: Run) -> None:
@@ -25,7 +25,6 @@ def print_sizes(screen: Console, run: Run) -> None:
     whole = run.measures
     rows = [("all", whole["before"], whole["after"]), *((str(each.size), each.before, each.after) for each in sizes)]
     for size, before, after in rows:
-        gain = 100 * (after[MEASURE] - before[MEASURE])
-        table.add_row(size, f"{before[MEASURE]:.4f}", f"{after[MEASURE]:.4f}", f"{gain:+.1f}")
+        table.add_row(size, *change_cells(before, after))
     screen.print(Text(f"\n{MEASURE} of the first dimensions alone", style="bold"))
     screen.print(table)

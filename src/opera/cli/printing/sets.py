@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -38,5 +39,10 @@ def print_sets(screen: Console, run: Run) -> None:
 def _values(test: dict[str, dict[str, float]] | None) -> tuple[str, ...]:
     if test is None:
         return ("", "", "")
-    before, after = test["before"][MEASURE], test["after"][MEASURE]
-    return f"{before:.4f}", f"{after:.4f}", f"{100 * (after - before):+.1f}"
+    return change_cells(test["before"], test["after"])
+
+
+def change_cells(before: Mapping[str, float], after: Mapping[str, float]) -> tuple[str, str, str]:
+    """Write a measure before and after, and its change in points, as cells of a table."""
+    change = 100 * (after[MEASURE] - before[MEASURE])
+    return f"{before[MEASURE]:.4f}", f"{after[MEASURE]:.4f}", f"{change:+.1f}"

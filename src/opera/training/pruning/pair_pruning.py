@@ -25,7 +25,6 @@ from opera.methods.default import AUTO, DEFAULT_METHOD
 from opera.retrieval.processes import process_count, process_index
 from opera.training.distributed import refuse_differences
 from opera.training.loss import observed_everywhere
-from opera.training.not_finite import NotFiniteError
 from opera.training.pruning.batches import Given, GivenOut, PrunedBatches, PrunedSet, read_again
 from opera.training.pruning.callback import PruningCallback
 from opera.training.pruning.identity import BatchCheck
@@ -247,10 +246,8 @@ class PairPruning:
 
     def _observe(self, similarity: Tensor, losses: Tensor) -> None:
         """Pass on what every process saw of its batch."""
-        own, finite = self._taken[process_index()], torch.isfinite(losses)
-        if not finite.all():
-            raise NotFiniteError("the loss", own.step, own.pair_ids, finite.cpu().numpy())
-        seen = observed_everywhere(similarity, losses)
+        own = self._taken[process_index()]
+        seen = observed_everywhere(own.step, own.pair_ids, similarity, losses)
         for given, part in zip(self._taken, np.split(seen, len(self._taken)), strict=True):
             given.source.train(given.step, given.pair_ids, part[:, 0], part[:, 1])
 

@@ -15,7 +15,7 @@ from opera.methods import Method, PairScores
 from opera.retrieval.encoder import Encoder
 from opera.training.pruning.pair_rows import PairRows
 from opera.training_set.document_pool import DocumentPool
-from opera.training_set.pretrained_scores import method_scores
+from opera.training_set.pretrained_scores import scores_with_cbs
 
 Prompts = str | Mapping[str, Any] | None
 
@@ -49,9 +49,10 @@ class PairEmbeddings:
     ) -> PairScores:
         """Score the pairs for a method; ``size`` is the number of documents in a batch."""
         pool = DocumentPool.of(rows.data, "text")
-        return method_scores(
-            method, settings, rows.pairs, self.queries, self.documents, temperature, size, seed, None, pool
-        )[0]
+        cbs_pool = method.cbs_pool_size(settings)
+        return scores_with_cbs(rows.pairs, self.queries, self.documents, temperature, size, seed, None, pool, cbs_pool)[
+            0
+        ]
 
 
 def prompt_of(prompts: Prompts, name: str, column: str) -> str:
