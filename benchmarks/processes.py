@@ -28,10 +28,10 @@ from typing import Any
 import numpy as np
 
 from opera.core.cache import cache_folder
+from opera.core.processes import everywhere
 from opera.data import RetrievalData, load_data
 from opera.retrieval.device import join_processes
 from opera.retrieval.encoder import Encoder, open_encoder
-from opera.retrieval.processes import everywhere
 from opera.retrieval.search import search_corpus
 
 DATA, STATIC = Path("../shared/data/nfcorpus"), Path("../shared/models/potion-base-4m")

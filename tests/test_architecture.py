@@ -15,8 +15,8 @@ import pytest
 import opera
 
 LAYERS = [
-    "core", "data", "methods", "config", "runs", "retrieval", "adapter", "training_set", "training", "deployment",
-    "experiments", "diagnostics", "api", "cli",
+    "core", "data", "methods", "config", "runs", "encoder", "retrieval", "adapter", "training_set", "training",
+    "deployment", "experiments", "diagnostics", "api", "cli",
 ]  # fmt: skip
 HOME = Path(opera.__file__).parent
 PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import opera
-from opera.retrieval import processes as shared
+from opera.core import processes as shared
 from opera.retrieval.shards import regrouped
 from processes import start
 
@@ -98,7 +98,7 @@ from opera.core.errors import ModelError, OperaError
 from opera.data import load_data
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import load_model
-from opera.retrieval.processes import everywhere
+from opera.core.processes import everywhere
 
 folder, model_folder, how, out = sys.argv[1:]
 data, encoder = load_data(folder), Encoder(load_model(model_folder, "cpu"), batch_size=1)

@@ -17,6 +17,7 @@ from sentence_transformers import SentenceTransformer
 from opera.config.encoding import EncodingSettings
 from opera.core.arrays import IntArray
 from opera.core.errors import ModelError
+from opera.core.processes import cached_by_all, process_count, process_index
 from opera.core.progress import progress
 from opera.core.reproducible import is_reproducible
 from opera.core.terminal import shortened, shown
@@ -25,7 +26,6 @@ from opera.data.texts import CorpusText
 from opera.retrieval.device import Precision, autocast, pick_device, resolve_precision
 from opera.retrieval.frozen import CHUNK_ROWS, embed_rows, lookup_of
 from opera.retrieval.models import fingerprints, is_static, lengths_of, load_model, set_lengths
-from opera.retrieval.processes import cached_by_all, process_count, process_index
 from opera.retrieval.prompts import ROLES, Role, as_option, prompt_for, set_prompts, warn_of_missing_prompts
 from opera.retrieval.run_model import run_lengths
 from opera.retrieval.shards import gather_rows, save_shared_rows
@@ -147,7 +147,7 @@ class Encoder:
         """Return the folder of a cache entry that this model computed; ``write`` fills it where there is none.
 
         The entry depends on the prompts of ``roles`` alone, so that no other prompt of queries encodes documents again.
-        All processes call this, and ``write``: see :func:`opera.retrieval.processes.cached_by_all`.
+        All processes call this, and ``write``: see :func:`opera.core.processes.cached_by_all`.
         """
         prompts = [self.prompts[role] for role in roles]
         arithmetic = f"{self.precision} reproducible" if is_reproducible() else self.precision

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from opera.core.processes import everywhere, own_share, process_index
 from opera.core.progress import counted
 from opera.data import TextTable
 from opera.retrieval.measures import Ranking
-from opera.retrieval.processes import everywhere, own_share, process_index
 
 QUERY_CHUNK = 2048
 CORPUS_CHUNK = 65_536

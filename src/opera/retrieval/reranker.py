@@ -19,6 +19,7 @@ from opera.core.arguments import whole_number
 from opera.core.arrays import IntArray
 from opera.core.errors import ModelError, TrainingError
 from opera.core.paths import expand_user
+from opera.core.processes import cached_by_all, process_index
 from opera.core.progress import progress
 from opera.core.reproducible import is_reproducible
 from opera.core.terminal import first_line, shown
@@ -28,7 +29,6 @@ from opera.retrieval.device import Precision, autocast, pick_device, resolve_pre
 from opera.retrieval.locate import locate_model
 from opera.retrieval.model_checks import missing_weights
 from opera.retrieval.models import quiet_libraries, weights_digest
-from opera.retrieval.processes import cached_by_all, process_index
 from opera.retrieval.shards import save_shared_rows
 from opera.retrieval.trust import check_model_folder, download_model, pickles_refused
 

@@ -13,6 +13,7 @@ from opera.core.arguments import text, whole_number
 from opera.core.arrays import IntArray
 from opera.core.errors import DataError
 from opera.core.paths import expand_user
+from opera.core.processes import everywhere, process_index
 from opera.data import RetrievalData, load_data
 from opera.data.checks import check_text
 from opera.data.combined import one_set
@@ -20,7 +21,6 @@ from opera.data.texts import CorpusText
 from opera.retrieval.encoder import Encoder, given_prompts, open_encoder, rows_digest, with_data_prompt
 from opera.retrieval.measures import Ranking
 from opera.retrieval.nearest import NearestDocuments, exact_search, own_tiles, with_bar
-from opera.retrieval.processes import everywhere, process_index
 from opera.retrieval.run_model import run_corpus_text
 from opera.retrieval.shards import regrouped
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.core.arrays import save_rows
-from opera.retrieval.processes import everywhere, own_share, process_index, shares
+from opera.core.processes import everywhere, own_share, process_index, shares
 
 Parts = Callable[[slice], Iterator[NDArray[np.float32]]]
 """Computes a range of rows, which starts at a unit, unit by unit."""

@@ -21,12 +21,12 @@ from opera.core.errors import StorageError
 from opera.core.files import check_reads_stay
 from opera.core.locks import sole_use
 from opera.core.paths import expand_user, user_path
+from opera.core.processes import everywhere
 from opera.data import RetrievalData, files_read, load_all
 from opera.methods.default import AUTO
 from opera.retrieval.device import join_processes
 from opera.retrieval.evaluation import Evaluation
 from opera.retrieval.locate import inputs_of, locate_model
-from opera.retrieval.processes import everywhere
 from opera.retrieval.run_model import recorded_settings
 from opera.runs.changes import changes_on_test
 from opera.runs.folder import FINE_TUNED_FOLDER, MODEL_FOLDER, RUN_FILE, Run, RunWriter

@@ -12,8 +12,8 @@ from transformers import TrainerCallback, TrainerState
 from transformers.integrations import get_reporting_integration_callbacks
 
 from opera.core.errors import SettingError, TrainingError
+from opera.core.processes import everywhere
 from opera.core.terminal import shortened
-from opera.retrieval.processes import everywhere
 
 
 class Services(TrainerCallback):  # type: ignore[misc]

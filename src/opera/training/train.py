@@ -16,11 +16,11 @@ from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallbac
 
 from opera.config.optimisation import LOSSES
 from opera.config.training import TrainSettings
+from opera.core.processes import from_main
 from opera.core.settings import resolved
 from opera.methods import Method
 from opera.retrieval.frozen import lookup_of
 from opera.retrieval.models import freeze_unused_parameters
-from opera.retrieval.processes import from_main
 from opera.runs.folder import TRACE_FILE, Run, RunWriter
 from opera.runs.housekeeping import last_complete_checkpoint
 from opera.runs.reading import broken

@@ -14,13 +14,13 @@ from opera.config.automatic import Situation, resolve
 from opera.config.training import TrainSettings
 from opera.core.arguments import MOST_SEED, whole_number
 from opera.core.paths import expand_user
+from opera.core.processes import process_index
 from opera.core.settings import resolved
 from opera.data import Qrels, RetrievalData, load_data
 from opera.data.combined import one_set
 from opera.retrieval.encoder import given_prompts, open_encoder, with_data_prompt
 from opera.retrieval.locate import inputs_of, locate_model
 from opera.retrieval.models import model_kind
-from opera.retrieval.processes import process_index
 from opera.retrieval.reranker import open_reranker
 from opera.retrieval.run_model import run_corpus_text
 from opera.training_set.document_pool import DocumentPool

@@ -13,6 +13,7 @@ from opera.config.automatic import preset_precision
 from opera.config.encoding import EncodingSettings
 from opera.config.training import TrainSettings
 from opera.core.errors import SettingError
+from opera.core.processes import process_index
 from opera.data import RetrievalData
 from opera.retrieval.device import pick_device
 from opera.retrieval.encoder import Encoder
@@ -29,7 +30,6 @@ from opera.retrieval.models import (
     set_dropout_and_attention,
     set_lengths,
 )
-from opera.retrieval.processes import process_index
 from opera.retrieval.prompts import ROLES, as_setting, set_prompts, warn_of_missing_prompts
 from opera.runs.folder import holds_run
 

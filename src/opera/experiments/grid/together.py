@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from opera.core.processes import from_main
 from opera.experiments.grid.status import Status
 from opera.experiments.grid.worker import load_once
 from opera.retrieval.device import join_processes
-from opera.retrieval.processes import from_main
 from opera.runs.folder import holds_run
 from opera.runs.housekeeping import drop_checkpoints
 from opera.training.adapt import adapt

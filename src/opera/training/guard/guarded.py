@@ -6,10 +6,10 @@ import logging
 from dataclasses import dataclass
 
 from opera.config.automatic import TRANSFORMERS
+from opera.core.processes import from_main
 from opera.data import RetrievalData
 from opera.data.combined import views
 from opera.data.novelty import seen_share
-from opera.retrieval.processes import from_main
 from opera.runs.folder import TRIAL_FOLDER
 from opera.runs.housekeeping import drop_checkpoints
 from opera.runs.record import GuardRecord

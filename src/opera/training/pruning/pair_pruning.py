@@ -18,11 +18,11 @@ from torch import Tensor, nn
 from torch.utils.data import RandomSampler
 
 from opera.core.errors import ModelError, SettingError
+from opera.core.processes import process_count, process_index
 from opera.core.settings import Settings, explain
 from opera.core.terminal import shown
 from opera.methods import Method, PairScores, Plan, method_named
 from opera.methods.default import AUTO, DEFAULT_METHOD
-from opera.retrieval.processes import process_count, process_index
 from opera.training.distributed import refuse_differences
 from opera.training.loss import observed_everywhere
 from opera.training.pruning.batches import Given, GivenOut, PrunedBatches, PrunedSet, read_again

@@ -1,0 +1,131 @@
+"""What the processes that torchrun started do together; torch.distributed connects them.
+
+Every process calls these functions, in the same order. With one process, each does its work alone.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from opera.core.cache import WHERE, cached
+from opera.core.errors import OperaError
+from opera.core.storage import writing
+
+T = TypeVar("T")
+
+
+def process_count() -> int:
+    """How many processes there are."""
+    return _torch_distributed().get_world_size() if _joined() else 1
+
+
+def process_index() -> int:
+    """Which one this is: 0 for the main one."""
+    return _torch_distributed().get_rank() if _joined() else 0
+
+
+def from_main(value: T) -> T:
+    """Return the main process's value in every process; it must be picklable."""
+    values = [value]
+    if process_count() > 1:
+        _torch_distributed().broadcast_object_list(values)
+    return values[0]
+
+
+def everywhere(work: Callable[[], T]) -> list[T]:
+    """Do some work in every process, and return what each one's gave, which must be picklable, in all of them.
+
+    Where it raises an exception in one process, all raise: none waits for ever for the others.
+    """
+    if process_count() == 1:
+        return [work()]
+    value, error = None, None
+    try:
+        value = work()
+    except Exception as raised:
+        error = raised
+    results: list[Any] = [None] * process_count()
+    _torch_distributed().all_gather_object(results, (value, None if error is None else _told(error)))
+    if error is not None:
+        raise error
+    for _, other in results:
+        if other is not None:
+            raise other
+    return [found for found, _ in results]
+
+
+def shares(count: int, unit: int) -> list[slice]:
+    """Cut rows into a range for each process: contiguous, of whole units but at the end, as even as can be."""
+    processes, units = process_count(), -(-count // unit)
+    bounds = [min(count, units * at // processes * unit) for at in range(processes + 1)]
+    return [slice(*bounds[at : at + 2]) for at in range(processes)]
+
+
+def own_share(count: int, unit: int) -> slice:
+    """Return this process's range of :func:`shares`."""
+    return shares(count, unit)[process_index()]
+
+
+def cached_by_all(kind: str, key: str, write: Callable[[Path], object]) -> Path:
+    """Return the folder of a cache entry, as :func:`opera.core.cache.cached` does; all processes write it together.
+
+    Args:
+        kind: what the entry holds.
+        key: hex digest of everything that decides its contents; the main process's counts.
+        write: called in every process with the same empty folder, where there is no entry yet. When it returns in the
+            main process, the files must be whole. It may call the functions of this module.
+    """
+    if process_count() == 1:
+        return cached(kind, key, write)
+    if process_index() == 0:
+        return from_main(everywhere(lambda: _lead(kind, key, write))[0])
+    everywhere(lambda: _follow(write))
+    return from_main(Path())
+
+
+def _lead(kind: str, key: str, write: Callable[[Path], object]) -> Path:
+    asked = False
+
+    def together(folder: Path) -> None:
+        nonlocal asked
+        asked = True
+        from_main(folder)
+        write(folder)
+
+    try:
+        home = cached(kind, key, together)
+    except Exception:
+        if not asked:
+            from_main(None)
+        raise
+    if not asked:
+        from_main(None)
+    return home
+
+
+def _follow(write: Callable[[Path], object]) -> None:
+    folder = from_main(None)
+    if folder is not None:
+        with writing(folder.parent, WHERE):
+            write(folder)
+
+
+def _told(error: Exception) -> OperaError:
+    """The exception that other processes raise for one of this process."""
+    if isinstance(error, OperaError):
+        return error
+    kind, said = type(error).__name__, str(error).strip().splitlines()
+    return OperaError(f"process {process_index()} failed ({': '.join([kind, *said[:1]])}); see its message")
+
+
+def _joined() -> bool:
+    """Whether this process has joined others, which only torch can have done; it is not imported to find out."""
+    dist = sys.modules.get("torch.distributed")
+    return dist is not None and dist.is_available() and dist.is_initialized()
+
+
+def _torch_distributed() -> Any:
+    return sys.modules["torch.distributed"]

@@ -1,0 +1,108 @@
+"""Token ids are those that sentence-transformers' own preprocessing makes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+from backbones import write_backbone
+from opera.encoder.token_ids import (
+    has_token_path,
+    prompt_length,
+    token_ids,
+    tokenisation_fingerprint,
+    vocabulary_size,
+)
+from opera.retrieval.models import load_model
+
+TEXTS = ["t1w1 common3 t2w2", "", "unknown 中文 words, 🙂", "common1 " * 60, "t3w1", " \n"]
+
+
+def expected_ids(model: SentenceTransformer, task: Any, prompt: str) -> list[np.ndarray]:
+    features = model.preprocess(TEXTS, prompt=prompt, task=task)
+    if "offsets" in features:
+        return np.split(features["input_ids"].numpy(), features["offsets"].numpy()[1:])
+    masks = features["attention_mask"].numpy().astype(bool)
+    return [row[mask] for row, mask in zip(features["input_ids"].numpy(), masks, strict=True)]
+
+
+@pytest.fixture(params=["bert", "static", "bge", "bge-m3", "e5", "qwen3"])
+def model(request: pytest.FixtureRequest, tmp_path: Path) -> SentenceTransformer:
+    if request.param in ("bert", "static"):
+        return load_model(request.getfixturevalue(f"{request.param}_model"), "cpu")
+    return load_model(write_backbone(request.param, tmp_path / "model"), "cpu")
+
+
+def test_ids_are_those_of_the_library(model: SentenceTransformer) -> None:
+    seen = set()
+    for query_length, document_length in ((None, None), (9, 30)):
+        if hasattr(model[0], "query_length"):
+            model[0].query_length, model[0].document_length = query_length, document_length
+        for task in (None, "query", "document"):
+            for prompt in ("", "common1 common2: "):
+                assert has_token_path(model, task, prompt)  # type: ignore[arg-type]
+                found = token_ids(model, TEXTS, task, prompt)  # type: ignore[arg-type]
+                for ids, expected in zip(found, expected_ids(model, task, prompt), strict=True):
+                    assert ids.dtype == np.int32
+                    assert np.array_equal(ids, expected)
+                    assert (ids < vocabulary_size(model)).all()
+                seen.add(tokenisation_fingerprint(model, task, prompt))  # type: ignore[arg-type]
+    assert len(seen) == (2 if type(model[0]).__name__ == "StaticEmbedding" else 6)  # prompts times lengths
+    assert token_ids(model, []) == []
+
+
+def test_weights_do_not_change_the_fingerprint(bert_model: Path) -> None:
+    model = load_model(bert_model, "cpu")
+    before = tokenisation_fingerprint(model, "query")
+    next(model.parameters()).data[:] = 0
+    model.encode(["t1w1"])  # sets padding and truncation of the tokenizer
+    assert tokenisation_fingerprint(model, "query") == before
+
+
+def test_models_that_read_texts_in_another_way_are_left_to_the_library(bert_model: Path, tmp_path: Path) -> None:
+    def spoilt(**attributes: Any) -> SentenceTransformer:
+        model = load_model(bert_model, "cpu")
+        for name, value in attributes.items():
+            setattr(model[0], name, value)
+        return model
+
+    assert has_token_path(spoilt())
+    assert not has_token_path(spoilt(processing_kwargs={"text": {"max_length": 4}}))
+    assert not has_token_path(spoilt(query_expansion={"strategy": "fixed", "length": 8, "attend": True}))
+    assert not has_token_path(spoilt(preprocess=lambda *inputs, **more: {}))
+    config = spoilt()[0].modality_config
+    assert not has_token_path(spoilt(modality_config={**config, "message": config["text"]}))
+    pairs = spoilt()
+    pairs[0].tokenizer.backend_tokenizer.post_processor = _with_segments(pairs)
+    assert not has_token_path(pairs), "segments are more than ids"
+
+
+def test_texts_that_the_library_packs_have_the_same_ids(bert_model: Path) -> None:
+    from transformers import DataCollatorWithFlattening
+
+    model = load_model(bert_model, "cpu")
+    first = model[0]  # as it is with flash attention, which needs a GPU
+    first.data_collator = DataCollatorWithFlattening(return_seq_idx=True, return_flash_attn_kwargs=True)
+    first.can_flatten_inputs, first._flatten_position_offset = True, 0
+    assert "cu_seq_lens_q" in model.preprocess(TEXTS)
+    assert has_token_path(model)
+
+
+def _with_segments(model: SentenceTransformer) -> Any:
+    from tokenizers.processors import TemplateProcessing
+
+    first = model[0].tokenizer.convert_tokens_to_ids("[CLS]")
+    return TemplateProcessing(single="[CLS]:1 $A:1", special_tokens=[("[CLS]", first)])
+
+
+def test_the_length_of_a_prompt_counts_where_pooling_leaves_it_out(bert_model: Path) -> None:
+    model = load_model(bert_model, "cpu")
+    assert prompt_length(model, "common1 common2: ") is None
+    model[1].include_prompt = False
+    assert prompt_length(model, "") is None
+    length = prompt_length(model, "common1 common2 ")
+    assert length == model.preprocess(["t1w1"], prompt="common1 common2 ")["prompt_length"]
