@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare, hypergeom
 
 from opera.core.rng import generator
+from opera.core.streams import Stream
 from opera.data.pairs import TrainingPairs
 from opera.methods._order_statistics.query_ranking import QueryRanking
 from opera.methods.draws import ShuffledPasses, draw_by_pairs, draw_pool, draw_weighted_documents
@@ -33,7 +34,7 @@ class TestDraws:
         is_top = (np.arange(pairs.n_queries) % 3 == 0).astype(np.float32)
         ranking = QueryRanking(pairs, is_top[pairs.pair_query], 1)
         top = ranking.top_k(int(is_top.sum()))
-        drawn = draw_by_pairs(generator(0, "test"), ranking, top, 10, 20_000)
+        drawn = draw_by_pairs(Stream(0, "test"), ranking, top, 10, 20_000)
         expected = pair_weighted_probabilities(pairs, query_probabilities(is_top, top.count, 10)) * 20_000
         assert chisquare(np.bincount(drawn, minlength=pairs.n_queries), expected).pvalue > 1e-3
 
@@ -61,9 +62,9 @@ class TestDraws:
     def test_pool_draws_have_the_pools_distribution(self) -> None:
         ranking = ranking_of([1.0] * 8 + [0.0] * 22)
         counts = np.zeros(30)
-        rng = generator(0, "test")
+        stream = Stream(0, "test")
         for _ in range(4000):
-            drawn = draw_pool(rng, ranking, ranking.top_k(8), 14, 5)
+            drawn = draw_pool(stream, ranking, ranking.top_k(8), 14, 5)
             assert len(set(drawn.tolist())) == 5
             counts[drawn] += 1
         expected = np.where(np.arange(30) < 8, 1 / 14, 6 / (14 * 22)) * 4000 * 5
@@ -71,34 +72,34 @@ class TestDraws:
 
     def test_pool_draws_have_the_hypergeometric_numbers_of_tops(self) -> None:
         """The joint distribution, not the single probabilities alone: how many of 5 draws fall on the 8 tops."""
-        ranking, rng = ranking_of([1.0] * 8 + [0.0] * 22), generator(3, "test")
-        tops = [int((draw_pool(rng, ranking, ranking.top_k(8), 14, 5) < 8).sum()) for _ in range(4000)]
+        ranking, stream = ranking_of([1.0] * 8 + [0.0] * 22), Stream(3, "test")
+        tops = [int((draw_pool(stream, ranking, ranking.top_k(8), 14, 5) < 8).sum()) for _ in range(4000)]
         expected = hypergeom(14, 8, 5).pmf(np.arange(6)) * 4000
         assert chisquare(np.bincount(tops, minlength=6), expected).pvalue > 1e-3
 
     def test_ties_share_the_places_that_are_left(self) -> None:
-        ranking, rng = ranking_of([3.0] * 2 + [1.0] * 6 + [0.0] * 12), generator(0, "test")
+        ranking, stream = ranking_of([3.0] * 2 + [1.0] * 6 + [0.0] * 12), Stream(0, "test")
         top = ranking.top_k(5)
         assert (top.above, top.tied, top.tied_probability) == (2, 6, 0.5)
         counts = np.zeros(20)
         for _ in range(4000):
-            counts[draw_pool(rng, ranking, top, 10, 4)] += 1
+            counts[draw_pool(stream, ranking, top, 10, 4)] += 1
         expected = query_probabilities(top.probabilities(ranking.scores()), 5, 10) * 4000 * 4
         assert chisquare(counts, expected).pvalue > 1e-3
 
     def test_pool_of_the_size_asked_holds_all_tops(self) -> None:
         ranking = ranking_of([1.0] * 6 + [0.0] * 14)
-        drawn = draw_pool(generator(1, "test"), ranking, ranking.top_k(6), 10, 10)
+        drawn = draw_pool(Stream(1, "test"), ranking, ranking.top_k(6), 10, 10)
         assert set(range(6)) <= set(drawn.tolist())
         assert len(set(drawn.tolist())) == 10
-        twice = draw_pool(generator(1, "test"), ranking, ranking.top_k(6), 10, 25)  # two pools and a half
+        twice = draw_pool(Stream(1, "test"), ranking, ranking.top_k(6), 10, 25)  # two pools and a half
         assert all(set(range(6)) <= set(part.tolist()) for part in (twice[:10], twice[10:20]))
 
     def test_a_pool_drawn_whole_has_the_pools_distribution(self) -> None:
-        ranking, rng = ranking_of([3.0] * 2 + [1.0] * 6 + [0.0] * 12), generator(5, "test")
+        ranking, stream = ranking_of([3.0] * 2 + [1.0] * 6 + [0.0] * 12), Stream(5, "test")
         top, counts, first = ranking.top_k(5), np.zeros(20), np.zeros(20)
         for _ in range(3000):
-            drawn = draw_pool(rng, ranking, top, 10, 10)
+            drawn = draw_pool(stream, ranking, top, 10, 10)
             assert len(set(drawn.tolist())) == 10
             counts[drawn] += 1
             first[drawn[0]] += 1
@@ -112,7 +113,7 @@ class TestDraws:
         similarity = make_scores(pairs).similarity
         threshold = None if own else 0.1
         drawn = draw_weighted_documents(
-            generator(0, "test"), pairs, np.full(20_000, 15), similarity, 5.0, 1.0, threshold, 0.3
+            Stream(0, "test"), pairs, np.full(20_000, 15), similarity, 5.0, 1.0, threshold, 0.3
         )
         ids = np.flatnonzero(pairs.pair_query == 15)
         limit = document_threshold(pairs, similarity, 0.3, "per_query")[15] if own else 0.1

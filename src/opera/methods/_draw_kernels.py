@@ -5,6 +5,8 @@
 import numpy as np
 from numba import njit
 
+from opera.core.streams import below, uniform
+
 EMPTY = -1  # a free slot of the hash table
 MULTIPLIER = 2654435761  # Knuth's multiplicative hash: 2³² over the golden ratio
 
@@ -23,10 +25,11 @@ def seen_before(table, query):
 
 
 @njit(cache=True)
-def draw_pool(rng, drawn, sums, offsets, sign, threshold, top, above, tied, pool_size):
+def draw_pool(stream, drawn, sums, offsets, sign, threshold, top, above, tied, pool_size):
     """Fill ``drawn`` with queries of one pool, as :func:`opera.methods.draws.draw_pool` describes.
 
-    ``top``, ``above``, ``tied`` and ``threshold`` are those of the :class:`.query_ranking.TopK`.
+    ``stream`` is the state of an :class:`opera.core.streams.Stream`; ``top``, ``above``, ``tied`` and ``threshold``
+    are those of the :class:`.query_ranking.TopK`.
     """
     n = len(sums)
     # The queries proposed so far, in a hash table at most half full.
@@ -40,7 +43,7 @@ def draw_pool(rng, drawn, sums, offsets, sign, threshold, top, above, tied, pool
     at = 0
     while at < len(drawn):
         # Propose a query uniformly, and skip it if it was proposed before: that case is settled.
-        query = rng.integers(0, n)
+        query = below(n, stream)
         if seen_before(table, query):
             continue
         seen += 1
@@ -55,13 +58,13 @@ def draw_pool(rng, drawn, sums, offsets, sign, threshold, top, above, tied, pool
         taken = score > threshold
         # One at the threshold is a top query with the probability that is left: tied places over tied queries.
         if score == threshold:
-            taken = rng.random() * tied < tied_places
+            taken = uniform(stream) * tied < tied_places
             tied -= 1
             if taken:
                 tied_places -= 1
         # Any other is in the pool with the probability that is left: places over others.
         if not taken:
-            taken = rng.random() * others < places
+            taken = uniform(stream) * others < places
             others -= 1
             if taken:
                 places -= 1
@@ -71,12 +74,14 @@ def draw_pool(rng, drawn, sums, offsets, sign, threshold, top, above, tied, pool
 
 
 @njit(cache=True)
-def draw_documents(drawn, uniform, queries, offsets, similarity, high, low, own, threshold, cutoff):
+def draw_documents(stream, drawn, queries, offsets, similarity, high, low, own, threshold, cutoff):
     """Fill ``drawn`` with a pair of each query, as :func:`opera.methods.draws.draw_weighted_documents` describes.
 
-    ``uniform`` holds a random number in [0, 1) per query. With ``own``, each query's threshold is its own quantile.
+    ``stream`` is the state of an :class:`opera.core.streams.Stream`, of which each query takes a uniform number. With
+    ``own``, each query's threshold is its own quantile.
     """
     for at in range(len(queries)):
+        share = uniform(stream)
         start, stop = offsets[queries[at]], offsets[queries[at] + 1]
         # T of this query alone: the (1 - v) quantile of its similarities, linearly interpolated.
         if own:
@@ -91,10 +96,10 @@ def draw_documents(drawn, uniform, queries, offsets, similarity, high, low, own,
         for pair in range(start, stop):
             total += high if similarity[pair] > threshold else low
         if total == 0.0:
-            drawn[at] = start + min(int(uniform[at] * (stop - start)), stop - start - 1)
+            drawn[at] = start + min(int(share * (stop - start)), stop - start - 1)
             continue
         # Invert the cumulative sum: subtract weights until the random share of the total is used up.
-        left, chosen = uniform[at] * total, start
+        left, chosen = share * total, start
         for pair in range(start, stop):
             weight = high if similarity[pair] > threshold else low
             if weight > 0.0:

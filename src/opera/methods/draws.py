@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from opera.core.arrays import FloatArray, IntArray
 from opera.core.rng import generator
+from opera.core.streams import Stream
 from opera.data.pairs import TrainingPairs
 from opera.methods import _draw_kernels
 from opera.methods._order_statistics.query_ranking import QueryRanking, TopK
@@ -37,9 +38,7 @@ class ShuffledPasses:
         return np.concatenate(taken)
 
 
-def draw_pool(
-    rng: np.random.Generator, ranking: QueryRanking, top: TopK, pool_size: int, count: int
-) -> NDArray[np.int64]:
+def draw_pool(stream: Stream, ranking: QueryRanking, top: TopK, pool_size: int, count: int) -> NDArray[np.int64]:
     """Algorithm 1, SampleQuery: draw from the pool of all top queries and a uniform random part of the others.
 
     Draws ``count`` queries, in random order, without replacement; after ``pool_size`` draws a new pool begins.
@@ -49,7 +48,7 @@ def draw_pool(
     sampling, which gives a uniform random part. A draw takes about n/n₀ proposals, at most α, whatever n is.
 
     Args:
-        rng: the generator to draw from.
+        stream: what to draw from.
         ranking: the queries' scores.
         top: the top queries.
         pool_size: n₀, between ``top.count`` and n.
@@ -61,10 +60,10 @@ def draw_pool(
     drawn = np.empty(count, dtype=np.int64)
     for start in range(0, count, pool_size):
         if min(count - start, pool_size) > BUILD_FROM * pool_size:
-            drawn[start : start + pool_size] = _draw_whole_pool(rng, ranking, top, pool_size)[: count - start]
+            drawn[start : start + pool_size] = _draw_whole_pool(stream, ranking, top, pool_size)[: count - start]
             continue
         _draw_kernels.draw_pool(
-            rng,
+            stream.state,
             drawn[start : start + pool_size],
             ranking.sums,
             ranking.pairs.query_offsets,
@@ -78,8 +77,9 @@ def draw_pool(
     return drawn
 
 
-def _draw_whole_pool(rng: np.random.Generator, ranking: QueryRanking, top: TopK, pool_size: int) -> NDArray[np.int64]:
+def _draw_whole_pool(stream: Stream, ranking: QueryRanking, top: TopK, pool_size: int) -> NDArray[np.int64]:
     """Build a pool and return it in random order: faster where much of it is drawn."""
+    rng = stream.generator()
     # The top queries: all above the threshold, and a random part of those tied at it.
     probability = top.probabilities(ranking.scores())
     tied = np.flatnonzero((probability > 0) & (probability < 1))
@@ -87,12 +87,12 @@ def _draw_whole_pool(rng: np.random.Generator, ranking: QueryRanking, top: TopK,
     is_top[rng.choice(tied, top.count - int(is_top.sum()), replace=False)] = True
     # A random part of the others fills the pool.
     others = rng.choice(np.flatnonzero(~is_top), pool_size - top.count, replace=False)
-    return rng.permutation(np.concatenate([np.flatnonzero(is_top), others]))
+    drawn = rng.permutation(np.concatenate([np.flatnonzero(is_top), others]))
+    stream.go_on_after(rng)
+    return drawn
 
 
-def draw_by_pairs(
-    rng: np.random.Generator, ranking: QueryRanking, top: TopK, pool_size: int, count: int
-) -> NDArray[np.int64]:
+def draw_by_pairs(stream: Stream, ranking: QueryRanking, top: TopK, pool_size: int, count: int) -> NDArray[np.int64]:
     """Draw ``count`` queries independently, each with probability proportional to m_q times :func:`pool_probabilities`.
 
     By rejection: propose the query of a uniform pair, and accept it with its probability to be in the pool.
@@ -100,6 +100,7 @@ def draw_by_pairs(
     Returns:
         int64 ``[count]``.
     """
+    rng = stream.generator()
     pairs, drawn, missing = ranking.pairs, [np.empty(0, dtype=np.int64)], count
     while missing:
         queries = pairs.pair_query[rng.integers(pairs.n_pairs, size=2 * missing)].astype(np.int64)
@@ -107,6 +108,7 @@ def draw_by_pairs(
         in_pool = pool_probabilities(is_top, top.count, pairs.n_queries, pool_size)
         drawn.append(queries[rng.random(len(queries)) < in_pool][:missing])
         missing -= len(drawn[-1])
+    stream.go_on_after(rng)
     return np.concatenate(drawn)
 
 
@@ -133,7 +135,7 @@ def draw_documents(rng: np.random.Generator, pairs: TrainingPairs, queries: IntA
 
 
 def draw_weighted_documents(
-    rng: np.random.Generator,
+    stream: Stream,
     pairs: TrainingPairs,
     queries: IntArray,
     similarity: NDArray[np.float32],
@@ -147,7 +149,7 @@ def draw_weighted_documents(
     Reads the similarities of the given queries' documents only.
 
     Args:
-        rng: the generator to draw from.
+        stream: what to draw from.
         pairs: the training pairs.
         queries: int ``[B]``.
         similarity: float32 ``[N]``, **p**.
@@ -162,8 +164,8 @@ def draw_weighted_documents(
     drawn = np.empty(len(queries), dtype=np.int64)
     own = threshold is None
     _draw_kernels.draw_documents(
+        stream.state,
         drawn,
-        rng.random(len(queries)),
         np.asarray(queries, dtype=np.int64),
         pairs.query_offsets,
         similarity,

@@ -12,6 +12,7 @@ from opera.core.arrays import BoolArray, FloatArray, IntArray
 from opera.core.errors import SettingError
 from opera.core.rng import generator
 from opera.core.settings import Settings, setting
+from opera.core.streams import Stream
 from opera.data.pairs import TrainingPairs
 from opera.methods._order_statistics.query_ranking import QueryRanking, TopK
 from opera.methods._order_statistics.sorted_values import SortedValues
@@ -315,13 +316,19 @@ class DynamicPruning(Method[DynamicSettings]):
 
     def _sample_documents(self, queries: IntArray, step: int) -> NDArray[np.int64]:
         """Algorithm 1, SampleDocument; with ``levels=query``, uniform."""
-        rng = generator(self.plan.seed, "dp.documents", step)
         if not self._on_documents:
-            return draw_documents(rng, self.pairs, queries)
+            return draw_documents(generator(self.plan.seed, "dp.documents", step), self.pairs, queries)
         high, low = document_weights(np.array([True, False]), self._scheduled("beta", step), self.settings.soft)
         threshold = None if self._similarities is None else self._threshold
         return draw_weighted_documents(
-            rng, self.pairs, queries, self.scores.similarity, high, low, threshold, self._cutoff
+            Stream(self.plan.seed, "dp.documents", step),
+            self.pairs,
+            queries,
+            self.scores.similarity,
+            high,
+            low,
+            threshold,
+            self._cutoff,
         )
 
     def _refresh(self, step: int) -> None:
@@ -331,9 +338,9 @@ class DynamicPruning(Method[DynamicSettings]):
         interval = self.settings.update_interval
         steps_left = max(1, self.plan.max_steps - step)
         count = self.pool_size if interval == "epoch" else min(interval, steps_left) * self.plan.batch_size
-        rng = generator(self.plan.seed, "dp.queries", self._refreshes)
+        stream = Stream(self.plan.seed, "dp.queries", self._refreshes)
         draw = draw_by_pairs if self.settings.pool_weighting == "pairs" else draw_pool
-        self._queue = draw(rng, self._ranking, self._top, self.pool_size, count)
+        self._queue = draw(stream, self._ranking, self._top, self.pool_size, count)
         self._refreshes += 1
 
     def _refresh_threshold_if_due(self, step: int) -> None:
