@@ -1,8 +1,11 @@
 """The cache on disk: entries that are written whole, verified when they are opened, and made anew where damaged.
 
 An entry is a folder, ``KIND/KEY/``. Its ``manifest.json`` holds the length and the XXH3 checksum of every other file.
-Opening an entry reads all of it once: checksums run at the speed of memory, so that takes as long as reading the file
-does, and whoever opens an entry is about to read it anyway. All of the cache can be deleted at any time.
+Opening an entry reads all of it, once in a process: checksums run at the speed of memory, so that takes as long as
+reading the file does, and whoever opens an entry is about to read it anyway. All of the cache can be deleted at any
+time.
+
+Entries of many files grow file by file: :mod:`opera.core.growing`.
 """
 
 from __future__ import annotations
@@ -12,8 +15,9 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Callable
-from contextlib import suppress
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +35,10 @@ log = logging.getLogger("opera")
 
 MANIFEST = "manifest.json"
 READ_BYTES = 2**20
+KEPT_DAYS = 30
+"""Days that an unfinished entry waits for somebody to go on with it."""
+SETTLED_NS = 2 * 10**9
+"""A file that was written this long ago gets another time stamp when it is written again."""
 WHERE = " (in the cache, which OPERA_CACHE can move)"
 
 
@@ -55,10 +63,31 @@ def cached(kind: str, key: str, write: Callable[[Path], Any]) -> Path:
         StorageError: if the entry cannot be written, as where the disk is full.
     """
     home = cache_folder() / kind / key
-    if damage(home) is None:
-        if _lock_file(home).exists():
-            _clear(home)
-        return home
+    if not is_whole(home):
+        with held(home):
+            problem = damage(home)
+            if problem is not None:
+                _make(home, problem, write)
+    return home
+
+
+def has_entry(kind: str, key: str) -> bool:
+    """Whether there is an entry, undamaged."""
+    return is_whole(cache_folder() / kind / key)
+
+
+def is_whole(home: Path) -> bool:
+    """Whether an entry is there and undamaged; removes what a killed process left of it."""
+    if damage(home) is not None:
+        return False
+    if _lock_file(home).exists():
+        _clear(home)
+    return True
+
+
+@contextmanager
+def held(home: Path) -> Iterator[None]:
+    """Hold the lock of an entry: wait for whoever makes it."""
     lock = FileLock(_lock_file(home))
     try:
         home.parent.mkdir(parents=True, exist_ok=True)
@@ -66,13 +95,10 @@ def cached(kind: str, key: str, write: Callable[[Path], Any]) -> Path:
     except OSError as error:
         raise _unusable(error) from None
     try:
-        problem = damage(home)
-        if problem is not None:
-            _make(home, problem, write)
+        yield
     finally:
         _lock_file(home).unlink(missing_ok=True)  # while it is held: who waits for it notices
         lock.release()
-    return home
 
 
 def damage(home: Path) -> str | None:
@@ -95,7 +121,7 @@ def damage(home: Path) -> str | None:
                 return f"{name} does not belong to it"
             if name not in present:
                 return f"{name} is missing"
-            if _facts(home / name) != expected[name]:
+            if facts_of(home / name) != expected[name]:
                 return f"{name} has changed since it was written"
     except OSError as error:
         return f"{error.filename}: {error.strerror}"
@@ -120,44 +146,62 @@ def _make(home: Path, problem: str, write: Callable[[Path], Any]) -> None:
     with writing(home.parent, WHERE):
         remove(home)
         remove(folder)
-        _sweep(home)
+        sweep(home)
         folder.mkdir()
         try:
             write(folder)
-            files = {path.name: _facts(path) for path in sorted(folder.iterdir())}
+            files = {path.name: facts_of(path) for path in sorted(folder.iterdir())}
             (folder / MANIFEST).write_text(json.dumps({"key": home.name, "files": files}, indent=1), encoding="utf-8")
             folder.rename(home)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def _facts(path: Path) -> dict[str, Any]:
-    """Length in bytes and XXH3 checksum of a file."""
+_READ: dict[tuple[int, ...], dict[str, Any]] = {}
+"""Facts of files that this process has read, by all that the file system says of them."""
+
+
+def facts_of(path: Path) -> dict[str, Any]:
+    """Length in bytes and XXH3 checksum of a file; it is read once while the file system says that it is the same."""
     if path.is_symlink() or not path.is_file():
         raise OSError(0, "is not a file", str(path))
     total, length = xxhash.xxh3_128(), 0
     with path.open("rb", buffering=0) as file:
+        found = os.fstat(file.fileno())
+        identity = (found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+        settled = time.time_ns() - max(found.st_mtime_ns, found.st_ctime_ns) > SETTLED_NS
+        if settled and identity in _READ:
+            return _READ[identity]
         while block := file.read(READ_BYTES):
             total.update(block)
             length += len(block)
-    return {"bytes": length, "xxh3": total.hexdigest()}
+    facts = {"bytes": length, "xxh3": total.hexdigest()}
+    if settled:
+        _READ[identity] = facts
+    return facts
 
 
-def _sweep(home: Path) -> None:
+def sweep(home: Path) -> None:
     """Remove what killed processes left of other entries."""
     left = {path.with_suffix("") for path in home.parent.glob(".*") if path.suffix in (".new", ".lock")}
     for other in sorted(home.with_name(path.name.removeprefix(".")) for path in left):
         if other != home:
             _clear(other)
+    for path in home.parent.glob(".*.part"):
+        other = home.with_name(path.stem.removeprefix("."))
+        if other != home and time.time() - path.stat().st_mtime > KEPT_DAYS * 24 * 3600:
+            _clear(other, grown=True)
 
 
-def _clear(home: Path) -> None:
-    """Remove what a killed process left of an entry; nothing, if one is making it now."""
+def _clear(home: Path, grown: bool = False) -> None:
+    """Remove what a killed process left of an entry, on demand what grew too; nothing, if one is making it now."""
     lock = FileLock(_lock_file(home), timeout=0)
     with suppress(OSError):  # also a Timeout: another process is making it, or it is another user's
         lock.acquire()
         try:
             remove(_unfinished(home))
+            if grown:
+                remove(growing(home))
             _lock_file(home).unlink(missing_ok=True)
         finally:
             lock.release()
@@ -170,3 +214,8 @@ def _lock_file(home: Path) -> Path:
 def _unfinished(home: Path) -> Path:
     """Where an entry is written; only the process that holds its lock writes there."""
     return home.with_name(f".{home.name}.new")
+
+
+def growing(home: Path) -> Path:
+    """Where the files of an entry are gathered; they stay when their process ends."""
+    return home.with_name(f".{home.name}.part")

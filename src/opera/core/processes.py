@@ -6,12 +6,13 @@ Every process calls these functions, in the same order. With one process, each d
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from opera.core.cache import WHERE, cached
 from opera.core.errors import OperaError
+from opera.core.growing import grown
 from opera.core.storage import writing
 
 T = TypeVar("T")
@@ -80,23 +81,58 @@ def cached_by_all(kind: str, key: str, write: Callable[[Path], object]) -> Path:
     """
     if process_count() == 1:
         return cached(kind, key, write)
+    return _made_by_all(
+        lambda make: cached(kind, key, lambda folder: make((folder, None))), lambda work: write(work[0])
+    )
+
+
+def grown_by_all(
+    kind: str, key: str, names: Sequence[str], write: Callable[[Path, list[str]], object], about: Mapping[str, Any]
+) -> Path:
+    """Return the folder of a cache entry of many files, as :func:`opera.core.growing.grown` does; all write it.
+
+    ``write`` gets in each process the files of its share, which may be none. It calls no other function of this module.
+    """
+
+    def write_share(work: Work) -> None:
+        own = work[1][process_index() :: process_count()]
+        everywhere(lambda: write(work[0], own))
+
+    if process_count() == 1:
+        return grown(kind, key, names, write, about)
+    return _made_by_all(
+        lambda make: grown(kind, key, names, lambda folder, missing: make((folder, missing)), about), write_share
+    )
+
+
+Work = tuple[Path, Any]
+"""The folder of an entry, and what is to be written there."""
+
+
+def _made_by_all(find: Callable[[Callable[[Work], object]], Path], write: Callable[[Work], object]) -> Path:
+    """Let the main process find an entry; where it must be made, all processes write it.
+
+    Args:
+        find: in the main process, returns the folder, and calls what it is given if there is something to write.
+        write: in every process, writes.
+    """
     if process_index() == 0:
-        return from_main(everywhere(lambda: _lead(kind, key, write))[0])
+        return from_main(everywhere(lambda: _lead(find, write))[0])
     everywhere(lambda: _follow(write))
     return from_main(Path())
 
 
-def _lead(kind: str, key: str, write: Callable[[Path], object]) -> Path:
+def _lead(find: Callable[[Callable[[Work], object]], Path], write: Callable[[Work], object]) -> Path:
     asked = False
 
-    def together(folder: Path) -> None:
+    def together(work: Work) -> None:
         nonlocal asked
         asked = True
-        from_main(folder)
-        write(folder)
+        from_main(work)
+        write(work)
 
     try:
-        home = cached(kind, key, together)
+        home = find(together)
     except Exception:
         if not asked:
             from_main(None)
@@ -106,11 +142,11 @@ def _lead(kind: str, key: str, write: Callable[[Path], object]) -> Path:
     return home
 
 
-def _follow(write: Callable[[Path], object]) -> None:
-    folder = from_main(None)
-    if folder is not None:
-        with writing(folder.parent, WHERE):
-            write(folder)
+def _follow(write: Callable[[Work], object]) -> None:
+    work = from_main(None)
+    if work is not None:
+        with writing(work[0].parent, WHERE):
+            write(work)
 
 
 def _told(error: Exception) -> OperaError:

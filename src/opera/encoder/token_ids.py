@@ -125,18 +125,15 @@ def tokenisation_fingerprint(model: SentenceTransformer, task: Task | None = Non
     It changes with the tokenizer, the prompt, the length and the side that is cut.
     """
     first: Any = model[0]
+    rest: list[Any] = []
     if type(first) is StaticEmbedding:
-        backend, rest = first.tokenizer, ["static"]
+        known = json.loads(first.tokenizer.to_str())
     else:
         tokenizer = first.processor
+        known = json.loads(tokenizer.backend_tokenizer.to_str())
+        known.update(truncation=None, padding=None)  # those of the last call
         length = _length(first, task) or tokenizer.model_max_length
-        rest = [length, tokenizer.truncation_side, tokenizer.split_special_tokens]
-        backend = tokenizer.backend_tokenizer
-    known = json.loads(backend.to_str())
-    if type(first) is not StaticEmbedding:
-        known = {
-            name: value for name, value in known.items() if name not in ("truncation", "padding")
-        }  # of a last call
+        rest += [length, tokenizer.truncation_side, tokenizer.split_special_tokens]
     return hashlib.sha256(json.dumps([known, rest, prompt], sort_keys=True).encode()).hexdigest()
 
 

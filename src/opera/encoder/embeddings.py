@@ -1,0 +1,96 @@
+"""Embeddings in memory-mapped shards, read as one array."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opera.core.arrays import IntArray
+from opera.encoder.shards import Shards
+
+StoredAs = Literal["fp32", "fp16"]
+DTYPES: dict[StoredAs, type[np.floating[Any]]] = {"fp32": np.float32, "fp16": np.float16}
+SUFFIX = ".npy"
+
+
+class Embeddings:
+    """Vectors of a table's rows, read from shards as float32 whatever they are stored as.
+
+    ``embeddings[rows]`` takes a slice or row numbers. Nothing but what is asked for is read into memory; ``np.asarray``
+    reads all.
+
+    Args:
+        parts: arrays ``[rows, dimension]`` of float32 or float16, all of ``shards.size`` rows but the last.
+        shards: how the rows are cut.
+
+    Attributes:
+        shape: rows and dimension.
+    """
+
+    dtype = np.dtype(np.float32)
+    ndim = 2
+
+    def __init__(self, parts: Sequence[NDArray[np.floating[Any]]], shards: Shards) -> None:
+        self._parts, self._shards = parts, shards
+        self.shape = (shards.count, int(parts[0].shape[1]))
+
+    @classmethod
+    def of(cls, vectors: NDArray[np.float32]) -> Embeddings:
+        """Wrap an array, as one shard."""
+        return cls([vectors], Shards(len(vectors), max(1, len(vectors))))
+
+    @classmethod
+    def open(cls, folder: Path, shards: Shards) -> Embeddings:
+        """Memory-map the shards of a folder."""
+        return cls([np.load(folder / name, mmap_mode="r") for name in shards.names(SUFFIX)], shards)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+        return self.shape[1]
+
+    def __getitem__(self, rows: slice | IntArray) -> NDArray[np.float32]:
+        if isinstance(rows, slice):
+            start, stop, step = rows.indices(len(self))
+            return self._range(start, max(start, stop)) if step == 1 else self.rows(np.arange(start, stop, step))
+        return self.rows(rows)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self[:], dtype=dtype)
+
+    def rows(self, indices: IntArray) -> NDArray[np.float32]:
+        """Gather rows by number, in any order: float32 ``[*indices.shape, dimension]``."""
+        wanted = np.asarray(indices)
+        if wanted.dtype == bool:
+            wanted = np.flatnonzero(wanted)
+        if wanted.size and not -len(self) <= wanted.min() <= wanted.max() < len(self):
+            raise IndexError(f"rows must be below {len(self)}")
+        flat = np.where(wanted < 0, wanted + len(self), wanted).ravel()
+        found = np.empty((flat.size, self.dimension), dtype=np.float32)
+        for number, places, local in self._shards.by_shard(flat):
+            found[places] = self._parts[number][local]
+        return found.reshape(*wanted.shape, self.dimension)
+
+    def tiles(self, start: int, stop: int, size: int) -> Iterator[NDArray[np.float32]]:
+        """Read a range of rows, ``size`` at a time and the last what is left: float32 ``[size, dimension]`` each."""
+        for first in range(start, stop, size):
+            yield self._range(first, min(first + size, stop))
+
+    def _range(self, start: int, stop: int) -> NDArray[np.float32]:
+        """Read a range; without a copy where it lies in one shard of float32."""
+        size, last = self._shards.size, len(self._shards) - 1
+        first, end = min(start // size, last), min(max(start, stop - 1) // size, last)
+        pieces = [
+            self._parts[number][max(0, start - number * size) : max(0, stop - number * size)]
+            for number in range(first, end + 1)
+        ]
+        if len(pieces) == 1:
+            return np.asarray(pieces[0], dtype=np.float32)
+        return np.concatenate(pieces, dtype=np.float32)
