@@ -22,7 +22,8 @@ def test_every_text_is_in_one_batch_within_the_budget(
         assert len(batch) <= most_texts
         assert cost <= most_tokens or len(batch) == 1
         if number + 1 < len(batches) and len(batch) < most_texts:
-            assert tokens(lengths, [*batch, batches[number + 1][0]], padded) > most_tokens, (
+            more = [*batch, batches[number + 1][0]]
+            assert tokens(lengths, more, padded) > most_tokens, "no batch is smaller than it need be"
                 "no batch is smaller than it need be"
             )
 
