@@ -24,8 +24,6 @@ def test_every_text_is_in_one_batch_within_the_budget(
         if number + 1 < len(batches) and len(batch) < most_texts:
             more = [*batch, batches[number + 1][0]]
             assert tokens(lengths, more, padded) > most_tokens, "no batch is smaller than it need be"
-                "no batch is smaller than it need be"
-            )
 
 
 def tokens(lengths: list[int], batch: object, padded: bool) -> int:
