@@ -51,8 +51,8 @@ class Fit:
         training_set = self.training_set
         data, pairs, scores = training_set.data, training_set.pairs, training_set.scores
         columns: dict[str, Any] = {
-            "query_id": data.queries.ids(training_set.query_rows[pairs.pair_query]),
-            "doc_id": data.corpus.ids(pairs.pair_doc),
+            "query_id": data.queries.id_column(training_set.query_rows[pairs.pair_query]),
+            "doc_id": data.corpus.id_column(pairs.pair_doc),
             "grade": training_set.grades,
             "injected": training_set.injected,
             "times_drawn": self.result.times_drawn,

@@ -17,6 +17,7 @@ from opera.runs.sampling import BIN_EDGES, SamplingRecord, quantised
 MAX_PAIRS = 200_000
 """Of larger training sets, a random part of the queries is recorded: as many as have this many pairs."""
 
+CHUNK_PAIRS = 2**20
 MIN_STEPS_BETWEEN = 5
 """Smallest distance between two recorded steps, but for the first and the last."""
 
@@ -74,8 +75,11 @@ class SamplingRecorder:
         if similarity is None:
             return np.empty(0, dtype=np.int64)
         bins = len(BIN_EDGES) - 1
-        bin_ids = ((similarity + 1) * (bins / 2)).astype(np.int64)
-        return np.bincount(np.clip(bin_ids, 0, bins - 1), minlength=bins)  # rounding takes cosines past ±1
+        counts = np.zeros(bins, dtype=np.int64)
+        for start in range(0, len(similarity), CHUNK_PAIRS):
+            bin_ids = ((similarity[start : start + CHUNK_PAIRS] + 1) * (bins / 2)).astype(np.int64)
+            counts += np.bincount(np.clip(bin_ids, 0, bins - 1), minlength=bins)  # rounding takes cosines past ±1
+        return counts
 
 
 def _recorded_queries(pairs: TrainingPairs, seed: int) -> NDArray[np.int32]:

@@ -30,7 +30,7 @@ from opera.training_set.miner import Miner
 from opera.training_set.negatives import ListedNegatives, check_range
 from opera.training_set.pretrained_scores import pair_encoder, scores_with_cbs
 from opera.training_set.teacher import score_by_teacher
-from opera.training_set.written import checked_output, write_jsonl, write_table, write_tsv
+from opera.training_set.written import checked_output, records, write_jsonl, write_table, write_tsv
 
 log = logging.getLogger("opera")
 
@@ -119,8 +119,8 @@ def _score_pairs(
         cbs_pool=cbs_pool,
     )
     columns = {
-        "query_id": loaded.queries.ids(qrels.query_rows[pairs.pair_query]),
-        "doc_id": loaded.corpus.ids(pairs.pair_doc),
+        "query_id": loaded.queries.id_column(qrels.query_rows[pairs.pair_query]),
+        "doc_id": loaded.corpus.id_column(pairs.pair_doc),
         "grade": qrels.grades,
         "similarity": scores.similarity,
         "loss": scores.loss,
@@ -187,14 +187,14 @@ def mine(
         log.info("note: %d of %d queries have no negative at these ranks", mined.queries_without, len(qrels.query_rows))
     table = pa.table(
         {
-            "query_id": loaded.queries.ids(np.repeat(qrels.query_rows, np.diff(mined.offsets))),
-            "doc_id": loaded.corpus.ids(mined.doc_rows),
+            "query_id": loaded.queries.id_column(np.repeat(qrels.query_rows, np.diff(mined.offsets))),
+            "doc_id": loaded.corpus.id_column(mined.doc_rows),
         }
     )
     if path is None or process_index() > 0:
         return table
     if path.suffix == ".tsv":
-        write_tsv(path, ["query-id", "corpus-id"], zip(*table.to_pydict().values(), strict=True))
+        write_tsv(path, ["query-id", "corpus-id"], (row.values() for row in records(table)))
     else:
         write_jsonl(path, _flagembedding_records(loaded, qrels, mined))
     return table
@@ -209,7 +209,7 @@ def _training_qrels(data: str | Path | RetrievalData, relevant_grade: int, use: 
 def _flagembedding_records(
     data: RetrievalData, qrels: Qrels, mined: ListedNegatives
 ) -> Iterable[dict[str, str | list[str]]]:
-    for at, query in enumerate(data.queries.texts(qrels.query_rows)):
+    for at, query in enumerate(data.queries.texts_by_turns(qrels.query_rows)):
         positives = qrels.doc_rows[qrels.offsets[at] : qrels.offsets[at + 1]]
         negatives = mined.doc_rows[mined.offsets[at] : mined.offsets[at + 1]]
         yield {"query": query, "pos": data.corpus.texts(positives), "neg": data.corpus.texts(negatives)}

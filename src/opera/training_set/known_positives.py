@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 
 from opera.core.arrays import IntArray
 from opera.data import Qrels
-from opera.data.pairs import TrainingPairs, pair_keys
+from opera.data.pairs import TrainingPairs, pair_keys, split_keys
+
+CHUNK_KEYS = 2**20
 
 
 class KnownPositives:
@@ -60,3 +62,18 @@ class KnownPositives:
         keys = pair_keys(queries, docs)
         at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         return np.asarray(self._keys[at] == keys)
+
+    def among(self, docs: IntArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Find the known positives among a few documents ``[c]``, ascending, going through all pairs once.
+
+        Returns:
+            The query of each one found, ascending, and the place of its document in ``docs``: both int64 ``[m]``.
+        """
+        found = [(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))]
+        for start in range(0, len(self._keys), CHUNK_KEYS):
+            queries, documents = split_keys(self._keys[start : start + CHUNK_KEYS])
+            places = np.minimum(np.searchsorted(docs, documents), len(docs) - 1)
+            hit = docs[places] == documents
+            found.append((queries[hit], places[hit]))
+        queries, places = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return queries, places

@@ -28,6 +28,8 @@ from opera.training_set.known_positives import KnownPositives
 
 log = logging.getLogger("opera")
 
+CHUNK_QUERIES = 8_192
+
 Kind = TypeVar("Kind", bound=Callable[..., Any])
 
 
@@ -188,15 +190,21 @@ def mine_hard_negatives(
     check_range(ranks, known.n_docs)
     part = slice(ranks[0] - 1, ranks[1])
     candidates = ranking.doc_rows[:, part]
-    allowed = pool.holds(candidates) & ~known.contains(np.arange(len(candidates))[:, None], candidates)
+    allowed = np.empty(candidates.shape, dtype=bool)
+    for start in range(0, len(candidates), CHUNK_QUERIES):
+        some = candidates[start : start + CHUNK_QUERIES]
+        positive = known.contains(np.arange(start, start + len(some))[:, None], some)
+        allowed[start : start + len(some)] = pool.holds(some) & ~positive
     if veto is not None:
         allowed = veto(candidates, allowed, ranking.scores[:, part])
     rng = generator(seed, "mine")
-    lists = []
-    for row, row_allowed in zip(candidates, allowed, strict=True):
-        left = row[row_allowed]
-        lists.append(left if len(left) <= keep else left[np.sort(rng.choice(len(left), keep, replace=False))])
-    return ListedNegatives.from_lists(lists, pool)
+    for row_allowed, count in zip(allowed, allowed.sum(axis=1).tolist(), strict=True):
+        if count > keep:
+            left = np.flatnonzero(row_allowed)
+            row_allowed[left] = False
+            row_allowed[left[rng.choice(count, keep, replace=False)]] = True
+    offsets = np.concatenate([[0], np.cumsum(allowed.sum(axis=1))]).astype(np.int64)
+    return ListedNegatives(offsets, candidates[allowed].astype(np.int32), pool)
 
 
 def _random(inputs: NegativeInputs) -> Negatives:

@@ -68,18 +68,32 @@ def pretrained_losses(
     rng = generator(seed, "score.random_set")
     rows = pool.rows(np.sort(rng.choice(len(pool), count, replace=False)))
     random_set = np.array(document_embeddings[rows])
+    found = None if known is None else known.among(rows)
     losses = np.empty(pairs.n_pairs, dtype=np.float32)
     for start in range(0, pairs.n_pairs, CHUNK_PAIRS):
         part = slice(start, start + CHUNK_PAIRS)
         query, own = pairs.pair_query[part], similarity[part] / temperature
         logits = query_embeddings[query] @ random_set.T / temperature
         logits[pairs.pair_doc[part][:, None] == rows] = -np.inf
-        if known is not None:
-            logits[known.contains(query[:, None], rows)] = -np.inf
+        if found is not None:
+            logits[_places(query, *found)] = -np.inf
         highest = np.maximum(logits.max(axis=1, initial=-np.inf), own)
         total = np.exp(logits - highest[:, None]).sum(axis=1) + np.exp(own - highest)
         losses[part] = np.log(total) + highest - own
     return losses
+
+
+def _places(
+    query: NDArray[np.int32], known_query: NDArray[np.int64], known_column: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return row and column of each known positive in a chunk of pairs whose queries are ``query``, ascending."""
+    part = slice(*np.searchsorted(known_query, [query[0], int(query[-1]) + 1]).tolist())
+    first, stop = (np.searchsorted(query, known_query[part], side=side) for side in ("left", "right"))
+    # A query's pairs stand together: its rows are first to stop, for each of its known positives.
+    counts = stop - first
+    before = np.cumsum(counts) - counts
+    rows = np.arange(counts.sum()) + np.repeat(first - before, counts)
+    return rows, np.repeat(known_column[part], counts)
 
 
 def pretrained_scores(

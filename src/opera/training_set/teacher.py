@@ -46,8 +46,8 @@ class ScoredPairs:
     def table(self) -> pa.Table:
         """A row per pair: ``query_id``, ``doc_id``, ``score``."""
         columns = {
-            "query_id": self.data.queries.ids(self.pairs.query_rows[self.pairs.query_index]),
-            "doc_id": self.data.corpus.ids(self.pairs.doc_rows),
+            "query_id": self.data.queries.id_column(self.pairs.query_rows[self.pairs.query_index]),
+            "doc_id": self.data.corpus.id_column(self.pairs.doc_rows),
             "score": self.scores,
         }
         return pa.table(columns)
@@ -61,7 +61,7 @@ class ScoredPairs:
 
     def _flagembedding_records(self) -> Iterator[dict[str, Any]]:
         pairs, corpus = self.pairs, self.data.corpus
-        for at, query in enumerate(self.data.queries.texts(pairs.query_rows)):
+        for at, query in enumerate(self.data.queries.texts_by_turns(pairs.query_rows)):
             part = slice(*pairs.offsets[at : at + 2])
             rows, scores = pairs.doc_rows[part], self.scores[part]
             kinds = {"pos": pairs.grades[part] > 0, "neg": pairs.grades[part] <= 0}

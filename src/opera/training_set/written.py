@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,9 @@ from opera.core.arguments import flag
 from opera.core.files import check_output, replace_file
 from opera.core.parquet import write_parquet
 from opera.core.paths import user_path
+
+ROWS_AT_ONCE = 1000
+"""Rows of a table that are Python objects while it is written."""
 
 
 def checked_output(
@@ -36,9 +39,15 @@ def write_table(path: Path, table: pa.Table) -> None:
     if path.suffix == ".parquet":
         write_parquet(path, table)
     elif path.suffix == ".tsv":
-        write_tsv(path, table.column_names, (row.values() for row in table.to_pylist()))
+        write_tsv(path, table.column_names, (row.values() for row in records(table)))
     else:
-        write_jsonl(path, table.to_pylist())
+        write_jsonl(path, records(table))
+
+
+def records(table: pa.Table) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a table, of which a few are Python objects at a time."""
+    for batch in table.to_batches(max_chunksize=ROWS_AT_ONCE):
+        yield from batch.to_pylist()
 
 
 def write_tsv(path: Path, header: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
