@@ -197,7 +197,7 @@ def main() -> None:
     """Measure, write the JSON, fill the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--most", type=int, default=SIZES[-1], help="largest number of pairs")
+    parser.add_argument("--most", type=int, default=SIZES[-1], help="largest number of pairs; fewer are printed alone")
     parser.add_argument("--rounds", type=int, default=3, help="how often each real run is repeated")
     arguments = parser.parse_args()
     sizes = []
@@ -251,6 +251,9 @@ def main() -> None:
         )
     else:
         print(f"{DATA} is missing, or --rounds is 0: the share of a real step is not measured")
+    if arguments.most < SIZES[-1]:
+        print(tables["sampler"])
+        return
     about = {"machine": platform.machine(), "threads": os.environ["OMP_NUM_THREADS"], "numpy": np.__version__}
     text = json.dumps({"about": about, "sizes": sizes, "share_of_a_step": shares}, indent=2)
     (ROOT / "benchmarks" / "sampler.json").write_text(text + "\n")

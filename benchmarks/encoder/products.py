@@ -1,0 +1,29 @@
+"""This machine's matrix-product peak, in turns with what it is compared to: GFLOP per second in fp32 and bf16."""
+
+from __future__ import annotations
+
+import time
+from statistics import median
+
+import torch
+from turns import Turns
+
+SIZE, REPEATS = 2048, 5
+
+
+def gflops(dtype: torch.dtype) -> float:
+    """Return the median over products of two square matrices."""
+    one, other = torch.randn(SIZE, SIZE).to(dtype), torch.randn(SIZE, SIZE).to(dtype)
+    seconds = []
+    for _ in range(REPEATS + 1):
+        start = time.perf_counter()
+        torch.mm(one, other)
+        seconds.append(time.perf_counter() - start)
+    return 2 * SIZE**3 / median(seconds[1:]) / 1e9
+
+
+if __name__ == "__main__":
+    turns = Turns()
+    turns.ready()
+    while True:
+        turns.done(fp32=gflops(torch.float32), bf16=gflops(torch.bfloat16))

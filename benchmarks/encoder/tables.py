@@ -1,0 +1,131 @@
+"""From turns to figures: medians, ratios, shares of the peak, and the tables of docs/performance.md."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from cells import BATCH, DP, OPERA, operations
+from environment import ROOT
+
+sys.path.insert(0, str(ROOT / "studies"))
+from page import table_lines
+
+PEAK = "matrix products"
+TOLERANCE = 1e-3
+"""Of the loss of the first step, in nats: the libraries round it, and FlagEmbedding's products are in another order."""
+
+
+def processor() -> str:
+    """Name the processor."""
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def summarise(measured: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
+    """Compute the figures of a cell: per way, units per second, ratio to OPERA, share of the peak, memory."""
+    cell, counted = measured["cell"], {way: turns[1:] for way, turns in measured["turns"].items()}
+    peak = {kind: median(turn[kind] for turn in counted[PEAK]) for kind in ("fp32", "bf16")}
+    batch = BATCH[cell["model"]]
+    ways = {}
+    for way, turns in counted.items():
+        if way == PEAK:
+            continue
+        seconds = [turn["seconds"] for turn in turns]
+        units = batch if cell["task"] == "train" else measured["units"]
+        figures = {
+            "per_second": units / median(seconds),
+            "seconds": seconds,
+            "peak_mb": turns[-1]["peak_mb"],
+            **measured["facts"][way],
+        }
+        if OPERA in counted and way != OPERA:
+            own = [turn["seconds"] for turn in counted[OPERA]]
+            figures["opera_is_faster_by"] = median(a / b for a, b in zip(seconds, own, strict=True))
+        if cell["length"] is not None:
+            work = [flops(cell, inputs, step) for step in range(1, 1 + len(turns))]
+            shares = [w / s / 1e9 / peak[cell["precision"]] for w, s in zip(work, seconds, strict=True)]
+            figures["share_of_peak"] = median(shares)
+        ways[way] = figures
+    return {
+        "cell": cell,
+        "title": measured["title"],
+        "load_before": measured["load_before"],
+        "peak": peak,
+        "ways": ways,
+    }
+
+
+def flops(cell: dict[str, Any], inputs: dict[str, Any], step: int) -> float:
+    """Count the operations of a step, from 0, or of encoding all texts, without padding."""
+    of_model, most = inputs[cell["model"]], cell["length"]
+    if cell["task"] == "encode":
+        lengths = [min(length, most) for length in of_model["encode"]]
+    else:
+        batch = BATCH[cell["model"]]
+        rows = of_model["train"][step * batch : (step + 1) * batch]
+        lengths = [min(length, bound) for row in rows for length, bound in zip(row, (128, most, most), strict=True)]
+    return operations(lengths, of_model["shape"], cell["task"] == "train")
+
+
+def tables(
+    measured: list[dict[str, Any]], inputs: dict[str, Any], about: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return the figures for the JSON, and Markdown tables by their names."""
+    cells = [summarise(each, inputs) for each in measured]
+    checks = [each for each in cells if each["cell"]["without_dropout"]]
+    first = {
+        way: each["turns"][way][0]["loss"]
+        for each in measured
+        if each["cell"]["without_dropout"]
+        for way in each["turns"]
+        if way != PEAK
+    }
+    if first and max(first.values()) - min(first.values()) > TOLERANCE:
+        raise RuntimeError(f"the losses of the first step differ, so this is not the same work: {first}")
+    cells = [each for each in cells if each not in checks]
+    filled = {
+        "about": about_line(about, cells, first),
+        "training": cell_table("train", "pairs per second", cells),
+        "encoding": cell_table("encode", "texts per second", cells),
+    }
+    return {"about": about, "first_losses": first, "cells": cells}, filled
+
+
+def cell_table(task: str, unit: str, cells: list[dict[str, Any]]) -> str:
+    """Format a line per cell and library."""
+    heads = ["", "library", unit, "OPERA is faster by", "share of the peak", "memory, GB"]
+    rows = []
+    for each in (each for each in cells if each["cell"]["task"] == task):
+        for number, (way, figures) in enumerate(each["ways"].items()):
+            ratio, share = figures.get("opera_is_faster_by"), figures.get("share_of_peak")
+            rows.append(
+                [
+                    each["title"] if number == 0 else "",
+                    way,
+                    f"{figures['per_second']:,.1f}",
+                    f"{ratio:.2f}×" if ratio and way != DP else "",
+                    f"{share:.0%}" if share else "",
+                    f"{figures['peak_mb'] / 1e3:.2f}",
+                ]
+            )
+    return table_lines(heads, rows)
+
+
+def about_line(about: dict[str, Any], cells: list[dict[str, Any]], first: dict[str, float]) -> str:
+    """Say where this was measured, and what the peaks and the first losses are."""
+    versions = ", ".join(f"{name} {number}" for name, number in about["versions"].items())
+    peak = {kind: median(each["peak"][kind] for each in cells) for kind in ("fp32", "bf16")} if cells else {}
+    losses = ", ".join(f"{way} {loss:.4f}" for way, loss in first.items())
+    missing = "" if "FlagEmbedding" in about["versions"] else " FlagEmbedding could not be installed."
+    load = max((each["load_before"] for each in cells), default=0.0)
+    return (
+        f"{about['processor']}, {about['threads']} threads, {versions}. Matrix products reach "
+        f"{peak.get('fp32', 0):.0f} GFLOP/s in fp32 and {peak.get('bf16', 0):.0f} in bf16. Load before a cell: at most "
+        f"{load:.1f}. Loss of the first step, without dropout, in fp32: {losses}.{missing}\n"
+    )

@@ -1,0 +1,148 @@
+"""The work of a job, by OPERA: what ``opera train`` trains with, or its encoder. Also the rows that all train on."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from sentence_transformers import SentenceTransformer
+from stopwatch import Stopwatch
+from turns import Turns, job
+
+from opera.config.recipe import make_recipe
+from opera.data import load_data
+from opera.retrieval.encoder import open_encoder
+from opera.retrieval.models import is_static
+from opera.runs.folder import RunWriter
+from opera.training.fit import fit
+from opera.training.sampler import PairSampler
+from opera.training.services import Services
+from opera.training.session import Clock, Session
+from opera.training.trainer import training_arguments
+from opera.training_set.mixing import build_mixed
+from opera.training_set.prepare import Prepared, prepare
+
+
+def prepared(work: dict[str, Any]) -> Prepared:
+    """Prepare the training of a job. Known positives are not masked, since other libraries do not know them."""
+    lengths = {} if work["length"] is None else {"max_query_length": 128, "max_passage_length": work["length"]}
+    recipe = make_recipe(
+        {
+            "method": work["method"],
+            "max_steps": work["steps"],
+            "per_device_train_batch_size": work["batch_size"],
+            "learning_rate": work["learning_rate"],
+            "warmup_ratio": 0.0,
+            "temperature": work["temperature"],
+            "precision": work["precision"],
+            "negatives": "random",
+            "mask_known_positives": False,
+            "guard": False,
+            "logging_steps": 1,
+            **lengths,
+        }
+    )
+    return prepare(load_data(work["data"]), work["model"], recipe)
+
+
+def train(work: dict[str, Any], turns: Turns) -> None:
+    """Train as ``opera train`` does, with its own draws; those of ``ft`` must be the rows of the job."""
+    ready = prepared(work)
+    run = RunWriter(Path(work["folder"]))
+    services = Services([], training_arguments(ready.settings, ready.model, run.checkpoints), ready.model)
+    watch = Checked(turns, work) if work["method"] == "ft" else Stopwatch(turns)
+    session = Session.start(ready, run, Clock(), False, [watch], services)
+    fit(session, ready.data, run, "train", "training")
+
+
+class Checked(Stopwatch):
+    """Compares the pairs of the first step with the rows that the other libraries train on."""
+
+    def __init__(self, turns: Turns, work: dict[str, Any]) -> None:
+        super().__init__(turns)
+        with Path(work["rows"]).open() as rows:
+            self._pairs = [json.loads(next(rows))["pair"] for _ in range(work["batch_size"])]
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Compare."""
+        sampler = kwargs["train_dataloader"].batch_sampler
+        if state.global_step == 1 and sampler.drawn[0].tolist() != self._pairs:
+            raise RuntimeError("the draws differ from the rows that were written")
+
+
+def encode(work: dict[str, Any], turns: Turns) -> None:
+    """Encode the first documents of the corpus, each time with an empty cache."""
+    data = load_data(work["data"])
+    count = len(json.loads(Path(work["texts"]).read_text()))
+    encoder = open_encoder(work["model"], work["precision"], max_passage_length=work["length"])
+    encoder.encode(data.corpus.texts(slice(0, 64)), "document")
+
+    def part(number: int, size: int) -> Any:
+        rows = data.corpus.select(np.arange(size))
+        return replace(data, fingerprint=f"{data.fingerprint}/{number}", corpus=rows)
+
+    turns.ready(batch_size=encoder.batch_size)
+    for number in _endless():
+        with TemporaryDirectory(dir=work["folder"]) as cache:
+            os.environ["OPERA_CACHE"] = cache
+            encoder.encode_corpus(part(number, count))
+            turns.done()
+
+
+def _endless() -> Iterator[int]:
+    number = 0
+    while True:
+        yield (number := number + 1)
+
+
+def write_rows(work: dict[str, Any], turns: Turns) -> None:
+    """Write the pairs that ``ft`` draws as rows of FlagEmbedding's format, in their order; then their tokens."""
+    ready = prepared({**work, "method": "ft"})
+    built = build_mixed(ready)
+    method = ready.recipe.make_method(built.pairs, built.scores, 1, built.mixture)
+    sampler = PairSampler(method, built.pairs, built.negatives, 1, work["batch_size"], lag=work["steps"])
+    with Path(work["rows"]).open("w") as file:
+        for step in range(work["steps"]):
+            drawn = sampler.draw_step(step)
+            queries = built.data.queries.texts(built.query_rows[built.pairs.pair_query[drawn.pair_ids]], "text")
+            positives, negatives = (built.data.corpus.texts(rows, "title_text") for rows in drawn.doc_rows.T)
+            for pair, query, pos, neg in zip(drawn.pair_ids.tolist(), queries, positives, negatives, strict=True):
+                file.write(json.dumps({"pair": pair, "query": query, "pos": [pos], "neg": [neg]}) + "\n")
+    texts = built.data.corpus.texts(slice(0, work["texts_count"] or len(built.data.corpus)), "title_text")
+    Path(work["texts"]).write_text(json.dumps(texts))
+    turns.ready(**shape(ready.model))
+    turns.done(lengths=token_counts(ready.model, work))
+
+
+def shape(model: SentenceTransformer) -> dict[str, Any]:
+    """What decides the floating-point operations per token: parameters beside the embeddings, layers, their width."""
+    if is_static(model):
+        return {}
+    body = model[0].auto_model
+    embeddings = sum(weight.numel() for weight in body.embeddings.parameters())
+    used = sum(weight.numel() for name, weight in body.named_parameters() if not name.startswith("pooler"))
+    return {"parameters": used - embeddings, "layers": body.config.num_hidden_layers, "width": body.config.hidden_size}
+
+
+def token_counts(model: SentenceTransformer, work: dict[str, Any]) -> dict[str, Any]:
+    """Count the tokens of each text: ``[query, positive, negative]`` per row of training, and one of each encoded."""
+    if is_static(model):
+        return {}
+
+    def counts(texts: list[str]) -> list[int]:
+        return [len(ids) for ids in model.tokenizer(texts)["input_ids"]]
+
+    rows = [json.loads(line) for line in Path(work["rows"]).read_text().splitlines()]
+    columns = [counts([row["query"] for row in rows])]
+    columns += [counts([row[kind][0] for row in rows]) for kind in ("pos", "neg")]
+    return {"train": list(zip(*columns, strict=True)), "encode": counts(json.loads(Path(work["texts"]).read_text()))}
+
+
+if __name__ == "__main__":
+    {"train": train, "encode": encode, "rows": write_rows}[job()["task"]](job(), Turns())
