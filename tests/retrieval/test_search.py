@@ -55,8 +55,8 @@ def test_search_over_several_chunks_is_the_same(monkeypatch: pytest.MonkeyPatch)
     queries, docs = (rng.integers(-2, 3, size=(n, 4)).astype(np.float32) for n in (11, 300))
     ids = [f"{i:03d}" for i in rng.permutation(300)]
     whole = exact_search(queries, docs, table(ids), 20)
-    monkeypatch.setattr("opera.retrieval.nearest.CORPUS_CHUNK", 37)
-    monkeypatch.setattr("opera.retrieval.nearest.QUERY_CHUNK", 4)
+    monkeypatch.setattr("opera.retrieval.nearest.UNIT", 2)
+    monkeypatch.setattr("opera.retrieval.nearest.QUERY_BLOCK", 4)
     parts = exact_search(queries, docs, table(ids), 20)
     assert np.array_equal(whole.doc_rows, parts.doc_rows)
     assert np.array_equal(whole.scores, parts.scores)
@@ -67,7 +67,7 @@ def test_embeddings_that_are_not_kept_are_searched_as_they_come(
     rows: int, beir: Path, bert_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same ranking to the last bit as of embeddings that are encoded first, and no more than a tile at a time."""
-    monkeypatch.setattr("opera.retrieval.nearest.CORPUS_CHUNK", rows)
+    monkeypatch.setattr("opera.retrieval.nearest.UNIT", rows)
     data, query_rows = opera.load_data(beir), np.arange(30)
     encoder = Encoder(load_model(bert_model, "cpu"), batch_size=1, use_cache=False)
     expected = exact_search(encoder.encode_queries(data, query_rows), encoder.encode_corpus(data), data.corpus, 20)

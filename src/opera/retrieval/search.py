@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,7 +20,17 @@ from opera.data.combined import one_set
 from opera.data.texts import CorpusText
 from opera.retrieval.encoder import Encoder, given_prompts, open_encoder, rows_digest, with_data_prompt
 from opera.retrieval.measures import Ranking
-from opera.retrieval.nearest import NearestDocuments, exact_search, own_tiles, with_bar
+from opera.retrieval.nearest import (
+    MEMORY,
+    NearestDocuments,
+    exact_search,
+    joined,
+    own_tiles,
+    query_parts,
+    tile_of,
+    tile_rows,
+    with_bar,
+)
 from opera.retrieval.run_model import run_corpus_text
 from opera.retrieval.shards import regrouped
 
@@ -136,28 +146,35 @@ def rank_by_size(
     """
     queries, count = encoder.encode_queries(data, query_rows), len(data.corpus)
     kept = encoder.encode_corpus(data, corpus_text) if encoder.keeps(count) else None
-    starts = own_tiles(count)
-    nearest = {
-        size: NearestDocuments(first_dimensions(queries, size), data.corpus, depth, encoder.device) for size in sizes
-    }
+    starts = own_tiles(count, tile_rows(encoder.dimension, MEMORY))
+    parts = [slice(0, len(queries))]
+    if kept is not None:  # what is not kept is seen once
+        parts = query_parts(len(queries), sum(sizes), min(depth, count) * len(sizes), MEMORY)
+    found: dict[int, list[Ranking]] = {size: [] for size in sizes}
+    for part in parts:
+        nearest = {
+            size: NearestDocuments(first_dimensions(queries[part], size), data.corpus, depth, encoder.device)
+            for size in sizes
+        }
 
-    def look() -> None:
-        if kept is not None:
-            for first in with_bar(starts, len(queries) * count):
-                add(first, kept[first : min(first + starts.step, starts.stop)])
-        else:
-            parts = encoder.document_parts(data, corpus_text, slice(starts.start, starts.stop))
-            for first, tile in zip(starts, regrouped(parts, starts.step), strict=True):
-                add(first, tile)
+        def add(first: int, tile: NDArray[np.float32], nearest: dict[int, NearestDocuments] = nearest) -> None:
+            for size, documents in nearest.items():
+                documents.add(first, first_dimensions(tile, size))
 
-    def add(first: int, tile: NDArray[np.float32]) -> None:
+        def look(add: Callable[[int, NDArray[np.float32]], None] = add) -> None:
+            if kept is not None:
+                for first in with_bar(starts, len(queries) * count):
+                    add(first, tile_of(kept, first, starts))
+            else:
+                encoded = encoder.document_parts(data, corpus_text, slice(starts.start, starts.stop))
+                for first, tile in zip(starts, regrouped(encoded, starts.step), strict=True):
+                    add(first, tile)
+
+        everywhere(look)
         for size, documents in nearest.items():
-            documents.add(first, first_dimensions(tile, size))
-
-    everywhere(look)
-    for documents in nearest.values():
-        documents.add_of_other_processes()
-    return {size: documents.ranking() for size, documents in nearest.items()}
+            documents.add_of_other_processes()
+            found[size].append(documents.ranking())
+    return {size: joined(rankings) for size, rankings in found.items()}
 
 
 def first_dimensions(embeddings: NDArray[np.float32], size: int) -> NDArray[np.float32]:
