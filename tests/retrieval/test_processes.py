@@ -38,7 +38,7 @@ from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.models import load_model
 
-nearest.CORPUS_CHUNK, nearest.QUERY_CHUNK = 48, 7
+nearest.UNIT, nearest.QUERY_BLOCK = 48, 7
 folder, model_folder, out = sys.argv[1:]
 data, model = load_data(folder), load_model(model_folder, "cpu")
 found = {}

@@ -166,7 +166,7 @@ def tile_rows(dimension: int, memory: int) -> int:
 
 def query_parts(count: int, dimension: int, depth: int, memory: int) -> list[slice]:
     """Cut queries into parts of which each fits into half of the memory; the corpus is read once for each."""
-    each = 8 * capacity(depth) + 6 * dimension + 64
+    each = 8 * capacity(depth) + 4 * depth + 6 * dimension + 64
     size = max(1, memory // 2 // each)
     return [slice(start, min(start + size, count)) for start in range(0, count, size)] or [slice(0, 0)]
 
@@ -203,21 +203,27 @@ def exact_search(
     Returns:
         A ranking of ``n`` rows and ``min(depth, documents)`` columns.
     """
-    found, dimension = [], query_embeddings.shape[1]
+    count, dimension = query_embeddings.shape
+    depth = min(depth, len(documents))
     starts = range(0, len(document_embeddings), tile_rows(dimension, memory))
-    for part in query_parts(len(query_embeddings), dimension, min(depth, len(documents)), memory):
+
+    whole = empty_ranking(count, depth)
+    for part in query_parts(count, dimension, depth, memory):
         nearest = NearestDocuments(query_embeddings[part], documents, depth, device)
-        for first in with_bar(starts, len(query_embeddings) * len(documents)):
+        for first in with_bar(starts, count * len(documents)):
             nearest.add(first, tile_of(document_embeddings, first, starts))
-        found.append(nearest.ranking())
-    return joined(found)
+        fill(whole, part, nearest.ranking())
+    return whole
 
 
-def joined(found: list[Ranking]) -> Ranking:
-    """Put the rankings of several parts of the queries together."""
-    if len(found) == 1:
-        return found[0]
-    return Ranking(np.concatenate([each.doc_rows for each in found]), np.concatenate([each.scores for each in found]))
+def empty_ranking(count: int, depth: int) -> Ranking:
+    """A ranking to be filled part by part: ``[count, depth]``."""
+    return Ranking(np.empty((count, depth), np.int32), np.empty((count, depth), np.float32))
+
+
+def fill(whole: Ranking, part: slice, found: Ranking) -> None:
+    """Write the ranking of a part of the queries into that of all."""
+    whole.doc_rows[part], whole.scores[part] = found.doc_rows, found.scores
 
 
 def with_bar(starts: range, products: int) -> Iterable[int]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,8 +24,9 @@ from opera.retrieval.measures import Ranking
 from opera.retrieval.nearest import (
     MEMORY,
     NearestDocuments,
+    empty_ranking,
     exact_search,
-    joined,
+    fill,
     own_tiles,
     query_parts,
     tile_of,
@@ -147,34 +149,36 @@ def rank_by_size(
     queries, count = encoder.encode_queries(data, query_rows), len(data.corpus)
     kept = encoder.encode_corpus(data, corpus_text) if encoder.keeps(count) else None
     starts = own_tiles(count, tile_rows(encoder.dimension, MEMORY))
-    parts = [slice(0, len(queries))]
+    depth, parts = min(depth, count), [slice(0, len(queries))]
     if kept is not None:  # what is not kept is seen once
-        parts = query_parts(len(queries), sum(sizes), min(depth, count) * len(sizes), MEMORY)
-    found: dict[int, list[Ranking]] = {size: [] for size in sizes}
+        parts = query_parts(len(queries), sum(sizes), depth * len(sizes), MEMORY)
+
+    def tiles() -> Iterator[tuple[int, NDArray[np.float32]]]:
+        if kept is not None:
+            for first in with_bar(starts, len(queries) * count):
+                yield first, tile_of(kept, first, starts)
+        else:
+            encoded = encoder.document_parts(data, corpus_text, slice(starts.start, starts.stop))
+            yield from zip(starts, regrouped(encoded, starts.step), strict=True)
+
+    whole = {size: empty_ranking(len(queries), depth) for size in sizes}
     for part in parts:
-        nearest = {
+        found = {
             size: NearestDocuments(first_dimensions(queries[part], size), data.corpus, depth, encoder.device)
             for size in sizes
         }
-
-        def add(first: int, tile: NDArray[np.float32], nearest: dict[int, NearestDocuments] = nearest) -> None:
-            for size, documents in nearest.items():
-                documents.add(first, first_dimensions(tile, size))
-
-        def look(add: Callable[[int, NDArray[np.float32]], None] = add) -> None:
-            if kept is not None:
-                for first in with_bar(starts, len(queries) * count):
-                    add(first, tile_of(kept, first, starts))
-            else:
-                encoded = encoder.document_parts(data, corpus_text, slice(starts.start, starts.stop))
-                for first, tile in zip(starts, regrouped(encoded, starts.step), strict=True):
-                    add(first, tile)
-
-        everywhere(look)
-        for size, documents in nearest.items():
+        everywhere(partial(_look, found, tiles()))
+        for size, documents in found.items():
             documents.add_of_other_processes()
-            found[size].append(documents.ranking())
-    return {size: joined(rankings) for size, rankings in found.items()}
+            fill(whole[size], part, documents.ranking())
+    return whole
+
+
+def _look(found: dict[int, NearestDocuments], tiles: Iterable[tuple[int, NDArray[np.float32]]]) -> None:
+    """Look through tiles, cut to each number of dimensions."""
+    for first, tile in tiles:
+        for size, nearest in found.items():
+            nearest.add(first, first_dimensions(tile, size))
 
 
 def first_dimensions(embeddings: NDArray[np.float32], size: int) -> NDArray[np.float32]:

@@ -1,0 +1,133 @@
+"""Exact search: against every score in float64, for any tiles, blocks, memory and arithmetic of the products."""
+
+from __future__ import annotations
+
+import tracemalloc
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from opera.data import TextTable
+from opera.data.texts import TEXT_SCHEMA
+from opera.retrieval import nearest, products
+from opera.retrieval.measures import Ranking
+from opera.retrieval.nearest import NearestDocuments, exact_search, query_parts
+
+
+def table(ids: list[str]) -> TextTable:
+    return TextTable(pa.table({"id": ids, "title": [""] * len(ids), "text": ["x"] * len(ids)}, schema=TEXT_SCHEMA))
+
+
+def brute_force(queries: np.ndarray, docs: np.ndarray, ids: list[str], depth: int) -> Ranking:
+    """Every score in float64, rounded to float32, and sorted by score and then by descending id."""
+    scores = (queries.astype(np.float64) @ docs.T.astype(np.float64)).astype(np.float32) + np.float32(0)
+    rank = np.argsort(np.argsort(np.array(ids)))
+    rows = np.array([np.lexsort((-rank, -of_query))[:depth] for of_query in scores]).reshape(len(queries), -1)
+    return Ranking(rows.astype(np.int32), np.take_along_axis(scores, rows, axis=1))
+
+
+def assert_same(found: Ranking, expected: Ranking) -> None:
+    assert found.doc_rows.dtype == np.int32
+    assert np.array_equal(found.doc_rows, expected.doc_rows)
+    assert found.scores.tobytes() == expected.scores.tobytes()
+
+
+def unit_vectors(rng: np.random.Generator, count: int, dimension: int) -> np.ndarray:
+    rows = rng.standard_normal((count, dimension), dtype=np.float32)
+    return np.asarray(rows / np.linalg.norm(rows, axis=1, keepdims=True), dtype=np.float32)
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, list[str], int]:
+    """Vectors of any signs and sizes; many documents are copies, or differ in the last bit."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    n_queries, n_docs, dimension = draw(st.integers(0, 40)), draw(st.integers(1, 150)), draw(st.integers(1, 40))
+    queries, docs = unit_vectors(rng, n_queries, dimension), unit_vectors(rng, n_docs, dimension)
+    docs = docs[rng.integers(0, draw(st.integers(1, n_docs)), n_docs)] * np.float32(
+        draw(st.sampled_from([1, 1e-3, 40]))
+    )
+    nudged = rng.random(docs.shape) < draw(st.sampled_from([0, 0.02]))
+    docs = np.where(nudged, np.nextafter(docs, np.float32(9)), docs).astype(np.float32)
+    ids = [f"{number:03d}" for number in rng.permutation(n_docs)]
+    return queries, docs, ids, draw(st.integers(1, 160))
+
+
+@pytest.mark.parametrize("bf16", [False, True])
+@given(problem=problems())
+@settings(deadline=None, max_examples=40)
+def test_it_finds_what_brute_force_finds(problem: tuple[np.ndarray, np.ndarray, list[str], int], bf16: bool) -> None:
+    queries, docs, ids, depth = problem
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nearest, "in_bf16", lambda count: bf16)
+        patch.setattr(nearest, "LEAST_SPARE", 2)
+        patch.setattr(nearest, "UNIT", 3)
+        patch.setattr(nearest, "QUERY_BLOCK", 7)
+        patch.setattr(nearest, "DOCUMENT_BLOCK", 5)
+        found = exact_search(queries, docs, table(ids), depth, memory=1)
+    if len(queries):
+        assert_same(found, brute_force(queries, docs, ids, depth))
+    else:
+        assert found.doc_rows.shape[0] == 0
+
+
+@given(problem=problems())
+@settings(deadline=None, max_examples=40)
+def test_the_way_of_gpus_finds_the_same(problem: tuple[np.ndarray, np.ndarray, list[str], int]) -> None:
+    """Torch multiplies, picks by a bound and hands over pairs; on the CPU here, which tests the same lines."""
+    queries, docs, ids, depth = problem
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(nearest, "DEVICE_BLOCK", (16, 50))
+        patch.setattr(NearestDocuments, "_add_on_cpu", NearestDocuments._add_on_device)
+        patch.setattr(nearest, "factors", lambda rows, bf16: products.device_factors(rows, "cpu"))
+        found = exact_search(queries, docs, table(ids), depth)
+    if len(queries):
+        assert_same(found, brute_force(queries, docs, ids, depth))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_threads_and_a_deep_ranking_change_nothing(threads: int) -> None:
+    rng = np.random.default_rng(0)
+    queries, docs = unit_vectors(rng, 20, 16), unit_vectors(rng, 3000, 16)
+    ids, before = [f"{number:04d}" for number in rng.permutation(3000)], torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for depth in (1, 2500, 3000, 10**9):
+            assert_same(exact_search(queries, docs, table(ids), depth), brute_force(queries, docs, ids, depth))
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_equal_documents_are_ordered_by_id() -> None:
+    docs = np.ones((200, 4), dtype=np.float32)
+    ids = [f"{number:03d}" for number in np.random.default_rng(0).permutation(200)]
+    found = exact_search(np.ones((20, 4), dtype=np.float32), docs, table(ids), 9)
+    assert [ids[row] for row in found.doc_rows[3]] == [f"{199 - number}" for number in range(9)]
+
+
+class TestMemory:
+    @pytest.mark.parametrize(("n_queries", "n_docs", "memory"), [(4000, 2000, 2**22), (200, 30_000, 2**23)])
+    def test_no_more_is_allocated_than_allowed(self, n_queries: int, n_docs: int, memory: int) -> None:
+        """Besides queries, corpus, ranking and the order of ids; all scores would take 32 and 24 MB."""
+        rng, depth = np.random.default_rng(0), 100
+        queries, docs = unit_vectors(rng, n_queries, 16), unit_vectors(rng, n_docs, 16)
+        documents = table([f"{number:05d}" for number in range(n_docs)])
+        exact_search(queries[:1], docs[:1], table(["0"]), 1)  # compiles
+        orders = 4 * n_docs * 2 + documents.id_rank.nbytes
+        tracemalloc.start()
+        try:
+            found = exact_search(queries, docs, documents, depth, memory=memory)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak - found.doc_rows.nbytes - found.scores.nbytes - orders < memory
+
+    def test_parts_cover_the_queries_in_order(self) -> None:
+        parts = query_parts(1000, 8, 10, 2**14)
+        assert len(parts) > 1
+        assert np.concatenate([np.arange(1000)[part] for part in parts]).tolist() == list(range(1000))
+        assert query_parts(0, 8, 10, 2**14) == [slice(0, 0)]
