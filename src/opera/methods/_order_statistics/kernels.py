@@ -9,8 +9,17 @@ ascending from left to right. No leaf or node in use is ever empty.
 from typing import NamedTuple
 
 import numpy as np
-from numba import njit
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
 from numpy.typing import NDArray
+
+POINTER = ir.IntType(8).as_pointer()
+LINE = 16
+"""Numbers of 4 bytes in a cache line."""
+TOGETHER = 64
+"""Numbers whose memory is fetched at once."""
 
 # The slots of Arrays.state:
 USED_LEAVES = 0  # leaves handed out so far, those freed since included
@@ -33,6 +42,7 @@ class Arrays(NamedTuple):
         widths: int32 ``[nodes]``, how many leaves each node lists.
         counts: int64 ``[nodes]``, how many numbers each node's leaves hold.
         row: int32 ``[nodes]``, the nodes in order; behind them the unused ones.
+        firsts: float32 ``[nodes]``, the lowest number of each node, in the order of the row.
         state: int64 ``[SLOTS]``.
     """
 
@@ -44,6 +54,7 @@ class Arrays(NamedTuple):
     widths: NDArray[np.int32]
     counts: NDArray[np.int64]
     row: NDArray[np.int32]
+    firsts: NDArray[np.float32]
     state: NDArray[np.int64]
 
 
@@ -63,6 +74,8 @@ def fill_leaves(ascending, per_leaf, per_node, a):
         place = leaf % per_node
         a.leaves[node, place] = leaf
         a.lows[node, place] = ascending[start]
+        if place == 0:
+            a.firsts[node] = ascending[start]
         a.widths[node] = place + 1
         a.counts[node] += size
         leaf += 1
@@ -104,14 +117,7 @@ def locate(value, a):
     Returns the place of its node in the row, and its place in the node.
     """
     # Bisect the row for the last node that begins with at most `value`.
-    low, high = 0, a.state[NODES]
-    while low < high:
-        middle = (low + high) // 2
-        if a.lows[a.row[middle], 0] <= value:
-            low = middle + 1
-        else:
-            high = middle
-    at = max(low - 1, 0)
+    at = max(last_not_above(a.firsts, a.state[NODES], value), 0)
     # Bisect that node for its last such leaf.
     node = a.row[at]
     return at, max(last_not_above(a.lows[node], a.widths[node], value), 0)
@@ -138,14 +144,7 @@ def kth(rank, a):
 def count(value, or_equal, a):
     """Count the numbers below ``value``; with ``or_equal``, those at most ``value``."""
     # Bisect the row for the nodes that begin with a number to count.
-    low, high = 0, a.state[NODES]
-    while low < high:
-        middle = (low + high) // 2
-        first = a.lows[a.row[middle], 0]
-        if first < value or (or_equal and first == value):
-            low = middle + 1
-        else:
-            high = middle
+    low = first_not_counted(a.firsts, a.state[NODES], value, or_equal)
     if low == 0:
         return 0
     # All of these nodes but the last count whole.
@@ -204,6 +203,8 @@ def insert(value, a):
     a.sizes[leaf] = size + 1
     if slot == 0:
         a.lows[node, place] = value
+        if place == 0:
+            a.firsts[at] = value
     a.counts[node] += 1
     a.state[TOTAL] += 1
     return True
@@ -255,7 +256,9 @@ def split_node(at, a):
     # Make room in the row behind the node, and list the new one there.
     for i in range(a.state[NODES], at + 1, -1):
         a.row[i] = a.row[i - 1]
+        a.firsts[i] = a.firsts[i - 1]
     a.row[at + 1] = fresh
+    a.firsts[at + 1] = a.lows[fresh, 0]
     a.state[NODES] += 1
 
 
@@ -277,6 +280,7 @@ def remove(value, a):
     a.state[TOTAL] -= 1
     if a.sizes[leaf] > 0:
         a.lows[node, place] = a.values[leaf, 0]
+        a.firsts[at] = a.lows[node, 0]
         return True
     # Free a leaf that became empty, and close the gap in its node.
     a.free[a.state[FREE_LEAVES]] = leaf
@@ -291,8 +295,54 @@ def remove(value, a):
         a.state[NODES] -= 1
         for i in range(at, a.state[NODES]):
             a.row[i] = a.row[i + 1]
+            a.firsts[i] = a.firsts[i + 1]
         a.row[a.state[NODES]] = node
+    else:
+        a.firsts[at] = a.lows[node, 0]
     return True
+
+
+@intrinsic
+def prefetch(context, array, at):
+    """Ask for the cache line of ``array.flat[at]`` of a contiguous array, without waiting for it."""
+
+    def generate(context, builder, signature, arguments):
+        held = context.make_array(signature.args[0])(context, builder, arguments[0])
+        address = builder.bitcast(builder.gep(held.data, [arguments[1]]), POINTER)
+        flag = ir.IntType(32)
+        function = cgutils.get_or_insert_function(
+            builder.module, ir.FunctionType(ir.VoidType(), [POINTER, flag, flag, flag]), "llvm.prefetch.p0"
+        )
+        builder.call(function, [address, flag(1), flag(3), flag(1)])  # to be written, in all caches, data
+        return context.get_dummy_value()
+
+    return types.void(array, types.int64), generate
+
+
+@njit(cache=True)
+def fetch(values, places, a):
+    """Bring what replacing ``values`` touches into the caches: many waits for memory at once, not one after another.
+
+    ``places`` is int64 ``[len(values)]``, to be overwritten.
+    """
+    width = a.lows.shape[1]
+    for i in range(len(values)):
+        node = a.row[max(last_not_above(a.firsts, a.state[NODES], values[i]), 0)]
+        places[i] = node
+        prefetch(a.widths, np.int64(node))
+        prefetch(a.counts, np.int64(node))
+        for line in range(0, width, LINE):
+            prefetch(a.lows, np.int64(node) * width + line)
+    for i in range(len(values)):
+        node = places[i]
+        places[i] = node * width + max(last_not_above(a.lows[node], a.widths[node], values[i]), 0)
+        prefetch(a.leaves, places[i])
+    width, leaves = a.values.shape[1], a.leaves.shape[1]
+    for i in range(len(values)):
+        leaf = a.leaves[places[i] // leaves, places[i] % leaves]
+        prefetch(a.sizes, np.int64(leaf))
+        for line in range(0, width, LINE):
+            prefetch(a.values, np.int64(leaf) * width + line)
 
 
 @njit(cache=True)
@@ -301,7 +351,12 @@ def replace(old, new, a):
 
     Returns how many were replaced. Fewer than all if room ran out, or, with ``MISSING`` set, if one was not found.
     """
+    places = np.empty(len(old), dtype=np.int64)
     for i in range(len(old)):
+        if i % TOGETHER == 0:  # no more at once than the caches hold
+            part = slice(i, i + TOGETHER)
+            fetch(old[part], places[part], a)
+            fetch(new[part], places[part], a)
         if old[i] == new[i]:
             continue
         if not insert(new[i], a):

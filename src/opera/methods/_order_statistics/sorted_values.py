@@ -90,6 +90,7 @@ class SortedValues:
             widths=np.zeros(node_room, dtype=np.int32),
             counts=np.zeros(node_room, dtype=np.int64),
             row=np.arange(node_room, dtype=np.int32),
+            firsts=np.zeros(node_room, dtype=np.float32),
             state=np.zeros(kernels.SLOTS, dtype=np.int64),
         )
         kernels.fill_leaves(ascending, per_leaf, per_node, self._arrays)
