@@ -10,8 +10,10 @@
 from typing import TYPE_CHECKING
 
 from opera.core.reproducible import fix_arithmetic
+from opera.core.threads import share_cores
 
 fix_arithmetic()  # before anything imports NumPy
+share_cores()  # before anything imports torch
 
 from opera.api import __all__ as __all__  # noqa: E402
 from opera.api import __dir__ as __dir__  # noqa: E402

@@ -199,3 +199,15 @@ def test_a_folder_that_another_process_trains_into_is_refused(
     assert run.finished
     assert len(refused) >= 3
     assert not (tmp_path / "run" / ".running").exists()
+
+
+def test_an_error_marks_the_run_as_failed_and_resume_goes_on(beir: Path, static_model: Path, tmp_path: Path) -> None:
+    class Broken(TrainerCallback):
+        def on_step_begin(self, *arguments: object, **others: object) -> None:
+            assert Run.open(tmp_path / "run").record.status == "running"
+            raise RuntimeError("the first step fails")
+
+    with pytest.raises(RuntimeError, match="the first step fails"):
+        opera.adapt(beir, model=static_model, out=tmp_path / "run", callbacks=[Broken()], **SMALL)
+    assert Run.open(tmp_path / "run").record.status == "failed"
+    assert opera.adapt(beir, model=static_model, out=tmp_path / "run", resume=True, **SMALL).finished

@@ -94,3 +94,13 @@ def test_what_the_trainer_refuses_is_refused_before_anything_is_written(
 def test_a_delay_without_evaluations_is_refused(beir: Path, static_model: Path, tmp_path: Path) -> None:
     with pytest.raises(SettingError, match="eval_delay=1: nothing is evaluated without eval_steps"):
         opera.adapt(beir, model=static_model, out=tmp_path / "run", trainer={"eval_delay": 1}, **SMALL)
+
+
+@pytest.mark.parametrize("fields", [{"torch_compile": True}, {"torch_compile_backend": "inductor"}])
+def test_compiling_without_a_compiler_is_refused(
+    fields: dict[str, object], beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    with pytest.raises(SettingError, match="needs a C\\+\\+ compiler, and no-such-compiler is not installed"):
+        opera.adapt(beir, model=static_model, out=tmp_path / "run", trainer=fields, **SMALL)
+    assert not (tmp_path / "run").exists()

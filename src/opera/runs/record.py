@@ -235,7 +235,8 @@ class RunRecord(_Part):
 
     Attributes:
         format: :data:`FORMAT`.
-        status: ``running`` until the last measure is written, then ``finished``.
+        status: ``running`` until the last measure is written, then ``finished``; ``failed`` after an error. A run
+            that was killed, or stopped by Ctrl-C, stays ``running``.
         started: when the run was first started, UTC, ISO 8601.
         identity: what must be equal to resume: all settings as given, processes, fingerprints of data and model.
         data: the data set.
@@ -257,7 +258,7 @@ class RunRecord(_Part):
     """
 
     format: Literal[2] = FORMAT
-    status: Literal["running", "finished"]
+    status: Literal["running", "failed", "finished"]
     started: str
     identity: dict[str, Any]
     data: DataRecord

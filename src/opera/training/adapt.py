@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from opera.config.optional import service_names
 from opera.config.recipe import make_recipe
 from opera.config.training import TrainSettings
 from opera.core.arguments import flag
-from opera.core.errors import StorageError
+from opera.core.errors import OperaError, StorageError
 from opera.core.files import check_reads_stay
 from opera.core.locks import sole_use
 from opera.core.paths import expand_user, user_path
@@ -126,7 +126,9 @@ def adapt(
         processes.wait_for_everyone()
         try:
             run = RunWriter(folder, processes.is_main_process)
-            return _run(Session.start(prepared, run, clock, resume, callbacks, services))
+            session = Session.start(prepared, run, clock, resume, callbacks, services)
+            with _failure_recorded(session):
+                return _run(session)
         except StorageError as error:
             raise StorageError(f"{error}; with --resume it goes on from where it is") from error
         finally:
@@ -152,6 +154,17 @@ def _held(folder: Path, resume: bool, overwrite: bool) -> Iterator[None]:
             clear_run(folder)
         clear_leftovers(folder)
         yield
+
+
+@contextmanager
+def _failure_recorded(session: Session) -> Iterator[None]:
+    """Mark the run as failed if the block raises an error; where not even that can be written, it stays as it is."""
+    try:
+        yield
+    except Exception:
+        with suppress(OSError, OperaError):
+            session.update(status="failed")
+        raise
 
 
 def _run(session: Session) -> Run:

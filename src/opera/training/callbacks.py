@@ -153,7 +153,7 @@ class Stopper(TrainerCallback):  # type: ignore[misc]
         now = time.monotonic()
         if self._signalled_at == math.inf:
             self._signalled_at = now
-            log.info("saving a checkpoint, then stopping; press Ctrl-C again to stop at once")
+            log.info("after this step: saving a checkpoint, then stopping; press Ctrl-C again to stop at once")
         elif number == signal.SIGINT and now - self._signalled_at > SECOND_INTERRUPT_AFTER:
             self.close()
             raise KeyboardInterrupt

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 import tempfile
 from copy import copy
 from typing import Any
@@ -51,6 +54,8 @@ def check_trainer(
             "--trainer neftune_noise_alpha: sentence-transformers' models do not say where their input embeddings "
             "are, so no noise can be added; leave it out"
         )
+    if arguments.torch_compile:
+        _check_compiler(arguments.torch_compile_backend, model.device.type)
     try:
         with tempfile.TemporaryDirectory() as folder:
             tried = copy(arguments)
@@ -71,4 +76,14 @@ def _check_delay(settings: TrainSettings, delay: float) -> None:
         raise SettingError(
             f"--trainer eval_delay={delay:g}: would skip every evaluation: with eval_steps={every} the last is at step "
             f"{last} of {steps}; give {last} or less"
+        )
+
+
+def _check_compiler(backend: str | None, device: str) -> None:
+    """Refuse to compile a model for CPUs without a C++ compiler, which torch looks for in the first step."""
+    wanted = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "cl" if os.name == "nt" else "g++")
+    if device == "cpu" and backend in (None, "inductor") and shutil.which(wanted) is None:
+        raise SettingError(
+            f"--trainer torch_compile: needs a C++ compiler, and {wanted} is not installed; install it, name another "
+            "in the variable CXX, or leave the field out"
         )
