@@ -4,8 +4,8 @@
 
 Each setting is a process of its own that has MiniLM loaded and trains steps (8 queries, documents and negatives of 64
 tokens, in the precision of this processor) when asked to. They take turns, alone and beside one and two endless loops.
-A turn begins when nothing else runs, or after ``--patience`` seconds; what else ran meanwhile is measured, and rounds
-beside much of it do not count where there are others. Writes benchmarks/shared_cores.json and the table of
+A turn begins when nothing else runs, or after ``--patience`` seconds; what else ran meanwhile is measured, and turns
+beside other work do not count where there are calm ones. Writes benchmarks/shared_cores.json and the table of
 docs/performance.md.
 """
 
@@ -139,9 +139,8 @@ def busy(count: int) -> Iterator[list[int]]:
 
 
 def calmest(turns: list[Turn]) -> list[Turn]:
-    """The calm turns; the calmer half where there are none."""
-    ordered = sorted(turns, key=lambda turn: turn.others)
-    return [turn for turn in ordered if turn.others < CALM] or ordered[: (len(ordered) + 1) // 2]
+    """The calm turns; all where there are none."""
+    return [turn for turn in turns if turn.others < CALM] or turns
 
 
 def main() -> None:
@@ -164,34 +163,33 @@ def main() -> None:
                 with busy(count) as loops:
                     turns[name][count].append(trainer.turn(STEPS, loops))
                 print(count, name, turns[name][count][-1], flush=True)
+        write(turns)
     for trainer in trainers.values():
         trainer.close()
-    write({name: {count: calmest(of) for count, of in by.items()} for name, by in turns.items()}, given.rounds)
 
 
-def write(turns: dict[str, dict[int, list[Turn]]], rounds: int) -> None:
-    """Write the medians to the JSON file and to the page."""
-    figures = {
-        name: {
-            str(count): {
-                "seconds": round(statistics.median(second for turn in of for second in turn.steps), 4),
-                "other_cores": round(statistics.median(turn.others for turn in of), 2),
-                "turns": len(of),
-            }
-            for count, of in by.items()
-        }
-        for name, by in turns.items()
+def summary(turns: list[Turn]) -> dict[str, float]:
+    """Summarise the calm turns: medians, and how many they are."""
+    calm = calmest(turns)
+    return {
+        "seconds": round(statistics.median(second for turn in calm for second in turn.steps), 4),
+        "other_cores": round(statistics.median(turn.others for turn in calm), 2),
+        "turns": len(calm),
     }
-    about = {"cores": os.cpu_count(), "rounds": rounds, "steps_per_turn": STEPS}
+
+
+def write(turns: dict[str, dict[int, list[Turn]]]) -> None:
+    """Write the figures so far to the JSON file and to the page."""
+    figures = {name: {str(count): summary(of) for count, of in by.items()} for name, by in turns.items()}
+    about = {"cores": os.cpu_count(), "steps_per_turn": STEPS}
     path = ROOT / "benchmarks" / "shared_cores.json"
     path.write_text(json.dumps({"about": about, "settings": figures}, indent=1) + "\n", encoding="utf-8")
-    rows = []
-    for name, by in figures.items():
-        alone = by["0"]["seconds"]
-        cells = [f"{by[str(count)]['seconds'] / alone:.1f}×" for count in LOOPS[1:]]
-        noise = max(each["other_cores"] for each in by.values())
-        rows.append([f"`{name}`", f"{1000 * alone:.0f}", *cells, f"{noise:.1f}"])
-    heads = ["threads wait", "step alone, ms", "beside 1 loop", "beside 2 loops", "cores used by others, at most"]
+    rows = [
+        [f"`{name}`", *(f"{of['seconds']:.2f}" for of in by.values()),
+         f"{max(of['other_cores'] for of in by.values()):.1f}"]
+        for name, by in figures.items()
+    ]  # fmt: skip
+    heads = ["threads wait", "no loop, s", "1 loop, s", "2 loops, s", "other programs, cores"]
     fill(ROOT / "docs" / "performance.md", {"shared cores": table_lines(heads, rows)})
 
 

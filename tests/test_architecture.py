@@ -113,9 +113,20 @@ def test_methods_data_and_runs_need_no_torch() -> None:
         "import opera.experiments.analysis, opera.experiments.paper, opera.experiments.report\n"
         "import opera.experiments.grid.compare, opera.cli, opera.config.recipe, opera.runs.sampling\n"
         "import opera.retrieval.locate, opera.retrieval.run_model, opera.diagnostics.theory, opera.adapter\n"
-        "assert 'torch' not in sys.modules and 'sentence_transformers' not in sys.modules"
+        "large = {'torch', 'transformers', 'sentence_transformers', 'sklearn', 'pandas', 'datasets'}\n"
+        "assert not large & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_version_and_help_need_no_large_library() -> None:
+    large = "{'torch', 'transformers', 'sentence_transformers', 'sklearn', 'pandas', 'scipy', 'numba', 'matplotlib'}"
+    for words in (["--version"], ["search", "--help"]):
+        code = (
+            f"import sys\nsys.argv[1:] = {words}\nfrom opera.cli import main\n"
+            f"try:\n    main()\nfinally:\n    assert not {large} & set(sys.modules)"
+        )
+        subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
 
 def test_reading_a_run_needs_no_methods() -> None:
