@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Normalize, Router
 
 from backbones import write_backbone
 from opera.encoder.token_ids import (
@@ -76,6 +77,9 @@ def test_models_that_read_texts_in_another_way_are_left_to_the_library(bert_mode
     assert not has_token_path(spoilt(preprocess=lambda *inputs, **more: {}))
     config = spoilt()[0].modality_config
     assert not has_token_path(spoilt(modality_config={**config, "message": config["text"]}))
+    routed = spoilt()
+    routed.append(Router.for_query_document([Normalize()], [Normalize()]))
+    assert not has_token_path(routed), "the task decides"
     pairs = spoilt()
     pairs[0].tokenizer.backend_tokenizer.post_processor = _with_segments(pairs)
     assert not has_token_path(pairs), "segments are more than ids"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import shutil
@@ -11,16 +12,26 @@ import numpy as np
 import pytest
 
 import opera
+from backbones import write_backbone
 from opera.core.errors import ModelError
 from opera.data import cache_folder, load_data
+from opera.encoder import shards
+from opera.retrieval import encoder as module
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import load_model
 
 
+@pytest.fixture
+def four_shards(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cut the 120 documents into shards of 32."""
+    monkeypatch.setattr(shards, "LEAST_ROWS", 32)
+
+
+@pytest.mark.usefixtures("four_shards")
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_embeddings_are_unit_float32_and_cached(bert_model: Path, beir: Path, precision: str) -> None:
     data = load_data(beir)
-    encoder = Encoder(load_model(bert_model, "cpu"), precision, batch_size=16)  # type: ignore[arg-type]
+    encoder = Encoder(load_model(bert_model, "cpu"), precision, batch_size=1)  # type: ignore[arg-type]
     vectors = encoder.encode_corpus(data)
     assert vectors.dtype == np.float32
     assert vectors.shape == (120, 32)
@@ -29,10 +40,129 @@ def test_embeddings_are_unit_float32_and_cached(bert_model: Path, beir: Path, pr
     again = Encoder(load_model(bert_model, "cpu"), precision).encode_corpus(data)  # type: ignore[arg-type]
     assert np.array_equal(vectors, again)
     assert len(list((cache_folder() / "vectors").iterdir())) == count
-    apart = Encoder(load_model(bert_model, "cpu"), precision, batch_size=16, use_cache=False)  # type: ignore[arg-type]
+    apart = Encoder(load_model(bert_model, "cpu"), precision, batch_size=1, use_cache=False)  # type: ignore[arg-type]
     assert np.array_equal(apart.encode_corpus(data), vectors), "the same batches"
     rows = np.array([3, 1])
     assert np.array_equal(encoder.encode_queries(data, rows), encoder.encode(data.queries.texts(rows), "query"))
+    assert encoder.encode_queries(data, rows[:0]).shape == (0, 32)
+
+
+@pytest.mark.parametrize("kind", ["bert", "static", "bge", "bge-m3", "e5", "qwen3"])
+def test_embeddings_are_those_of_sentence_transformers(
+    kind: str, request: pytest.FixtureRequest, beir: Path, tmp_path: Path
+) -> None:
+    """Batches are others, so sums go in another order: 16 terms or 32 in two layers, 2⁻²⁴ each, and softmax."""
+    if kind in ("bert", "static"):
+        folder = request.getfixturevalue(f"{kind}_model")
+    else:
+        folder = write_backbone(kind, tmp_path / "model")
+    data, model = load_data(beir), load_model(folder, "cpu")
+    if hasattr(model[0], "query_length"):
+        model[0].query_length, model[0].document_length = 7, 12
+    encoder = Encoder(model, "fp32", use_cache=False)
+    rows, expected = np.arange(len(data.queries)), load_model(folder, "cpu")
+    if hasattr(model[0], "query_length"):
+        expected[0].query_length, expected[0].document_length = 7, 12
+    for found, plain in (
+        (encoder.encode_corpus(data), expected.encode_document(data.corpus.texts(), normalize_embeddings=True)),
+        (encoder.encode_queries(data, rows), expected.encode_query(data.queries.texts(), normalize_embeddings=True)),
+    ):
+        np.testing.assert_allclose(found, plain, rtol=0, atol=2e-6)
+
+
+def test_texts_that_are_more_than_token_ids_are_left_to_the_library(
+    bert_model: Path, beir: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO)
+    monkeypatch.setattr(module, "_LEFT_TO_LIBRARY", set())
+    data, model = load_data(beir), load_model(bert_model, "cpu")
+    model[0].processing_kwargs = {"text": {"pad_to_multiple_of": 8}}
+    for _ in range(2):
+        found = Encoder(model, "fp32", use_cache=False).encode_corpus(data)
+    expected = model.encode_document(data.corpus.texts(), batch_size=128, normalize_embeddings=True)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+    assert [message for message in caplog.messages if "sentence-transformers encodes" in message] == [
+        "note: texts of this model (Transformer) are more than token ids; sentence-transformers encodes"
+    ]
+
+
+@pytest.mark.usefixtures("four_shards")
+def test_an_encoding_that_broke_off_goes_on_with_what_is_missing(
+    bert_model: Path, beir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("OPERA_CACHE", str(tmp_path))
+    caplog.set_level(logging.INFO)
+    data, encoder = load_data(beir), Encoder(load_model(bert_model, "cpu"), show_progress=False)
+    embed, seen = Encoder._vectors, []
+
+    def count(self: Encoder, texts: object, part: slice, *rest: object) -> np.ndarray:
+        if len(seen) == 2:
+            raise KeyboardInterrupt
+        seen.append(part.start)
+        return embed(self, texts, part, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Encoder, "_vectors", count)
+    with pytest.raises(KeyboardInterrupt):
+        encoder.encode_corpus(data)
+    before = seen[:]
+    monkeypatch.setattr(
+        Encoder, "_vectors", lambda self, texts, part, *rest: seen.append(part.start) or embed(self, texts, part, *rest)
+    )
+    found = np.asarray(encoder.encode_corpus(data))
+    assert (before, seen[2:]) == ([0, 32], [64, 96])
+    assert any("2 of 4 files are there" in message for message in caplog.messages)
+    monkeypatch.setattr(Encoder, "_vectors", embed)
+    apart = Encoder(encoder.model, use_cache=False, show_progress=False).encode_corpus(data)
+    assert np.array_equal(found, apart)
+
+
+@pytest.mark.usefixtures("four_shards")
+def test_a_damaged_shard_alone_is_made_anew(
+    bert_model: Path, beir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPERA_CACHE", str(tmp_path))
+    data, encoder = load_data(beir), Encoder(load_model(bert_model, "cpu"), show_progress=False)
+    expected = np.asarray(encoder.encode_corpus(data))
+    (home,) = (tmp_path / "vectors").iterdir()
+    whole = {path.name: path.read_bytes() for path in home.iterdir()}
+    _damage(home / "000002.npy")
+    embed, seen = Encoder._vectors, []
+    monkeypatch.setattr(
+        Encoder, "_vectors", lambda self, texts, part, *rest: seen.append(part.start) or embed(self, texts, part, *rest)
+    )
+    assert np.array_equal(encoder.encode_corpus(data), expected)
+    assert seen == [64]
+    assert {path.name: path.read_bytes() for path in home.iterdir()} == whole
+    about = json.loads(whole["manifest.json"])
+    assert (about["rows"], about["rows_per_file"], about["dimension"], about["stored_as"]) == (120, 32, 32, "fp32")
+
+
+@pytest.mark.usefixtures("four_shards")
+def test_embeddings_in_half_precision_take_half_the_disk(bert_model: Path, beir: Path) -> None:
+    data, model = load_data(beir), load_model(bert_model, "cpu")
+    whole = np.asarray(Encoder(model).encode_corpus(data))
+    half = Encoder(model, stored_as="fp16").encode_corpus(data)
+    assert half[:].dtype == np.float32
+    assert np.array_equal(half, whole.astype(np.float16).astype(np.float32))
+    assert np.array_equal(half[np.array([119, 0])], np.asarray(half)[[119, 0]])
+    assert not np.array_equal(half, whole)
+
+
+def test_searching_first_and_lengths_of_the_other_side_keep_the_cache(
+    bert_model: Path, beir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPERA_CACHE", str(tmp_path))
+    data = load_data(beir)
+    Encoder(load_model(bert_model, "cpu")).encode_corpus(data)
+    model = load_model(bert_model, "cpu")
+    model.encode(["sets the tokenizer's truncation and padding"])
+    model[0].query_length = 5
+    model[0].document_length = model.max_seq_length
+    Encoder(model).encode_corpus(data)
+    assert len(list((tmp_path / "vectors").iterdir())) == 1
+    model[0].document_length = 5
+    Encoder(model).encode_corpus(data)
+    assert len(list((tmp_path / "vectors").iterdir())) == 2
 
 
 def _damage(path: Path) -> None:
@@ -72,11 +202,11 @@ def test_damage_to_the_cache_changes_no_figure(
     assert not list(tmp_path.rglob(".*"))
 
 
-@pytest.mark.parametrize("batch_size", [1, 3])
-def test_parts_of_a_corpus_are_the_rows_of_the_whole(batch_size: int, bert_model: Path, beir: Path) -> None:
-    """Also where the range cuts the 32 or 96 texts that the model is called with."""
-    data, encoder = load_data(beir), Encoder(load_model(bert_model, "cpu"), batch_size=batch_size, use_cache=False)
-    whole = encoder.encode_corpus(data)
+@pytest.mark.usefixtures("four_shards")
+def test_parts_of_a_corpus_are_the_rows_of_the_whole(bert_model: Path, beir: Path) -> None:
+    """Also where the range cuts a shard."""
+    data, encoder = load_data(beir), Encoder(load_model(bert_model, "cpu"), batch_size=1, use_cache=False)
+    whole = np.asarray(encoder.encode_corpus(data))
     for start, stop in ((0, 120), (0, 40), (40, 80), (31, 97), (119, 120), (50, 50), (120, 120)):
         parts = list(encoder.document_parts(data, "title_text", slice(start, stop)))
         assert np.array_equal(np.concatenate([whole[:0], *parts]), whole[start:stop])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from collections import Counter
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -33,24 +34,26 @@ from pathlib import Path
 import numpy as np
 from opera.core.cache import cache_folder
 from opera.data import load_data
+from opera.encoder import shards
 from opera.retrieval import encoder as module, nearest
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.models import load_model
 
 nearest.UNIT, nearest.QUERY_BLOCK = 48, 7
+shards.LEAST_ROWS = 32  # four shards of documents
 folder, model_folder, out = sys.argv[1:]
 data, model = load_data(folder), load_model(model_folder, "cpu")
 found = {}
 for name, cache, limit in (("cached", True, 0), ("sent", False, 10**9), ("searched as they come", False, 0)):
     module.MEMORY_LIMIT = limit
-    encoder = Encoder(model, batch_size=1, use_cache=cache)  # a chunk is 32 texts: four of documents, two of queries
+    encoder = Encoder(model, batch_size=1, use_cache=cache)
     evaluation = evaluate_encoder(encoder, data, "test", ["nDCG@10"])
     found[name] = [evaluation.ranking.doc_rows.tolist(), evaluation.ranking.scores.tolist(), evaluation.measures]
 found["vectors"] = hashlib.sha256(np.ascontiguousarray(Encoder(model, batch_size=1).encode_corpus(data))).hexdigest()
-entries = [path for kind in ("vectors", "rankings") for path in sorted((cache_folder() / kind).rglob("*"))]
+entries = [path for kind in ("tokens", "vectors", "rankings") for path in sorted((cache_folder() / kind).rglob("*"))]
 found["cache"] = {str(path.relative_to(cache_folder())): hashlib.sha256(path.read_bytes()).hexdigest()
-                  for path in entries if path.is_file() and path.suffix == ".npy"}
+                  for path in entries if path.is_file() and path.suffix in (".npy", ".tokens")}
 found["files"] = sorted(str(path.relative_to(cache_folder())) for path in entries)
 Path(f"{out}{rank}").write_text(json.dumps(found))
 if world > 1:
@@ -75,7 +78,7 @@ def run_in(world: int, script: str, arguments: list[str], place: Path) -> list[s
 
 def test_embeddings_rankings_and_cache_are_those_of_one_process(beir: Path, bert_model: Path, tmp_path: Path) -> None:
     found = {}
-    for world in (1, 3):  # of the four chunks of documents one has two, of the two of queries one has none
+    for world in (1, 3):  # of the four shards of documents one has two; two have none of the queries
         arguments = [str(beir), str(bert_model), str(tmp_path / f"out{world}-")]
         logs = run_in(world, ENCODE, arguments, tmp_path / str(world))
         for rank in range(world):
@@ -84,7 +87,10 @@ def test_embeddings_rankings_and_cache_are_those_of_one_process(beir: Path, bert
             found[world, rank] = json.loads(path.read_text())
     one = found[1, 0]
     assert one["cached"] == one["sent"] == one["searched as they come"]
-    assert len(one["files"]) == 9, "two of vectors, one of rankings, with a manifest each, and nothing else"
+    folders = {Path(name).parts[:2] for name in one["files"]}
+    suffixes = Counter(Path(name).suffix for name in one["files"])
+    assert Counter(kind for kind, _ in folders) == {"tokens": 1, "vectors": 2, "rankings": 1}
+    assert suffixes == {"": 4, ".json": 4, ".tokens": 4, ".npy": 5, ".npz": 1}, "and nothing else"
     for several in found.values():
         assert several == one
 
@@ -96,27 +102,29 @@ from pathlib import Path
 from opera.core.cache import cache_folder
 from opera.core.errors import ModelError, OperaError
 from opera.data import load_data
+from opera.encoder import shards
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import load_model
 from opera.core.processes import everywhere
 
 folder, model_folder, how, out = sys.argv[1:]
+shards.LEAST_ROWS = 32
 data, encoder = load_data(folder), Encoder(load_model(model_folder, "cpu"), batch_size=1)
-encode = Encoder.encode
+encode = Encoder._vectors
 
 
-def fail(self, texts, role):
+def fail(self, *texts):
     if how == "dies":
         os._exit(7)
     if how == "raises":
         raise ModelError("the model: cannot encode this")
     if how == "raises what nobody expected":
         raise KeyError("surprise")
-    return encode(self, texts, role)
+    return encode(self, *texts)
 
 
 if rank == 1:
-    Encoder.encode = fail
+    Encoder._vectors = fail
 if rank == 0 and how == "the cache cannot be used":
     (cache_folder() / "vectors").write_text("a file")
 said = ""
@@ -126,7 +134,7 @@ except (OperaError, KeyError, RuntimeError) as error:
     said = f"{type(error).__name__}: {error}"
 Path(f"{out}{rank}").write_text(said)
 if how not in ("dies", "the cache cannot be used"):  # all are still in step, and what is made now is whole
-    Encoder.encode = encode
+    Encoder._vectors = encode
     assert everywhere(lambda: rank) == [0, 1]
     assert encoder.encode_corpus(data).shape == (120, 32)
     dist.destroy_process_group()
@@ -156,7 +164,7 @@ def test_what_fails_in_one_process_ends_all(
         assert path.is_file() == (expected is not None), logs[rank]
         if expected is not None:
             assert fnmatch(path.read_text(), expected)
-    left = [path.name for path in (tmp_path / "place" / "cache").rglob("vectors/*")]
+    left = [path.name for path in (tmp_path / "place" / "cache").rglob("vectors/*") if how != "dies"]
     assert len(left) == (how.startswith("raises")), "only the entry that was made afterwards"
 
 

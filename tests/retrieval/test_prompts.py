@@ -93,8 +93,8 @@ def test_another_prompt_for_queries_leaves_documents_in_the_cache(
 ) -> None:
     monkeypatch.setenv("OPERA_CACHE", str(tmp_path))
     data, roles = load_data(beir), []
-    encode = Encoder.encode
-    monkeypatch.setattr(Encoder, "encode", lambda self, texts, role: (roles.append(role), encode(self, texts, role))[1])
+    embed = Encoder._vectors
+    monkeypatch.setattr(Encoder, "_vectors", lambda *given: (roles.append(given[3]), embed(*given))[1])
     rankings = []
     for prompt in ("", "common1 common2 ", ""):
         encoder = open_encoder(static_model, query_prompt=prompt)

@@ -11,7 +11,7 @@ from opera.retrieval.similarity import pair_similarities
 
 @pytest.mark.parametrize("chunk", [1, 4, 9, 100])
 def test_each_pair_has_its_own_product_whatever_the_chunks(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
-    monkeypatch.setattr("opera.retrieval.similarity.CHUNK_PAIRS", chunk)
+    monkeypatch.setattr("opera.retrieval.similarity.CHUNK_BYTES", chunk * 2 * 4 * 5)
     rng = np.random.default_rng(1)
     pairs = TrainingPairs.from_arrays(np.repeat([0, 1, 2], [4, 1, 4]), rng.integers(6, size=9))
     # Small whole numbers: their sums are exact in any order.

@@ -71,9 +71,10 @@ def cached(kind: str, key: str, write: Callable[[Path], Any]) -> Path:
     return home
 
 
-def has_entry(kind: str, key: str) -> bool:
-    """Whether there is an entry, undamaged."""
-    return is_whole(cache_folder() / kind / key)
+def entry(kind: str, key: str) -> Path | None:
+    """Return the folder of an entry, ``None`` where there is none or it is damaged."""
+    home = cache_folder() / kind / key
+    return home if is_whole(home) else None
 
 
 def is_whole(home: Path) -> bool:

@@ -27,8 +27,8 @@ class ProgressLines:
         n: how many are done.
     """
 
-    def __init__(self, doing: str, total: int | None, unit: str, initial: int = 0) -> None:
-        self.doing, self.total, self.unit, self.n = doing, total, unit, initial
+    def __init__(self, doing: str, total: int | None, unit: str, initial: int = 0, rate: bool = False) -> None:
+        self.doing, self.total, self.unit, self.n, self.rate = doing, total, unit, initial, rate
         self._first, self._more = initial, ""
         self._start = self._last = time.monotonic()
 
@@ -40,7 +40,8 @@ class ProgressLines:
             self._last = now
             of = "" if self.total is None else f" of {self._amount(self.total)}"
             unit = "" if self.unit == "B" else f" {self.unit}"
-            log.info("%s: %s%s%s%s%s", self.doing, self._amount(self.n), of, unit, self._more, self._left(now))
+            rate = f", {(self.n - self._first) / (now - self._start):,.0f} per second" if self.rate else ""
+            log.info("%s: %s%s%s%s%s%s", self.doing, self._amount(self.n), of, unit, rate, self._more, self._left(now))
 
     def set_postfix(self, values: Mapping[str, str]) -> None:
         """Set what every line also says, such as the latest loss."""
@@ -65,7 +66,9 @@ class ProgressLines:
         return f", {duration((now - self._start) / done * max(0, self.total - self.n))} left"
 
 
-def progress(doing: str, total: int | None, unit: str, *, hidden: bool = False, initial: int = 0) -> Any:
+def progress(
+    doing: str, total: int | None, unit: str, *, hidden: bool = False, initial: int = 0, rate: bool = False
+) -> Any:
     """Return a progress bar, or :class:`ProgressLines` where standard error is no terminal; close it at the end.
 
     Args:
@@ -74,9 +77,10 @@ def progress(doing: str, total: int | None, unit: str, *, hidden: bool = False, 
         unit: what is counted, in the plural; ``B`` for bytes.
         hidden: show nothing, as in all processes but one.
         initial: how many were done before.
+        rate: whether lines say how many are done per second, as a bar does.
     """
     if not hidden and not sys.stderr.isatty():
-        return ProgressLines(doing, total, unit, initial)
+        return ProgressLines(doing, total, unit, initial, rate)
     scaled = {"unit": "B", "unit_scale": True} if unit == "B" else {"unit": f" {unit}"}
     return tqdm(total=total, desc=doing, initial=initial, disable=hidden, **scaled)
 

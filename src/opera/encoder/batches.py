@@ -8,13 +8,12 @@ from numpy.typing import NDArray
 from opera.core.arrays import IntArray
 
 
-def token_batches(lengths: IntArray, most_tokens: int, most_texts: int, padded: bool) -> list[NDArray[np.int64]]:
+def token_batches(lengths: IntArray, most_tokens: int, padded: bool) -> list[NDArray[np.int64]]:
     """Cut texts into batches: the longest first, so that memory that does not suffice shows at once.
 
     Args:
         lengths: int ``[n]``, tokens of each text.
         most_tokens: per batch. A text that has more is a batch of its own.
-        most_texts: per batch.
         padded: whether each text of a batch costs as much as its longest.
 
     Returns:
@@ -29,7 +28,7 @@ def token_batches(lengths: IntArray, most_tokens: int, most_texts: int, padded: 
             room = most_tokens // int(ordered[start])
         else:
             room = int(np.searchsorted(total, total[start] + most_tokens, side="right")) - 1 - start
-        stop = start + max(1, min(room, most_texts))
+        stop = start + max(1, room)
         batches.append(order[start:stop])
         start = stop
     return batches

@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Transformer
-from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from sentence_transformers.base.modules import Dense, Transformer
+from sentence_transformers.sentence_transformer.modules import Dropout, LayerNorm, Normalize, Pooling, StaticEmbedding
 from transformers import PreTrainedTokenizerFast
 
 Task = Literal["query", "document"]
@@ -20,6 +20,8 @@ TokenIds = NDArray[np.int32]
 
 KNOWN_FEATURES = {"input_ids", "attention_mask", "token_type_ids", "modality", "prompt_length"}
 """What ``preprocess`` may return of a model whose token ids say everything."""
+KNOWN_MODULES = (Pooling, Normalize, Dense, Dropout, LayerNorm)
+"""What may follow the first module: each text by itself, whatever the task."""
 PACKED_FEATURES = {"position_ids", "seq_idx", "cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k"}
 """What it returns besides, and in place of the mask, where the library packs texts for flash attention."""
 PROBES = ("", "a", "Two words, and 3 more.", "ünïcode ß 中文 🙂", " spaces\tand\nlines ", "long " * 40)
@@ -35,6 +37,8 @@ def has_token_path(model: SentenceTransformer, task: Task | None = None, prompt:
     """
     first: Any = model[0]
     if "preprocess" in vars(first) or type(model).preprocess is not SentenceTransformer.preprocess:
+        return False
+    if not all(type(module) in KNOWN_MODULES for module in list(model)[1:]):
         return False
     if type(first) is StaticEmbedding:
         return True

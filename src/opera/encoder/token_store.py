@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
 from opera.core.arrays import IntArray
-from opera.core.cache import has_entry
+from opera.core.cache import entry
 from opera.core.growing import seal
 from opera.core.processes import from_main, grown_by_all, process_index
 from opera.core.progress import progress
@@ -79,12 +79,13 @@ class TokenSource:
     def key(self) -> str:
         """Digest of all that decides the ids; not of the weights."""
         how = tokenisation_fingerprint(self.model, self.task, self.prompt)
-        return hashlib.sha256("\0".join([LAYOUT, how, self.digest, self.corpus_text]).encode()).hexdigest()[:32]
+        layout = f"{LAYOUT} {Shards.of(len(self.table)).size}"
+        return hashlib.sha256("\0".join([layout, how, self.digest, self.corpus_text]).encode()).hexdigest()[:32]
 
-    @property
-    def is_stored(self) -> bool:
-        """Whether the ids of all rows are in the cache already."""
-        return has_entry(KIND, self.key)
+    def stored(self) -> TokenStore | None:
+        """Open the ids of all rows if the cache has them; any process may call this by itself."""
+        home = entry(KIND, self.key)
+        return None if home is None else TokenStore(home, Shards.of(len(self.table)), self._dtype)
 
     def store(self, show_progress: bool = True) -> TokenStore:
         """Open the ids of all rows; tokenise them first where the cache has none. All processes call this."""
@@ -201,6 +202,6 @@ def training_tokens(source: TokenSource, drawn: int) -> Tokens:
         drawn: texts that the training draws at most. If they are fewer than a tenth of the table, and the table is not
             stored yet, only those are tokenised.
     """
-    if drawn * 10 < len(source.table) and not from_main(process_index() == 0 and source.is_stored):
+    if drawn * 10 < len(source.table) and not from_main(process_index() == 0 and source.stored() is not None):
         return TokensOnDemand(source)
     return source.store()

@@ -11,45 +11,58 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
 from opera.config.encoding import EncodingSettings
 from opera.core.arrays import IntArray
 from opera.core.errors import ModelError
-from opera.core.processes import cached_by_all, process_count, process_index
+from opera.core.processes import cached_by_all, grown_by_all, process_count, process_index
 from opera.core.progress import progress
 from opera.core.reproducible import is_reproducible
 from opera.core.terminal import shortened, shown
-from opera.data import RetrievalData, TextTable
+from opera.data import RetrievalData
 from opera.data.texts import CorpusText
+from opera.encoder.batches import token_batches
+from opera.encoder.embeddings import SUFFIX, Embeddings, StoredAs, as_embeddings, shard_number, write_shard
+from opera.encoder.forward import embed_tokens, pays_for_padding
+from opera.encoder.shards import Shards
+from opera.encoder.token_ids import TokenIds, has_token_path, prompt_length
+from opera.encoder.token_store import TokenSource
 from opera.retrieval.device import Precision, autocast, pick_device, resolve_precision
 from opera.retrieval.frozen import CHUNK_ROWS, embed_rows, lookup_of
 from opera.retrieval.models import fingerprints, is_static, lengths_of, load_model, set_lengths
 from opera.retrieval.prompts import ROLES, Role, as_option, prompt_for, set_prompts, warn_of_missing_prompts
+from opera.retrieval.row_texts import GivenTexts, RowTexts, Texts
 from opera.retrieval.run_model import run_lengths
-from opera.retrieval.shards import gather_rows, save_shared_rows
+from opera.retrieval.shards import gather_rows
 from opera.runs.folder import holds_run
 
 log = logging.getLogger("opera")
 
 PLURALS: dict[Role, str] = {"query": "queries", "document": "documents"}
-BATCHES_PER_CHUNK = 32
-VECTORS_FILE = "vectors.npy"
+KIND = "vectors"
+TOKENS_PER_TEXT = 128
+"""A batch holds ``batch_size`` texts of this length, or as many tokens in fewer or more texts."""
 MEMORY_LIMIT = 2**30
 """Bytes of embeddings that processes send each other; more are searched by the process that computed them."""
+
+_LEFT_TO_LIBRARY: set[str] = set()
+"""Models that were said, in this process, to be encoded by sentence-transformers itself."""
 
 
 class Encoder:
     """A model with everything that decides the embedding of a text.
 
     Several processes share the encoding of a corpus or of queries, so all of them call for it. Each encodes whole
-    chunks, so the bytes are those of one process.
+    shards, so the bytes are those of one process.
 
     Attributes:
         model: the SentenceTransformer.
         device: the device it computes on.
         precision: ``fp32``, ``bf16`` or ``fp16``, for computing; embeddings are always float32.
+        stored_as: ``fp32`` or ``fp16``, of the embeddings in the cache; they are read as float32.
         prompts: what goes before a text, by role; empty for nothing.
     """
 
@@ -60,12 +73,14 @@ class Encoder:
         batch_size: int = 128,
         use_cache: bool = True,
         show_progress: bool = True,
+        stored_as: StoredAs = "fp32",
     ) -> None:
-        self.model, self.batch_size, self.use_cache = model, batch_size, use_cache
+        self.model, self.batch_size, self.use_cache, self.stored_as = model, batch_size, use_cache, stored_as
         self._shows_progress = show_progress
         self.device = model.device.type
         self.precision = resolve_precision(precision, self.device, not is_static(model))
         self.prompts: dict[Role, str] = {role: prompt_for(model, role) for role in ROLES}
+        self._token_paths: dict[tuple[Role, str], bool] = {}
 
     def without_prompts(self) -> Encoder:
         """The same encoder without prompts."""
@@ -75,13 +90,8 @@ class Encoder:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the model, with the prompts that it holds."""
+        """SHA-256 of the model, with the prompts and lengths that it holds."""
         return self._fingerprints[0]
-
-    @property
-    def _chunk(self) -> int:
-        """Texts per call of the model, which sorts them by length before it cuts batches: what decides the bytes."""
-        return self.batch_size * BATCHES_PER_CHUNK
 
     @property
     def dimension(self) -> int:
@@ -94,29 +104,21 @@ class Encoder:
         Raises:
             ModelError: if the model cannot encode a text, or an embedding holds a value that is no number.
         """
-        encode = self.model.encode_query if role == "query" else self.model.encode_document
-        options = {"batch_size": self.batch_size, "show_progress_bar": False, "convert_to_numpy": True}
-        try:
-            with autocast(self.precision, self.device):
-                raw = encode(texts, prompt=self.prompts[role], truncate_dim=None, **options)
-        except (IndexError, TypeError, ValueError, KeyError, AttributeError) as error:
-            raise self._cannot_encode(error, texts, role) from error
-        except Exception as error:
-            if type(error) is not Exception:  # tokenizers knows no other
-                raise
-            raise self._cannot_encode(error, texts, role) from error
-        embeddings = np.asarray(raw, dtype=np.float32)
-        self._check_finite(embeddings, texts, role)
-        lengths = np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-12)
-        return np.asarray(embeddings / lengths, dtype=np.float32)
+        given = GivenTexts(self.model, texts, role, self.prompts[role])
+        return self._vectors(given, slice(0, len(texts)), role, lambda count: None)
 
-    def encode_corpus(self, data: RetrievalData, corpus_text: CorpusText = "title_text") -> NDArray[np.float32]:
-        """Encode the whole corpus, or read it from the cache: float32 ``[documents, dimension]``."""
-        return self._encode_rows(data.corpus, None, "document", corpus_text, f"{data.fingerprint}/corpus")
+    def encode_corpus(self, data: RetrievalData, corpus_text: CorpusText = "title_text") -> Embeddings:
+        """Encode the whole corpus, or open it in the cache: float32 ``[documents, dimension]``, memory-mapped."""
+        if lookup_of(self.model) is not None:
+            return as_embeddings(embed_rows(self.model, "document", None))
+        return self._encode_rows(self._documents(data, corpus_text), "document", f"{data.fingerprint}/corpus")
 
-    def encode_queries(self, data: RetrievalData, rows: IntArray) -> NDArray[np.float32]:
-        """Encode some rows of the query table, or read them from the cache: float32 ``[len(rows), dimension]``."""
-        return self._encode_rows(data.queries, rows, "query", "text", f"{data.fingerprint}/queries/{rows_digest(rows)}")
+    def encode_queries(self, data: RetrievalData, rows: IntArray) -> Embeddings:
+        """Encode some rows of the query table, or open them in the cache: float32 ``[len(rows), dimension]``."""
+        if lookup_of(self.model) is not None:
+            return as_embeddings(embed_rows(self.model, "query", rows))
+        source = TokenSource.of_queries(self.model, data, self.prompts["query"])
+        return self._encode_rows(RowTexts(source, rows), "query", f"{data.fingerprint}/queries/{rows_digest(rows)}")
 
     def keeps(self, count: int) -> bool:
         """Whether the embeddings of that many documents are kept whole: in the cache, or in memory to be shared."""
@@ -130,74 +132,158 @@ class Encoder:
     ) -> Iterator[NDArray[np.float32]]:
         """Encode a range of the corpus in this process alone, part by part, and keep nothing.
 
-        The bytes are those of :meth:`encode_corpus`: where the range cuts a chunk, all of the chunk is encoded.
+        The bytes are those of :meth:`encode_corpus`: where the range cuts a shard, all of the shard is encoded.
         """
         if lookup_of(self.model) is not None:
             for start in range(share.start, share.stop, CHUNK_ROWS):
-                yield embed_rows(self.model, "document", np.arange(start, min(start + CHUNK_ROWS, share.stop)))
+                rows = np.arange(start, min(start + CHUNK_ROWS, share.stop))
+                yield np.asarray(embed_rows(self.model, "document", rows))
         elif share.stop > share.start:
-            first = share.start // self._chunk * self._chunk
-            stop = min(-(-share.stop // self._chunk) * self._chunk, len(data.corpus))
-            texts = partial(data.corpus.texts, corpus_text=corpus_text)
-            for part in self._parts(texts, "document", slice(first, stop)):
+            size = Shards.of(len(data.corpus)).size
+            first = share.start // size * size
+            stop = min(-(-share.stop // size) * size, len(data.corpus))
+            documents = self._documents(data, corpus_text)
+            self._find_ids(documents, "document", make=False)
+            for part in self._parts(documents, "document", size, slice(first, stop)):
                 yield part[max(0, share.start - first) : share.stop - first]
                 first += len(part)
 
     def cached(self, kind: str, *key: str, write: Callable[[Path], object], roles: Iterable[Role] = ROLES) -> Path:
         """Return the folder of a cache entry that this model computed; ``write`` fills it where there is none.
 
-        The entry depends on the prompts of ``roles`` alone, so that no other prompt of queries encodes documents again.
-        All processes call this, and ``write``: see :func:`opera.core.processes.cached_by_all`.
+        The entry depends on the prompts and lengths of ``roles`` alone, so that no other prompt of queries encodes
+        documents again. All processes call this, and ``write``: see :func:`opera.core.processes.cached_by_all`.
         """
-        prompts = [self.prompts[role] for role in roles]
-        arithmetic = f"{self.precision} reproducible" if is_reproducible() else self.precision
-        parts = (self._fingerprints[1], arithmetic, *prompts, *key)
-        digest = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-        return cached_by_all(kind, digest[:32], write)
+        return cached_by_all(kind, self._key(*key, roles=roles), write)
+
+    def _key(self, *key: str, roles: Iterable[Role]) -> str:
+        arithmetic = [self.precision, *(["reproducible"] if is_reproducible() else []), self.stored_as]
+        reading = [f"{self.prompts[role]}\0{self._length(role)}" for role in roles]
+        parts = (self._fingerprints[1], " ".join(arithmetic), *reading, *key)
+        return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+    def _length(self, role: Role) -> int | None:
+        """Tokens of a text that the model reads; ``None`` for all of them."""
+        own = getattr(self.model[0], f"{role}_length", None)
+        return own if own is not None else getattr(self.model, "max_seq_length", None)
 
     @cached_property
     def _fingerprints(self) -> tuple[str, str]:
         return fingerprints(self.model)
 
-    def _encode_rows(
-        self, table: TextTable, rows: IntArray | None, role: Role, corpus_text: CorpusText, key: str
-    ) -> NDArray[np.float32]:
-        if lookup_of(self.model) is not None:
-            return embed_rows(self.model, role, rows)
-        count = len(table) if rows is None else len(rows)
-        parts = partial(self._parts, lambda part: table.texts(part if rows is None else rows[part], corpus_text), role)
+    def _documents(self, data: RetrievalData, corpus_text: CorpusText) -> RowTexts:
+        return RowTexts(TokenSource.of_corpus(self.model, data, self.prompts["document"], corpus_text))
 
-        def write(folder: Path) -> None:
-            save_shared_rows(folder / VECTORS_FILE, parts, count, self.dimension, self._chunk)
+    def _encode_rows(self, texts: RowTexts, role: Role, contents: str) -> Embeddings:
+        shards = Shards.of(len(texts))
+        if len(texts) == 0:
+            return Embeddings.of(np.empty((0, self.dimension), dtype=np.float32))
+        if not self.use_cache:
+            self._find_ids(texts, role, make=False)
+            parts = partial(self._parts, texts, role, shards.size)
+            return Embeddings.of(gather_rows(parts, len(texts), self.dimension, shards.size))
 
-        if self.use_cache:
-            home = self.cached("vectors", role, corpus_text, key, write=write, roles=[role])
-            return np.asarray(np.load(home / VECTORS_FILE, mmap_mode="r"))
-        return gather_rows(parts, count, self.dimension, self._chunk)
+        def write(folder: Path, names: list[str]) -> None:
+            self._find_ids(texts, role, make=texts.rows is None)
+            parts = self._parts(texts, role, shards.size, *(shards.rows(shard_number(name)) for name in names))
+            for name, part in zip(names, parts, strict=True):
+                write_shard(folder / name, part, self.stored_as)
 
-    def _parts(self, texts: Callable[[slice], list[str]], role: Role, share: slice) -> Iterator[NDArray[np.float32]]:
-        """Yield the embeddings of a range of texts, which starts at a chunk, chunk by chunk."""
+        key = self._key(f"shards of {shards.size}", role, texts.source.corpus_text, contents, roles=[role])
+        about = {
+            "holds": f"embeddings of {contents}, {texts.source.corpus_text}",
+            "model": self._fingerprints[1],
+            "prompt": self.prompts[role],
+            "tokens_at_most": self._length(role) if self._length(role) != np.inf else None,
+            "precision": self.precision,
+            "stored_as": self.stored_as,
+            "rows": len(texts),
+            "rows_per_file": shards.size,
+            "dimension": self.dimension,
+        }
+        home = grown_by_all(KIND, key, shards.names(SUFFIX), write, about)
+        return Embeddings.open(home, shards)
+
+    def _find_ids(self, texts: RowTexts, role: Role, make: bool) -> None:
+        """Open the stored token ids of the table, if there are any; all processes call this to make them."""
+        if self._has_token_path(role):
+            texts.store = texts.source.store(self._shows_progress) if make else texts.source.stored()
+
+    def _has_token_path(self, role: Role) -> bool:
+        prompt = self.prompts[role]
+        if (role, prompt) not in self._token_paths:
+            found = has_token_path(self.model, role, prompt)
+            self._token_paths[role, prompt] = found
+            name = type(self.model[0]).__name__
+            if not found and not is_static(self.model) and name not in _LEFT_TO_LIBRARY and process_index() == 0:
+                _LEFT_TO_LIBRARY.add(name)
+                log.info("note: texts of this model (%s) are more than token ids; sentence-transformers encodes", name)
+        return self._token_paths[role, prompt]
+
+    def _parts(self, texts: RowTexts, role: Role, size: int, *ranges: slice) -> Iterator[NDArray[np.float32]]:
+        """Yield the embeddings of some ranges of texts, each of which starts at a shard, shard by shard."""
         unit, hidden = PLURALS[role], process_index() > 0 or not self._shows_progress
-        with progress(f"encoding {unit}", share.stop - share.start, unit, hidden=hidden) as bar:
-            counting = self.model[-1].register_forward_hook(lambda *called: bar.update(_batch_size(called[-1])))
-            try:
-                for start in range(share.start, share.stop, self._chunk):
-                    yield self.encode(texts(slice(start, min(start + self._chunk, share.stop))), role)
-            finally:
-                counting.remove()
+        total = sum(part.stop - part.start for part in ranges)
+        with progress(f"encoding {unit}", total, unit, hidden=hidden, rate=True) as bar:
+            for part in ranges:
+                for start in range(part.start, part.stop, size):
+                    yield self._vectors(texts, slice(start, min(start + size, part.stop)), role, bar.update)
+
+    def _vectors(self, texts: Texts, part: slice, role: Role, done: Callable[[int], object]) -> NDArray[np.float32]:
+        """Embed some texts: float32 ``[len(part), dimension]``, rows of length 1; ``done`` counts them."""
+        try:
+            with autocast(self.precision, self.device):
+                if self._has_token_path(role):
+                    raw = self._embed_ids(texts.ids(part), role, done)
+                else:
+                    raw = self._embed_texts(texts.texts(part), role, done)
+        except (IndexError, TypeError, ValueError, KeyError, AttributeError) as error:
+            raise self._cannot_encode(error, texts.texts(part), role) from error
+        except Exception as error:
+            if type(error) is not Exception:  # tokenizers knows no other
+                raise
+            raise self._cannot_encode(error, texts.texts(part), role) from error
+        self._check_finite(raw, texts, part, role)
+        raw /= np.maximum(np.linalg.norm(raw, axis=1, keepdims=True), 1e-12)
+        return raw
+
+    def _embed_ids(self, ids: list[TokenIds], role: Role, done: Callable[[int], object]) -> NDArray[np.float32]:
+        """Embed texts by their token ids, in batches of a bounded number of tokens."""
+        embeddings = np.empty((len(ids), self.dimension), dtype=np.float32)
+        lengths = np.array([len(each) for each in ids], dtype=np.int64)
+        in_prompt = prompt_length(self.model, self.prompts[role])
+        self.model.eval()
+        with torch.inference_mode():
+            most = self.batch_size * TOKENS_PER_TEXT
+            for batch in token_batches(lengths, most, pays_for_padding(self.model)):
+                found = embed_tokens(self.model, [ids[number] for number in batch.tolist()], in_prompt)
+                embeddings[batch] = found.float().cpu().numpy()
+                done(len(batch))
+        return embeddings
+
+    def _embed_texts(self, texts: list[str], role: Role, done: Callable[[int], object]) -> NDArray[np.float32]:
+        """Let sentence-transformers embed texts whose tokens do not say everything."""
+        encode = self.model.encode_query if role == "query" else self.model.encode_document
+        options = {"batch_size": self.batch_size, "show_progress_bar": False, "convert_to_numpy": True}
+        counting = self.model[-1].register_forward_hook(lambda *called: done(len(called[-1]["sentence_embedding"])))
+        try:
+            raw = encode(texts, prompt=self.prompts[role], truncate_dim=None, **options)
+        finally:
+            counting.remove()
+        return np.array(raw, dtype=np.float32).reshape(len(texts), self.dimension)
 
     def _cannot_encode(self, error: Exception, texts: list[str], role: Role) -> ModelError:
         reason = shortened((str(error).strip().splitlines() or [type(error).__name__])[0])
         which = f"the {role} {shown(texts[0])}" if len(texts) == 1 else f"one of {len(texts):,} {PLURALS[role]}"
         return ModelError(f"the model cannot encode {which}: {reason}; its files may not belong together")
 
-    def _check_finite(self, embeddings: NDArray[np.float32], texts: list[str], role: Role) -> None:
+    def _check_finite(self, embeddings: NDArray[np.float32], texts: Texts, part: slice, role: Role) -> None:
         bad = np.flatnonzero(~np.isfinite(embeddings).all(axis=1))
         if bad.size:
             advice = "use precision=fp32, or another model" if self.precision == "fp16" else "use another model"
             raise ModelError(
-                f"the model's embedding of the {role} {texts[bad[0]][:60]!r} holds values that are no numbers "
-                f"({bad.size:,} of {len(texts):,} texts; precision {self.precision}); {advice}"
+                f"the model's embedding of the {role} {texts.texts(part)[bad[0]][:60]!r} holds values that are no "
+                f"numbers ({bad.size:,} of {len(embeddings):,} texts; precision {self.precision}); {advice}"
             )
 
 
@@ -254,11 +340,6 @@ def with_data_prompt(prompts: Mapping[str, Any], data: RetrievalData, model: str
     if process_index() == 0:
         log.info("note: the data's query prompt %s is used; --query-prompt gives another", shown(data.query_prompt))
     return {**prompts, **given_prompts(data.query_prompt, None)}
-
-
-def _batch_size(features: dict[str, Any]) -> int:
-    """Texts of the batch that the model's last module has just put out."""
-    return len(features["sentence_embedding"])
 
 
 def rows_digest(rows: IntArray) -> str:

@@ -8,13 +8,13 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import InputModule
 from torch import Tensor
 
 from opera.core.arrays import IntArray
 from opera.core.errors import ModelError
+from opera.encoder.embeddings import Vectors
 
 CHUNK_ROWS = 65_536
 
@@ -28,15 +28,15 @@ class FrozenVectors:
         documents: float32 ``[documents, dimension]``, likewise.
     """
 
-    queries: NDArray[np.float32]
-    documents: NDArray[np.float32]
+    queries: Vectors
+    documents: Vectors
 
     @property
     def dimension(self) -> int:
         """Length of a vector."""
         return int(self.documents.shape[1])
 
-    def of(self, role: str | None) -> NDArray[np.float32]:
+    def of(self, role: str | None) -> Vectors:
         """Return the queries for the role ``query``, the documents for any other."""
         return self.queries if role == "query" else self.documents
 
@@ -102,7 +102,7 @@ def set_vectors(model: SentenceTransformer, vectors: FrozenVectors) -> None:
     lookup.vectors = vectors
 
 
-def embed_rows(model: SentenceTransformer, role: str, rows: IntArray | None) -> NDArray[np.float32]:
+def embed_rows(model: SentenceTransformer, role: str, rows: IntArray | None) -> Vectors:
     """Embed rows of a table, default all, with a model that trains on frozen vectors.
 
     Returns:

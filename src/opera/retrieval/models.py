@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -175,32 +176,48 @@ def model_fingerprint(model: SentenceTransformer) -> str:
 
 
 def fingerprints(model: SentenceTransformer) -> tuple[str, str]:
-    """SHA-256 of everything that decides an embedding, and of everything but the prompts, in hex."""
-    total = weights_digest(model)
-    without_prompts, others = total.copy(), [model.max_seq_length, model.truncate_dim, model.similarity_fn_name]
-    total.update(repr([model.prompts, *others]).encode())
-    without_prompts.update(repr(others).encode())
+    """SHA-256 of everything that decides an embedding, and of everything but the prompts and lengths, in hex."""
+    total = _weights(model)
+    others = total.copy()
+    _add_configuration(total, model)
+    with holding_lengths(model, dict.fromkeys(LENGTH_ATTRIBUTES)):
+        _add_configuration(others, model)
+    rest = [model.max_seq_length, model.truncate_dim, model.similarity_fn_name]
+    total.update(repr([model.prompts, *rest]).encode())
+    others.update(repr(rest).encode())
     tokenizer = getattr(model[0], "tokenizer", None)
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if backend is not None and hasattr(backend, "to_str"):
-        total.update(backend.to_str().encode())
-        without_prompts.update(backend.to_str().encode())
-    return total.hexdigest(), without_prompts.hexdigest()
+        known = json.loads(backend.to_str())
+        if backend is not tokenizer:
+            known.update(truncation=None, padding=None)  # those of the last call
+        for digest in (total, others):
+            digest.update(json.dumps(known).encode())
+    return total.hexdigest(), others.hexdigest()
 
 
 def weights_digest(model: BaseModel) -> Any:
     """SHA-256 of the weights and the configuration of a model's modules, to be updated with what else decides."""
+    total = _weights(model)
+    _add_configuration(total, model)
+    return total
+
+
+def _weights(model: BaseModel) -> Any:
     total = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        total.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
+        total.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
+    return total
+
+
+def _add_configuration(total: Any, model: BaseModel) -> None:
     for module in model:
         config = module.get_config_dict() if hasattr(module, "get_config_dict") else {}
         total.update(f"{type(module).__name__} {sorted(config.items())!r}".encode())
     if hasattr(model[0], "auto_model"):
         config = model[0].auto_model.config.to_dict()
         total.update(repr([item for item in sorted(config.items()) if item[0] not in IGNORED_CONFIG_KEYS]).encode())
-    return total
 
 
 def quiet_libraries() -> None:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from opera.core.processes import everywhere, own_share, process_index
 from opera.core.progress import counted
 from opera.data import TextTable
+from opera.encoder.embeddings import Vectors
 from opera.retrieval._top_kernels import keep_best, offer_pairs, scan, scores_and_ranks
 from opera.retrieval.measures import Ranking
 from opera.retrieval.products import STORED_ERROR, bits_of, device_factors, factors, in_bf16, own_threads
@@ -177,14 +178,14 @@ def own_tiles(documents: int, size: int = UNIT) -> range:
     return range(share.start, share.stop, size)
 
 
-def tile_of(document_embeddings: NDArray[np.float32], first: int, starts: range) -> NDArray[np.float32]:
+def tile_of(document_embeddings: Vectors, first: int, starts: range) -> NDArray[np.float32]:
     """Copy the tile that starts at a row, so that pages of a memory-mapped file need not stay in memory."""
     return np.array(document_embeddings[first : min(first + starts.step, starts.stop)], dtype=np.float32)
 
 
 def exact_search(
-    query_embeddings: NDArray[np.float32],
-    document_embeddings: NDArray[np.float32],
+    query_embeddings: Vectors,
+    document_embeddings: Vectors,
     documents: TextTable,
     depth: int,
     device: str = "cpu",

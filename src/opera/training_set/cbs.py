@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
+from opera.encoder.embeddings import Vectors
 from opera.retrieval.similarity import pair_similarities
 from opera.training_set.document_pool import DocumentPool
 
@@ -50,8 +51,8 @@ class CBSRanks:
 
 def rank_among_random(
     pairs: TrainingPairs,
-    query_embeddings: NDArray[np.float32],
-    document_embeddings: NDArray[np.float32],
+    query_embeddings: Vectors,
+    document_embeddings: Vectors,
     pool_size: int,
     seed: int,
     pool: DocumentPool,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
+from opera.encoder.embeddings import Vectors
 from opera.methods import PairScores
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.run_model import run_scores_without_prompts
@@ -37,8 +38,8 @@ def pair_encoder(encoder: Encoder, model: str | Path, prompts: Mapping[str, str]
 
 def pretrained_losses(
     pairs: TrainingPairs,
-    query_embeddings: NDArray[np.float32],
-    document_embeddings: NDArray[np.float32],
+    query_embeddings: Vectors,
+    document_embeddings: Vectors,
     similarity: NDArray[np.float32],
     temperature: float,
     set_size: int,
@@ -98,8 +99,8 @@ def _places(
 
 def pretrained_scores(
     pairs: TrainingPairs,
-    query_embeddings: NDArray[np.float32],
-    document_embeddings: NDArray[np.float32],
+    query_embeddings: Vectors,
+    document_embeddings: Vectors,
     temperature: float,
     set_size: int,
     seed: int,
@@ -116,8 +117,8 @@ def pretrained_scores(
 
 def scores_with_cbs(
     pairs: TrainingPairs,
-    query_embeddings: NDArray[np.float32],
-    document_embeddings: NDArray[np.float32],
+    query_embeddings: Vectors,
+    document_embeddings: Vectors,
     temperature: float,
     set_size: int,
     seed: int,

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from opera.core.rng import generator
 from opera.data import Qrels, RetrievalData, TextTable
+from opera.encoder.embeddings import Vectors
 from opera.retrieval.nearest import exact_search
 
 MAX_CHECKED = 10_000
@@ -97,9 +98,9 @@ def word_overlap(words: frozenset[str], other_words: frozenset[str]) -> float:
 
 def find_near_duplicates(
     texts: Sequence[str],
-    embeddings: NDArray[np.float32],
+    embeddings: Vectors,
     others: TextTable,
-    other_embeddings: NDArray[np.float32],
+    other_embeddings: Vectors,
     includes_self: bool,
     device: str,
 ) -> list[Candidates]:
@@ -130,7 +131,7 @@ def find_near_duplicates(
 
 
 def count_duplicates(
-    table: TextTable, embeddings: NDArray[np.float32], seed: int, max_examples: int, device: str = "cpu"
+    table: TextTable, embeddings: Vectors, seed: int, max_examples: int, device: str = "cpu"
 ) -> Duplicates:
     """Count the near-duplicates within a table, or of a random 10,000 of its texts if it has more.
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.data import Qrels, RetrievalData, TextTable
+from opera.encoder.embeddings import Vectors
 from opera.retrieval.encoder import open_encoder, with_data_prompt
 from opera.retrieval.run_model import run_corpus_text
 from opera.training_set.document_pool import DocumentPool
@@ -36,9 +37,9 @@ class EmbeddedData:
     pool: DocumentPool
     judged_rows: NDArray[np.integer]
     judged: NDArray[np.float32]
-    documents: NDArray[np.float32]
+    documents: Vectors
     pair_judged: NDArray[np.float32]
-    pair_documents: NDArray[np.float32]
+    pair_documents: Vectors
     device: str
 
     def queries(self, qrels: Qrels) -> NDArray[np.float32]:
@@ -65,10 +66,11 @@ def embed(data: RetrievalData, model: str | Path, prompts: Mapping[str, Any]) ->
     encoder, corpus_text = open_encoder(model, **with_data_prompt(prompts, data, model)), run_corpus_text(model)
     of_pairs = pair_encoder(encoder, model, prompts)
     judged_rows = np.unique(np.concatenate([qrels.query_rows for qrels in data.splits.values()]))
-    judged, documents = encoder.encode_queries(data, judged_rows), encoder.encode_corpus(data, corpus_text)
+    documents: Vectors = encoder.encode_corpus(data, corpus_text)
+    judged = np.asarray(encoder.encode_queries(data, judged_rows))
     pair_judged, pair_documents = judged, documents
     if of_pairs.prompts["query"] != encoder.prompts["query"]:
-        pair_judged = of_pairs.encode_queries(data, judged_rows)
+        pair_judged = np.asarray(of_pairs.encode_queries(data, judged_rows))
     if of_pairs.prompts["document"] != encoder.prompts["document"]:
         pair_documents = of_pairs.encode_corpus(data, corpus_text)
     return EmbeddedData(

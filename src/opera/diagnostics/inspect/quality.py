@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from opera.core.arrays import FloatArray
 from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
+from opera.encoder.embeddings import Vectors
 from opera.training_set.cbs import CBSRanks
 from opera.training_set.document_pool import DocumentPool
 
@@ -70,8 +71,8 @@ class Quality:
 
 def random_similarities(
     pairs: TrainingPairs,
-    query_embeddings: NDArray[np.float32],
-    document_embeddings: NDArray[np.float32],
+    query_embeddings: Vectors,
+    document_embeddings: Vectors,
     seed: int,
     pool: DocumentPool,
 ) -> NDArray[np.float32]:
@@ -149,7 +150,7 @@ def estimate_quality(
     cbs_ranks: CBSRanks,
     labelled: FloatArray,
     random: FloatArray,
-    document_embeddings: NDArray[np.float32],
+    document_embeddings: Vectors,
     pool: DocumentPool,
 ) -> Quality:
     """Estimate scoring quality and noise.
@@ -179,12 +180,12 @@ def most_suspicious(relative_ranks: FloatArray, similarity: FloatArray, count: i
     return np.lexsort((similarity, -relative_ranks))[:count]
 
 
-def _cosine_of_means(pairs: TrainingPairs, document_embeddings: NDArray[np.float32], pool: DocumentPool) -> float:
+def _cosine_of_means(pairs: TrainingPairs, document_embeddings: Vectors, pool: DocumentPool) -> float:
     """Mean over queries of the cosine between the query's mean positive and the mean document of the pool."""
-    whole, left_out = (
-        np.sum(part, axis=0, dtype=np.float64) for part in (document_embeddings, document_embeddings[pool.left_out])
-    )
-    middle = (whole - left_out) / len(pool)
+    total_document = -document_embeddings[pool.left_out].sum(axis=0, dtype=np.float64)
+    for first in range(0, len(document_embeddings), CHUNK):
+        total_document += document_embeddings[first : first + CHUNK].sum(axis=0, dtype=np.float64)
+    middle = total_document / len(pool)
     total = 0.0
     for first in range(0, pairs.n_queries, CHUNK):
         offsets = pairs.query_offsets[first : first + CHUNK + 1]

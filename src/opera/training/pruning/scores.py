@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
 from opera.core.settings import Settings
+from opera.encoder.embeddings import Vectors
 from opera.methods import Method, PairScores
 from opera.retrieval.encoder import Encoder
 from opera.training.pruning.pair_rows import PairRows
@@ -29,8 +29,8 @@ class PairEmbeddings:
         documents: float32 ``[documents, dimension]``, of length 1.
     """
 
-    queries: NDArray[np.float32]
-    documents: NDArray[np.float32]
+    queries: Vectors
+    documents: Vectors
 
     @classmethod
     def of(cls, model: SentenceTransformer, rows: PairRows, prompts: Prompts) -> PairEmbeddings:
