@@ -84,9 +84,17 @@ class Qrels:
 
     def select_judgements(self, keep: BoolArray) -> Qrels:
         """Keep the judgements where ``keep``, bool ``[M]``, is true, and the queries that have one."""
-        weights = None if self.weights is None else self.weights[keep]
-        return Qrels.from_arrays(
-            self.query_rows[self.query_index[keep]], self.doc_rows[keep], self.grades[keep], weights
+        if keep.all() and np.all(np.diff(self.offsets)):
+            return self
+        # What is left stays in order. A query's judgements left are those kept before its end, less before its start.
+        counts = np.diff(np.concatenate([[0], np.cumsum(keep)])[self.offsets])
+        left = counts > 0
+        return Qrels(
+            self.query_rows[left],
+            np.concatenate([[0], np.cumsum(counts[left])]).astype(np.int64),
+            self.doc_rows[keep],
+            self.grades[keep],
+            None if self.weights is None else self.weights[keep],
         )
 
     def union(self, other: Qrels) -> Qrels:

@@ -12,7 +12,7 @@ from opera.core.arrays import IntArray
 from opera.data import Qrels
 from opera.data.pairs import TrainingPairs, pair_keys, split_keys
 
-CHUNK_KEYS = 2**20
+CHUNK_KEYS = 2**16
 
 
 class KnownPositives:
