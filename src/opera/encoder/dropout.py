@@ -1,0 +1,50 @@
+"""Dropout on a CPU: random bits are a hash of the place, where torch draws a number for each, one thread after another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from opera.encoder import kernels
+from opera.encoder.attention import threshold_and_key
+from opera.encoder.threads import seen_by_numba, use_torch_threads
+
+SMALL = 4_096
+"""Numbers up to which torch's own is as fast."""
+
+
+class HashedDropout(nn.Dropout):
+    """``torch.nn.Dropout`` whose mask on a CPU is hashed, in forward and again in backward; none is kept.
+
+    One number of torch's generator decides the mask, so whoever restores the generator repeats it.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Drop numbers with probability ``p`` while training; scale the others by 1 / (1 - p)."""
+        computed_here = input.device.type == "cpu" and input.dtype in (torch.float32, torch.bfloat16)
+        if not self.training or not 0 < self.p < 1 or not computed_here or input.numel() <= SMALL:
+            return super().forward(input)
+        return _Dropped.apply(input, *threshold_and_key(self.p))  # type: ignore[no-any-return, no-untyped-call]
+
+
+class _Dropped(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, numbers: Tensor, threshold: np.uint32, key: np.uint32) -> Tensor:
+        ctx.threshold, ctx.key = threshold, key
+        return _drop(numbers, threshold, key)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+        return _drop(gradient, ctx.threshold, ctx.key), None, None
+
+
+def _drop(numbers: Tensor, threshold: np.uint32, key: np.uint32) -> Tensor:
+    numbers = numbers.contiguous()
+    out = torch.empty_like(numbers)
+    use_torch_threads()
+    rows = (seen_by_numba(part).reshape(-1, numbers.shape[-1]) for part in (numbers, out))
+    kernels.drop(*rows, threshold, key)
+    return out

@@ -1,0 +1,236 @@
+"""The passes over memory between a transformer's matrix products, compiled by numba for CPUs.
+
+Each one reads its rows once where torch reads them several times: softmax with dropout, dropout, and copies between packed
+texts and blocks. Arrays are float32, or bfloat16 seen as uint16; numbers are computed in float32.
+"""
+
+# Numba infers the types from the arguments; annotations would only repeat them.
+
+import math
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, prange, types
+from numba.extending import intrinsic, overload
+
+F, U, H = np.float32, np.uint32, np.uint16
+
+
+@intrinsic
+def _float_of_bits(typing_context, bits):
+    """See the bits of a uint32 as a float32."""
+    return types.float32(types.uint32), lambda context, builder, signature, args: builder.bitcast(
+        args[0], ir.FloatType()
+    )
+
+
+@intrinsic
+def _bits_of_float(typing_context, number):
+    """See a float32 as the bits of a uint32."""
+    return types.uint32(types.float32), lambda context, builder, signature, args: builder.bitcast(
+        args[0], ir.IntType(32)
+    )
+
+
+def _get(row, at):
+    """Read a number of a row as float32."""
+
+
+def _put(row, at, number):
+    """Write a float32 to a row, rounded to nearest where the row is bfloat16."""
+
+
+@overload(_get)
+def _get_typed(row, at):
+    if row.dtype == types.uint16:
+        return lambda row, at: _float_of_bits(U(U(row[at]) << U(16)))
+    return lambda row, at: row[at]
+
+
+@overload(_put)
+def _put_typed(row, at, number):
+    if row.dtype != types.uint16:
+
+        def put_float(row, at, number):
+            row[at] = number
+
+        return put_float
+
+    def put_bfloat(row, at, number):
+        bits = _bits_of_float(number)
+        row[at] = H(U(bits + U(0x7FFF) + U((bits >> U(16)) & U(1))) >> U(16))
+
+    return put_bfloat
+
+
+@njit(fastmath=True, error_model="numpy", inline="always")
+def _exp(x):
+    """e to the power of x <= 0, to a few float32 roundings: 2^n times a polynomial (Cephes' expf) of the rest."""
+    x = max(x, F(-87.0))
+    n = np.floor(x * F(1.44269504) + F(0.5))
+    r = x - n * F(0.693359375) + n * F(2.12194440e-4)
+    p = F(1.9875691500e-4)
+    p = p * r + F(1.3981999507e-3)
+    p = p * r + F(8.3334519073e-3)
+    p = p * r + F(4.1665795894e-2)
+    p = p * r + F(1.6666665459e-1)
+    p = p * r + F(5.0000001201e-1)
+    p = p * r * r + r + F(1)
+    return p * _float_of_bits(U(U(np.int32(n) + np.int32(127)) << U(23)))
+
+
+@njit(fastmath=True, error_model="numpy", inline="always")
+def _mixed(bits):
+    """Mix 32 bits, so that neighbours become unrelated (a finaliser of the kind of MurmurHash3's)."""
+    bits = U(bits ^ (bits >> U(16)))
+    bits = U(bits * U(0x85EBCA6B))
+    bits = U(bits ^ (bits >> U(13)))
+    bits = U(bits * U(0xC2B2AE35))
+    return U(bits ^ (bits >> U(16)))
+
+
+@njit(fastmath=True, error_model="numpy", inline="always")
+def _row_key(row, key):
+    """Two keys for the random numbers of a row."""
+    first = _mixed(U(U(row) ^ key))
+    return first, _mixed(U(first + U(row)))
+
+
+@njit(fastmath=True, error_model="numpy", inline="always")
+def _is_kept(first, second, at, threshold):
+    """Whether dropout keeps a row's number: with probability 1 - threshold / 2^32."""
+    return U(_mixed(U(first + U(at))) + second) >= threshold
+
+
+@njit(fastmath=True, error_model="numpy", inline="always")
+def _keys_of(query, length, is_causal):
+    """How many keys a query attends to, from the first on."""
+    return min(query + 1, length) if is_causal else length
+
+
+@njit(parallel=True, fastmath=True, error_model="numpy", cache=True)
+def softmax_with_dropout(scores, log_sums, lengths, is_causal, scale, threshold, key, first):
+    """Turn scores into attention probabilities, in place, and drop some.
+
+    A unit is one head of one text.
+
+    Args:
+        scores: ``[units, L, L]``, products of queries and keys.
+        log_sums: float32 ``[units, L]``, filled with the logarithm of each query's sum.
+        lengths: int32 ``[units]``, tokens of each text; what is behind them becomes 0.
+        is_causal: whether a token sees those before it alone.
+        scale: float32, multiplies the scores.
+        threshold: uint32, rate of dropout times 2^32.
+        key: uint32, which random numbers.
+        first: number of the first unit, for its random numbers.
+    """
+    units, width, _ = scores.shape
+    kept = F(1) / (F(1) - F(threshold) / F(4294967296.0))
+    for unit in prange(units):
+        length = lengths[unit]
+        numbers = np.empty(width, np.float32)
+        for query in range(width):
+            row = scores[unit, query]
+            keys = _keys_of(query, length, is_causal) if query < length else 0
+            if keys > 0:
+                highest = F(-3e38)
+                for k in range(keys):
+                    score = _get(row, k) * scale
+                    numbers[k] = score
+                    highest = score if score > highest else highest
+                total = F(0)
+                for k in range(keys):
+                    power = _exp(numbers[k] - highest)
+                    numbers[k] = power
+                    total += power
+                log_sums[unit, query] = highest + math.log(total)
+                weight = kept / total
+                if threshold == 0:
+                    for k in range(keys):
+                        _put(row, k, numbers[k] * weight)
+                else:
+                    one, two = _row_key((first + unit) * width + query, key)
+                    for k in range(keys):
+                        _put(row, k, numbers[k] * (weight if _is_kept(one, two, k, threshold) else F(0)))
+            for k in range(keys, width):
+                row[k] = 0
+
+
+@njit(parallel=True, fastmath=True, error_model="numpy", cache=True)
+def softmax_with_dropout_backward(
+    scores, gradients, log_sums, totals, lengths, is_causal, scale, threshold, key, first
+):
+    """Turn scores into the probabilities that forward used, and gradients of these into gradients of the products.
+
+    Args:
+        scores: as for :func:`softmax_with_dropout`, computed anew.
+        gradients: same shape, of what softmax with dropout gave; replaced by those of the products.
+        log_sums: what forward filled.
+        totals: float32 ``[units, L]``, each query's sum of gradients times probabilities.
+        lengths, is_causal, scale, threshold, key, first: as in forward.
+    """
+    units, width, _ = scores.shape
+    kept = F(1) / (F(1) - F(threshold) / F(4294967296.0))
+    for unit in prange(units):
+        length = lengths[unit]
+        for query in range(width):
+            row, gradient = scores[unit, query], gradients[unit, query]
+            keys = _keys_of(query, length, is_causal) if query < length else 0
+            log_sum, total = log_sums[unit, query], totals[unit, query]
+            one, two = _row_key((first + unit) * width + query, key)
+            for k in range(keys):
+                probability = _exp(_get(row, k) * scale - log_sum)
+                drawn = kept if _is_kept(one, two, k, threshold) else F(0)
+                back = probability * (drawn * _get(gradient, k) - total) * scale
+                _put(row, k, probability * drawn)
+                _put(gradient, k, back)
+            for k in range(keys, width):
+                row[k] = 0
+                gradient[k] = 0
+
+
+@njit(parallel=True, fastmath=True, error_model="numpy", cache=True)
+def drop(numbers, out, threshold, key):
+    """Drop numbers of ``[rows, width]`` with probability ``threshold / 2^32`` and scale the others, into ``out``."""
+    rows, width = numbers.shape
+    kept = F(1) / (F(1) - F(threshold) / F(4294967296.0))
+    for at in prange(rows):
+        row, target = numbers[at], out[at]
+        one, two = _row_key(at, key)
+        for k in range(width):
+            _put(target, k, _get(row, k) * (kept if _is_kept(one, two, k, threshold) else F(0)))
+
+
+@njit(parallel=True, error_model="numpy", cache=True)
+def gather_texts(packed, starts, lengths, group, out):
+    """Copy texts out of a pack to a block: ``[tokens, heads, d]`` to ``[texts, heads * group, L, d]``, 0 behind each.
+
+    Each head is repeated ``group`` times, for heads of queries that share keys and values.
+    """
+    texts, heads, width, d = out.shape
+    for at in prange(texts * heads):
+        text, head = at // heads, at % heads
+        block, start, length = out[text, head], starts[text], lengths[text]
+        for token in range(length):
+            for k in range(d):
+                block[token, k] = packed[start + token, head // group, k]
+        for token in range(length, width):
+            for k in range(d):
+                block[token, k] = 0
+
+
+@njit(parallel=True, fastmath=True, error_model="numpy", cache=True)
+def scatter_texts(blocks, starts, lengths, group, packed):
+    """Copy texts of a block back to their place in the pack; heads that share a place are added up."""
+    texts, heads, width, d = blocks.shape
+    places = heads // group
+    for at in prange(texts * places):
+        text, head = at // places, at % places
+        start = starts[text]
+        for token in range(lengths[text]):
+            row = packed[start + token, head]
+            for k in range(d):
+                total = F(0)
+                for member in range(group):
+                    total += _get(blocks[text, head * group + member, token], k)
+                _put(row, k, total)

@@ -1,0 +1,150 @@
+"""Which models read texts packed behind each other, without padding; and the features of a pack."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
+from torch import Tensor, nn
+
+from opera.core.reproducible import is_reproducible
+from opera.encoder.dropout import HashedDropout
+from opera.encoder.attention import NAME
+
+BOUNDS = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
+"""What transformers calls the bounds of packed texts, for attention alone."""
+READERS = ("Pooling", "Normalize", "Dense", "Dropout", "LayerNorm")
+"""Modules of sentence-transformers that may follow the transformer: all but the first see whole embeddings."""
+TOLERANCE = 1e-3
+"""Largest difference of a packed text's unit embedding in float32: rounding is a thousand times smaller, a text that
+sees its neighbour or another position a hundred times larger."""
+
+_packs: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
+"""Whether a model's embeddings of packed texts are those of padded ones, by its transformer."""
+
+
+def is_packed_by_library(model: SentenceTransformer) -> bool:
+    """Whether sentence-transformers itself packs texts: with flash attention, on a GPU."""
+    return bool(getattr(model[0], "can_flatten_inputs", False))
+
+
+@contextmanager
+def packing(model: SentenceTransformer) -> Iterator[bool]:
+    """Inside, a transformer on a CPU runs OPERA's attention and dropout, if it can; yields whether texts are packed.
+
+    Results are those of the model's own attention to rounding; that is tried once per model, with three texts. The model
+    leaves as it came. ``OPERA_REPRODUCIBLE`` keeps to torch's own kernels.
+    """
+    transformer = getattr(model[0], "auto_model", None)
+    if transformer is None or model.device.type != "cpu" or is_reproducible() or not _may_pack(model, transformer):
+        yield transformer is not None and is_packed_by_library(model)
+        return
+    attention = transformer.config._attn_implementation
+    if attention == NAME:  # within another of these
+        yield True
+        return
+    dropouts = [module for module in model.modules() if type(module) is nn.Dropout]
+    transformer.set_attn_implementation(NAME)
+    try:
+        if transformer not in _packs:
+            _packs[transformer] = _packs_exactly(model)
+        if not _packs[transformer]:
+            transformer.set_attn_implementation(attention)
+        for module in dropouts:
+            module.__class__ = HashedDropout
+        yield _packs[transformer]
+    finally:
+        for module in dropouts:
+            module.__class__ = nn.Dropout
+        transformer.set_attn_implementation(attention)
+
+
+def packed_features(model: SentenceTransformer, token_lists: Sequence[NDArray[np.int32]]) -> dict[str, Any]:
+    """Return the features of texts behind each other, as sentence-transformers gives them to flash attention.
+
+    Args:
+        model: a model that packs.
+        token_lists: token ids of each text, int32.
+    """
+    lengths = np.array([len(tokens) for tokens in token_lists], dtype=np.int64)
+    bounds = np.concatenate([[0], np.cumsum(lengths)])
+    positions = np.arange(bounds[-1]) - np.repeat(bounds[:-1], lengths) + _first_position(model)
+    joined, text = np.concatenate(token_lists).astype(np.int64), np.repeat(np.arange(len(lengths)), lengths)
+    cut = torch.from_numpy(bounds.astype(np.int32)).to(model.device)
+    return {
+        "input_ids": torch.from_numpy(joined)[None].to(model.device),
+        "position_ids": torch.from_numpy(positions)[None].to(model.device),
+        "seq_idx": torch.from_numpy(text.astype(np.int32))[None].to(model.device),
+        **dict(zip(BOUNDS, (cut, cut, int(lengths.max()), int(lengths.max())), strict=True)),
+        "modality": "text",
+    }
+
+
+def padded_features(model: SentenceTransformer, token_lists: Sequence[NDArray[np.int32]]) -> dict[str, Any]:
+    """Return the features of texts padded to the longest, on the side that the model's tokenizer pads."""
+    tokenizer: Any = model[0].tokenizer
+    ids = [{"input_ids": tokens.tolist()} for tokens in token_lists]
+    features = dict(tokenizer.pad(ids, padding=True, return_attention_mask=True, return_tensors="pt"))
+    if "token_type_ids" in tokenizer.model_input_names:
+        features["token_type_ids"] = torch.zeros_like(features["input_ids"])
+    return {**{name: part.to(model.device) for name, part in features.items()}, "modality": "text"}
+
+
+def _may_pack(model: SentenceTransformer, transformer: Any) -> bool:
+    """Whether a model is of the kind that packs: a plain transformer with torch's attention in every layer."""
+    config = transformer.config
+    kinds = getattr(config, "layer_types", None) or []
+    return (
+        type(model[0]).__name__ == "Transformer"
+        and type(model[0]).__module__.startswith("sentence_transformers.")
+        and getattr(model[0], "backend", "torch") == "torch"
+        and all(type(module).__name__ in READERS for module in list(model)[1:])
+        and config._attn_implementation in ("sdpa", NAME)
+        and transformer.is_backend_compatible()
+        and not config.is_encoder_decoder
+        and all(kind == "full_attention" for kind in kinds)
+        and not getattr(config, "attn_logit_softcapping", None)
+        and model[0].tokenizer is not None
+    )
+
+
+def _packs_exactly(model: SentenceTransformer) -> bool:
+    """Try three texts of different lengths, packed and padded, in float32."""
+    known: set[str] | None = getattr(model[0], "model_forward_params", None)
+    if known is not None:
+        known.update(BOUNDS)
+    words = np.random.default_rng(0).integers(5, min(100, model[0].auto_model.config.vocab_size), size=24)
+    texts = [part.astype(np.int32) for part in np.split(words, [3, 10])]
+    trained = model.training
+    model.eval()
+    try:
+        with torch.no_grad(), torch.autocast(model.device.type, enabled=False):
+            packed, padded = (
+                nn.functional.normalize(_embedded(model, features(model, texts)).float(), dim=-1)
+                for features in (packed_features, padded_features)
+            )
+    except (TypeError, ValueError, KeyError, IndexError, RuntimeError, AttributeError):  # it takes no such features
+        return False
+    finally:
+        model.train(trained)
+    return bool((packed - padded).abs().max() < TOLERANCE)
+
+
+def _embedded(model: SentenceTransformer, features: dict[str, Any]) -> Tensor:
+    embeddings: Tensor = model(features)["sentence_embedding"]
+    return embeddings
+
+
+def _first_position(model: SentenceTransformer) -> int:
+    """Position of a text's first token: RoBERTa's models count from behind the one of padding."""
+    for module in model[0].auto_model.modules():
+        padding = getattr(module, "padding_idx", None)
+        if isinstance(padding, int) and isinstance(getattr(module, "position_embeddings", None), nn.Embedding):
+            return padding + 1
+    return 0
