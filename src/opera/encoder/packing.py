@@ -9,13 +9,13 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
 from opera.core.reproducible import is_reproducible
-from opera.encoder.dropout import HashedDropout
 from opera.encoder.attention import NAME
+from opera.encoder.dropout import HashedDropout
+from opera.encoder.token_ids import TokenIds
 
 BOUNDS = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
 """What transformers calls the bounds of packed texts, for attention alone."""
@@ -65,35 +65,36 @@ def packing(model: SentenceTransformer) -> Iterator[bool]:
         transformer.set_attn_implementation(attention)
 
 
-def packed_features(model: SentenceTransformer, token_lists: Sequence[NDArray[np.int32]]) -> dict[str, Any]:
+def packed_features(model: SentenceTransformer, token_lists: Sequence[TokenIds]) -> dict[str, Any]:
     """Return the features of texts behind each other, as sentence-transformers gives them to flash attention.
 
     Args:
         model: a model that packs.
-        token_lists: token ids of each text, int32.
+        token_lists: token ids of each text, int32; none empty.
     """
-    lengths = np.array([len(tokens) for tokens in token_lists], dtype=np.int64)
+    lengths = np.array([len(ids) for ids in token_lists], dtype=np.int64)
     bounds = np.concatenate([[0], np.cumsum(lengths)])
-    positions = np.arange(bounds[-1]) - np.repeat(bounds[:-1], lengths) + _first_position(model)
+    places = np.arange(bounds[-1]) - np.repeat(bounds[:-1], lengths)
     joined, text = np.concatenate(token_lists).astype(np.int64), np.repeat(np.arange(len(lengths)), lengths)
-    cut = torch.from_numpy(bounds.astype(np.int32)).to(model.device)
+    cut, longest = torch.from_numpy(bounds.astype(np.int32)), int(lengths.max())
     return {
-        "input_ids": torch.from_numpy(joined)[None].to(model.device),
-        "position_ids": torch.from_numpy(positions)[None].to(model.device),
-        "seq_idx": torch.from_numpy(text.astype(np.int32))[None].to(model.device),
-        **dict(zip(BOUNDS, (cut, cut, int(lengths.max()), int(lengths.max())), strict=True)),
-        "modality": "text",
+        "input_ids": torch.from_numpy(joined)[None],
+        "position_ids": torch.from_numpy(places + _first_position(model))[None],
+        "seq_idx": torch.from_numpy(text.astype(np.int32))[None],
+        **dict(zip(BOUNDS, (cut, cut, longest, longest), strict=True)),
     }
 
 
-def padded_features(model: SentenceTransformer, token_lists: Sequence[NDArray[np.int32]]) -> dict[str, Any]:
+def padded_features(model: SentenceTransformer, token_lists: Sequence[TokenIds]) -> dict[str, Any]:
     """Return the features of texts padded to the longest, on the side that the model's tokenizer pads."""
     tokenizer: Any = model[0].tokenizer
-    ids = [{"input_ids": tokens.tolist()} for tokens in token_lists]
-    features = dict(tokenizer.pad(ids, padding=True, return_attention_mask=True, return_tensors="pt"))
-    if "token_type_ids" in tokenizer.model_input_names:
-        features["token_type_ids"] = torch.zeros_like(features["input_ids"])
-    return {**{name: part.to(model.device) for name, part in features.items()}, "modality": "text"}
+    longest = max(len(ids) for ids in token_lists)
+    padded = np.full((len(token_lists), longest), tokenizer.pad_token_id, dtype=np.int64)
+    mask = np.zeros(padded.shape, dtype=np.int64)
+    for row, ids in enumerate(token_lists):
+        part = slice(longest - len(ids), None) if tokenizer.padding_side == "left" else slice(len(ids))
+        padded[row, part], mask[row, part] = ids, 1
+    return {"input_ids": torch.from_numpy(padded), "attention_mask": torch.from_numpy(mask)}
 
 
 def _may_pack(model: SentenceTransformer, transformer: Any) -> bool:
@@ -126,7 +127,7 @@ def _packs_exactly(model: SentenceTransformer) -> bool:
     try:
         with torch.no_grad(), torch.autocast(model.device.type, enabled=False):
             packed, padded = (
-                nn.functional.normalize(_embedded(model, features(model, texts)).float(), dim=-1)
+                nn.functional.normalize(embedded(model, features(model, texts)).float(), dim=-1)
                 for features in (packed_features, padded_features)
             )
     except (TypeError, ValueError, KeyError, IndexError, RuntimeError, AttributeError):  # it takes no such features
@@ -136,8 +137,10 @@ def _packs_exactly(model: SentenceTransformer) -> bool:
     return bool((packed - padded).abs().max() < TOLERANCE)
 
 
-def _embedded(model: SentenceTransformer, features: dict[str, Any]) -> Tensor:
-    embeddings: Tensor = model(features)["sentence_embedding"]
+def embedded(model: SentenceTransformer, features: dict[str, Any]) -> Tensor:
+    """Run a model, on its device: a tensor ``[n, dimension]``."""
+    moved = {name: part.to(model.device) if isinstance(part, Tensor) else part for name, part in features.items()}
+    embeddings: Tensor = model({**moved, "modality": "text"})["sentence_embedding"]
     return embeddings
 
 
