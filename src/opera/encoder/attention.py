@@ -164,7 +164,7 @@ def packed_attention(
     rule = Rule(bool(causal), np.float32(scale), *threshold_and_key(dropout))
     use_torch_threads()
     rows = (part[0].transpose(0, 1).contiguous() for part in (query, key, value))
-    return PackedAttention.apply(*rows, Pack.of(bounds), rule)[None], None  # type: ignore[no-untyped-call]
+    return PackedAttention.apply(*rows, Pack.of(bounds), rule)[None], None
 
 
 def packed_mask(*args: Any, attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:

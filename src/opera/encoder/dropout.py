@@ -1,4 +1,4 @@
-"""Dropout on a CPU: random bits are a hash of the place, where torch draws a number for each, one thread after another."""
+"""Dropout on a CPU: the mask is a hash of the place, where torch draws every random number on one thread."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class HashedDropout(nn.Dropout):
         computed_here = input.device.type == "cpu" and input.dtype in (torch.float32, torch.bfloat16)
         if not self.training or not 0 < self.p < 1 or not computed_here or input.numel() <= SMALL:
             return super().forward(input)
-        return _Dropped.apply(input, *threshold_and_key(self.p))  # type: ignore[no-any-return, no-untyped-call]
+        return _Dropped.apply(input, *threshold_and_key(self.p))  # type: ignore[no-any-return]
 
 
 class _Dropped(torch.autograd.Function):

@@ -8,14 +8,20 @@ from typing import Any
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
-from torch import Tensor
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from torch import Tensor, nn
 
 from opera.encoder.packing import embedded, packed_features, packing, padded_features
 from opera.encoder.token_ids import TokenIds
 
 
 def embed_tokens(
-    model: SentenceTransformer, token_lists: Sequence[TokenIds], prompt_length: int | None = None
+    model: SentenceTransformer,
+    token_lists: Sequence[TokenIds],
+    prompt_length: int | None = None,
+    *,
+    packs: bool = True,
+    run: nn.Module | None = None,
 ) -> Tensor:
     """Embed texts that are token ids: a tensor ``[n, dimension]`` on the model's device, in the order given.
 
@@ -26,16 +32,24 @@ def embed_tokens(
         model: one with :func:`opera.encoder.token_ids.has_token_path`; gradients flow where they are on.
         token_lists: the ids of each text.
         prompt_length: tokens of the prompt, for a pooling that leaves it out.
+        packs: whether texts may be packed.
+        run: what to call in place of the model, such as one that wraps it for several processes.
     """
-    if is_table(model):
-        return embedded(model, _table_features(token_lists))
+    if is_table(model) or not packs:
+        return embedded(model, token_features(model, token_lists, prompt_length, packed=False), run)
     with packing(model) as packed:
-        if packed and min(len(ids) for ids in token_lists) == 0:
-            packed = False
-        features = (packed_features if packed else padded_features)(model, token_lists)
-        if prompt_length is not None:
-            features["prompt_length"] = prompt_length
-        return embedded(model, features)
+        return embedded(model, token_features(model, token_lists, prompt_length, packed=packed), run)
+
+
+def token_features(
+    model: SentenceTransformer, token_lists: Sequence[TokenIds], prompt_length: int | None, *, packed: bool
+) -> dict[str, Any]:
+    """Return what a model takes for some texts: packed or padded, or for a table of tokens one behind the other."""
+    if is_table(model):
+        return _table_features(token_lists)
+    may_pack = packed and min(len(ids) for ids in token_lists) > 0
+    features = packed_features(model, token_lists) if may_pack else padded_features(model, token_lists)
+    return features if prompt_length is None else {**features, "prompt_length": prompt_length}
 
 
 def pays_for_padding(model: SentenceTransformer) -> bool:
@@ -48,11 +62,10 @@ def pays_for_padding(model: SentenceTransformer) -> bool:
 
 def is_table(model: SentenceTransformer) -> bool:
     """Whether a model looks each token up in a table, without any other layer before the mean."""
-    return type(model[0]).__name__ == "StaticEmbedding"
+    return type(model[0]) is StaticEmbedding
 
 
 def _table_features(token_lists: Sequence[TokenIds]) -> dict[str, Any]:
-    lengths = [len(ids) for ids in token_lists]
+    starts = np.cumsum([0, *(len(ids) for ids in token_lists[:-1])], dtype=np.int64)
     joined = np.concatenate(token_lists).astype(np.int64)
-    starts = np.concatenate([[0], np.cumsum(lengths[:-1])]).astype(np.int64)
     return {"input_ids": torch.from_numpy(joined), "offsets": torch.from_numpy(starts)}

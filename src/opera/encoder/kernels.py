@@ -1,7 +1,7 @@
 """The passes over memory between a transformer's matrix products, compiled by numba for CPUs.
 
-Each one reads its rows once where torch reads them several times: softmax with dropout, dropout, and copies between packed
-texts and blocks. Arrays are float32, or bfloat16 seen as uint16; numbers are computed in float32.
+Each one reads its rows once where torch reads them several times: softmax with dropout, dropout, and copies between
+packed texts and blocks. Arrays are float32, or bfloat16 seen as uint16; numbers are computed in float32.
 """
 
 # Numba infers the types from the arguments; annotations would only repeat them.
@@ -167,7 +167,12 @@ def softmax_with_dropout_backward(
         gradients: same shape, of what softmax with dropout gave; replaced by those of the products.
         log_sums: what forward filled.
         totals: float32 ``[units, L]``, each query's sum of gradients times probabilities.
-        lengths, is_causal, scale, threshold, key, first: as in forward.
+        lengths: as in forward, like all that follow.
+        is_causal: see there.
+        scale: see there.
+        threshold: see there.
+        key: see there.
+        first: see there.
     """
     units, width, _ = scores.shape
     kept = F(1) / (F(1) - F(threshold) / F(4294967296.0))
@@ -222,7 +227,7 @@ def gather_texts(packed, starts, lengths, group, out):
 @njit(parallel=True, fastmath=True, error_model="numpy", cache=True)
 def scatter_texts(blocks, starts, lengths, group, packed):
     """Copy texts of a block back to their place in the pack; heads that share a place are added up."""
-    texts, heads, width, d = blocks.shape
+    texts, heads, _, d = blocks.shape
     places = heads // group
     for at in prange(texts * places):
         text, head = at // places, at % places

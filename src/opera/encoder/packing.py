@@ -13,6 +13,7 @@ from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
 from opera.core.reproducible import is_reproducible
+from opera.core.rng import generator
 from opera.encoder.attention import NAME
 from opera.encoder.dropout import HashedDropout
 from opera.encoder.token_ids import TokenIds
@@ -38,8 +39,8 @@ def is_packed_by_library(model: SentenceTransformer) -> bool:
 def packing(model: SentenceTransformer) -> Iterator[bool]:
     """Inside, a transformer on a CPU runs OPERA's attention and dropout, if it can; yields whether texts are packed.
 
-    Results are those of the model's own attention to rounding; that is tried once per model, with three texts. The model
-    leaves as it came. ``OPERA_REPRODUCIBLE`` keeps to torch's own kernels.
+    Results are those of the model's own attention to rounding; that is tried once per model, with three texts. The
+    model leaves as it came. ``OPERA_REPRODUCIBLE`` keeps to torch's own kernels.
     """
     transformer = getattr(model[0], "auto_model", None)
     if transformer is None or model.device.type != "cpu" or is_reproducible() or not _may_pack(model, transformer):
@@ -112,6 +113,7 @@ def _may_pack(model: SentenceTransformer, transformer: Any) -> bool:
         and all(kind == "full_attention" for kind in kinds)
         and not getattr(config, "attn_logit_softcapping", None)
         and model[0].tokenizer is not None
+        and transformer.dtype in (torch.float32, torch.bfloat16)
     )
 
 
@@ -120,7 +122,7 @@ def _packs_exactly(model: SentenceTransformer) -> bool:
     known: set[str] | None = getattr(model[0], "model_forward_params", None)
     if known is not None:
         known.update(BOUNDS)
-    words = np.random.default_rng(0).integers(5, min(100, model[0].auto_model.config.vocab_size), size=24)
+    words = generator(0, "packing", 0).integers(5, min(100, model[0].auto_model.config.vocab_size), size=24)
     texts = [part.astype(np.int32) for part in np.split(words, [3, 10])]
     trained = model.training
     model.eval()
@@ -137,10 +139,10 @@ def _packs_exactly(model: SentenceTransformer) -> bool:
     return bool((packed - padded).abs().max() < TOLERANCE)
 
 
-def embedded(model: SentenceTransformer, features: dict[str, Any]) -> Tensor:
-    """Run a model, on its device: a tensor ``[n, dimension]``."""
+def embedded(model: SentenceTransformer, features: dict[str, Any], run: nn.Module | None = None) -> Tensor:
+    """Run a model on its device, or ``run``, which wraps it: a tensor ``[n, dimension]``."""
     moved = {name: part.to(model.device) if isinstance(part, Tensor) else part for name, part in features.items()}
-    embeddings: Tensor = model({**moved, "modality": "text"})["sentence_embedding"]
+    embeddings: Tensor = (run or model)(moved)["sentence_embedding"]
     return embeddings
 
 

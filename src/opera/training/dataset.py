@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from opera.core.arrays import IntArray
 from opera.data import RetrievalData
 from opera.data.texts import CorpusText
+from opera.encoder.token_ids import TokenIds
+from opera.encoder.token_store import Tokens
 from opera.training.sampler import Row
 
 
@@ -61,6 +65,54 @@ class PairDataset(Dataset[dict[str, Any]]):
 
     def _documents(self, rows: IntArray) -> list[str]:
         return self.data.corpus.texts(rows, self.corpus_text)
+
+
+class TokenDataset(PairDataset):
+    """Gives token ids in place of texts: int32 ``[tokens]`` each.
+
+    Args:
+        data: the texts.
+        query_rows: int32 ``[n]``, the query table's row of each training query.
+        n_negatives: explicit negatives per query.
+        query_tokens: the ids of the query table's rows.
+        document_tokens: the ids of the corpus's rows.
+    """
+
+    def __init__(
+        self,
+        data: RetrievalData,
+        query_rows: NDArray[np.int32],
+        n_negatives: int,
+        query_tokens: Tokens,
+        document_tokens: Tokens,
+    ) -> None:
+        super().__init__(data, query_rows, n_negatives, "title_text")
+        self.query_tokens, self.document_tokens = query_tokens, document_tokens
+
+    def _queries(self, rows: IntArray) -> list[TokenIds]:  # type: ignore[override]
+        return self.query_tokens.rows(rows)
+
+    def _documents(self, rows: IntArray) -> list[TokenIds]:  # type: ignore[override]
+        return self.document_tokens.rows(rows)
+
+
+@dataclass(frozen=True)
+class TokenCollator:
+    """Makes a batch of a :class:`TokenDataset`'s items: a list of token ids per column, as the loss takes them.
+
+    Attributes:
+        prompt_lengths: tokens of the prompt by column, for a pooling that leaves it out.
+    """
+
+    prompt_lengths: Mapping[str, int | None]
+
+    def __call__(self, items: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Return ``label``, int64 ``[m, 2]``, and ``COLUMN_input_ids``, which stay on the CPU."""
+        batch: dict[str, Any] = {"label": torch.tensor([item["label"] for item in items])}
+        for column, length in self.prompt_lengths.items():
+            batch[f"{column}_input_ids"] = [item[column] for item in items]
+            batch[f"{column}_prompt_length"] = length
+        return batch
 
 
 class RowDataset(PairDataset):

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from accelerate.utils import extract_model_from_parallel
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.losses.gradcache import CachedLossMixin, RandContext
@@ -20,6 +21,8 @@ from torch.nn import functional as F
 
 from opera.config.optimisation import LOSSES
 from opera.config.training import TrainSettings
+from opera.encoder.columns import Column, embed_columns
+from opera.encoder.forward import pays_for_padding, token_features
 from opera.training.distributed import gather_embeddings, gather_values
 from opera.training.not_finite import NotFiniteError
 from opera.training.sampler import Batch, PairSampler
@@ -70,6 +73,8 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
     """
 
     model: SentenceTransformer
+    packs = True
+    """Whether texts may be packed: not where the model is compiled."""
 
     def __init__(
         self,
@@ -110,24 +115,38 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         """Return what methods observe as the loss of each pair, float ``[m]``: ``losses``, without their graph."""
         return losses.detach()
 
-    def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
+    def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor) -> Tensor:
         """Return the mean of loss times weight over a batch; the observer sees the losses without weights.
 
         Args:
-            sentence_features: tokenised columns: anchor, positive, negatives.
+            sentence_features: columns, anchor, positive, negatives: tensors as the model takes them, or token ids as a
+                :class:`opera.training.dataset.TokenCollator` gives them.
             labels: int64 ``[m, 2]``: step, and position in the step's draw.
 
         Raises:
             TrainingError: if a loss is not a finite number.
         """
         if self.uses_gradient_cache:
-            loss: Tensor = CachedLossMixin.forward_cached(self, sentence_features, labels)
+            loss: Tensor = CachedLossMixin.forward_cached(self, self._whole(sentence_features), labels)
             return loss
         return self.loss_of(labels, self.embed(sentence_features))
 
-    def embed(self, sentence_features: Iterable[dict[str, Tensor]]) -> list[Tensor]:
+    def embed(self, sentence_features: Iterable[dict[str, Any]]) -> list[Tensor]:
         """Return the embeddings of each column, float ``[m, dimension]``: queries, positives, negatives."""
-        return [self.model(features)["sentence_embedding"] for features in sentence_features]
+        columns = list(sentence_features)
+        if all(isinstance(features["input_ids"], list) for features in columns):
+            return embed_columns(self.model, [_column(features) for features in columns], packs=self.packs)
+        return [self.model(features)["sentence_embedding"] for features in columns]
+
+    def _whole(self, sentence_features: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Return what the model takes for each column; a pass of the gradient cache then takes some of its texts."""
+        columns = list(sentence_features)
+        if not all(isinstance(features["input_ids"], list) for features in columns):
+            return columns
+        bare: SentenceTransformer = extract_model_from_parallel(self.model)
+        packed = self.packs and not pays_for_padding(bare)
+        made = [token_features(bare, *_column(features), packed=packed) for features in columns]
+        return [{name: _moved(part, bare.device) for name, part in features.items()} for features in made]
 
     def embed_minibatch(self, *args: Any, **kwargs: Any) -> tuple[Tensor, RandContext | None]:
         """Embed some texts; in half precision the gradients that are kept of them would be too small to hold."""
@@ -193,6 +212,14 @@ class InfoNCELoss(InBatchLoss):
     def pair_losses(self, similarity: Tensor, excluded: Tensor | None, first: int) -> Tensor:
         """InfoNCE."""
         return info_nce_losses(similarity, self.temperature, excluded, first)
+
+
+def _column(features: dict[str, Any]) -> Column:
+    return Column(features["input_ids"], features["prompt_length"])
+
+
+def _moved(part: Any, device: torch.device) -> Any:
+    return part.to(device) if isinstance(part, Tensor) else part
 
 
 def batch_cosines(queries: Tensor, documents: Tensor) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ from opera.config.optimisation import LOSSES
 from opera.config.training import TrainSettings
 from opera.core.processes import from_main
 from opera.core.settings import resolved
+from opera.encoder.packing import packing
+from opera.encoder.token_ids import has_token_path, prompt_length
+from opera.encoder.token_store import TokenSource, training_tokens
 from opera.methods import Method
 from opera.retrieval.frozen import lookup_of
 from opera.retrieval.models import freeze_unused_parameters
@@ -28,15 +32,14 @@ from opera.runs.record import TrainingRecord
 from opera.training.callbacks import Progress, Stopper, Trace
 from opera.training.checkpoint import load_sampler, loading, newest_checkpoint, stopped_early
 from opera.training.curves import Curves
-from opera.training.dataset import PairDataset, RowDataset
+from opera.training.dataset import PairDataset, RowDataset, TokenCollator, TokenDataset
 from opera.training.distillation import DistillationLoss  # noqa: F401 (registers itself)
 from opera.training.loss import InBatchLoss
 from opera.training.memory import keep_heap_small
 from opera.training.not_finite import NotFiniteError, check_weights, with_pairs
 from opera.training.sampler import PairSampler
 from opera.training.sampling_recorder import SamplingRecorder
-from opera.training.tokens import tokens_kept
-from opera.training.trainer import DevEvaluator, OperaTrainer, training_arguments
+from opera.training.trainer import DevEvaluator, OperaTrainer, column_roles, training_arguments, training_prompts
 from opera.training_set.build import TrainingSet
 
 log = logging.getLogger("opera")
@@ -92,7 +95,7 @@ def train(
     run.clear_not_finite()
     keep_heap_small(model)
     try:
-        with tokens_kept(model), loading(checkpoint, lambda: trace.begun):
+        with packing(model) if loss.packs else nullcontext(), loading(checkpoint, lambda: trace.begun):
             if checkpoint and stopped_early(checkpoint, settings.evaluation.early_stopping_patience):
                 trainer.args.max_steps = sampler.trained_steps  # no step is left, but what follows training is
                 sampler.end()
@@ -154,6 +157,7 @@ def _make_loss(
         sizes=settings.optimisation.matryoshka or (),
     )
     made.use(training_set, settings)
+    made.packs = not (settings.logging.trainer or {}).get("torch_compile")
     return made
 
 
@@ -167,12 +171,12 @@ def _make_trainer(
     callbacks: Sequence[TrainerCallback],
 ) -> OperaTrainer:
     evaluation, curves = settings.evaluation, Curves(sampler)
+    dataset, collator = _make_dataset(model, training_set, settings)
     trainer = OperaTrainer(
         model=model,
         args=training_arguments(settings, model, trace.run.checkpoints),
-        train_dataset=(PairDataset if lookup_of(model) is None else RowDataset)(
-            training_set.data, training_set.query_rows, settings.batching.n_negatives, settings.encoding.corpus_text
-        ),
+        train_dataset=dataset,
+        data_collator=collator,
         loss=loss,
         evaluator=DevEvaluator(training_set.data, settings) if evaluation.needs_dev else None,
         sampler=sampler,
@@ -184,6 +188,29 @@ def _make_trainer(
     if evaluation.early_stopping_patience is not None:
         trainer.add_callback(EarlyStoppingCallback(evaluation.early_stopping_patience))
     return trainer
+
+
+def _make_dataset(
+    model: SentenceTransformer, training_set: TrainingSet, settings: TrainSettings
+) -> tuple[PairDataset, TokenCollator | None]:
+    """Make what gives a batch its texts: as token ids, as rows for a model that looks vectors up, else as they are.
+
+    The second makes a batch of token ids; the library's own makes one of texts.
+    """
+    data, rows = training_set.data, training_set.query_rows
+    n_negatives, corpus_text = settings.batching.n_negatives, settings.encoding.corpus_text
+    if lookup_of(model) is not None:
+        return RowDataset(data, rows, n_negatives, corpus_text), None
+    prompts = training_prompts(model, settings)
+    if not all(has_token_path(model, role, prompt) for role, prompt in prompts.items()):
+        log.info("note: %s tokenises texts in its own way, each time they are drawn", type(model[0]).__name__)
+        return PairDataset(data, rows, n_negatives, corpus_text), None
+    drawn = resolved(settings.optimisation.max_steps) * settings.batching.queries_per_step(PartialState().num_processes)
+    queries = TokenSource.of_queries(model, data, prompts["query"])
+    documents = TokenSource.of_corpus(model, data, prompts["document"], corpus_text)
+    stored = training_tokens(queries, drawn), training_tokens(documents, drawn * (1 + n_negatives))
+    lengths = {column: prompt_length(model, prompts[role]) for column, role in column_roles(settings).items()}
+    return TokenDataset(data, rows, n_negatives, *stored), TokenCollator(lengths)
 
 
 def _resume(sampler: PairSampler, trace: Trace, run: RunWriter) -> Path | None:

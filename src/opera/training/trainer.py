@@ -24,7 +24,6 @@ from transformers.trainer_utils import speed_metrics
 from opera.config.optimisation import PREFETCHED
 from opera.config.training import TrainSettings
 from opera.core.errors import ModelError, SettingError
-from opera.core.reproducible import is_reproducible
 from opera.core.storage import writing
 from opera.data import RetrievalData
 from opera.retrieval.device import WAIT, resolve_precision
@@ -33,7 +32,7 @@ from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.frozen import lookup_of
 from opera.retrieval.lora import has_lora, load_trained, save_trained
 from opera.retrieval.models import is_static
-from opera.retrieval.prompts import Role, prompt_for
+from opera.retrieval.prompts import ROLES, Role, prompt_for
 from opera.retrieval.trust import check_model_folder, pickles_refused
 from opera.training.callbacks import ignore_signals
 from opera.training.dataset import column_names
@@ -183,7 +182,7 @@ def _optimisation(settings: TrainSettings, model: SentenceTransformer) -> dict[s
         "warmup_steps": optimisation.warmup_ratio,
         "weight_decay": optimisation.weight_decay,
         "max_grad_norm": optimisation.max_grad_norm,
-        "optim": _optimizer(optimisation.optim),
+        "optim": _optimizer(optimisation.optim, model.device.type),
         "seed": optimisation.seed,
         "bf16": precision == "bf16",
         "fp16": precision == "fp16",
@@ -211,12 +210,22 @@ def _saving_and_evaluation(settings: TrainSettings) -> dict[str, Any]:
 
 def _columns(settings: TrainSettings, model: SentenceTransformer) -> dict[str, Any]:
     """Say which columns are queries and which documents, and the prompts that go before them."""
+    roles, prompts = column_roles(settings), training_prompts(model, settings)
+    given = {column: prompts[role] for column, role in roles.items() if prompts[role]}
+    return {"prompts": given or None, "router_mapping": roles}
+
+
+def column_roles(settings: TrainSettings) -> dict[str, Role]:
+    """Say of each text column whether it holds queries or documents."""
     columns = column_names(settings.batching.n_negatives)
-    roles: dict[str, Role] = {column: "query" if column == "anchor" else "document" for column in columns}
-    prompts = {column: prompt for column, role in roles.items() if (prompt := prompt_for(model, role))}
+    return {column: "query" if column == "anchor" else "document" for column in columns}
+
+
+def training_prompts(model: SentenceTransformer, settings: TrainSettings) -> dict[Role, str]:
+    """Return the prompts that training puts before queries and documents; empty for none."""
     if settings.encoding.prompt_phases == "search":
-        prompts = {}
-    return {"prompts": prompts or None, "router_mapping": roles}
+        return dict.fromkeys(ROLES, "")
+    return {role: prompt_for(model, role) for role in ROLES}
 
 
 def _processes(model: SentenceTransformer) -> dict[str, Any]:
@@ -225,10 +234,14 @@ def _processes(model: SentenceTransformer) -> dict[str, Any]:
     return {
         "ddp_backend": "gloo" if model.device.type == "cpu" else "nccl",
         "ddp_timeout": int(WAIT.total_seconds()),
+        "ddp_broadcast_buffers": False,  # they never change, and processes make different numbers of forward passes
         "ddp_find_unused_parameters": False,  # they are frozen before training
     }
 
 
-def _optimizer(name: str) -> str:
-    """Return the fused AdamW with ``OPERA_REPRODUCIBLE``: the other has a square root that differs by processor."""
-    return "adamw_torch_fused" if is_reproducible() and name == "adamw_torch" else name
+def _optimizer(name: str, device: str) -> str:
+    """Return the fused form of AdamW where torch has one: one pass over memory for each parameter.
+
+    On CPUs it is also the one whose square root is the same on every processor, for ``OPERA_REPRODUCIBLE``.
+    """
+    return "adamw_torch_fused" if name == "adamw_torch" and device in ("cpu", "cuda") else name
