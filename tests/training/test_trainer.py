@@ -100,8 +100,8 @@ def test_early_stopping_and_the_best_model_survive_a_resume(
     assert_same_run(resumed, whole)
 
 
-def test_reproducible_runs_take_no_square_root_of_mkl(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert trainer_module._optimizer("adamw_torch") == "adamw_torch"
-    monkeypatch.setenv("OPERA_REPRODUCIBLE", "1")
-    assert trainer_module._optimizer("adamw_torch") == "adamw_torch_fused"
-    assert trainer_module._optimizer("adafactor") == "adafactor"
+def test_the_fused_optimizer_runs_where_torch_has_one() -> None:
+    assert trainer_module._optimizer("adamw_torch", "cpu") == "adamw_torch_fused"
+    assert trainer_module._optimizer("adamw_torch", "cuda") == "adamw_torch_fused"
+    assert trainer_module._optimizer("adamw_torch", "mps") == "adamw_torch"
+    assert trainer_module._optimizer("sgd", "cpu") == "sgd"

@@ -108,7 +108,7 @@ class PackedAttention(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         """Compute the scores anew, block by block, and send the gradient through them."""
         query, key, value, out = ctx.saved_tensors
         gradient = gradient.contiguous()
@@ -164,7 +164,8 @@ def packed_attention(
     rule = Rule(bool(causal), np.float32(scale), *threshold_and_key(dropout))
     use_torch_threads()
     rows = (part[0].transpose(0, 1).contiguous() for part in (query, key, value))
-    return PackedAttention.apply(*rows, Pack.of(bounds), rule)[None], None
+    attended: Tensor = PackedAttention.apply(*rows, Pack.of(bounds), rule)  # type: ignore[no-untyped-call]
+    return attended[None], None
 
 
 def packed_mask(*args: Any, attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:

@@ -27,7 +27,8 @@ class HashedDropout(nn.Dropout):
         computed_here = input.device.type == "cpu" and input.dtype in (torch.float32, torch.bfloat16)
         if not self.training or not 0 < self.p < 1 or not computed_here or input.numel() <= SMALL:
             return super().forward(input)
-        return _Dropped.apply(input, *threshold_and_key(self.p))  # type: ignore[no-any-return]
+        dropped: Tensor = _Dropped.apply(input, *threshold_and_key(self.p))  # type: ignore[no-untyped-call]
+        return dropped
 
 
 class _Dropped(torch.autograd.Function):
@@ -37,7 +38,7 @@ class _Dropped(torch.autograd.Function):
         return _drop(numbers, threshold, key)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         return _drop(gradient, ctx.threshold, ctx.key), None, None
 
 

@@ -134,14 +134,14 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
     def embed(self, sentence_features: Iterable[dict[str, Any]]) -> list[Tensor]:
         """Return the embeddings of each column, float ``[m, dimension]``: queries, positives, negatives."""
         columns = list(sentence_features)
-        if all(isinstance(features["input_ids"], list) for features in columns):
+        if all(isinstance(features.get("input_ids"), list) for features in columns):
             return embed_columns(self.model, [_column(features) for features in columns], packs=self.packs)
         return [self.model(features)["sentence_embedding"] for features in columns]
 
     def _whole(self, sentence_features: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return what the model takes for each column; a pass of the gradient cache then takes some of its texts."""
         columns = list(sentence_features)
-        if not all(isinstance(features["input_ids"], list) for features in columns):
+        if not all(isinstance(features.get("input_ids"), list) for features in columns):
             return columns
         bare: SentenceTransformer = extract_model_from_parallel(self.model)
         packed = self.packs and not pays_for_padding(bare)
