@@ -69,7 +69,7 @@ def _embed(
     for prompt_length in dict.fromkeys(length for _, length in texts):
         chosen = np.array([at for at, (_, length) in enumerate(texts) if length == prompt_length])
         lengths = np.array([len(texts[at][0]) for at in chosen])
-        for batch in token_batches(lengths, most, len(texts), padded):
+        for batch in token_batches(lengths, most, padded):
             rows = chosen[batch]
             order.append(rows)
             lists = [texts[at][0] for at in rows]

@@ -16,6 +16,7 @@ from opera.core.reproducible import is_reproducible
 from opera.core.rng import generator
 from opera.encoder.attention import NAME
 from opera.encoder.dropout import HashedDropout
+from opera.encoder.heap import keep_freed_memory
 from opera.encoder.token_ids import TokenIds
 
 BOUNDS = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
@@ -50,6 +51,7 @@ def packing(model: SentenceTransformer) -> Iterator[bool]:
     if attention == NAME:  # within another of these
         yield True
         return
+    keep_freed_memory()
     dropouts = [module for module in model.modules() if type(module) is nn.Dropout]
     transformer.set_attn_implementation(NAME)
     try:

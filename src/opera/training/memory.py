@@ -1,17 +1,15 @@
-"""Out of memory, in one sentence that says which settings to lower; and a heap that stays small over a long run."""
+"""Out of memory, in one sentence that says which settings to lower."""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import torch
 from sentence_transformers import SentenceTransformer
 
 from opera.config.training import TrainSettings
 from opera.core.errors import TrainingError
-from opera.retrieval.models import model_kind
 from opera.runs.folder import TRIAL_FOLDER
 from opera.training.memory_need import GIGABYTE, USABLE, Need, free_memory, need_of, pairs_of
 
@@ -19,22 +17,6 @@ SAYINGS = ("can't allocate memory", "out of memory", "ALLOC_FAILED", "cudaErrorM
 """How torch says it in a plain RuntimeError."""
 TRAINING = ("train_group_size", "max_passage_length")
 ENCODING = ("max_passage_length",)
-
-M_MMAP_THRESHOLD = -3
-"""A parameter of glibc's ``mallopt``: bytes from which a block of memory has pages of its own."""
-OWN_PAGES = 2**22
-
-
-def keep_heap_small(model: SentenceTransformer) -> None:
-    """Give the gradients of a static model pages of their own, where the C library is glibc.
-
-    Every step takes and frees blocks as large as the table. glibc soon puts these on the heap; what lives longer then
-    settles in the holes, the next gradient no longer fits, and the heap grows by a megabyte per step. Blocks with
-    pages of their own go back to the system when they are freed.
-    """
-    if model_kind(model) == "static":
-        with suppress(OSError, AttributeError):  # another C library
-            ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, OWN_PAGES)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

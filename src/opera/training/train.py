@@ -19,12 +19,13 @@ from opera.config.optimisation import LOSSES
 from opera.config.training import TrainSettings
 from opera.core.processes import from_main
 from opera.core.settings import resolved
+from opera.encoder.heap import give_freed_memory_back
 from opera.encoder.packing import packing
 from opera.encoder.token_ids import has_token_path, prompt_length
 from opera.encoder.token_store import TokenSource, training_tokens
 from opera.methods import Method
 from opera.retrieval.frozen import lookup_of
-from opera.retrieval.models import freeze_unused_parameters
+from opera.retrieval.models import freeze_unused_parameters, model_kind
 from opera.runs.folder import TRACE_FILE, Run, RunWriter
 from opera.runs.housekeeping import last_complete_checkpoint
 from opera.runs.reading import broken
@@ -35,7 +36,6 @@ from opera.training.curves import Curves
 from opera.training.dataset import PairDataset, RowDataset, TokenCollator, TokenDataset
 from opera.training.distillation import DistillationLoss  # noqa: F401 (registers itself)
 from opera.training.loss import InBatchLoss
-from opera.training.memory import keep_heap_small
 from opera.training.not_finite import NotFiniteError, check_weights, with_pairs
 from opera.training.sampler import PairSampler
 from opera.training.sampling_recorder import SamplingRecorder
@@ -93,7 +93,8 @@ def train(
     checkpoint = _resume(sampler, trace, run) if resume else None
     resumed_from = sampler.trained_steps
     run.clear_not_finite()
-    keep_heap_small(model)
+    if model_kind(model) == "static":
+        give_freed_memory_back()
     try:
         with packing(model) if loss.packs else nullcontext(), loading(checkpoint, lambda: trace.begun):
             if checkpoint and stopped_early(checkpoint, settings.evaluation.early_stopping_patience):
