@@ -16,8 +16,8 @@ MOST_KEPT, MOST_ON_HEAP = 2**31 - 1, 2**25
 def keep_freed_memory() -> None:
     """Keep what a transformer's activations free for the next ones, where the C library is glibc.
 
-    It would give such blocks back to the system each time. The next step then gets every page anew, filled with zeros: a
-    third of a million pages per step of MiniLM with 32 pairs of 128 tokens, a second of the processor's time.
+    It would give such blocks back to the system each time. The next step then gets every page anew, filled with zeros:
+    a third of a million pages per step of MiniLM with 32 pairs of 128 tokens, a second of the processor's time.
     """
     _set(M_TRIM_THRESHOLD, MOST_KEPT)
     _set(M_MMAP_THRESHOLD, MOST_ON_HEAP)

@@ -9,7 +9,7 @@ ascending from left to right. No leaf or node in use is ever empty.
 from typing import NamedTuple
 
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
+from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
