@@ -22,9 +22,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from cells import BATCH, CELLS, DP, FLAG, LEARNING_RATE, LIBRARY, QUICK, STEPS, TEMPERATURE, TEXTS, Cell
+from cells import BATCH, CELLS, DP, FLAG, LEARNING_RATE, LIBRARY, OPERA, QUICK, STEPS, TEMPERATURE, TEXTS, Cell
 from environment import ROOT, VERSION, flagembedding
-from tables import processor, tables
+from tables import processor, profile_table, tables
 from turns import Worker
 
 HERE = Path(__file__).parent
@@ -34,6 +34,7 @@ from page import fill, need  # noqa: E402
 DATA, STATIC = "../shared/data/nfcorpus", "../shared/models/potion-base-4m"
 SCRIPTS = {LIBRARY: "with_sentence_transformers.py", FLAG: "with_flagembedding.py"}
 PEAK = "matrix products"
+PROFILED = [("train", 128), ("train", 512), ("encode", 512)]
 
 
 class Benchmark:
@@ -79,8 +80,15 @@ class Benchmark:
         kept.write_text(json.dumps({"key": key, "measured": measured}))
         return measured
 
-    def _start(self, cell: Cell, way: str) -> Worker:
-        script = "products.py" if way == PEAK else SCRIPTS.get(way, "with_opera.py")
+    def profile(self, task: str, length: int) -> list[list[Any]]:
+        """Return the operations of an OPERA step, or of encoding, that take most time: name, share, calls."""
+        worker = self._start(Cell(task, "minilm", length, "bf16", 1), OPERA, "profiled.py")
+        shares: list[list[Any]] = worker.turn()["shares"]
+        worker.close()
+        return shares
+
+    def _start(self, cell: Cell, way: str, script: str | None = None) -> Worker:
+        script = script or ("products.py" if way == PEAK else SCRIPTS.get(way, "with_opera.py"))
         python = self.flag if way == FLAG else sys.executable
         job = self._job(cell.model, f"{cell.name}-{way.replace(', ', '-')}") | {
             "task": cell.task,
@@ -160,6 +168,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few turns of few cells, to see whether it works")
     parser.add_argument("--fresh", action="store_true", help="measure again what is done")
     parser.add_argument("--only", default="", help="cells whose name contains this; the tables stay as they are")
+    parser.add_argument("--profile", action="store_true", help="only where OPERA's time goes; fills that table")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of each library")
     parser.add_argument("--folder", type=Path, default=ROOT / ".benchmark", help="for what is kept")
     given = parser.parse_args()
@@ -168,6 +177,12 @@ def main() -> None:
         shutil.rmtree(given.folder / "cells", ignore_errors=True)
     given.folder.mkdir(parents=True, exist_ok=True)
     benchmark = Benchmark(given.folder.resolve(), given.threads)
+    if given.profile:
+        profiles = {
+            (task, length): benchmark.profile(task, length) for task in ("train", "encode") for length in (128, 512)
+        }
+        fill(ROOT / "docs" / "performance.md", {"profile": profile_table(profiles)})
+        return
     cells = [cell for cell in (QUICK if given.quick else CELLS) if given.only in cell.name]
     measured = []
     for cell in cells:

@@ -129,3 +129,11 @@ def about_line(about: dict[str, Any], cells: list[dict[str, Any]], first: dict[s
         f"{peak.get('fp32', 0):.0f} GFLOP/s in fp32 and {peak.get('bf16', 0):.0f} in bf16. Load before a cell: at most "
         f"{load:.1f}. Loss of the first step, without dropout, in fp32: {losses}.{missing}\n"
     )
+
+
+def profile_table(profiles: dict[tuple[str, int], list[list[Any]]]) -> str:
+    """Format the operations of each profile, as columns beside each other, the longest first."""
+    names = {"train": "a training step", "encode": "encoding"}
+    heads = [f"{names[task]}, {length} tokens" for task, length in profiles]
+    columns = [[f"{share:.1%} `{name}` × {calls:,}" for name, share, calls in rows] for rows in profiles.values()]
+    return table_lines(heads, [list(row) for row in zip(*columns, strict=True)])

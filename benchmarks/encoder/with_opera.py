@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 from sentence_transformers import SentenceTransformer
 from stopwatch import Stopwatch
+from transformers import TrainerCallback
 from turns import Turns, job
 
 from opera.config.recipe import make_recipe
@@ -51,12 +51,12 @@ def prepared(work: dict[str, Any]) -> Prepared:
     return prepare(load_data(work["data"]), work["model"], recipe)
 
 
-def train(work: dict[str, Any], turns: Turns) -> None:
+def train(work: dict[str, Any], turns: Turns, watch: TrainerCallback | None = None) -> None:
     """Train as ``opera train`` does, with its own draws; those of ``ft`` must be the rows of the job."""
     ready = prepared(work)
     run = RunWriter(Path(work["folder"]))
     services = Services([], training_arguments(ready.settings, ready.model, run.checkpoints), ready.model)
-    watch = Checked(turns, work) if work["method"] == "ft" else Stopwatch(turns)
+    watch = watch or (Checked(turns, work) if work["method"] == "ft" else Stopwatch(turns))
     session = Session.start(ready, run, Clock(), False, [watch], services)
     fit(session, ready.data, run, "train", "training")
 
@@ -78,27 +78,29 @@ class Checked(Stopwatch):
 
 def encode(work: dict[str, Any], turns: Turns) -> None:
     """Encode the first documents of the corpus, each time with an empty cache."""
-    data = load_data(work["data"])
-    count = len(json.loads(Path(work["texts"]).read_text()))
-    encoder = open_encoder(work["model"], work["precision"], max_passage_length=work["length"])
-    encoder.encode(data.corpus.texts(slice(0, 64)), "document")
-
-    def part(number: int, size: int) -> Any:
-        rows = data.corpus.select(np.arange(size))
-        return replace(data, fingerprint=f"{data.fingerprint}/{number}", corpus=rows)
-
-    turns.ready(batch_size=encoder.batch_size)
-    for number in _endless():
-        with TemporaryDirectory(dir=work["folder"]) as cache:
-            os.environ["OPERA_CACHE"] = cache
-            encoder.encode_corpus(part(number, count))
-            turns.done()
-
-
-def _endless() -> Iterator[int]:
-    number = 0
+    documents = Documents(work)
+    turns.ready()
     while True:
-        yield (number := number + 1)
+        documents.encode()
+        turns.done()
+
+
+class Documents:
+    """The first documents of the corpus, and an encoder that is warm."""
+
+    def __init__(self, work: dict[str, Any]) -> None:
+        self._data, self._folder = load_data(work["data"]), work["folder"]
+        self._count = len(json.loads(Path(work["texts"]).read_text()))
+        self._encoder = open_encoder(work["model"], work["precision"], max_passage_length=work["length"])
+        self.encode(32)
+
+    def encode(self, count: int | None = None) -> None:
+        """Encode them, or fewer, with an empty cache; tokens and embeddings are written to it."""
+        corpus = self._data.corpus.select(np.arange(count or self._count))
+        part = replace(self._data, fingerprint=f"{self._data.fingerprint}/{count}", corpus=corpus)
+        with TemporaryDirectory(dir=self._folder) as cache:
+            os.environ["OPERA_CACHE"] = cache
+            self._encoder.encode_corpus(part)
 
 
 def write_rows(work: dict[str, Any], turns: Turns) -> None:
