@@ -67,14 +67,21 @@ class Benchmark:
             for way in (*ways, PEAK):
                 workers[way] = self._start(cell, way)
                 turns[way] = []
-            for _ in range(1 + cell.rounds):
+            for _ in range(cell.warm_up + cell.rounds):
                 for way, worker in workers.items():
                     turns[way].append(worker.turn())
         finally:
             for worker in workers.values():
                 worker.close()
         facts = {way: worker.facts for way, worker in workers.items()}
-        measured = {"cell": cell.as_dict(), "title": cell.title, "load_before": load, "facts": facts, "turns": turns}
+        measured = {
+            "cell": cell.as_dict(),
+            "warm_up": cell.warm_up,
+            "title": cell.title,
+            "load_before": load,
+            "facts": facts,
+            "turns": turns,
+        }
         measured["units"] = len(json.loads(Path(self._job(cell.model, "units")["texts"]).read_text()))
         kept.parent.mkdir(exist_ok=True)
         kept.write_text(json.dumps({"key": key, "measured": measured}))

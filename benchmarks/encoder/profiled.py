@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from with_opera import Documents, train
+
+# isort: split
+
 from typing import Any
 
 from torch.profiler import ProfilerActivity, profile
 from transformers import TrainerCallback
 from turns import Turns, job
-from with_opera import Documents, train
 
 MOST, DOCUMENTS = 10, 128
 """Operations shown, while the others are summed up; documents encoded."""

@@ -29,7 +29,8 @@ def processor() -> str:
 
 def summarise(measured: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any]:
     """Compute the figures of a cell: per way, units per second, ratio to OPERA, share of the peak, memory."""
-    cell, counted = measured["cell"], {way: turns[1:] for way, turns in measured["turns"].items()}
+    cell, first = measured["cell"], measured["warm_up"]
+    counted = {way: turns[first:] for way, turns in measured["turns"].items()}
     peak = {kind: median(turn[kind] for turn in counted[PEAK]) for kind in ("fp32", "bf16")}
     batch = BATCH[cell["model"]]
     ways = {}
@@ -48,7 +49,7 @@ def summarise(measured: dict[str, Any], inputs: dict[str, Any]) -> dict[str, Any
             own = [turn["seconds"] for turn in counted[OPERA]]
             figures["opera_is_faster_by"] = median(a / b for a, b in zip(seconds, own, strict=True))
         if cell["length"] is not None:
-            work = [flops(cell, inputs, step) for step in range(1, 1 + len(turns))]
+            work = [flops(cell, inputs, step) for step in range(first, first + len(turns))]
             shares = [w / s / 1e9 / peak[cell["precision"]] for w, s in zip(work, seconds, strict=True)]
             figures["share_of_peak"] = median(shares)
         ways[way] = figures

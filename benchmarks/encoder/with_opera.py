@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import opera  # noqa: F401 (before torch, which reads how threads are to wait when it is loaded)
+
+# isort: split
+
 import json
 import os
 from dataclasses import replace
