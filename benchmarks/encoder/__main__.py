@@ -78,11 +78,11 @@ class Benchmark:
             "cell": cell.as_dict(),
             "warm_up": cell.warm_up,
             "title": cell.title,
+            "units": len(json.loads((self.folder / f"{cell.model}-texts.json").read_text())),
             "load_before": load,
             "facts": facts,
             "turns": turns,
         }
-        measured["units"] = len(json.loads(Path(self._job(cell.model, "units")["texts"]).read_text()))
         kept.parent.mkdir(exist_ok=True)
         kept.write_text(json.dumps({"key": key, "measured": measured}))
         return measured
@@ -185,9 +185,7 @@ def main() -> None:
     given.folder.mkdir(parents=True, exist_ok=True)
     benchmark = Benchmark(given.folder.resolve(), given.threads)
     if given.profile:
-        profiles = {
-            (task, length): benchmark.profile(task, length) for task in ("train", "encode") for length in (128, 512)
-        }
+        profiles = {(task, length): benchmark.profile(task, length) for task, length in PROFILED}
         fill(ROOT / "docs" / "performance.md", {"profile": profile_table(profiles)})
         return
     cells = [cell for cell in (QUICK if given.quick else CELLS) if given.only in cell.name]

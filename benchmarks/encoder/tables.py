@@ -136,5 +136,5 @@ def profile_table(profiles: dict[tuple[str, int], list[list[Any]]]) -> str:
     """Format the operations of each profile, as columns beside each other, the longest first."""
     names = {"train": "a training step", "encode": "encoding"}
     heads = [f"{names[task]}, {length} tokens" for task, length in profiles]
-    columns = [[f"{share:.1%} `{name}` × {calls:,}" for name, share, calls in rows] for rows in profiles.values()]
+    columns = [[f"{share:.1%} {name} × {calls:,}" for name, share, calls in rows] for rows in profiles.values()]
     return table_lines(heads, [list(row) for row in zip(*columns, strict=True)])
