@@ -3,7 +3,7 @@ VENV := .venv
 RUN := $(VENV)/bin/
 IN_PARALLEL := --numprocesses 2 --dist worksteal # each process computes with one thread: tests/conftest.py
 
-.PHONY: help install quickstart test test-slow test-all check site wheel environments fuzz chaos soak bench bench-quick bench-encoder bench-profile bench-sampler bench-sampler-quick audit format clean
+.PHONY: help install quickstart test test-slow test-all check site wheel environments fuzz chaos soak bench bench-quick bench-encoder bench-profile bench-search bench-startup bench-sampler bench-sampler-quick audit format clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -53,7 +53,7 @@ check: install ## lint and type-check
 	$(RUN)ruff format --check .
 	$(RUN)mypy
 
-bench: bench-encoder bench-profile bench-sampler-quick ## training and encoding beside other libraries, search, start-up, sampler (about 25 minutes)
+bench: bench-encoder bench-profile bench-search bench-startup bench-sampler-quick ## training, encoding, search beside other libraries, start-up, sampler (half an hour)
 
 bench-quick: install ## whether the benchmark of training and encoding works (3 minutes); writes nothing
 	$(RUN)python benchmarks/encoder --quick
@@ -63,6 +63,12 @@ bench-encoder: install ## training and encoding beside sentence-transformers and
 
 bench-profile: install ## which operations a training step of OPERA and its encoding spend their time in (1 minute)
 	$(RUN)python benchmarks/encoder --profile
+
+bench-search: install ## exact search beside FAISS flat and semantic_search; fills docs/performance.md
+	$(if $(wildcard benchmarks/search.py),$(RUN)python benchmarks/search.py)
+
+bench-startup: install ## what starting a command costs; fills docs/performance.md
+	$(RUN)python benchmarks/startup.py
 
 bench-sampler-quick: install ## the sampler's steps up to 741,436 pairs (1 minute); writes nothing
 	OMP_NUM_THREADS=1 $(RUN)python benchmarks/sampler.py --most 741436 --rounds 0

@@ -31,9 +31,9 @@ class Recording:
         self._profile.__exit__(None, None, None)
 
     def shares(self) -> list[tuple[str, float, int]]:
-        """Name, share of the time, and calls of the operations that take most, then of the others, then of no operation.
+        """Name, share of the time, and calls of the operations that take most, then of the others together.
 
-        The last is Python and compiled kernels that are not torch's.
+        The last row is no operation of torch: Python, and compiled kernels of OPERA.
         """
         events = sorted(self._profile.key_averages(), key=lambda event: -event.self_cpu_time_total)
         every = [
