@@ -30,13 +30,16 @@ import numpy as np
 from opera.core.cache import cache_folder
 from opera.core.processes import everywhere
 from opera.data import RetrievalData, load_data
+from opera.encoder import shards
 from opera.retrieval.device import join_processes
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.search import search_corpus
 
 DATA, STATIC = Path("../shared/data/nfcorpus"), Path("../shared/models/potion-base-4m")
 ENCODED, BATCH = 256, 2
-"""Documents to encode, and texts per batch: 32 batches are a chunk, so there are four chunks to share."""
+"""Documents to encode, and texts of 128 tokens per batch."""
+SHARD = 64
+"""Documents of a shard: four of them to share."""
 DOCUMENTS, QUERIES = 500_000, 100
 
 
@@ -45,7 +48,7 @@ def encode(out: Path) -> None:
     join_processes().wait_for_everyone()
     data, encoder = load_data(str(DATA)), open_encoder("minilm")
     data = replace(data, fingerprint=f"{data.fingerprint}/first", corpus=data.corpus.select(np.arange(ENCODED)))
-    encoder.batch_size = BATCH
+    encoder.batch_size, shards.LEAST_ROWS = BATCH, SHARD
     encoder.encode(["warm up"], "document")
     join_processes().wait_for_everyone()
     start, busy = time.perf_counter(), time.process_time()

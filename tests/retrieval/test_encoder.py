@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import shutil
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +21,7 @@ from opera.encoder import shards
 from opera.retrieval import encoder as module
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import load_model
+from processes import start
 
 
 @pytest.fixture
@@ -116,6 +119,40 @@ def test_an_encoding_that_broke_off_goes_on_with_what_is_missing(
     assert np.array_equal(found, apart)
 
 
+KILLED = """
+import os, signal, sys
+from opera.data import load_data
+from opera.encoder import shards
+from opera.retrieval.encoder import Encoder
+from opera.retrieval.models import load_model
+
+shards.LEAST_ROWS = 32
+embed, seen = Encoder._vectors, []
+
+
+def kill(self, texts, part, *rest):
+    if part.start == 64 and sys.argv[3] == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    print("encoded", part.start)
+    return embed(self, texts, part, *rest)
+
+
+Encoder._vectors = kill
+Encoder(load_model(sys.argv[2], "cpu"), show_progress=False).encode_corpus(load_data(sys.argv[1]))
+"""
+
+
+def test_a_killed_encoding_goes_on_with_what_is_missing(bert_model: Path, beir: Path, tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(KILLED)
+    for how, status, encoded in (("kill", -signal.SIGKILL, None), ("go on", 0, ["64", "96"]), ("again", 0, [])):
+        command = [str(tmp_path / "script.py"), str(beir), str(bert_model), how]
+        child = start(command, tmp_path / "log", OPERA_CACHE=str(tmp_path / "cache"))
+        assert child.wait() == status, child.log.read_text()
+        if encoded is not None:
+            assert re.findall(r"^encoded (.*)$", child.log.read_text(), re.MULTILINE) == encoded
+    assert not list((tmp_path / "cache").rglob(".*"))
+
+
 @pytest.mark.usefixtures("four_shards")
 def test_a_damaged_shard_alone_is_made_anew(
     bert_model: Path, beir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -207,9 +244,9 @@ def test_parts_of_a_corpus_are_the_rows_of_the_whole(bert_model: Path, beir: Pat
     """Also where the range cuts a shard."""
     data, encoder = load_data(beir), Encoder(load_model(bert_model, "cpu"), batch_size=1, use_cache=False)
     whole = np.asarray(encoder.encode_corpus(data))
-    for start, stop in ((0, 120), (0, 40), (40, 80), (31, 97), (119, 120), (50, 50), (120, 120)):
-        parts = list(encoder.document_parts(data, "title_text", slice(start, stop)))
-        assert np.array_equal(np.concatenate([whole[:0], *parts]), whole[start:stop])
+    for first, stop in ((0, 120), (0, 40), (40, 80), (31, 97), (119, 120), (50, 50), (120, 120)):
+        parts = list(encoder.document_parts(data, "title_text", slice(first, stop)))
+        assert np.array_equal(np.concatenate([whole[:0], *parts]), whole[first:stop])
 
 
 def test_a_model_that_computes_no_numbers_is_refused(static_model: Path, beir: Path) -> None:

@@ -52,7 +52,12 @@ class EncodingSettings(Settings):
     corpus_text: Literal["title_text", "text"] = setting(
         "title_text", "what of a document is encoded; the release encodes the text alone", "paper.md, row 11"
     )
-    encode_batch_size: int = setting(128, "texts per batch when encoding", "OPERA", ge=1, le=MOST_AT_ONCE)
+    encode_batch_size: int = setting(
+        128, "texts of 128 tokens per batch when encoding, or as many tokens", "OPERA", ge=1, le=MOST_AT_ONCE
+    )
+    stored_embeddings: Literal["fp32", "fp16"] = setting(
+        "fp32", "how embeddings are kept in the cache; fp16 takes half the disk", "OPERA"
+    )
     precision: Literal["auto", "fp32", "bf16", "fp16"] = setting(
         "auto", "autocast in training and encoding; auto: bf16 where the device computes in it", "OPERA"
     )

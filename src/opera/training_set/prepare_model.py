@@ -50,7 +50,7 @@ def load_models(model_source: str, settings: TrainSettings) -> dict[str, Any]:
     if encoding.gradient_checkpointing:
         checkpoint_gradients(model)
     precision = preset_precision(settings, model_kind(model), pick_device())
-    encoder = Encoder(model, precision, encoding.encode_batch_size)
+    encoder = Encoder(model, precision, encoding.encode_batch_size, stored_as=encoding.stored_embeddings)
     loaded = {"model": model, "encoder": encoder, "lengths": lengths, "own_lengths": own_lengths}
     if adapter.kind is None:
         return loaded
