@@ -52,7 +52,7 @@ def scores_and_ranks(keys, scores, ranks):
 def keep_best(keys, count, depth):
     """Bring the ``depth`` greatest of the first ``count`` keys to the front, the least of them last of these.
 
-    Quickselect; keys differ, since ids do.
+    Quickselect. Scores do as well as keys.
     """
     low, high, last = 0, count - 1, depth - 1
     while low < high:
@@ -84,9 +84,15 @@ def offer(key, row, at, keys, counts, lowest, depth):
     row[counts[at]] = key
     counts[at] += 1
     if counts[at] == len(row):
-        keep_best(row, len(row), depth)
-        counts[at] = depth
-        lowest[at] = score_of(row[depth - 1])
+        shorten(row, at, counts, lowest, depth)
+
+
+@njit(cache=True, nogil=True)
+def shorten(row, at, counts, lowest, depth):
+    """Keep the best ``depth`` candidates of a query, and raise its lowest score."""
+    keep_best(row, counts[at], depth)
+    counts[at] = depth
+    lowest[at] = score_of(row[depth - 1])
 
 
 @njit(cache=True, nogil=True)
@@ -108,15 +114,28 @@ def count_reaching(row, shift, bound):
 
 
 @njit(cache=True, nogil=True)
+def first_threshold(row, shift, slack, relative, depth, scores):
+    """The same from the ``depth``-th best approximate score of a block, which as many exact ones nearly reach."""
+    for at in range(len(row)):
+        scores[at] = np.uint32(np.uint32(row[at]) << shift).view(np.float32)
+    keep_best(scores, len(row), depth)
+    return threshold(threshold(scores[depth - 1], slack, np.float32(2) * relative), slack, relative)
+
+
+@njit(cache=True, nogil=True)
 def scan(products, shift, slack, relative, queries, tile, id_rank, keys, counts, lowest, depth):
     """Look through a block of approximate scores, and score the few documents again that may be among the best.
 
     ``products`` are the bits of float32 numbers (uint32, shift 0) or of bf16 ones (uint16, shift 16).
     """
     n_queries, n_docs = products.shape
+    scores = np.empty(n_docs, dtype=np.float32)
     for at in range(n_queries):
         row, kept = products[at], keys[at]
+        first = lowest[at] == -np.inf and n_docs > depth
         bound = threshold(lowest[at], slack[at], relative)
+        if first:
+            bound = first_threshold(row, shift, slack[at], relative, depth, scores)
         for start in range(0, n_docs, WIDTH):
             stop = min(n_docs, start + WIDTH)
             if count_reaching(row[start:stop], shift, bound) == 0:
@@ -125,7 +144,9 @@ def scan(products, shift, slack, relative, queries, tile, id_rank, keys, counts,
                 if np.uint32(np.uint32(row[doc]) << shift).view(np.float32) >= bound:
                     key = key_of(exact_score(queries[at], tile[doc]), id_rank[doc])
                     offer(key, kept, at, keys, counts, lowest, depth)
-            bound = threshold(lowest[at], slack[at], relative)
+            bound = max(bound, threshold(lowest[at], slack[at], relative))
+        if first and counts[at] >= depth:
+            shorten(kept, at, counts, lowest, depth)
 
 
 @njit(cache=True, nogil=True)
