@@ -33,7 +33,7 @@ class Recording:
     def shares(self) -> list[tuple[str, float, int]]:
         """Name, share of the time, and calls of the operations that take most, then of the others together.
 
-        The last row is no operation of torch: Python, and compiled kernels of OPERA.
+        The last row is what runs between torch's operations.
         """
         events = sorted(self._profile.key_averages(), key=lambda event: -event.self_cpu_time_total)
         every = [
