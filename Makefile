@@ -65,7 +65,7 @@ bench-profile: install ## which operations a training step of OPERA and its enco
 	$(RUN)python benchmarks/encoder --profile
 
 bench-search: install ## exact search beside FAISS flat and semantic_search; fills docs/performance.md
-	$(if $(wildcard benchmarks/search.py),$(RUN)python benchmarks/search.py)
+	$(RUN)python benchmarks/search.py
 
 bench-startup: install ## what starting a command costs; fills docs/performance.md
 	$(RUN)python benchmarks/startup.py

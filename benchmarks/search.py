@@ -124,10 +124,14 @@ def measure(folder: Path, size: int, threads: int, rounds: int) -> list[dict[str
                 seconds[engine, depth] += [taken] if turn else []
             assert found["opera"] == found["faiss"] or size > 10**4, "the engines found other documents"
     peaks = {engine: int(child.communicate()[0]) for engine, child in children.items()}
-    return [row_of(size, threads, depth, {engine: seconds[engine, depth] for engine in ENGINES}, peaks) for depth in DEPTHS]
+    return [
+        row_of(size, threads, depth, {engine: seconds[engine, depth] for engine in ENGINES}, peaks) for depth in DEPTHS
+    ]
 
 
-def row_of(size: int, threads: int, depth: int, seconds: dict[str, list[float]], peaks: dict[str, int]) -> dict[str, Any]:
+def row_of(
+    size: int, threads: int, depth: int, seconds: dict[str, list[float]], peaks: dict[str, int]
+) -> dict[str, Any]:
     """The figures of a size, a number of threads and a depth; ratios are medians of those of each turn."""
     row: dict[str, Any] = {"documents": size, "threads": threads, "depth": depth}
     for engine in ENGINES:
@@ -180,7 +184,9 @@ def main() -> None:
             write_vectors(folder / f"{size}.npy", size, 0)
             for threads in options.threads:
                 rows += measure(folder, size, threads, options.rounds)
-                print(*(f"{name} {value:,.2f}" for row in rows[-2:] for name, value in row.items()), sep=", ", flush=True)
+                print(
+                    *(f"{name} {value:,.2f}" for row in rows[-2:] for name, value in row.items()), sep=", ", flush=True
+                )
     record = {"rounds": options.rounds, "queries": QUERIES, "dimension": DIMENSION, "machine": platform.processor(),
               "cpus": os.cpu_count(), "python": platform.python_version(), "rows": rows}  # fmt: skip
     (ROOT / "benchmarks/search.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

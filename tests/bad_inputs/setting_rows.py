@@ -134,6 +134,8 @@ noise_share=.nan: must be a finite number, got nan
 eval_steps=0: must be greater than or equal to 1, got 0
 eval_steps=99999999999: must be less than or equal to 1000000000, got 99999999999
 early_stopping_patience=2 => early_stopping_patience=2 needs eval_steps: steps between two evaluations
+eval_corpus_sample=10 => eval_corpus_sample=10 needs eval_steps: steps between two evaluations
+eval_corpus_sample=0: must be greater than or equal to 1, got 0
 load_best_model_at_end=true => load_best_model_at_end=True needs eval_steps: steps between two evaluations
 dev_split=like-train: must be 'like-test', 'new-documents' or 'random', got 'like-train'
 dev_fraction=0: must be greater than 0, got 0

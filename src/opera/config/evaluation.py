@@ -22,6 +22,14 @@ class EvaluationSettings(Settings):
     load_best_model_at_end: bool = setting(
         False, "keep the model of the best evaluation; needs eval_steps, and saves at each", "transformers"
     )
+    eval_corpus_sample: int | None = setting(
+        None,
+        "rank among the judged documents and so many others, drawn once, in the evaluations during training; the "
+        "measure is then named for it; auto: all documents",
+        "issue 15",
+        ge=1,
+        le=MOST,
+    )
     early_stopping_patience: int | None = setting(
         None, "evaluations without improvement before training stops; needs eval_steps", "transformers", ge=1, le=MOST
     )
@@ -46,10 +54,17 @@ class EvaluationSettings(Settings):
 
     @model_validator(mode="after")
     def _best_model_needs_evaluations(self) -> Self:
-        for name in ("load_best_model_at_end", "early_stopping_patience"):
+        for name in ("load_best_model_at_end", "early_stopping_patience", "eval_corpus_sample"):
             if getattr(self, name) and self.eval_steps is None:
                 raise ValueError(f"{name}={getattr(self, name)} needs eval_steps: steps between two evaluations")
         return self
+
+    @property
+    def dev_measure(self) -> str:
+        """Name of what evaluations during training measure, never that of the full measure if a sample is ranked."""
+        if self.eval_corpus_sample is None:
+            return self.metric_for_best_model
+        return f"{self.metric_for_best_model} (judged + {self.eval_corpus_sample:,} sampled)"
 
     @property
     def needs_dev(self) -> bool:

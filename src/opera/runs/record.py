@@ -92,6 +92,7 @@ class TrainingRecord(_Part):
         best_value: its measure.
         evaluations: step and measure of each evaluation on dev.
         lag: steps between an observation and the first draw that uses it.
+        measure: name of what evaluations measured; it says so where they ranked a sample of the documents.
     """
 
     steps: int
@@ -100,6 +101,7 @@ class TrainingRecord(_Part):
     best_value: float | None
     evaluations: list[tuple[int, float]]
     lag: int
+    measure: str | None = None
 
 
 class ShareMean(_Part):

@@ -85,7 +85,7 @@ def train(
         KeyboardInterrupt: after Ctrl-C or SIGTERM, when the checkpoint is saved.
     """
     sampler = _make_sampler(training_set, method, settings)
-    trace, stopper, progress = Trace(sampler, run), Stopper(), Progress(settings.evaluation.metric_for_best_model)
+    trace, stopper, progress = Trace(sampler, run), Stopper(), Progress(settings.evaluation.dev_measure)
     if PartialState().num_processes > 1 and (unused := freeze_unused_parameters(model)):
         log.info("note: froze %d parameters that no embedding depends on", len(unused))
     loss = _make_loss(model, training_set, sampler, trace, settings)
@@ -109,13 +109,15 @@ def train(
     trace.write(run)
     if stopper.stopped:
         raise KeyboardInterrupt
-    metric = f"eval_{settings.evaluation.metric_for_best_model}"
+    measure = settings.evaluation.dev_measure
+    metric = f"eval_{measure}"
     record = TrainingRecord(
         steps=trainer.state.global_step,
         resumed_from=resumed_from,
         best_step=trainer.state.best_global_step,
         best_value=trainer.state.best_metric,
         evaluations=[(row["step"], row[metric]) for row in trainer.state.log_history if metric in row],
+        measure=measure if settings.evaluation.needs_dev else None,
         lag=sampler.lag,
     )
     return TrainingResult(record, sampler.times_drawn())

@@ -36,6 +36,7 @@ from opera.retrieval.prompts import ROLES, Role, prompt_for
 from opera.retrieval.trust import check_model_folder, pickles_refused
 from opera.training.callbacks import ignore_signals
 from opera.training.dataset import column_names
+from opera.training.guard.dev_corpus import judged_and_sampled
 from opera.training.not_finite import NotFiniteError, check_weights
 from opera.training.sampler import PairSampler
 
@@ -126,17 +127,19 @@ class DevEvaluator(BaseEvaluator):  # type: ignore[misc]
 
     def __init__(self, data: RetrievalData, settings: TrainSettings) -> None:
         super().__init__()
-        self.data, self.settings = data, settings
-        self.primary_metric = settings.evaluation.metric_for_best_model
+        evaluation, encoding = settings.evaluation, settings.encoding
+        self.settings, self.primary_metric = settings, evaluation.dev_measure
+        sample, seed = evaluation.eval_corpus_sample, settings.optimisation.seed
+        self.data = data if sample is None else judged_and_sampled(data, sample, encoding.corpus_text, seed)
 
     def __call__(
         self, model: SentenceTransformer, output_path: str | None = None, epoch: float = -1, steps: int = -1
     ) -> dict[str, float]:
         """Return the measure's mean; all processes share the work, and get the same."""
-        encoding = self.settings.encoding
+        encoding, measure = self.settings.encoding, self.settings.evaluation.metric_for_best_model
         encoder = Encoder(model, encoding.precision, encoding.encode_batch_size, use_cache=False, show_progress=False)
-        measures = [self.primary_metric]
-        return evaluate_encoder(encoder, self.data, "dev", measures, encoding.corpus_text).measures
+        found = evaluate_encoder(encoder, self.data, "dev", [measure], encoding.corpus_text)
+        return {self.primary_metric: found.measures[measure]}
 
 
 def training_arguments(
@@ -201,7 +204,7 @@ def _saving_and_evaluation(settings: TrainSettings) -> dict[str, Any]:
         "eval_strategy": "steps" if evaluation.needs_dev else "no",
         "eval_steps": evaluation.eval_steps,
         "load_best_model_at_end": evaluation.load_best_model_at_end,
-        "metric_for_best_model": f"eval_{evaluation.metric_for_best_model}" if evaluation.needs_dev else None,
+        "metric_for_best_model": f"eval_{evaluation.dev_measure}" if evaluation.needs_dev else None,
         "greater_is_better": True if evaluation.needs_dev else None,
         "restore_callback_states_from_checkpoint": True,
         "ignore_data_skip": True,  # the sampler resumes from its own saved state

@@ -91,6 +91,6 @@ def _evaluations(group: Group) -> dict[str, Any] | None:
     evaluations = run.training.evaluations
     if not evaluations:
         return None
-    measure = run.settings["metric_for_best_model"]
+    measure = run.training.measure or run.settings["metric_for_best_model"]
     steps, values = zip(*evaluations, strict=True)
     return {"measure": measure, "steps": list(steps), "values": list(values)}

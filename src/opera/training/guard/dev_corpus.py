@@ -62,6 +62,29 @@ def reduced_corpus(encoder: Encoder, data: RetrievalData, limit: int, corpus_tex
     return DevCorpus(_with_documents(data, qrels, rows), rows)
 
 
+def judged_and_sampled(data: RetrievalData, count: int, corpus_text: CorpusText, seed: int) -> RetrievalData:
+    """The dev split with the documents that it judges, relevant or not, and ``count`` others, drawn at random.
+
+    Of several data sets, each keeps its own, and as many others. Documents without a text are not drawn.
+
+    Args:
+        data: the data set.
+        count: how many other documents to keep; all, if there are fewer.
+        corpus_text: what of a document is encoded.
+        seed: seed of the draw.
+    """
+    if data.parts:
+        each = zip(views(data), data.parts, strict=True)
+        return combine(
+            [replace(judged_and_sampled(view, count, corpus_text, seed), name=part.name) for view, part in each]
+        )
+    qrels = data.judged_qrels("dev")
+    judged = np.unique(qrels.doc_rows)
+    others = np.setdiff1d(np.arange(len(data.corpus)), np.union1d(judged, data.corpus.empty_rows(corpus_text)))
+    drawn = generator(seed, "evaluation.documents").permutation(others)[:count]
+    return _with_documents(data, qrels, np.sort(np.concatenate([judged, drawn])).astype(np.int64))
+
+
 def _reduced_each(encoder: Encoder, data: RetrievalData, limit: int, corpus_text: CorpusText, seed: int) -> DevCorpus:
     """Reduce each of several data sets, to a part of the limit by its size."""
     reduced, rows = [], []
