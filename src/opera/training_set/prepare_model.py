@@ -88,6 +88,11 @@ def _refuse_settings_of_models(settings: TrainSettings) -> None:
         if value != EncodingSettings.model_fields[name].default:
             reason = "vectors come from files" if settings.adapter.query_vectors else "the model itself does not train"
             raise SettingError(f"{name}={value}: with adapter={settings.adapter.kind} {reason}; leave the setting out")
+    if sample := settings.evaluation.eval_corpus_sample:
+        raise SettingError(
+            f"eval_corpus_sample={sample}: with adapter={settings.adapter.kind} documents are encoded once, so all are "
+            "ranked; leave the setting out"
+        )
 
 
 def add_lora_to(model: SentenceTransformer, encoder: Encoder, settings: TrainSettings, source: str) -> None:
