@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from opera.core.processes import everywhere, own_share
 from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
 from opera.encoder.embeddings import Vectors
@@ -64,6 +65,8 @@ def rank_among_random(
     the start of one random order of all positives, without the query's own. A document that ties with the pair's does
     not lower its rank.
 
+    All processes call this. Each ranks the pairs of some queries, in whole chunks, so the bytes are those of one.
+
     Args:
         pairs: the training pairs.
         query_embeddings: float32 ``[n, dimension]``, unit vectors.
@@ -81,14 +84,21 @@ def rank_among_random(
     similarity = pair_similarities(pairs, query_embeddings, document_embeddings)
     rank, sizes = np.empty(pairs.n_pairs, dtype=np.int32), np.empty(pairs.n_pairs, dtype=np.int32)
     chunk = max(1, CHUNK_CELLS // max(1, len(in_order)))
-    for start in range(0, pairs.n_queries, chunk):
-        stop = min(start + chunk, pairs.n_queries)
-        seen = query_embeddings[start:stop] @ candidates.T
-        for query in range(start, stop):
-            own = slice(pairs.query_offsets[query], pairs.query_offsets[query + 1])
-            own_places = place[pairs.pair_doc[own]]
-            others = np.delete(seen[query - start], own_places[own_places >= 0])[:pool_size]
-            others.sort()
-            rank[own] = 1 + len(others) - np.searchsorted(others, similarity[own] + ROUNDING, side="right")
-            sizes[own] = len(others)
+    share = own_share(pairs.n_queries, chunk)
+
+    def rank_own() -> list[NDArray[np.int32]]:
+        for start in range(share.start, share.stop, chunk):
+            stop = min(start + chunk, share.stop)
+            seen = query_embeddings[start:stop] @ candidates.T
+            for query in range(start, stop):
+                own = slice(pairs.query_offsets[query], pairs.query_offsets[query + 1])
+                own_places = place[pairs.pair_doc[own]]
+                others = np.delete(seen[query - start], own_places[own_places >= 0])[:pool_size]
+                others.sort()
+                rank[own] = 1 + len(others) - np.searchsorted(others, similarity[own] + ROUNDING, side="right")
+                sizes[own] = len(others)
+        first, last = pairs.query_offsets[[share.start, share.stop]]
+        return [rank[first:last], sizes[first:last]]
+
+    rank, sizes = (np.concatenate(parts) for parts in zip(*everywhere(rank_own), strict=True))
     return CBSRanks(rank, sizes)

@@ -118,6 +118,7 @@ def _score_pairs(
         pool=DocumentPool.of(loaded, corpus_text),
         cbs_pool=cbs_pool,
     )
+    del query_embeddings, document_embeddings  # mapped: their pages need not stay while the table is made
     columns = {
         "query_id": loaded.queries.id_column(qrels.query_rows[pairs.pair_query]),
         "doc_id": loaded.corpus.id_column(pairs.pair_doc),
