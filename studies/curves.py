@@ -26,7 +26,6 @@ from opera.data.splits import SplitKind, draw_missing_splits
 from opera.retrieval.measures import per_query
 from opera.retrieval.nearest import exact_search
 from opera.runs.folder import RunWriter
-from opera.training.tokens import TokenCache
 from opera.training.train import train
 from opera.training_set.build import build_training_set
 from opera.training_set.prepare import prepare
@@ -88,8 +87,7 @@ def measure_curves(
     fixed = {"seed": seed, "logging_steps": 1000, "snapshots": 0, "save_steps": 10**6}
     recipe = make_recipe({"method": method, **fixed, **settings})
     prepared = prepare(data, MODEL, recipe)
-    tokens = TokenCache(prepared.model[0])
-    pretrained = embed(prepared.model, tokens, data)
+    pretrained = embed(prepared.model, data)
     training_set = build_training_set(prepared)
     folder = Path(tempfile.mkdtemp())
     try:
@@ -102,7 +100,7 @@ def measure_curves(
         )
     finally:
         shutil.rmtree(folder)
-    trained = embed(prepared.model, tokens, data)
+    trained = embed(prepared.model, data)
     return Curves(
         dev=curve(pretrained, trained, data, "dev"),
         test=curve(pretrained, trained, data, "test"),
@@ -113,14 +111,14 @@ def measure_curves(
     )
 
 
-def embed(model: SentenceTransformer, tokens: TokenCache, data: RetrievalData) -> Embeddings:
+def embed(model: SentenceTransformer, data: RetrievalData) -> Embeddings:
     """Embed all queries and documents, without normalizing."""
     both = data.queries.texts(slice(0, len(data.queries)), "text"), data.corpus.texts(slice(0, len(data.corpus)))
     with torch.no_grad():
         raw = [
             np.concatenate(
                 [
-                    model[0](tokens(texts[i : i + 2048]))["sentence_embedding"].numpy()
+                    model[0](model[0].preprocess(texts[i : i + 2048]))["sentence_embedding"].numpy()
                     for i in range(0, len(texts), 2048)
                 ]
             )

@@ -19,7 +19,7 @@ from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +29,6 @@ from opera.data import RetrievalData, load_data
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.runs.folder import RunWriter
-from opera.training import tokens
 from opera.training.train import train
 from opera.training_set.build import build_training_set
 from opera.training_set.prepare import prepare
@@ -62,16 +61,6 @@ VARIED: dict[str, dict[str, list[Any]]] = {
 }
 CHOSEN: dict[str, dict[str, Any]] = {"static": {"temperature": 0.07, "per_device_train_batch_size": 512}}
 """What dev said, together; at the steps of the centre."""
-
-
-class KeptForAllRuns(tokens.TokenCache):
-    """Keeps tokens from run to run: all static runs of this study have one tokenizer."""
-
-    shared: ClassVar[dict[str, Any]] = {}
-
-    def __init__(self, module: Any) -> None:
-        super().__init__(module)
-        self._kept = self.shared
 
 
 def variants(model: str) -> Iterator[dict[str, Any]]:
@@ -133,12 +122,9 @@ def _before(model: str, data: RetrievalData) -> dict[str, dict[str, float]]:
 
 
 def _measures(encoder: Encoder, data: RetrievalData) -> dict[str, dict[str, float]]:
-    with tokens.tokens_kept(encoder.model):
-        corpus = encoder.encode_corpus(data, "title_text")
-        encoder.encode_corpus = lambda *_: corpus  # type: ignore[method-assign]  # once for both splits
-        return {
-            name: evaluate_encoder(encoder, data, name, MEASURES, "title_text").measures for name in ("dev", "test")
-        }
+    corpus = encoder.encode_corpus(data, "title_text")
+    encoder.encode_corpus = lambda *_: corpus  # type: ignore[method-assign]  # once for both splits
+    return {name: evaluate_encoder(encoder, data, name, MEASURES, "title_text").measures for name in ("dev", "test")}
 
 
 def done() -> list[dict[str, Any]]:
@@ -193,7 +179,6 @@ if __name__ == "__main__":
     parser.add_argument("--data", help="comma-separated; default all of the model")
     parser.add_argument("--tables", action="store_true", help="fill in docs/defaults.md and exit")
     given = parser.parse_args()
-    tokens.TokenCache = KeptForAllRuns  # type: ignore[misc]
     if given.tables:
         fill(PAGE, {f"defaults-{model}": table(model) for model in MODELS})
         raise SystemExit

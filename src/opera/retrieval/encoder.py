@@ -27,6 +27,7 @@ from opera.data.texts import CorpusText
 from opera.encoder.batches import token_batches
 from opera.encoder.embeddings import SUFFIX, Embeddings, StoredAs, as_embeddings, shard_number, write_shard
 from opera.encoder.forward import embed_tokens, pays_for_padding
+from opera.encoder.packing import packing
 from opera.encoder.shards import Shards
 from opera.encoder.token_ids import TokenIds, has_token_path, prompt_length
 from opera.encoder.token_store import TokenSource
@@ -253,7 +254,7 @@ class Encoder:
         lengths = np.array([len(each) for each in ids], dtype=np.int64)
         in_prompt = prompt_length(self.model, self.prompts[role])
         self.model.eval()
-        with torch.inference_mode():
+        with torch.inference_mode(), packing(self.model):
             most = self.batch_size * TOKENS_PER_TEXT
             for batch in token_batches(lengths, most, pays_for_padding(self.model)):
                 found = embed_tokens(self.model, [ids[number] for number in batch.tolist()], in_prompt)

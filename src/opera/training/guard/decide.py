@@ -21,7 +21,6 @@ from opera.training.guard.dev_corpus import DevCorpus, reduced_corpus
 from opera.training.guard.rule import choose_share
 from opera.training.guard.verdict import guarded_measure, verdict_of
 from opera.training.guard.weights import Weights, mix
-from opera.training.tokens import tokens_kept
 
 PerQuery = NDArray[np.float64]
 
@@ -81,11 +80,10 @@ def measure_shares(
     """
     fine_tuned, encoding = Weights.of(model), settings.encoding
     per_query = {0.0: at_zero}
-    with tokens_kept(model):  # every share reads the same texts
-        for share in shares[1:]:
-            mix(untrained, fine_tuned, share).put_into(model)
-            encoder = Encoder(model, encoding.precision, encoding.encode_batch_size, use_cache=False)
-            per_query[share] = dev_values(encoder, dev, settings)
+    for share in shares[1:]:
+        mix(untrained, fine_tuned, share).put_into(model)
+        encoder = Encoder(model, encoding.precision, encoding.encode_batch_size, use_cache=False)
+        per_query[share] = dev_values(encoder, dev, settings)
     fine_tuned.put_into(model)
     return per_query
 
