@@ -31,7 +31,7 @@ def search(
         raise DataError("query: must not be empty")
     loaded = load_data(data)
 
-    from opera.retrieval.search import search as search_data
+    from opera.retrieval.one_query import search as search_data
 
     found = search_data(loaded, query, model=model, top=top, query_prompt=query_prompt, document_prompt=document_prompt)
     if json_:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from opera.data.pairs import TrainingPairs
 from opera.data.qrels import Qrels
@@ -41,6 +39,9 @@ def query_components(pairs: TrainingPairs) -> NDArray[np.int32]:
 
     Two queries are in one component if a chain of shared documents leads from one to the other.
     """
+    from scipy.sparse import coo_array  # here, since a search needs no scipy
+    from scipy.sparse.csgraph import connected_components
+
     documents, doc_index = np.unique(pairs.pair_doc, return_inverse=True)
     size = pairs.n_queries + len(documents)
     edges = (np.ones(pairs.n_pairs, dtype=np.int8), (pairs.pair_query, pairs.n_queries + doc_index))

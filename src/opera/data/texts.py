@@ -63,6 +63,8 @@ def _blank(texts: pa.ChunkedArray) -> NDArray[np.bool_]:
 class TextTable:
     """Documents or queries, one per row, memory-mapped; rows are addressed by number.
 
+    Numbers go to and from Arrow as buffers where a search needs them: its conversions import pandas, for half a second.
+
     Attributes:
         table: Arrow table with the string columns ``id``, ``title``, ``text``.
     """
@@ -121,7 +123,7 @@ class TextTable:
     @cached_property
     def id_rank(self) -> NDArray[np.int32]:
         """0-based rank of each row in ascending order of id: int32 ``[rows]``. Breaks ties between equal scores."""
-        order = pc.sort_indices(self.table["id"]).to_numpy()
+        order = np.frombuffer(pc.sort_indices(self.table["id"]).buffers()[1], dtype=np.uint64, count=len(self))
         rank = np.empty(len(order), dtype=np.int32)
         rank[order] = np.arange(len(order), dtype=np.int32)
         return rank
@@ -153,7 +155,8 @@ class TextTable:
         values = [""] * len(wanted)
         for chunk in np.unique(chunk_numbers).tolist():
             places = np.flatnonzero(chunk_numbers == chunk)
-            local = pa.array(wanted[places] - self._chunk_starts[chunk])
+            numbers = np.ascontiguousarray(wanted[places] - self._chunk_starts[chunk], dtype=np.int64)
+            local = pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
             for place, value in zip(places.tolist(), column.chunk(chunk).take(local).to_pylist(), strict=True):
                 values[place] = value
         return values

@@ -31,16 +31,18 @@ class Embeddings:
     Args:
         parts: arrays ``[rows, dimension]`` of float32 or float16, all of ``shards.size`` rows but the last.
         shards: how the rows are cut.
+        home: the folder of the cache entry that holds them, if one does.
 
     Attributes:
         shape: rows and dimension.
+        home: that folder, or ``None``.
     """
 
     dtype = np.dtype(np.float32)
     ndim = 2
 
-    def __init__(self, parts: Sequence[NDArray[np.floating[Any]]], shards: Shards) -> None:
-        self._parts, self._shards = parts, shards
+    def __init__(self, parts: Sequence[NDArray[np.floating[Any]]], shards: Shards, home: Path | None = None) -> None:
+        self._parts, self._shards, self.home = parts, shards, home
         self.shape = (shards.count, int(parts[0].shape[1]))
 
     @classmethod
@@ -51,7 +53,7 @@ class Embeddings:
     @classmethod
     def open(cls, folder: Path, shards: Shards) -> Embeddings:
         """Memory-map the shards of a folder."""
-        return cls([np.load(folder / name, mmap_mode="r") for name in shards.names(SUFFIX)], shards)
+        return cls([np.load(folder / name, mmap_mode="r") for name in shards.names(SUFFIX)], shards, folder)
 
     def __len__(self) -> int:
         return self.shape[0]

@@ -5,17 +5,15 @@ from __future__ import annotations
 import copy
 import hashlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
-from opera.config.encoding import EncodingSettings
 from opera.core.arrays import IntArray
 from opera.core.errors import ModelError
 from opera.core.processes import cached_by_all, grown_by_all, process_count, process_index
@@ -34,11 +32,10 @@ from opera.encoder.token_store import TokenSource
 from opera.retrieval.device import Precision, autocast, pick_device, resolve_precision
 from opera.retrieval.frozen import CHUNK_ROWS, embed_rows, lookup_of
 from opera.retrieval.models import fingerprints, is_static, lengths_of, load_model, set_lengths
-from opera.retrieval.prompts import ROLES, Role, as_option, prompt_for, set_prompts, warn_of_missing_prompts
+from opera.retrieval.prompts import ROLES, Role, prompt_for, set_prompts, warn_of_prompts
 from opera.retrieval.row_texts import GivenTexts, RowTexts, Texts
 from opera.retrieval.run_model import run_lengths
 from opera.retrieval.shards import gather_rows
-from opera.runs.folder import holds_run
 
 log = logging.getLogger("opera")
 
@@ -306,41 +303,9 @@ def open_encoder(
     if lengths := {**run_lengths(name), **chosen}:
         whole = {**lengths_of(loaded), **lengths}
         set_lengths(loaded, whole["max_query_length"], whole["max_passage_length"], set(chosen))
-    prompts: dict[Role, str | None] = {"query": query_prompt, "document": document_prompt}
     set_prompts(loaded, query_prompt, document_prompt)
-    if process_index() == 0 and not holds_run(Path(name)):
-        decided = [role for role in ROLES if prompts[role] is not None]
-        warn_of_missing_prompts(loaded.prompts, name, decided, as_option)
+    warn_of_prompts(loaded.prompts, name, query_prompt, document_prompt)
     return Encoder(loaded, precision)
-
-
-def given_prompts(query: str | None, document: str | None) -> dict[str, Any]:
-    """Check the prompts that a function was given, for :func:`open_encoder`.
-
-    Raises:
-        SettingError: for a prompt that is no text.
-    """
-    prompts = {"query_prompt": query, "document_prompt": document}
-    given = {name: prompt for name, prompt in prompts.items() if prompt is not None}
-    return EncodingSettings.parse(given).model_dump(exclude_unset=True)
-
-
-def with_data_prompt(prompts: Mapping[str, Any], data: RetrievalData, model: str | Path) -> dict[str, Any]:
-    """Add the query prompt that the data bring to those that the user gave, as a run on these data does.
-
-    Args:
-        prompts: those that the user gave, by the names of their settings.
-        data: the data set.
-        model: what the user passed; a run has decided on its prompts already.
-
-    Raises:
-        SettingError: for a prompt that no user could give.
-    """
-    if data.query_prompt is None or "query_prompt" in prompts or holds_run(Path(model)):
-        return dict(prompts)
-    if process_index() == 0:
-        log.info("note: the data's query prompt %s is used; --query-prompt gives another", shown(data.query_prompt))
-    return {**prompts, **given_prompts(data.query_prompt, None)}
 
 
 def rows_digest(rows: IntArray) -> str:

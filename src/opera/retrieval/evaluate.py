@@ -12,9 +12,10 @@ from opera.core.paths import expand_user
 from opera.data import RetrievalData, load_data
 from opera.data.splits import copy_splits
 from opera.retrieval.device import Precision
-from opera.retrieval.encoder import open_encoder, with_data_prompt
+from opera.retrieval.encoder import open_encoder
 from opera.retrieval.evaluation import Evaluation, evaluate_encoder
 from opera.retrieval.measures import DEFAULT_MEASURES, check_measures, split_names
+from opera.retrieval.prompts import with_data_prompt
 from opera.retrieval.run_model import run_corpus_text, trained_on_dev, with_run_splits
 
 log = logging.getLogger("opera")

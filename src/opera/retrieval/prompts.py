@@ -7,11 +7,16 @@ import logging
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+from opera.config.encoding import EncodingSettings
 from opera.core.errors import SettingError
+from opera.core.processes import process_index
+from opera.core.terminal import shown
+from opera.data import RetrievalData
 from opera.retrieval.families import family_of, json_values
 from opera.retrieval.locate import locate_model
+from opera.runs.folder import holds_run
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -123,3 +128,41 @@ def warn_of_missing_prompts(
             "and its files name none"
         )
         log.warning("warning: %s: %s; add %s, or leave it empty for none", name, why, how(role, prompt))
+
+
+def warn_of_prompts(
+    prompts: Mapping[str, str], name: str, query_prompt: str | None = None, document_prompt: str | None = None
+) -> None:
+    """Warn a command's user of missing prompts, but not of a run's, which decided on them; the main process does."""
+    if process_index() == 0 and not holds_run(Path(name)):
+        given: dict[Role, str | None] = {"query": query_prompt, "document": document_prompt}
+        warn_of_missing_prompts(prompts, name, [role for role in ROLES if given[role] is not None], as_option)
+
+
+def given_prompts(query: str | None, document: str | None) -> dict[str, Any]:
+    """Check the prompts that a function was given, for :func:`open_encoder`.
+
+    Raises:
+        SettingError: for a prompt that is no text.
+    """
+    prompts = {"query_prompt": query, "document_prompt": document}
+    given = {name: prompt for name, prompt in prompts.items() if prompt is not None}
+    return EncodingSettings.parse(given).model_dump(exclude_unset=True)
+
+
+def with_data_prompt(prompts: Mapping[str, Any], data: RetrievalData, model: str | Path) -> dict[str, Any]:
+    """Add the query prompt that the data bring to those that the user gave, as a run on these data does.
+
+    Args:
+        prompts: those that the user gave, by the names of their settings.
+        data: the data set.
+        model: what the user passed; a run has decided on its prompts already.
+
+    Raises:
+        SettingError: for a prompt that no user could give.
+    """
+    if data.query_prompt is None or "query_prompt" in prompts or holds_run(Path(model)):
+        return dict(prompts)
+    if process_index() == 0:
+        log.info("note: the data's query prompt %s is used; --query-prompt gives another", shown(data.query_prompt))
+    return {**prompts, **given_prompts(data.query_prompt, None)}

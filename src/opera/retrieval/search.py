@@ -1,31 +1,24 @@
-"""Search a corpus: for one query, or for the queries of a data set."""
+"""Rank a corpus for the queries of a data set."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.core.arguments import text, whole_number
 from opera.core.arrays import IntArray
-from opera.core.errors import DataError
-from opera.core.paths import expand_user
 from opera.core.processes import everywhere, process_index
-from opera.data import RetrievalData, load_data
-from opera.data.checks import check_text
-from opera.data.combined import one_set
+from opera.data import RetrievalData
 from opera.data.texts import CorpusText
-from opera.retrieval.encoder import Encoder, given_prompts, open_encoder, rows_digest, with_data_prompt
+from opera.retrieval.encoder import Encoder, rows_digest
 from opera.retrieval.measures import Ranking
 from opera.retrieval.nearest import (
     MEMORY,
     NearestDocuments,
     empty_ranking,
-    exact_search,
     fill,
     own_tiles,
     query_parts,
@@ -33,68 +26,9 @@ from opera.retrieval.nearest import (
     tile_rows,
     with_bar,
 )
-from opera.retrieval.run_model import run_corpus_text
 from opera.retrieval.shards import regrouped
 
 RANKING_FILE = "ranking.npz"
-
-
-@dataclass(frozen=True)
-class FoundDocument:
-    """One document that a search returned.
-
-    Attributes:
-        rank: 1 for the best.
-        id: id of the document.
-        score: its cosine similarity to the query.
-        text: its text, title in front.
-    """
-
-    rank: int
-    id: str
-    score: float
-    text: str = field(repr=False)
-
-
-def search(
-    data: str | Path | RetrievalData,
-    query: str,
-    *,
-    model: str | Path,
-    top: int = 5,
-    query_prompt: str | None = None,
-    document_prompt: str | None = None,
-) -> list[FoundDocument]:
-    """Search a corpus for one query.
-
-    Args:
-        data: anything :func:`opera.load_data` reads, or loaded data.
-        query: what to search for.
-        model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``.
-        top: how many documents to return.
-        query_prompt: text before the query, empty for none; the default is the data's, or the model's own.
-        document_prompt: text before each document, likewise.
-
-    Returns:
-        The documents, best first; fewer than ``top`` if the corpus is smaller.
-
-    Raises:
-        InputError: for an empty query, or other invalid input.
-    """
-    if not text(query, "query").strip():
-        raise DataError("query: must not be empty")
-    check_text("query", query)
-    top = whole_number(top, "top", 1)
-    model = expand_user(model, "model")
-    loaded = one_set(load_data(data), "search")
-    prompts = with_data_prompt(given_prompts(query_prompt, document_prompt), loaded, model)
-    encoder = open_encoder(model, **prompts)
-    query_embeddings = encoder.encode([query], "query")
-    document_embeddings = encoder.encode_corpus(loaded, run_corpus_text(model))
-    ranking = exact_search(query_embeddings, document_embeddings, loaded.corpus, top, encoder.device)
-    rows, scores = ranking.doc_rows[0], ranking.scores[0].tolist()
-    columns = zip(loaded.corpus.ids(rows), scores, loaded.corpus.texts(rows), strict=True)
-    return [FoundDocument(rank, *column) for rank, column in enumerate(columns, start=1)]
 
 
 def search_corpus(

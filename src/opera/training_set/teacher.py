@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from opera.data import Qrels, RetrievalData
 from opera.data.texts import CorpusText
-from opera.retrieval.encoder import Encoder, open_encoder, with_data_prompt
+from opera.retrieval.encoder import Encoder, open_encoder
+from opera.retrieval.prompts import with_data_prompt
 from opera.retrieval.reranker import RerankerOptions, open_reranker
 from opera.retrieval.run_model import run_corpus_text
 from opera.retrieval.similarity import pair_similarities

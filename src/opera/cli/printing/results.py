@@ -16,7 +16,7 @@ from opera.runs.changes import changes_on_test
 from opera.runs.guard_words import dev_sentence, share_sentence, verdict_sentence, warnings_of
 
 if TYPE_CHECKING:
-    from opera.retrieval.search import FoundDocument
+    from opera.retrieval.one_query import FoundDocument
     from opera.runs.folder import Run
     from opera.runs.record import GuardRecord
 
