@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -63,7 +64,13 @@ def test_a_training_without_memory(
         opera.adapt(beir, model=static_model, out=tmp_path / "run", **SMALL)
 
 
-GIVEN = {"per_device_train_batch_size": 64, "max_passage_length": 64, "max_query_length": 64, "precision": "fp32"}
+GIVEN = {
+    "per_device_train_batch_size": 64,
+    "max_passage_length": 64,
+    "max_query_length": 64,
+    "precision": "fp32",
+    "attn_implementation": "eager",
+}
 
 
 @pytest.mark.parametrize(
@@ -78,7 +85,7 @@ GIVEN = {"per_device_train_batch_size": 64, "max_passage_length": 64, "max_query
     ],
 )
 def test_a_transformer_is_advised_how_far(
-    more: dict[str, int], free: float | None, advice: str, bert_model: Path, monkeypatch: pytest.MonkeyPatch
+    more: dict[str, Any], free: float | None, advice: str, bert_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(memory, "free_memory", lambda device: free)
     settings = TrainSettings.parse({**GIVEN, **more})
@@ -97,6 +104,9 @@ def test_the_estimate_follows_the_sizes(bert_model: Path) -> None:
     half = need_of(model, TrainSettings.parse({**GIVEN, "precision": "bf16"}))
     assert half is not None
     assert half.per_token == need.per_token / 2
+    packed = need_of(model, TrainSettings.parse({**GIVEN, "attn_implementation": None}))
+    assert packed is not None
+    assert packed.per_token == 2 * 2 * (18 * 32 + 4 * 64)  # no attention weights are kept
 
 
 def test_free_memory_is_read_where_the_system_says(tmp_path: Path) -> None:

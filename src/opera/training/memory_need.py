@@ -12,6 +12,7 @@ from sentence_transformers import SentenceTransformer
 
 from opera.config.training import TrainSettings
 from opera.core.settings import resolved
+from opera.encoder.forward import pays_for_padding
 
 USABLE = 0.8
 """Share of the free memory that a suggestion may fill."""
@@ -51,7 +52,7 @@ def need_of(model: SentenceTransformer, settings: TrainSettings) -> Need | None:
 
     A layer keeps about (18 h + 4 i) half-precision numbers' worth of bytes per token with hidden size h and
     intermediate size i (Korthikanti et al., arXiv:2205.05198, Section 4.1), twice that in float32, and its attention
-    weights where they are computed one by one.
+    weights where they are kept: on a GPU by eager attention, on a CPU where texts are not packed.
     """
     config: Any = getattr(getattr(model[0], "auto_model", None), "config", None)
     hidden, layers = getattr(config, "hidden_size", None), getattr(config, "num_hidden_layers", None)
@@ -64,7 +65,7 @@ def need_of(model: SentenceTransformer, settings: TrainSettings) -> Need | None:
     query, passage = min(query, limit), min(passage, limit)
     intermediate = getattr(config, "intermediate_size", None) or 4 * hidden
     of_layer = precise * (18 * hidden + 4 * intermediate)
-    if not on_cuda or encoding.attn_implementation == "eager":
+    if encoding.attn_implementation == "eager" or (not on_cuda and pays_for_padding(model)):
         of_layer += precise * 5 * getattr(config, "num_attention_heads", 1) * passage
     per_token = layers * of_layer
     if encoding.gradient_checkpointing:
