@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba import njit, prange, types
 from numba.extending import intrinsic, overload
 
-F, U, I, H = np.float32, np.uint32, np.int32, np.uint16
+F, U, S, H = np.float32, np.uint32, np.int32, np.uint16
 
 
 @intrinsic
@@ -82,14 +82,14 @@ def _exp(x):
 @njit(fastmath=True, error_model="numpy", inline="always")
 def _place_in_order(number):
     """An int32 that is the greater, the greater the number: compilers look for its maximum 16 at a time."""
-    bits = I(_bits_of_float(number))
-    return I(bits ^ I((bits >> I(31)) & I(0x7FFFFFFF)))
+    bits = S(_bits_of_float(number))
+    return S(bits ^ S((bits >> S(31)) & S(0x7FFFFFFF)))
 
 
 @njit(fastmath=True, error_model="numpy", inline="always")
 def _number_at(place):
     """The number whose place in the order that is."""
-    return _float_of_bits(U(I(place ^ I((place >> I(31)) & I(0x7FFFFFFF)))))
+    return _float_of_bits(U(S(place ^ S((place >> S(31)) & S(0x7FFFFFFF)))))
 
 
 @njit(fastmath=True, error_model="numpy", inline="always")
@@ -146,7 +146,7 @@ def softmax_with_dropout(scores, log_sums, lengths, is_causal, scale, threshold,
             row = scores[unit, query]
             keys = _keys_of(query, length, is_causal) if query < length else 0
             if keys > 0:
-                order = I(-0x7FFFFFFF)
+                order = S(-0x7FFFFFFF)
                 for k in range(keys):
                     score = _get(row, k) * scale
                     numbers[k] = score
