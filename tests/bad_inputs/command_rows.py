@@ -70,6 +70,11 @@ ROWS = [
     Bad("report: no folder", "report", "missing argument 'GRID|RUN'; see opera report --help"),
     Bad("search: no query", "search data --model model", "missing argument 'QUERY'; see opera search --help"),
     Bad(
+        "search: an index that there is not",
+        "search data garlic --model model --index flat",
+        "--index: must be one of exact, hnsw, ivf, got 'flat'",
+    ),
+    Bad(
         "search: three arguments",
         "search run data garlic --model model",
         "got unexpected extra argument(s) (garlic); search takes one data set and one query: opera "

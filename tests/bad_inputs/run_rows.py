@@ -127,7 +127,8 @@ ROWS += [
     for kind, change, reason in (
         ("no data", lambda values: values.pop("data"), "data: Field required"),
         ("an unknown field", put("extra", value=1), "extra: Extra inputs are not permitted"),
-        ("a status of its own", put("status", value="done"), "status: Input should be 'running' or 'finished'"),
+        ("a status of its own", put("status", value="done"),
+         "status: Input should be 'running', 'failed' or 'finished'"),
         ("counts that are words", put("data", "counts", "documents", value="many"),
          "data.counts.documents: Input should be a valid integer, unable to parse string as an integer"),
         ("finished without training", put("training", value=None), "training: is missing, though the run is finished"),

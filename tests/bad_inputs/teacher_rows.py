@@ -143,4 +143,9 @@ ROWS = [
         "mine data --model model --out x.tsv --max-score 1.5",
         "--max-score: must be less than or equal to 1, got 1.5",
     ),
+    Bad(
+        "mine: an index that there is not",
+        "mine data --model model --out x.tsv --index hsnw",
+        "--index: must be one of exact, hnsw, ivf, got 'hsnw'; did you mean 'hnsw'?",
+    ),
 ]

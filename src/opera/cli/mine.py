@@ -10,6 +10,7 @@ import typer
 from opera.cli.options import (
     DataArgument,
     DocumentPromptOption,
+    IndexOption,
     ModelOption,
     OverwriteOption,
     QueryPromptOption,
@@ -43,6 +44,7 @@ def mine(
         str | None,
         source_option("--reranker", "cross-encoder: leave out what it scores as high as a positive"),
     ] = None,
+    index: IndexOption = "exact",
     relevant_grade: RelevantOption = 1,
     seed: SeedOption = 0,
     query_prompt: QueryPromptOption = None,
@@ -57,7 +59,7 @@ def mine(
 
     reads = [*inputs_of(data, model), *([] if reranker is None else [Path(locate_model(reranker))])]
     check_output(out, "--out", NEGATIVES_FORMATS, overwrite=overwrite, reads=reads)
-    ranks = mining_settings(range_, relative_margin, absolute_margin, max_score, reranker).mining_range
+    ranks = mining_settings(range_, relative_margin, absolute_margin, max_score, reranker, index).mining_range
     loaded = load_training_data(data, model)
     check_range(ranks, len(loaded.corpus))
 
@@ -73,6 +75,7 @@ def mine(
         absolute_margin=absolute_margin,
         max_score=max_score,
         reranker=reranker,
+        index=index,
         relevant_grade=relevant_grade,
         seed=seed,
         overwrite=overwrite,

@@ -112,6 +112,10 @@ QueryPromptOption = Annotated[
 DocumentPromptOption = Annotated[
     str | None, typer.Option("--document-prompt", help="text before each document, likewise")
 ]
+IndexOption = Annotated[
+    str,
+    typer.Option("--index", help="how to search: exact, or approximately by FAISS (extra faiss): hnsw, ivf"),
+]
 SetOption = Annotated[list[str] | None, typer.Option("--set", help="any setting, as key=value; repeatable")]
 TrainerOption = Annotated[
     list[str] | None,

@@ -7,7 +7,14 @@ from typing import Annotated
 
 import typer
 
-from opera.cli.options import DataArgument, DocumentPromptOption, JsonOption, ModelOption, QueryPromptOption
+from opera.cli.options import (
+    DataArgument,
+    DocumentPromptOption,
+    IndexOption,
+    JsonOption,
+    ModelOption,
+    QueryPromptOption,
+)
 from opera.core.arguments import MOST
 from opera.core.terminal import json_text, say
 
@@ -17,6 +24,7 @@ def search(
     query: Annotated[str, typer.Argument(help="what to search for", metavar="QUERY")],
     model: ModelOption,
     top: Annotated[int, typer.Option("--top", help="how many documents", min=1, max=MOST)] = 5,
+    index: IndexOption = "exact",
     query_prompt: QueryPromptOption = None,
     document_prompt: DocumentPromptOption = None,
     json_: JsonOption = False,
@@ -24,16 +32,19 @@ def search(
     """Search a corpus with a model."""
     from opera.cli.printing.console import console
     from opera.cli.printing.results import print_search
+    from opera.config.search_index import checked_index
     from opera.core.errors import DataError
     from opera.data import load_data
 
     if not query.strip():
         raise DataError("query: must not be empty")
+    checked_index(index)
     loaded = load_data(data)
 
     from opera.retrieval.one_query import search as search_data
 
-    found = search_data(loaded, query, model=model, top=top, query_prompt=query_prompt, document_prompt=document_prompt)
+    prompts = {"query_prompt": query_prompt, "document_prompt": document_prompt}
+    found = search_data(loaded, query, model=model, top=top, index=index, **prompts)
     if json_:
         say(json_text([asdict(document) for document in found]))
     else:

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, model_validator
 
 from opera.config.optimisation import MOST_AT_ONCE
 from opera.config.ranks import DEFAULT_RANGE, RankRange
+from opera.config.search_index import SearchIndex
 from opera.core.paths import expand_user
 from opera.core.registry import Registry
 from opera.core.settings import OneOf, Settings, setting
@@ -57,6 +58,12 @@ class NegativeSettings(Settings):
         "positive; auto: none",
         "OPERA",
     )
+    search_index: SearchIndex = setting(
+        "exact",
+        "how hard negatives are searched for: exact, or approximately by FAISS's hnsw or ivf (extra faiss); evaluation "
+        "is always exact",
+        "OPERA",
+    )
     max_mined_negatives: int = setting(200, "hard negatives kept per query", "the release", ge=1, le=MOST_AT_ONCE)
     prune_before_mining: bool = setting(
         False,
@@ -80,6 +87,10 @@ class NegativeSettings(Settings):
             value = getattr(self, name)
             if value is not None and self.negatives != "hard":
                 raise ValueError(f"{name}={value} needs negatives=hard, but negatives is {self.negatives or 'auto'}")
+        if self.search_index != "exact" and self.negatives != "hard":
+            raise ValueError(
+                f"search_index={self.search_index} needs negatives=hard, but negatives is {self.negatives or 'auto'}"
+            )
         return self
 
     @property

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from opera.config.hints import EVERYDAY, OTHER_NAMES
 from opera.config.optional import check_installed
 from opera.config.presets import with_preset
+from opera.config.search_index import require_index
 from opera.config.trainer_arguments import check_trainer_fields
 from opera.config.training import TrainSettings
 from opera.core.errors import SettingError
@@ -80,7 +81,7 @@ def make_recipe(values: Mapping[str, Any]) -> Recipe:
     Raises:
         SettingError: reporting every mistake at once: unknown names with the nearest known one, values out of range,
             settings that contradict each other, settings of another method.
-        MissingExtraError: if the optimizer, the logging service or LoRA needs a package that is not installed.
+        MissingExtraError: if the optimizer, the logging service, LoRA or the index needs a package that is absent.
     """
     values = with_full_names(values)
     name = str(values.pop("method", AUTO))
@@ -103,6 +104,8 @@ def make_recipe(values: Mapping[str, Any]) -> Recipe:
     check_installed(train.optimisation.optim, train.logging.report_to, train.logging.trainer)
     if train.adapter.lora is not None:
         require("peft", "lora")
+    index = train.negative_sampling.search_index
+    require_index(index, f"search_index={index}")
     if train.logging.trainer is not None:
         check_trainer_fields(train.logging.trainer)
     return Recipe(method=method.name, train=train, method_settings=method_settings)

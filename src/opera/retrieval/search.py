@@ -9,10 +9,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from opera.config.search_index import SearchIndex
 from opera.core.arrays import IntArray
 from opera.core.processes import everywhere, process_index
 from opera.data import RetrievalData
 from opera.data.texts import CorpusText
+from opera.retrieval.approximate import ApproximateIndex, approximate_ranking
 from opera.retrieval.encoder import Encoder, rows_digest
 from opera.retrieval.measures import Ranking
 from opera.retrieval.nearest import (
@@ -32,7 +34,12 @@ RANKING_FILE = "ranking.npz"
 
 
 def search_corpus(
-    encoder: Encoder, data: RetrievalData, query_rows: IntArray, depth: int, corpus_text: CorpusText = "title_text"
+    encoder: Encoder,
+    data: RetrievalData,
+    query_rows: IntArray,
+    depth: int,
+    corpus_text: CorpusText = "title_text",
+    index: SearchIndex = "exact",
 ) -> Ranking:
     """Rank the corpus for some of the data's own queries. The ranking is cached on disk. All processes call this.
 
@@ -42,7 +49,11 @@ def search_corpus(
         query_rows: int ``[n]``, rows of the query table.
         depth: how many documents to keep per query.
         corpus_text: what of a document is encoded.
+        index: ``exact``, or an approximate index, whose ranking depends on it and is not cached: the index is.
     """
+    if index != "exact":
+        approximate = ApproximateIndex(index, encoder, data, corpus_text)
+        return approximate_ranking(approximate, query_rows, min(depth, len(data.corpus)))
 
     def write(folder: Path) -> None:
         ranking = _rank(encoder, data, query_rows, depth, corpus_text)

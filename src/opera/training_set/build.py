@@ -127,7 +127,7 @@ def build_training_set(prepared: Prepared) -> TrainingSet:
         prepared.encoder, data, settings.encoding.corpus_text, settings.negative_sampling, prepared.mining_reranker
     )
     veto = miner.veto(query_rows, pairs)
-    inputs = NegativeInputs(data, query_rows, left, settings, lambda depth: search(query_rows, depth), veto)
+    inputs = NegativeInputs(data, query_rows, left, settings, lambda depth: miner.rank(query_rows, depth), veto)
     negatives = build_negatives(prepared.negatives, inputs)
     listed = negatives.lists if isinstance(negatives, ListedNegatives) else None
     return TrainingSet(

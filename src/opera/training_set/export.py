@@ -143,6 +143,7 @@ def mine(
     absolute_margin: float | None = None,
     max_score: float | None = None,
     reranker: str | Path | None = None,
+    index: str = "exact",
     relevant_grade: int = 1,
     seed: int = 0,
     overwrite: bool = False,
@@ -162,6 +163,7 @@ def mine(
         absolute_margin: leave out documents above ``p - absolute_margin``.
         max_score: leave out documents above this similarity.
         reranker: cross-encoder that leaves out documents that it scores as high as the query's worst positive.
+        index: ``exact``, or FAISS's ``hnsw`` or ``ivf`` (extra ``faiss``), which may miss some documents.
         relevant_grade: lowest grade in the qrels that counts as relevant.
         seed: seed of the random choice among them.
         overwrite: replace ``out`` if it exists.
@@ -178,7 +180,7 @@ def mine(
     reads = [*inputs_of(data, model), *([] if reranker is None else [Path(locate_model(reranker))])]
     path = checked_output(out, NEGATIVES_FORMATS, overwrite, reads)
     keep, seed = whole_number(keep, "keep", 1), whole_number(seed, "seed", 0, MOST_SEED)
-    sampling = mining_settings(range, relative_margin, absolute_margin, max_score, reranker)
+    sampling = mining_settings(range, relative_margin, absolute_margin, max_score, reranker, index)
     loaded, qrels = _training_qrels(data, relevant_grade, "mine")
     check_range(sampling.mining_range, len(loaded.corpus))
     judge = None if reranker is None else open_reranker(reranker)

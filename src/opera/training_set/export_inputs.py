@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
 from opera.config.negatives import NegativeSettings
+from opera.config.search_index import checked_index
 from opera.config.training import TrainSettings
 from opera.core.arguments import whole_number
 from opera.core.errors import SettingError
@@ -24,11 +25,13 @@ def mining_settings(
     absolute_margin: float | None = None,
     max_score: float | None = None,
     reranker: str | Path | None = None,
+    index: str = "exact",
 ) -> NegativeSettings:
     """Check how a function or a command mines; what is ``None`` has its default.
 
     Raises:
         SettingError: naming the option, the rule and the value.
+        MissingExtraError: if the index needs FAISS, which is not installed.
     """
     given = {
         "range": ranks,
@@ -36,6 +39,7 @@ def mining_settings(
         "mining_absolute_margin": absolute_margin,
         "mining_max_score": max_score,
         "mining_reranker": None if reranker is None else str(reranker),
+        "search_index": checked_index(index),
     }
     values = {name: value for name, value in given.items() if value is not None}
     try:

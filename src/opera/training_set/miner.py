@@ -13,6 +13,7 @@ from opera.data import Qrels, RetrievalData
 from opera.data.pairs import TrainingPairs
 from opera.data.texts import CorpusText
 from opera.retrieval.encoder import Encoder
+from opera.retrieval.measures import Ranking
 from opera.retrieval.reranker import Reranker
 from opera.retrieval.search import search_corpus
 from opera.retrieval.similarity import pair_similarities
@@ -43,9 +44,14 @@ class Miner:
     def mine(self, qrels: Qrels, keep: int, seed: int) -> ListedNegatives:
         """Mine at most ``keep`` negatives of each judged query, all of whose judgements are positives."""
         ranks, pairs = self.settings.mining_range, qrels.pairs()
-        ranking = search_corpus(self.encoder, self.data, qrels.query_rows, ranks[1], self.corpus_text)
+        ranking = self.rank(qrels.query_rows, ranks[1])
         known, pool = KnownPositives(pairs, len(self.data.corpus)), DocumentPool.of(self.data, self.corpus_text)
         return mine_hard_negatives(ranking, known, ranks, keep, seed, pool, self.veto(qrels.query_rows, pairs))
+
+    def rank(self, query_rows: IntArray, depth: int) -> Ranking:
+        """Rank the corpus for some queries, down to a depth, by the index that the settings name."""
+        index = self.settings.search_index
+        return search_corpus(self.encoder, self.data, query_rows, depth, self.corpus_text, index)
 
     def veto(self, query_rows: IntArray, pairs: TrainingPairs) -> Veto | None:
         """Return what drops candidates that may be relevant; ``None`` where neither margin nor reranker is given."""

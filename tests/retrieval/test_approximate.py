@@ -1,0 +1,156 @@
+"""FAISS's approximate indexes: what they find has exact scores, what they miss is measured, and they are kept."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import opera
+from opera.config.recipe import make_recipe
+from opera.core import extras
+from opera.core.errors import MissingExtraError, OperaError, SettingError
+from opera.retrieval import approximate
+from opera.retrieval.approximate import ApproximateIndex
+from opera.retrieval.encoder import Encoder, open_encoder
+from opera.retrieval.measures import Ranking
+from opera.retrieval.models import load_model
+from opera.retrieval.search import search_corpus
+
+ROWS = np.arange(30)
+INDEXES = pytest.mark.parametrize("kind", ["hnsw", "ivf"])
+
+
+@pytest.fixture(autouse=True)
+def _cache_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPERA_CACHE", str(tmp_path / "cache"))
+
+
+def same(one: Ranking, other: Ranking) -> bool:
+    return np.array_equal(one.doc_rows, other.doc_rows) and np.array_equal(one.scores, other.scores)
+
+
+@INDEXES
+def test_what_is_found_has_its_exact_score_and_order(
+    kind: str, beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pytest.importorskip("faiss")
+    monkeypatch.setattr(approximate, "LEAST_LISTS", 1)
+    data, encoder = opera.load_data(beir), open_encoder(static_model)
+    whole = search_corpus(encoder, data, ROWS, len(data.corpus))
+    with caplog.at_level("INFO", logger="opera"):
+        found = search_corpus(encoder, data, ROWS, 10, index=kind)  # type: ignore[arg-type]
+    overlap = 0
+    for rows, scores, all_rows, all_scores in zip(
+        found.doc_rows, found.scores, whole.doc_rows, whole.scores, strict=True
+    ):
+        places = np.argsort(all_rows)[rows]
+        assert (np.diff(places) > 0).all()
+        assert np.array_equal(scores, all_scores[places])
+        overlap += int((places < 10).sum())
+    assert f"recall@10 of the {kind} index is {overlap / found.doc_rows.size:.3f} against exact search, on 30" in (
+        caplog.text
+    )
+    assert overlap >= 0.5 * found.doc_rows.size
+
+
+@INDEXES
+def test_where_all_documents_are_wanted_all_are_found(kind: str, beir: Path, static_model: Path) -> None:
+    pytest.importorskip("faiss")
+    data, encoder = opera.load_data(beir), open_encoder(static_model)
+    depth = len(data.corpus)
+    found = search_corpus(encoder, data, ROWS, depth + 5, index=kind)  # type: ignore[arg-type]
+    assert same(found, search_corpus(encoder, data, ROWS, depth))
+
+
+def test_an_index_that_finds_too_little_is_made_up_for(
+    beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    faiss = pytest.importorskip("faiss")
+    monkeypatch.setattr(ApproximateIndex, "_parameters", lambda *given: faiss.SearchParametersIVF(nprobe=1))
+    data, encoder = opera.load_data(beir), open_encoder(static_model)
+    with caplog.at_level("INFO", logger="opera"):
+        found = search_corpus(encoder, data, ROWS, len(data.corpus) - 1, index="ivf")
+    assert "note: 30 of 30 queries are searched exactly: the index found too little" in caplog.text
+    assert same(found, search_corpus(encoder, data, ROWS, len(data.corpus) - 1))
+
+
+def test_lists_in_several_files_and_queries_in_parts_find_the_same(
+    beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("faiss")
+    data, encoder = opera.load_data(beir), open_encoder(static_model)
+    expected = search_corpus(encoder, data, ROWS, 5, index="ivf")
+    monkeypatch.setenv("OPERA_CACHE", str(tmp_path / "other"))
+    monkeypatch.setattr(approximate, "TILE", 50)
+    monkeypatch.setattr(approximate, "FILE_BYTES", 1)
+    assert same(search_corpus(encoder, data, ROWS, 5, index="ivf"), expected)
+    assert len(list((tmp_path / "other" / "faiss").rglob("*.faiss"))) == 3
+    monkeypatch.setattr(approximate, "MEMORY", 1)
+    assert same(search_corpus(encoder, data, ROWS, 5, index="ivf"), expected)
+
+
+@INDEXES
+def test_the_index_and_its_recall_are_kept(
+    kind: str, beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("faiss")
+    data, query = opera.load_data(beir), "a query of mine"
+    first = opera.search(data, query, model=static_model, index=kind)
+
+    def again(*given: object) -> None:
+        raise AssertionError("it is kept")
+
+    monkeypatch.setattr(approximate, "_build", again)
+    monkeypatch.setattr(approximate, "exact_search", again)
+    assert opera.search(data, query, model=static_model, index=kind) == first
+
+
+def test_without_a_cache_the_same_is_found(beir: Path, bert_model: Path) -> None:
+    pytest.importorskip("faiss")
+    data = opera.load_data(beir)
+    kept, other = (Encoder(load_model(bert_model, "cpu"), use_cache=use) for use in (True, False))
+    assert same(*(search_corpus(encoder, data, ROWS, 10, index="ivf") for encoder in (kept, other)))
+
+
+def test_a_failure_of_faiss_is_an_error_of_one_line(
+    beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faiss = pytest.importorskip("faiss")
+
+    def refuse(*given: object) -> None:
+        raise RuntimeError("Error in faiss:\nwrite error: no space")
+
+    monkeypatch.setattr(faiss, "write_index", refuse)
+    with pytest.raises(
+        OperaError, match=r"search_index=hnsw: FAISS cannot build the index in .*: write error: no space$"
+    ):
+        opera.search(beir, "tea", model=static_model, index="hnsw")
+
+
+def test_training_mines_as_the_command_does(beir: Path, static_model: Path, tmp_path: Path) -> None:
+    pytest.importorskip("faiss")
+    settings = {"negatives": "hard", "range": "1:9", "search_index": "ivf", "max_steps": 1, "guard": False}
+    run = opera.adapt(beir, model=static_model, out=tmp_path / "run", method="ft", **settings)
+    table = opera.mine(beir, model=static_model, range=(1, 9), keep=200, index="ivf")
+    assert run.record.negatives is not None
+    assert run.record.negatives.listed == table.num_rows
+    assert run.record.identity["search_index"] == "ivf"
+
+
+def test_the_package_is_an_extra(beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    reason = r"needs the package faiss-cpu, which is not installed: pip install faiss-cpu \(it is in .* extra 'faiss'\)"
+    with pytest.raises(MissingExtraError, match=rf"^--index hnsw: {reason}"):
+        opera.search(beir, "tea", model=static_model, index="hnsw")
+    with pytest.raises(MissingExtraError, match=rf"^--index ivf: {reason}"):
+        opera.mine(beir, model=static_model, index="ivf")
+    with pytest.raises(MissingExtraError, match=rf"^search_index=ivf: {reason}"):
+        make_recipe({"negatives": "hard", "search_index": "ivf"})
+    make_recipe({"negatives": "hard"})
+
+
+def test_an_index_needs_mining() -> None:
+    with pytest.raises(SettingError, match="search_index=hnsw needs negatives=hard, but negatives is random"):
+        make_recipe({"negatives": "random", "search_index": "hnsw"})
