@@ -135,6 +135,8 @@ eval_steps=0: must be greater than or equal to 1, got 0
 eval_steps=99999999999: must be less than or equal to 1000000000, got 99999999999
 early_stopping_patience=2 => early_stopping_patience=2 needs eval_steps: steps between two evaluations
 eval_corpus_sample=10 => eval_corpus_sample=10 needs eval_steps: steps between two evaluations
+search_memory=8: must be greater than or equal to 16, got 8
+search_memory=256MB: must be a whole number, got '256MB'
 search_index=hnsw => search_index=hnsw needs negatives=hard, but negatives is auto
 search_index=flat: must be 'exact', 'hnsw' or 'ivf', got 'flat'
 eval_corpus_sample=0: must be greater than or equal to 1, got 0

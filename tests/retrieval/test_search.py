@@ -12,13 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import opera
+from opera.config.recipe import make_recipe
 from opera.core.errors import DataError, ModelError, SettingError
 from opera.data import TextTable
 from opera.data.texts import TEXT_SCHEMA
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.models import load_model
-from opera.retrieval.nearest import NearestDocuments, exact_search
-from opera.retrieval.search import search_corpus
+from opera.retrieval.nearest import NearestDocuments, exact_search, query_parts
+from opera.retrieval.search import rank_by_size, search_corpus
 
 
 def table(ids: list[str]) -> TextTable:
@@ -79,6 +80,26 @@ def test_embeddings_that_are_not_kept_are_searched_as_they_come(
     assert np.array_equal(found.doc_rows, expected.doc_rows)
     assert np.array_equal(found.scores, expected.scores)
     assert (max(seen), sum(seen)) == (min(16 * rows, 120), 120)
+
+
+def test_the_memory_of_a_search_decides_on_its_parts_alone(
+    beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A setting of a run that changes no result: the ranking is the same to the last bit."""
+    monkeypatch.setenv("OPERA_CACHE", str(tmp_path / "cache"))
+    data, query_rows, parts = opera.load_data(beir), np.arange(30), []
+    monkeypatch.setattr(
+        "opera.retrieval.search.query_parts", lambda *given: parts.append(query_parts(*given)) or parts[-1]
+    )
+    model = load_model(static_model, "cpu")
+    encoders = [Encoder(model, use_cache=True, search_memory=memory) for memory in (2**28, 2**14)]
+    first, second = (rank_by_size(each, data, query_rows, 20, [each.dimension])[each.dimension] for each in encoders)
+    assert [len(each) for each in parts] == [1, 3]
+    assert np.array_equal(first.doc_rows, second.doc_rows)
+    assert np.array_equal(first.scores, second.scores)
+    recipes = [make_recipe({"search_memory": memory}) for memory in (16, 256)]
+    assert recipes[0].identity() == recipes[1].identity()
+    assert [recipe.train.encoding.search_bytes for recipe in recipes] == [2**24, 2**28]
 
 
 class TestSearch:

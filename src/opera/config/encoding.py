@@ -58,6 +58,15 @@ class EncodingSettings(Settings):
     stored_embeddings: Literal["fp32", "fp16"] = setting(
         "fp32", "how embeddings are kept in the cache; fp16 takes half the disk", "OPERA"
     )
+    search_memory: int = setting(
+        256,
+        "megabytes that a search takes at most, besides queries, ranking and what reads the corpus; many queries are "
+        "searched in parts, and the corpus is read once per part",
+        "OPERA",
+        effect=False,
+        ge=16,
+        le=2**20,
+    )
     precision: Literal["auto", "fp32", "bf16", "fp16"] = setting(
         "auto", "autocast in training and encoding; auto: bf16 where the device computes in it", "OPERA"
     )
@@ -66,3 +75,8 @@ class EncodingSettings(Settings):
         None, "how attention is computed; auto: what transformers picks", "transformers"
     )
     gradient_checkpointing: bool = setting(False, "trade speed for memory", "transformers")
+
+    @property
+    def search_bytes(self) -> int:
+        """``search_memory`` in bytes."""
+        return self.search_memory * 2**20

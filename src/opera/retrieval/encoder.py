@@ -32,6 +32,7 @@ from opera.encoder.token_store import TokenSource
 from opera.retrieval.device import Precision, autocast, pick_device, resolve_precision
 from opera.retrieval.frozen import CHUNK_ROWS, embed_rows, lookup_of
 from opera.retrieval.models import fingerprints, is_static, lengths_of, load_model, set_lengths
+from opera.retrieval.nearest import MEMORY
 from opera.retrieval.prompts import ROLES, Role, prompt_for, set_prompts, warn_of_prompts
 from opera.retrieval.row_texts import GivenTexts, RowTexts, Texts
 from opera.retrieval.run_model import run_lengths
@@ -61,6 +62,7 @@ class Encoder:
         device: the device it computes on.
         precision: ``fp32``, ``bf16`` or ``fp16``, for computing; embeddings are always float32.
         stored_as: ``fp32`` or ``fp16``, of the embeddings in the cache; they are read as float32.
+        search_memory: bytes that a search by its embeddings may take; see :mod:`opera.retrieval.nearest`.
         prompts: what goes before a text, by role; empty for nothing.
     """
 
@@ -72,8 +74,10 @@ class Encoder:
         use_cache: bool = True,
         show_progress: bool = True,
         stored_as: StoredAs = "fp32",
+        search_memory: int = MEMORY,
     ) -> None:
         self.model, self.batch_size, self.use_cache, self.stored_as = model, batch_size, use_cache, stored_as
+        self.search_memory = search_memory
         self._shows_progress = show_progress
         self.device = model.device.type
         self.precision = resolve_precision(precision, self.device, not is_static(model))

@@ -18,7 +18,6 @@ from opera.retrieval.approximate import ApproximateIndex, approximate_ranking
 from opera.retrieval.encoder import Encoder, rows_digest
 from opera.retrieval.measures import Ranking
 from opera.retrieval.nearest import (
-    MEMORY,
     NearestDocuments,
     empty_ranking,
     fill,
@@ -93,10 +92,10 @@ def rank_by_size(
     """
     queries, count = encoder.encode_queries(data, query_rows), len(data.corpus)
     kept = encoder.encode_corpus(data, corpus_text) if encoder.keeps(count) else None
-    starts = own_tiles(count, tile_rows(encoder.dimension, MEMORY))
+    starts = own_tiles(count, tile_rows(encoder.dimension, encoder.search_memory))
     depth, parts = min(depth, count), [slice(0, len(queries))]
     if kept is not None:  # what is not kept is seen once
-        parts = query_parts(len(queries), sum(sizes), depth * len(sizes), MEMORY)
+        parts = query_parts(len(queries), sum(sizes), depth * len(sizes), encoder.search_memory)
 
     def tiles() -> Iterator[tuple[int, NDArray[np.float32]]]:
         if kept is not None:

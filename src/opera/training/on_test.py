@@ -50,7 +50,9 @@ def evaluate_saved(run: RunWriter, prepared: Prepared) -> Evaluation:
 def encoder_of(model: SentenceTransformer, prepared: Prepared) -> Encoder:
     """An encoder without a cache, for a model that this run made."""
     encoding = prepared.settings.encoding
-    return Encoder(model, encoding.precision, encoding.encode_batch_size, use_cache=False)
+    return Encoder(
+        model, encoding.precision, encoding.encode_batch_size, use_cache=False, search_memory=encoding.search_bytes
+    )
 
 
 def by_set(

@@ -137,7 +137,14 @@ class DevEvaluator(BaseEvaluator):  # type: ignore[misc]
     ) -> dict[str, float]:
         """Return the measure's mean; all processes share the work, and get the same."""
         encoding, measure = self.settings.encoding, self.settings.evaluation.metric_for_best_model
-        encoder = Encoder(model, encoding.precision, encoding.encode_batch_size, use_cache=False, show_progress=False)
+        encoder = Encoder(
+            model,
+            encoding.precision,
+            encoding.encode_batch_size,
+            use_cache=False,
+            show_progress=False,
+            search_memory=encoding.search_bytes,
+        )
         found = evaluate_encoder(encoder, self.data, "dev", [measure], encoding.corpus_text)
         return {self.primary_metric: found.measures[measure]}
 

@@ -50,7 +50,13 @@ def load_models(model_source: str, settings: TrainSettings) -> dict[str, Any]:
     if encoding.gradient_checkpointing:
         checkpoint_gradients(model)
     precision = preset_precision(settings, model_kind(model), pick_device())
-    encoder = Encoder(model, precision, encoding.encode_batch_size, stored_as=encoding.stored_embeddings)
+    encoder = Encoder(
+        model,
+        precision,
+        encoding.encode_batch_size,
+        stored_as=encoding.stored_embeddings,
+        search_memory=encoding.search_bytes,
+    )
     loaded = {"model": model, "encoder": encoder, "lengths": lengths, "own_lengths": own_lengths}
     if adapter.kind is None:
         return loaded
@@ -69,7 +75,7 @@ def read_vectors(data: RetrievalData, settings: TrainSettings) -> dict[str, Any]
         vectors.dimension, adapter, seed=settings.optimisation.seed, device=pick_device(), digest=digest
     )
     set_vectors(model, vectors)
-    encoder = Encoder(model, encoding.precision, use_cache=False)
+    encoder = Encoder(model, encoding.precision, use_cache=False, search_memory=encoding.search_bytes)
     return {"model": model, "encoder": encoder, "lengths": lengths_of(model), "own_lengths": lengths_of(model)}
 
 

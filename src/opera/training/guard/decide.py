@@ -82,7 +82,9 @@ def measure_shares(
     per_query = {0.0: at_zero}
     for share in shares[1:]:
         mix(untrained, fine_tuned, share).put_into(model)
-        encoder = Encoder(model, encoding.precision, encoding.encode_batch_size, use_cache=False)
+        encoder = Encoder(
+            model, encoding.precision, encoding.encode_batch_size, use_cache=False, search_memory=encoding.search_bytes
+        )
         per_query[share] = dev_values(encoder, dev, settings)
     fine_tuned.put_into(model)
     return per_query
