@@ -138,3 +138,13 @@ def test_a_text_that_a_model_cannot_embed_has_no_embedding(static_model: Path, t
     assert static.embed("t1w1") is not None
     assert static.embed("unheard") is None
     assert static.embed("beyond") is None
+
+
+def test_a_model_that_the_two_ways_embed_differently_is_searched_by_torch(
+    beir: Path, static_model: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = [document.id for document in opera.search(beir, "t1w1", model=static_model)]
+    shutil.rmtree(cache)
+    monkeypatch.setattr(StaticModel, "embed", lambda self, text: np.zeros(24, dtype=np.float32))
+    assert [document.id for document in opera.search(beir, "t1w1", model=static_model)] == expected
+    assert not (cache / "indexes").exists()
