@@ -108,7 +108,7 @@ def test_a_query_prompt_stands_before_a_query_of_a_kept_index(
     first = opera.search(beir, "t1w1", model=static_model, query_prompt="t2w1 ")
     monkeypatch.setattr("opera.retrieval.encoder.load_model", _refuse)
     assert opera.search(beir, "t1w1", model=static_model, query_prompt="t2w1 ") == first
-    assert len(list((cache / "indexes").iterdir())) == 1
+    assert len(list((cache / "kept_indexes").iterdir())) == 1
 
 
 def test_other_models_take_the_long_way(static_model: Path, bert_model: Path, tmp_path: Path) -> None:
@@ -147,4 +147,4 @@ def test_a_model_that_the_two_ways_embed_differently_is_searched_by_torch(
     shutil.rmtree(cache)
     monkeypatch.setattr(StaticModel, "embed", lambda self, text: np.zeros(24, dtype=np.float32))
     assert [document.id for document in opera.search(beir, "t1w1", model=static_model)] == expected
-    assert not (cache / "indexes").exists()
+    assert not (cache / "kept_indexes").exists()

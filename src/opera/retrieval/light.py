@@ -29,7 +29,9 @@ from opera.encoder.shards import Shards
 if TYPE_CHECKING:
     from opera.retrieval.encoder import Encoder
 
-KIND, NOTE = "indexes", "index.json"
+KIND, NOTE = "kept_indexes", "index.json"
+FORMAT = 1
+"""Goes up when notes change, or the embeddings that they name."""
 WEIGHTS, TOKENIZER = "model.safetensors", "tokenizer.json"
 KNOWN_TYPES = {"F16", "F32", "F64"}
 """Types of weights that NumPy reads."""
@@ -154,8 +156,8 @@ def index_key(
     """
     if is_reproducible() or int(os.environ.get("WORLD_SIZE", "1")) > 1:
         return None
-    versions = [version(name) for name in ("opera-retrieval", "sentence-transformers", "tokenizers")]
-    parts = [model.files, data.fingerprint, len(data.corpus), corpus_text, prompts, versions]
+    versions = [version(name) for name in ("sentence-transformers", "tokenizers")]
+    parts = [FORMAT, model.files, data.fingerprint, len(data.corpus), corpus_text, prompts, versions]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
 
