@@ -39,7 +39,7 @@ LINKS = 32
 """HNSW: links of a document, twice as many in the lowest layer."""
 LEAST_WIDTH = 128
 """HNSW: candidates that a search follows, at least; twice its depth if that is more."""
-LEAST_LISTS = 32
+LEAST_LISTS = 64
 """IVF: lists that a search reads, at least; more where these hold fewer than four times its depth."""
 PER_LIST = 64
 """IVF: documents per list that k-means reads, at most."""
