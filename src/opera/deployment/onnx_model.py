@@ -33,7 +33,9 @@ class OnnxTransformer(torch.nn.Module):
 
     def forward(self, **features: Any) -> BaseModelOutput:
         """Return the last hidden states: float32 ``[batch, tokens, dimension]``."""
-        (states,) = self.session.run(None, {name: features[name].numpy() for name in self.names})
+        one_segment = torch.zeros_like(features["input_ids"])
+        given = {"token_type_ids": one_segment, **features}  # a text of one segment may come without them
+        (states,) = self.session.run(None, {name: given[name].numpy() for name in self.names})
         return BaseModelOutput(last_hidden_state=torch.from_numpy(states))
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 from opera.core.reproducible import is_reproducible
 from opera.core.rng import generator
@@ -110,6 +111,7 @@ def _may_pack(model: SentenceTransformer, transformer: Any) -> bool:
         and getattr(model[0], "backend", "torch") == "torch"
         and all(type(module).__name__ in READERS for module in list(model)[1:])
         and config._attn_implementation in ("sdpa", NAME)
+        and isinstance(transformer, PreTrainedModel)  # not an ONNX file in its place
         and transformer.is_backend_compatible()
         and not config.is_encoder_decoder
         and all(kind == "full_attention" for kind in kinds)
