@@ -160,8 +160,7 @@ class FirstVisitInfoBatch(InfoBatch):
     def probabilities(self, step: int) -> Probabilities:
         """Those of infobatch for queries; P(d|q) in proportion to w."""
         queries = super().probabilities(step)
-        pair = queries.query[self.pairs.pair_query] * self._visits.probabilities()
-        return Probabilities(queries.query, self._visits.probabilities(), pair, queries.weight)
+        return Probabilities.of(self.pairs, queries.query, self._visits.probabilities(), queries.query_weight)
 
     def observe(self, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray) -> None:
         """Keep first losses, and each query's latest."""

@@ -70,7 +70,7 @@ class DrawsPruned(StaticPruning):
 class DoubledQueries(FineTuning):
     def probabilities(self, step: int) -> Probabilities:
         p = super().probabilities(step)
-        return Probabilities(2 * p.query, p.document, p.pair, p.weight)
+        return Probabilities(2 * p.query, p.document, p.query_weight, p.pair_query)
 
 
 class PrunedArePossible(StaticPruning):

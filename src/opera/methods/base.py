@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
@@ -55,14 +56,24 @@ class Probabilities:
     Attributes:
         query: P(q), float64 ``[n]``, sums to 1.
         document: P(d|q), float64 ``[N]``, sums to 1 over each query with P(q) > 0.
-        pair: P(q, d), float64 ``[N]``, sums to 1.
-        weight: the loss weight of each pair when drawn, float64 ``[N]``; 1 except for InfoBatch.
+        query_weight: the loss weight of each query's pairs when drawn, float64 ``[n]``; 1 except for InfoBatch.
+        pair_query: the query of each pair, int ``[N]``.
     """
 
     query: NDArray[np.float64]
     document: NDArray[np.float64]
-    pair: NDArray[np.float64]
-    weight: NDArray[np.float64]
+    query_weight: NDArray[np.float64]
+    pair_query: IntArray
+
+    @cached_property
+    def pair(self) -> NDArray[np.float64]:
+        """P(q, d), float64 ``[N]``, sums to 1."""
+        return self.query[self.pair_query] * self.document
+
+    @cached_property
+    def weight(self) -> NDArray[np.float64]:
+        """The loss weight of each pair when drawn, float64 ``[N]``."""
+        return self.query_weight[self.pair_query]
 
     @classmethod
     def of(
@@ -72,14 +83,14 @@ class Probabilities:
         q = np.asarray(query, dtype=np.float64)
         d = np.asarray(document, dtype=np.float64)
         weight = np.ones(pairs.n_queries) if query_weight is None else np.asarray(query_weight, dtype=np.float64)
-        return cls(q, d, q[pairs.pair_query] * d, weight[pairs.pair_query])
+        return cls(q, d, weight, pairs.pair_query)
 
     @classmethod
     def of_pairs(cls, pairs: TrainingPairs, pair: FloatArray) -> Probabilities:
         """Build from P(q, d) ``[N]``, for methods that sample pairs directly; the weight is 1."""
         joint = np.asarray(pair, dtype=np.float64)
         query = pairs.sum_by_query(joint)
-        return cls(query, joint / np.where(query > 0, query, 1)[pairs.pair_query], joint, np.ones(pairs.n_pairs))
+        return cls.of(pairs, query, joint / np.where(query > 0, query, 1)[pairs.pair_query])
 
 
 class NoSettings(Settings):

@@ -163,8 +163,8 @@ class MixedMethod(Method[Settings]):
         return Probabilities(
             np.concatenate([share * part.query for share, part in zip(shares, own, strict=True)]),
             np.concatenate([part.document for part in own]),
-            np.concatenate([share * part.pair for share, part in zip(shares, own, strict=True)]),
-            np.concatenate([part.weight for part in own]),
+            np.concatenate([part.query_weight for part in own]),
+            self.pairs.pair_query,
         )
 
     def observe(self, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray) -> None:
