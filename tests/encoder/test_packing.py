@@ -18,7 +18,7 @@ from opera.encoder.columns import Column, embed_columns
 from opera.encoder.forward import embed_tokens, pays_for_padding
 from opera.encoder.packing import packing
 from opera.encoder.token_ids import token_ids
-from opera.retrieval.models import load_model
+from opera.retrieval.models import checkpoint_gradients, load_model
 
 TEXTS = ["t1w1 common3 t2w2", "common1 " * 40, "t3w1", "t1w1 t2w2 common3", "common2 t5w2 t3w3 common1"]
 
@@ -108,7 +108,7 @@ def test_what_does_not_pack_is_padded(bert_model: Path, monkeypatch: pytest.Monk
             if hinder == "reproducible":
                 patch.setattr(packing_module, "is_reproducible", lambda: True)
             if hinder == "inexact":  # a text would see its neighbours
-                patch.setattr(packing_module, "_packs_exactly", lambda model: False)
+                patch.setattr(packing_module, "_packs_exactly", {model[0].auto_model: False})
             if hinder == "eager":
                 model[0].auto_model.set_attn_implementation("eager")
             if hinder == "float64":
@@ -130,3 +130,72 @@ def test_a_model_that_mixes_texts_is_found_out(bert_model: Path, monkeypatch: py
     )
     with packing(model) as packed:
         assert not packed
+
+
+def test_rotary_models_train_in_half_precision(tmp_path: Path) -> None:
+    """Their queries and keys leave autocast in float32, their values in bfloat16."""
+    model = load_model(write_backbone("qwen3", tmp_path / "model"), "cpu").eval()
+    columns = [TEXTS[:2], TEXTS[2:4]]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        plain = [model(model.preprocess(column))["sentence_embedding"] for column in columns]
+    expected = gradients(model, plain)
+    with packing(model) as packed:
+        assert packed
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            found = embed_columns(model, [Column(token_ids(model, column)) for column in columns])
+        cosine = nn.functional.cosine_similarity(gradients(model, found), expected, dim=0)
+    assert cosine > 0.99  # both are rounded to 8 bits, in another order
+
+
+def test_a_window_shorter_than_a_text_is_not_packed(bert_model: Path, tmp_path: Path) -> None:
+    from sentence_transformers.base.modules import Transformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+    from transformers import AutoTokenizer, MistralConfig, MistralModel
+
+    sizes = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    tokenizer = AutoTokenizer.from_pretrained(bert_model)
+    config = MistralConfig(vocab_size=len(tokenizer), sliding_window=4, num_key_value_heads=1, **sizes)
+    MistralModel(config).save_pretrained(tmp_path / "plain")
+    tokenizer.save_pretrained(tmp_path / "plain")
+    transformer = Transformer(str(tmp_path / "plain"))
+    model = SentenceTransformer(modules=[transformer, Pooling(16, "mean")], device="cpu")
+    with packing(model) as packed:
+        assert not packed
+
+
+def test_threads_that_share_a_model_do_not_mix_texts(model: SentenceTransformer) -> None:
+    """One leaves while the other is inside."""
+    ids, first, second = token_ids(model, TEXTS), packing(model), packing(model)
+    with torch.no_grad():
+        expected = embed_tokens(model, ids)
+        first.__enter__()
+        assert second.__enter__()
+        first.__exit__(None, None, None)
+        assert torch.equal(embed_tokens(model, ids), expected)
+        second.__exit__(None, None, None)
+    assert model[0].auto_model.config._attn_implementation == "sdpa"
+
+
+def test_gradient_checkpointing_repeats_the_dropout(bert_model: Path) -> None:
+    model = load_model(bert_model, "cpu").train()
+    ids = [Column(token_ids(model, TEXTS))]
+    found = []
+    for checkpoints in (False, True):
+        if checkpoints:
+            checkpoint_gradients(model)
+        torch.manual_seed(6)
+        with packing(model) as packed:
+            assert packed
+            found.append(gradients(model, embed_columns(model, ids)))
+    torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-7)
+
+
+def test_an_error_inside_leaves_the_model_as_it_came(model: SentenceTransformer) -> None:
+    with pytest.raises(KeyboardInterrupt), packing(model):
+        raise KeyboardInterrupt
+    assert not any(type(module).__name__ == "HashedDropout" for module in model.modules())
+
+
+def test_a_text_without_tokens_stands_alone(model: SentenceTransformer) -> None:
+    with packing(model), torch.no_grad(), pytest.raises(ValueError, match="without a single token"):
+        embed_tokens(model, [torch.empty(0, dtype=torch.int32).numpy()])

@@ -254,3 +254,12 @@ def test_a_model_that_computes_no_numbers_is_refused(static_model: Path, beir: P
     model[0].embedding.weight.data[:] = float("nan")
     with pytest.raises(ModelError, match=r"embedding of the document '.* holds values that are no numbers \(120 of"):
         Encoder(model).encode_corpus(load_data(beir))
+
+
+def test_a_model_that_truncates_its_embeddings(bert_model: Path) -> None:
+    model = load_model(bert_model, "cpu")
+    whole = Encoder(model).encode(["t1w1 common3"], "query")
+    model.truncate_dim = 16
+    cut = Encoder(model).encode(["t1w1 common3"], "query")
+    assert cut.shape == (1, 16)
+    np.testing.assert_allclose(cut, whole[:, :16] / np.linalg.norm(whole[:, :16]), rtol=0, atol=1e-6)

@@ -31,6 +31,10 @@ SIMILAR = 1.125
 """Texts of a block are at most that many times as long as its shortest, or 8 tokens longer."""
 
 
+UNKNOWN = ("sliding_window", "softcap", "s_aux", "position_bias")
+"""Arguments of other attention, each of which changes the result."""
+
+
 class Pack(NamedTuple):
     """Where texts are in a packed sequence.
 
@@ -151,6 +155,9 @@ def packed_attention(
 
     Has the form that transformers' ``AttentionInterface`` asks for: query ``[1, heads, tokens, d]``, result
     ``[1, tokens, heads, d]``.
+
+    Raises:
+        ValueError: for a mask or a variant of attention that packs do not have.
     """
     bounds = others.get("cu_seq_lens_q")
     if bounds is None:
@@ -159,13 +166,18 @@ def packed_attention(
             module, query, key, value, attention_mask, **options, **others
         )
         return result
+    unknown = [name for name in UNKNOWN if others.get(name) is not None]
+    if unknown or attention_mask is not None:
+        raise ValueError(f"packed attention knows no {', '.join(unknown) or 'mask'}")
     causal = getattr(module, "is_causal", True) if is_causal is None else is_causal
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     rule = Rule(bool(causal), np.float32(scale), *threshold_and_key(dropout))
     use_torch_threads()
-    rows = (part[0].transpose(0, 1).contiguous() for part in (query, key, value))
+    # Of rotary positions, queries and keys come in float32 and values in half precision: backward has no autocast.
+    dtype = value.dtype if value.dtype in (torch.float32, torch.bfloat16) else torch.float32
+    rows = (part[0].transpose(0, 1).to(dtype).contiguous() for part in (query, key, value))
     attended: Tensor = PackedAttention.apply(*rows, Pack.of(bounds), rule)  # type: ignore[no-untyped-call]
-    return attended[None], None
+    return attended[None].to(value.dtype), None
 
 
 def packed_mask(*args: Any, attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:

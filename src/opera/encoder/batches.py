@@ -22,6 +22,7 @@ def token_batches(lengths: IntArray, most_tokens: int, padded: bool) -> list[NDA
     order = np.argsort(-np.asarray(lengths, dtype=np.int64), kind="stable")
     ordered = np.maximum(np.asarray(lengths, dtype=np.int64)[order], 1)
     total = np.concatenate([[0], np.cumsum(ordered)])
+    with_tokens = int(np.count_nonzero(lengths))
     batches, start = [], 0
     while start < len(order):
         if padded:
@@ -29,6 +30,8 @@ def token_batches(lengths: IntArray, most_tokens: int, padded: bool) -> list[NDA
         else:
             room = int(np.searchsorted(total, total[start] + most_tokens, side="right")) - 1 - start
         stop = start + max(1, room)
+        if start < with_tokens:
+            stop = min(stop, with_tokens)  # a pack has no place for a text without tokens
         batches.append(order[start:stop])
         start = stop
     return batches

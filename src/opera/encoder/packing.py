@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.base.modules import Transformer
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
@@ -20,6 +24,8 @@ from opera.encoder.dropout import HashedDropout
 from opera.encoder.heap import keep_freed_memory
 from opera.encoder.token_ids import TokenIds
 
+log = logging.getLogger("opera")
+
 BOUNDS = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
 """What transformers calls the bounds of packed texts, for attention alone."""
 READERS = ("Pooling", "Normalize", "Dense", "Dropout", "LayerNorm")
@@ -28,8 +34,31 @@ TOLERANCE = 1e-3
 """Largest difference of a packed text's unit embedding in float32: rounding is a thousand times smaller, a text that
 sees its neighbour or another position a hundred times larger."""
 
-_packs: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
+_LOCK = threading.RLock()
+_packs_exactly: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 """Whether a model's embeddings of packed texts are those of padded ones, by its transformer."""
+_PADDED: set[str] = set()
+"""Models that were said, in this process, not to pack."""
+
+
+@dataclass
+class _Changed:
+    """What is changed in a transformer, and for how many users of it.
+
+    Attributes:
+        attention: its own implementation.
+        dropouts: its layers of dropout.
+        packs: whether its texts are packed.
+        users: blocks that are inside :func:`packing`, of all threads.
+    """
+
+    attention: str
+    dropouts: Sequence[nn.Module]
+    packs: bool
+    users: int = 0
+
+
+_changed: WeakKeyDictionary[nn.Module, _Changed] = WeakKeyDictionary()
 
 
 def is_packed_by_library(model: SentenceTransformer) -> bool:
@@ -41,32 +70,56 @@ def is_packed_by_library(model: SentenceTransformer) -> bool:
 def packing(model: SentenceTransformer) -> Iterator[bool]:
     """Inside, a transformer on a CPU runs OPERA's attention and dropout, if it can; yields whether texts are packed.
 
-    Results are those of the model's own attention to rounding; that is tried once per model, with three texts. The
-    model leaves as it came. ``OPERA_REPRODUCIBLE`` keeps to torch's own kernels.
+    Results are those of the model's own attention to rounding; that is tried once per model, with three texts. When the
+    last block is left, of any thread, the model is as it came; a copy made inside is not. ``OPERA_REPRODUCIBLE`` keeps
+    to torch's own kernels.
     """
     transformer = getattr(model[0], "auto_model", None)
-    if transformer is None or model.device.type != "cpu" or is_reproducible() or not _may_pack(model, transformer):
+    if not isinstance(transformer, PreTrainedModel) or model.device.type != "cpu" or is_reproducible():
         yield transformer is not None and is_packed_by_library(model)
         return
-    attention = transformer.config._attn_implementation
-    if attention == NAME:  # within another of these
-        yield True
-        return
-    keep_freed_memory()
-    dropouts = [module for module in model.modules() if type(module) is nn.Dropout]
-    transformer.set_attn_implementation(NAME)
+    packs = _enter(model, transformer)
     try:
-        if transformer not in _packs:
-            _packs[transformer] = _packs_exactly(model)
-        if not _packs[transformer]:
-            transformer.set_attn_implementation(attention)
-        for module in dropouts:
-            module.__class__ = HashedDropout
-        yield _packs[transformer]
+        yield packs
     finally:
-        for module in dropouts:
-            module.__class__ = nn.Dropout
-        transformer.set_attn_implementation(attention)
+        _leave(transformer)
+
+
+def _enter(model: SentenceTransformer, transformer: PreTrainedModel) -> bool:
+    with _LOCK:
+        if transformer not in _changed:
+            keep_freed_memory()
+            dropouts = [module for module in model.modules() if type(module) is nn.Dropout]
+            changed = _Changed(transformer.config._attn_implementation, dropouts, _packs(model, transformer))
+            for module in dropouts:
+                module.__class__ = HashedDropout
+            if changed.packs:
+                transformer.set_attn_implementation(NAME)
+            _changed[transformer] = changed
+        _changed[transformer].users += 1
+        return _changed[transformer].packs
+
+
+def _packs(model: SentenceTransformer, transformer: PreTrainedModel) -> bool:
+    """Whether a model's texts can be packed: its embeddings are compared once."""
+    may = _may_pack(model, transformer)
+    if may and transformer not in _packs_exactly:
+        _packs_exactly[transformer] = _compare(model, transformer)
+    if not (may and _packs_exactly[transformer]) and (name := type(transformer).__name__) not in _PADDED:
+        _PADDED.add(name)
+        log.info("note: %s reads texts that are padded to the longest of a batch; OPERA cannot pack them", name)
+    return may and _packs_exactly[transformer]
+
+
+def _leave(transformer: PreTrainedModel) -> None:
+    with _LOCK:
+        changed = _changed[transformer]
+        changed.users -= 1
+        if changed.users == 0:
+            del _changed[transformer]
+            for module in changed.dropouts:
+                module.__class__ = nn.Dropout
+            transformer.set_attn_implementation(changed.attention)
 
 
 def packed_features(model: SentenceTransformer, token_lists: Sequence[TokenIds]) -> dict[str, Any]:
@@ -90,9 +143,15 @@ def packed_features(model: SentenceTransformer, token_lists: Sequence[TokenIds])
 
 
 def padded_features(model: SentenceTransformer, token_lists: Sequence[TokenIds]) -> dict[str, Any]:
-    """Return the features of texts padded to the longest, on the side that the model's tokenizer pads."""
+    """Return the features of texts padded to the longest, on the side that the model's tokenizer pads.
+
+    Raises:
+        ValueError: if no text has a token.
+    """
     tokenizer: Any = model[0].tokenizer
     longest = max(len(ids) for ids in token_lists)
+    if longest == 0:
+        raise ValueError("texts without a single token")
     padded = np.full((len(token_lists), longest), tokenizer.pad_token_id, dtype=np.int64)
     mask = np.zeros(padded.shape, dtype=np.int64)
     for row, ids in enumerate(token_lists):
@@ -101,35 +160,34 @@ def padded_features(model: SentenceTransformer, token_lists: Sequence[TokenIds])
     return {"input_ids": torch.from_numpy(padded), "attention_mask": torch.from_numpy(mask)}
 
 
-def _may_pack(model: SentenceTransformer, transformer: Any) -> bool:
+def _may_pack(model: SentenceTransformer, transformer: PreTrainedModel) -> bool:
     """Whether a model is of the kind that packs: a plain transformer with torch's attention in every layer."""
     config = transformer.config
     kinds = getattr(config, "layer_types", None) or []
     return (
-        type(model[0]).__name__ == "Transformer"
-        and type(model[0]).__module__.startswith("sentence_transformers.")
+        type(model[0]) is Transformer
         and getattr(model[0], "backend", "torch") == "torch"
         and all(type(module).__name__ in READERS for module in list(model)[1:])
-        and config._attn_implementation in ("sdpa", NAME)
-        and isinstance(transformer, PreTrainedModel)  # not an ONNX file in its place
+        and config._attn_implementation == "sdpa"
         and transformer.is_backend_compatible()
         and not config.is_encoder_decoder
         and all(kind == "full_attention" for kind in kinds)
         and not getattr(config, "attn_logit_softcapping", None)
         and model[0].tokenizer is not None
-        and transformer.dtype in (torch.float32, torch.bfloat16)
+        and transformer.dtype == torch.float32
     )
 
 
-def _packs_exactly(model: SentenceTransformer) -> bool:
+def _compare(model: SentenceTransformer, transformer: PreTrainedModel) -> bool:
     """Try three texts of different lengths, packed and padded, in float32."""
     known: set[str] | None = getattr(model[0], "model_forward_params", None)
     if known is not None:
         known.update(BOUNDS)
     words = generator(0, "packing", 0).integers(5, min(100, model[0].auto_model.config.vocab_size), size=24)
     texts = [part.astype(np.int32) for part in np.split(words, [3, 10])]
-    trained = model.training
+    trained, attention = model.training, transformer.config._attn_implementation
     model.eval()
+    transformer.set_attn_implementation(NAME)
     try:
         with torch.no_grad(), torch.autocast(model.device.type, enabled=False):
             packed, padded = (
@@ -139,6 +197,7 @@ def _packs_exactly(model: SentenceTransformer) -> bool:
     except (TypeError, ValueError, KeyError, IndexError, RuntimeError, AttributeError):  # it takes no such features
         return False
     finally:
+        transformer.set_attn_implementation(attention)
         model.train(trained)
     return bool((packed - padded).abs().max() < TOLERANCE)
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Transformer
 from sentence_transformers.sentence_transformer.modules import Dropout, LayerNorm, Normalize, Pooling, StaticEmbedding
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 Task = Literal["query", "document"]
 TokenIds = NDArray[np.int32]
@@ -67,6 +67,7 @@ def _library_ids(features: dict[str, Any]) -> list[NDArray[np.int64]] | None:
 def _is_plain_transformer(first: Any) -> bool:
     return (
         type(first) is Transformer
+        and isinstance(first.model, PreTrainedModel)  # not ONNX, whose graph has inputs of its own
         and isinstance(first.processor, PreTrainedTokenizerFast)
         and first.modality_config.keys() == {"text"}
         and first.modality_config["text"]["method"] == "forward"

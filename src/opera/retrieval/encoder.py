@@ -259,7 +259,7 @@ class Encoder:
             most = self.batch_size * TOKENS_PER_TEXT
             for batch in token_batches(lengths, most, pays_for_padding(self.model)):
                 found = embed_tokens(self.model, [ids[number] for number in batch.tolist()], in_prompt)
-                embeddings[batch] = found.float().cpu().numpy()
+                embeddings[batch] = found[:, : self.dimension].float().cpu().numpy()  # the first, for truncate_dim
                 done(len(batch))
         return embeddings
 
