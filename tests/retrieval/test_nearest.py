@@ -11,6 +11,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from opera.core.errors import ModelError
 from opera.data import TextTable
 from opera.data.texts import TEXT_SCHEMA
 from opera.retrieval import nearest, products
@@ -100,6 +101,21 @@ def test_threads_and_a_deep_ranking_change_nothing(threads: int) -> None:
         assert torch.get_num_threads() == threads
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("where", ["query", "document"])
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+@pytest.mark.parametrize("way", ["float32", "bf16", "device"])
+def test_embeddings_that_are_no_numbers_are_refused(where: str, number: float, way: str) -> None:
+    rng = np.random.default_rng(0)
+    queries, docs = unit_vectors(rng, 3, 8), unit_vectors(rng, 50, 8)
+    (queries if where == "query" else docs)[2, 3] = number
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(ModelError, match="search: embeddings hold values"):
+        patch.setattr(nearest, "in_bf16", lambda count: way == "bf16")
+        if way == "device":
+            patch.setattr(NearestDocuments, "_add_on_cpu", NearestDocuments._add_on_device)
+            patch.setattr(nearest, "factors", lambda rows, bf16: products.device_factors(rows, "cpu"))
+        exact_search(queries, docs, table([f"{number:02d}" for number in range(50)]), 5)
 
 
 def test_equal_documents_are_ordered_by_id() -> None:

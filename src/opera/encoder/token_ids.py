@@ -44,7 +44,10 @@ def has_token_path(model: SentenceTransformer, task: Task | None = None, prompt:
         return True
     if not _is_plain_transformer(first):
         return False
-    expected = _library_ids(model.preprocess(list(PROBES), prompt=prompt, task=task))
+    features = model.preprocess(list(PROBES), prompt=prompt, task=task)
+    if "token_type_ids" in features and not hasattr(first.config, "type_vocab_size"):
+        return False  # GPT-2 adds the embedding of token 0 to each token
+    expected = _library_ids(features)
     if expected is None:
         return False
     return all(map(np.array_equal, token_ids(model, PROBES, task, prompt), expected))
@@ -117,11 +120,10 @@ def prompt_length(model: SentenceTransformer, prompt: str) -> int | None:
 
 
 def vocabulary_size(model: SentenceTransformer) -> int:
-    """One more than the largest token id."""
+    """One more than the largest token id, which may be more than there are tokens: a vocabulary may have gaps."""
     first: Any = model[0]
-    if type(first) is StaticEmbedding:
-        return int(first.tokenizer.get_vocab_size(with_added_tokens=True))
-    return len(first.processor)
+    tokenizer = first.tokenizer if type(first) is StaticEmbedding else first.processor
+    return int(max(tokenizer.get_vocab().values(), default=-1)) + 1
 
 
 def tokenisation_fingerprint(model: SentenceTransformer, task: Task | None = None, prompt: str = "") -> str:

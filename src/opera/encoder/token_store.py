@@ -23,7 +23,7 @@ from opera.data.texts import CorpusText
 from opera.encoder.shards import Shards
 from opera.encoder.token_ids import Task, TokenIds, token_ids, tokenisation_fingerprint, vocabulary_size
 
-KIND, SUFFIX, LAYOUT = "tokens", ".tokens", "1"
+KIND, SUFFIX, LAYOUT = "tokens", ".tokens", "2"
 ROWS_AT_ONCE = 1024
 """Texts that are tokenised together: the tokenizer has work for all of its threads, and memory holds no more."""
 MOST_KEPT = 64_000_000
@@ -105,6 +105,7 @@ class TokenSource:
         return np.uint16 if vocabulary_size(self.model) <= 2**16 else np.int32
 
     def _write(self, shards: Shards, show_progress: bool, folder: Path, names: Sequence[str]) -> None:
+        dtype = self._dtype
         numbers = [int(name.removesuffix(SUFFIX)) for name in names]
         total = sum(shards.rows(number).stop - shards.rows(number).start for number in numbers)
         hidden = not show_progress or process_index() > 0
@@ -115,7 +116,7 @@ class TokenSource:
                 for start in range(rows.start, rows.stop, ROWS_AT_ONCE):
                     found = self.tokenise(slice(start, min(start + ROWS_AT_ONCE, rows.stop)))
                     offsets += [len(ids) for ids in found]
-                    pieces += [np.concatenate(found).astype(self._dtype)]
+                    pieces += [np.concatenate(found).astype(dtype)]
                     bar.update(len(found))
                 with (folder / name).open("wb") as file:
                     file.write(np.cumsum(offsets, dtype=np.int64).data)

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from opera.core.errors import ModelError
 from opera.retrieval._top_kernels import round_to_bf16
 from opera.retrieval.device import resolve_precision
 
@@ -49,11 +50,19 @@ class Factors:
     errors: NDArray[np.float64]
 
     def slack(self, tile: Factors) -> NDArray[np.float32]:
-        """How far products of these queries with a tile may be off: float32 ``[n]``."""
+        """How far products of these queries with a tile may be off: float32 ``[n]``.
+
+        Raises:
+            ModelError: if an embedding holds a value that is no number, whose documents no search would find.
+        """
         length, error = float(tile.lengths.max()), float(tile.errors.max())
-        off = self.errors * length + (self.lengths + self.errors) * error
-        summing = self.rows.shape[1] * SUM_ERROR * (self.lengths + self.errors) * (length + error)
-        return np.asarray((off + summing) * SAFETY + 1e-30, dtype=np.float32)
+        with np.errstate(invalid="ignore", over="ignore"):
+            off = self.errors * length + (self.lengths + self.errors) * error
+            summing = self.rows.shape[1] * SUM_ERROR * (self.lengths + self.errors) * (length + error)
+            slack = np.asarray((off + summing) * SAFETY + 1e-30, dtype=np.float32)
+        if not np.isfinite(slack).all():
+            raise ModelError("search: embeddings hold values that are no numbers, or too large; use another model")
+        return slack
 
 
 def in_bf16(queries: int) -> bool:
