@@ -17,6 +17,8 @@ TEXT, TITLE_AND_ID = 600, 30
 """Bytes per document: 100 words of six letters with their space; a title and an id."""
 OFFSETS = 3 * 4
 """Bytes per document of Arrow's offsets: id, title, text."""
+TOKEN_BYTES = {"335M": 2, "0.6B": 4}
+"""Bytes per token id: 2 up to 65,536 tokens in the vocabulary (BERT's 30,522), 4 beyond (Qwen's 151,669)."""
 DOCUMENT_TOKENS, QUERY_TOKENS, NEGATIVES, DIMENSION = 140, 20, 1, 1024
 MODELS = {"335M": 335e6, "0.6B": 596e6}
 """Parameters; those of the embedding table count too, so hours are slightly too many."""
@@ -38,7 +40,15 @@ def stored() -> list[tuple[str, float, str, float]]:
     dimension = f"{DIMENSION:,}"
     return [
         ("texts, on disk", DOCUMENTS, f"{TEXT} + {TITLE_AND_ID} + {OFFSETS}", TEXT + TITLE_AND_ID + OFFSETS),
-        ("token ids, on disk", DOCUMENTS, f"4·{DOCUMENT_TOKENS} + 8", 4 * DOCUMENT_TOKENS + 8),
+        *(
+            (
+                f"token ids of the {model} model, on disk",
+                DOCUMENTS,
+                f"{each}·{DOCUMENT_TOKENS} + 8",
+                each * DOCUMENT_TOKENS + 8,
+            )
+            for model, each in TOKEN_BYTES.items()
+        ),
         ("embeddings in fp32, on disk", DOCUMENTS, f"4·{dimension}", 4 * DIMENSION),
         ("embeddings in fp16, on disk", DOCUMENTS, f"2·{dimension}", 2 * DIMENSION),
         ("order of ids, in memory while searching", DOCUMENTS, "4", 4),

@@ -106,16 +106,19 @@ def test_threads_and_a_deep_ranking_change_nothing(threads: int) -> None:
 @pytest.mark.parametrize("where", ["query", "document"])
 @pytest.mark.parametrize("number", [np.nan, np.inf])
 @pytest.mark.parametrize("way", ["float32", "bf16", "device"])
-def test_embeddings_that_are_no_numbers_are_refused(where: str, number: float, way: str) -> None:
+def test_embeddings_that_are_no_numbers_are_refused(
+    where: str, number: float, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rng = np.random.default_rng(0)
     queries, docs = unit_vectors(rng, 3, 8), unit_vectors(rng, 50, 8)
     (queries if where == "query" else docs)[2, 3] = number
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(ModelError, match="search: embeddings hold values"):
-        patch.setattr(nearest, "in_bf16", lambda count: way == "bf16")
-        if way == "device":
-            patch.setattr(NearestDocuments, "_add_on_cpu", NearestDocuments._add_on_device)
-            patch.setattr(nearest, "factors", lambda rows, bf16: products.device_factors(rows, "cpu"))
-        exact_search(queries, docs, table([f"{number:02d}" for number in range(50)]), 5)
+    documents = table([f"{number:02d}" for number in range(50)])
+    monkeypatch.setattr(nearest, "in_bf16", lambda count: way == "bf16")
+    if way == "device":
+        monkeypatch.setattr(NearestDocuments, "_add_on_cpu", NearestDocuments._add_on_device)
+        monkeypatch.setattr(nearest, "factors", lambda rows, bf16: products.device_factors(rows, "cpu"))
+    with pytest.raises(ModelError, match="search: embeddings hold values"):
+        exact_search(queries, docs, documents, 5)
 
 
 def test_equal_documents_are_ordered_by_id() -> None:

@@ -36,8 +36,6 @@ WEIGHTS, TOKENIZER = "model.safetensors", "tokenizer.json"
 KNOWN_TYPES = {"F16", "F32", "F64"}
 """Types of weights that NumPy reads."""
 TILE_ROWS = 65_536
-PROBES = ("", "a", "Two words, and 3 more.", "ünïcode ß 中文 🙂", " spaces\tand\nlines ", "long " * 40)
-"""Texts that are embedded both ways before a model's index is noted."""
 
 
 @dataclass(frozen=True)
@@ -174,7 +172,9 @@ def kept_index(key: str, model: StaticModel, documents: int) -> KeptIndex | None
 
 
 def note_index(key: str, model: StaticModel, encoder: Encoder, vectors: Embeddings) -> KeptIndex | None:
-    """Note an index for the next search, and return it; ``None`` if the two ways do not embed texts alike."""
+    """Note an index for the next search, and return it; ``None`` if the two ways do not embed some texts alike."""
+    from opera.encoder.token_ids import PROBES  # of a module that loads torch; who has an encoder has loaded it
+
     if vectors.home is None or encoder.device != "cpu" or not _alike(model, encoder, PROBES):
         return None
     prompts, query_prompt = dict(encoder.model.prompts), encoder.prompts["query"]
