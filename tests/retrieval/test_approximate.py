@@ -105,6 +105,9 @@ def test_the_index_and_its_recall_are_kept(
     monkeypatch.setattr(approximate, "_build", again)
     monkeypatch.setattr(approximate, "exact_search", again)
     assert opera.search(data, query, model=static_model, index=kind) == first
+    monkeypatch.setattr(approximate, "LAYOUT", "another")
+    with pytest.raises(AssertionError, match="it is kept"):
+        opera.search(data, query, model=static_model, index=kind)
 
 
 def test_without_a_cache_the_same_is_found(beir: Path, bert_model: Path) -> None:

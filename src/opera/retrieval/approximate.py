@@ -35,6 +35,8 @@ from opera.retrieval.nearest import MEMORY, empty_ranking, exact_search, fill
 
 log = logging.getLogger("opera")
 
+LAYOUT = "1"
+"""Goes up when the constants below change, or how indexes are built or searched: they are kept, and their recall."""
 LINKS = 32
 """HNSW: links of a document, twice as many in the lowest layer."""
 LEAST_WIDTH = 128
@@ -68,7 +70,7 @@ class ApproximateIndex:
         faiss = _faiss()
         self.kind, self.encoder, self.data, self.corpus_text = kind, encoder, data, corpus_text
         self.documents: Vectors = encoder.encode_corpus(data, corpus_text)
-        self._key = (data.fingerprint, corpus_text, kind, f"faiss {faiss.__version__}")
+        self._key = (data.fingerprint, corpus_text, kind, f"layout {LAYOUT}, faiss {faiss.__version__}")
         faiss.omp_set_num_threads(torch.get_num_threads())
         build = partial(_build, kind, self.documents)
         if encoder.use_cache:
