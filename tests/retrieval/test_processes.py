@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import opera
 from opera.core import processes as shared
-from opera.retrieval.shards import regrouped
+from opera.retrieval.shared_rows import regrouped
 from processes import start
 
 JOIN = """

@@ -36,7 +36,7 @@ from opera.retrieval.nearest import MEMORY
 from opera.retrieval.prompts import ROLES, Role, prompt_for, set_prompts, warn_of_prompts
 from opera.retrieval.row_texts import GivenTexts, RowTexts, Texts
 from opera.retrieval.run_model import run_lengths
-from opera.retrieval.shards import gather_rows
+from opera.retrieval.shared_rows import gather_rows
 
 log = logging.getLogger("opera")
 

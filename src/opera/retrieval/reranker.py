@@ -29,7 +29,7 @@ from opera.retrieval.device import Precision, autocast, pick_device, resolve_pre
 from opera.retrieval.locate import locate_model
 from opera.retrieval.model_checks import missing_weights
 from opera.retrieval.models import quiet_libraries, weights_digest
-from opera.retrieval.shards import save_shared_rows
+from opera.retrieval.shared_rows import save_shared_rows
 from opera.retrieval.trust import check_model_folder, download_model, pickles_refused
 
 log = logging.getLogger("opera")

@@ -27,7 +27,7 @@ from opera.retrieval.nearest import (
     tile_rows,
     with_bar,
 )
-from opera.retrieval.shards import regrouped
+from opera.retrieval.shared_rows import regrouped
 
 RANKING_FILE = "ranking.npz"
 
