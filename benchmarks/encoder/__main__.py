@@ -49,7 +49,7 @@ class Benchmark:
         self.folder, self.threads = folder, threads
         self.code = digest()
         self.flag = flagembedding(folder / "flagembedding")
-        self.models = {"minilm": minilm(folder, True), "static": ROOT / STATIC}
+        self.models = {"minilm": minilm(folder, True), "minilm-8": minilm(folder, True), "static": ROOT / STATIC}
         self.check_model = minilm(folder, False)
         self.inputs = {name: self._rows(name) for name in self.models}
 
@@ -135,7 +135,7 @@ class Benchmark:
         kept = self.folder / f"{model}-inputs.json"
         if kept.is_file() and (earlier := json.loads(kept.read_text()))["code"] == self.code:
             return dict(earlier)
-        length = {"minilm": 512, "static": None}[model]
+        length = None if model == "static" else 512
         job = self._job(model, f"rows-{model}") | {"task": "rows", "model": str(self.models[model])}
         worker = self._worker(sys.executable, "with_opera.py", job | {"length": length, "precision": "fp32"})
         counted = worker.turn()["lengths"]
