@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from opera.encoder import attention
-from opera.encoder.attention import Pack, PackedAttention, Rule, threshold_and_key
+from opera.encoder.attention import Pack, PackedAttention, Rule, attended_by_torch, threshold_and_key
 from opera.encoder.dropout import HashedDropout
 
 LENGTHS = [3, 5, 9, 40, 41, 47, 47, 70, 130]
@@ -54,6 +54,9 @@ def test_results_and_gradients_are_those_of_torch(
     expected = by_torch(parts, LENGTHS, is_causal)
     above = torch.randn(expected.shape, generator=torch.Generator().manual_seed(5))
     torch.testing.assert_close(found.float(), expected, rtol=0, atol=tolerance)
+    with torch.no_grad():
+        inference = attended_by_torch(*parts, Pack.of(bounds_of(LENGTHS)), rule)
+    torch.testing.assert_close(inference.float(), expected, rtol=0, atol=tolerance)
     gradients = torch.autograd.grad(found, parts, above.to(dtype))
     for gradient, wanted in zip(gradients, torch.autograd.grad(expected, parts, above), strict=True):
         assert gradient.dtype == dtype

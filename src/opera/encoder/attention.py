@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
@@ -140,6 +141,25 @@ class PackedAttention(torch.autograd.Function):
         return into_query, into_key, into_value, None, None
 
 
+def attended_by_torch(query: Tensor, key: Tensor, value: Tensor, pack: Pack, rule: Rule) -> Tensor:
+    """Do what :class:`PackedAttention` does without dropout or gradients, block by block through torch's attention.
+
+    In float32 it is the faster of the two: products of half precision gain more from the blocks' layout.
+    """
+    out, heads = query.new_empty((*query.shape[:2], value.shape[-1])), query.shape[1]
+    for block in pack.blocks():
+        copies = _gathered(block, *((part, heads // part.shape[1]) for part in (query, key, value)))
+        queries, keys, values = (copy.view(-1, heads, *copy.shape[1:]) for copy in copies)
+        behind = None
+        if not rule.is_causal and block.lengths.min() < block.lengths.max():  # causal texts never see what is behind
+            behind = torch.arange(queries.shape[2]) < torch.from_numpy(block.lengths)[:, None, None, None]
+        mixed = functional.scaled_dot_product_attention(
+            queries, keys, values, behind, is_causal=rule.is_causal, scale=float(rule.scale)
+        )
+        _scatter(mixed.flatten(0, 1).contiguous(), block, out)
+    return out
+
+
 def packed_attention(
     module: torch.nn.Module,
     query: Tensor,
@@ -175,8 +195,12 @@ def packed_attention(
     use_torch_threads()
     # Of rotary positions, queries and keys come in float32 and values in half precision: backward has no autocast.
     dtype = value.dtype if value.dtype in (torch.float32, torch.bfloat16) else torch.float32
-    rows = (part[0].transpose(0, 1).to(dtype).contiguous() for part in (query, key, value))
-    attended: Tensor = PackedAttention.apply(*rows, Pack.of(bounds), rule)  # type: ignore[no-untyped-call]
+    queries, keys, values = (part[0].transpose(0, 1).to(dtype).contiguous() for part in (query, key, value))
+    attended: Tensor
+    if dtype == torch.float32 and dropout == 0 and not torch.is_grad_enabled():
+        attended = attended_by_torch(queries, keys, values, Pack.of(bounds), rule)
+    else:
+        attended = PackedAttention.apply(queries, keys, values, Pack.of(bounds), rule)  # type: ignore[no-untyped-call]
     return attended[None].to(value.dtype), None
 
 
