@@ -62,12 +62,23 @@ def cached(kind: str, key: str, write: Callable[[Path], Any]) -> Path:
         SettingError: if the folder of the cache cannot be used.
         StorageError: if the entry cannot be written, as where the disk is full.
     """
+    return made_once(kind, key, lambda home, problem: _make(home, problem, write))
+
+
+def made_once(kind: str, key: str, make: Callable[[Path, str], Any]) -> Path:
+    """Return the folder of an entry; where it is absent or damaged, one process at a time makes it.
+
+    Args:
+        kind: what the entry holds.
+        key: hex digest of everything that decides its contents.
+        make: makes the folder that it is given; the second argument is what :func:`damage` said of it.
+    """
     home = cache_folder() / kind / key
     if not is_whole(home):
         with held(home):
             problem = damage(home)
             if problem is not None:
-                _make(home, problem, write)
+                make(home, problem)
     return home
 
 

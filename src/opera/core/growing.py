@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from opera.core.cache import MANIFEST, WHERE, cache_folder, damage, facts_of, growing, held, is_whole, sweep
+from opera.core.cache import MANIFEST, WHERE, facts_of, growing, made_once, sweep
 from opera.core.files import remove
 from opera.core.storage import writing
 from opera.core.strict_json import read_json
@@ -44,13 +44,7 @@ def grown(
         SettingError: if the folder of the cache cannot be used.
         StorageError: if a file cannot be written, as where the disk is full.
     """
-    home = cache_folder() / kind / key
-    if not is_whole(home):
-        with held(home):
-            problem = damage(home)
-            if problem is not None:
-                _grow(home, problem, names, write, about)
-    return home
+    return made_once(kind, key, lambda home, problem: _grow(home, problem, names, write, about))
 
 
 def seal(path: Path) -> None:

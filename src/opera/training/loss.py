@@ -134,14 +134,14 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
     def embed(self, sentence_features: Iterable[dict[str, Any]]) -> list[Tensor]:
         """Return the embeddings of each column, float ``[m, dimension]``: queries, positives, negatives."""
         columns = list(sentence_features)
-        if all(isinstance(features.get("input_ids"), list) for features in columns):
+        if _are_token_ids(columns):
             return embed_columns(self.model, [_column(features) for features in columns], packs=self.packs)
         return [self.model(features)["sentence_embedding"] for features in columns]
 
     def _whole(self, sentence_features: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         """Return what the model takes for each column; a pass of the gradient cache then takes some of its texts."""
         columns = list(sentence_features)
-        if not all(isinstance(features.get("input_ids"), list) for features in columns):
+        if not _are_token_ids(columns):
             return columns
         bare: SentenceTransformer = extract_model_from_parallel(self.model)
         packed = self.packs and not pays_for_padding(bare)
@@ -212,6 +212,11 @@ class InfoNCELoss(InBatchLoss):
     def pair_losses(self, similarity: Tensor, excluded: Tensor | None, first: int) -> Tensor:
         """InfoNCE."""
         return info_nce_losses(similarity, self.temperature, excluded, first)
+
+
+def _are_token_ids(columns: Sequence[dict[str, Any]]) -> bool:
+    """Whether columns are as a :class:`opera.training.dataset.TokenCollator` gives them."""
+    return all(isinstance(features.get("input_ids"), list) for features in columns)
 
 
 def _column(features: dict[str, Any]) -> Column:
