@@ -61,9 +61,9 @@ def variants(stage: str, fixed: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield {**START, **fixed, **dict(zip(axes, values, strict=True))}
 
 
-def load(source: str, model: str, dev_split: str | None) -> tuple[Prepared, FrozenVectors]:
+def load(source: str, model: str, future: str | None) -> tuple[Prepared, FrozenVectors]:
     """Load data with a dev split, and the vectors of a model."""
-    recipe = make_recipe({**START, "adapter": None, "dev_split": dev_split})
+    recipe = make_recipe({**START, "adapter": None, "future": future})
     prepared = prepare(load_data(source), model, recipe)
     return prepared, encode_all(prepared.encoder, prepared.data, "title_text")
 
@@ -104,7 +104,7 @@ def main() -> None:
     parser.add_argument("pairs", nargs="+", metavar="DATA=MODEL")
     parser.add_argument("--stage", choices=STAGES, required=True)
     parser.add_argument("--set", action="append", default=[], metavar="NAME=JSON", help="a setting of all trainings")
-    parser.add_argument("--dev-split", help="new-documents, random or like-test")
+    parser.add_argument("--future", help="as for opera train")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--out", type=Path, required=True)
     arguments = parser.parse_args()
@@ -112,10 +112,10 @@ def main() -> None:
     fixed = {name: json.loads(value) for name, value in (item.split("=", 1) for item in arguments.set)}
     for pair in arguments.pairs:
         source, _, model = pair.partition("=")
-        prepared, vectors = load(source, model, arguments.dev_split)
+        prepared, vectors = load(source, model, arguments.future)
         for values, seed in product(variants(arguments.stage, fixed), range(arguments.seeds)):
             row = {"data": Path(source).name, "model": Path(model).name, **values, "seed": seed}
-            row |= {"dev_split": arguments.dev_split} | measure(prepared, vectors, {**values, "seed": seed})
+            row |= {"future": arguments.future} | measure(prepared, vectors, {**values, "seed": seed})
             with arguments.out.open("a") as file:
                 file.write(json.dumps(row) + "\n")
 

@@ -22,10 +22,11 @@ from opera.config.recipe import make_recipe
 from opera.core.rng import generator
 from opera.data import RetrievalData
 from opera.data.novelty import seen_share
-from opera.data.splits import SplitKind, draw_missing_splits
+from opera.data.splits import Future, draw_missing_splits
 from opera.retrieval.measures import per_query
 from opera.retrieval.nearest import exact_search
 from opera.runs.folder import RunWriter
+from opera.training.guard.rule import Kind, choose_share
 from opera.training.train import train
 from opera.training_set.build import build_training_set
 from opera.training_set.prepare import prepare
@@ -78,11 +79,16 @@ class Curves:
         return cls(dev=values["dev"], test=values["test"], **numbers)
 
 
+def choose(dev: Mapping[float, NDArray[np.float64]], seen: float, static: bool = True) -> float:
+    """The share that the guard chooses by queries of one kind."""
+    return choose_share(dev, [Kind(np.ones(len(dev[0.0]), dtype=bool), seen)], static)
+
+
 def measure_curves(
-    world: RetrievalData, method: str, settings: Mapping[str, Any], seed: int, dev_split: SplitKind = "like-test"
+    world: RetrievalData, method: str, settings: Mapping[str, Any], seed: int, future: Future = "like-test"
 ) -> Curves:
     """Train on train without a dev split, and measure dev and test at every share."""
-    data = draw_missing_splits(world, seed=seed, test_fraction=0.1, needs_dev=True, kind=dev_split)
+    data = draw_missing_splits(world, seed=seed, test_fraction=0.1, needs_dev=True, future=future)
     queries = data.training_split().n_queries
     fixed = {"seed": seed, "logging_steps": 1000, "snapshots": 0, "save_steps": 10**6}
     recipe = make_recipe({"method": method, **fixed, **settings})

@@ -1,12 +1,14 @@
-"""Does the default keep its promise? Train with all defaults in many worlds, and set three models side by side.
+"""Does the guard keep its promise? Train with all defaults in many worlds, and set the models side by side.
 
     OMP_NUM_THREADS=1 .venv/bin/python studies/guard.py             # trains what is missing, then fills in the tables
     OMP_NUM_THREADS=1 .venv/bin/python studies/guard.py --tables    # makes the tables of the committed results
 
-Every run has the untrained model, the fine-tuned one (λ = 1: the same method, batch, steps, rate, temperature and mask,
-trained on everything) and the one handed over. Writes studies/results/guard.csv and docs/never-worse.svg, and fills in
-the tables of docs/when-fine-tuning-hurts.md. Reads ``../shared``, and stops with a message if it is absent. Finished
-runs are not repeated, so it can be stopped at any time.
+Each world is trained three times: with ``--future like-test``, the default, which reads one number of test; with the
+true ``--future``, which reads nothing of it; and with ``--future both``. Every run has the untrained model, the
+fine-tuned one (λ = 1: the same method, batch, steps, rate, temperature and mask, trained on everything) and the one
+handed over. Writes studies/results/guard.csv and docs/never-worse.svg, and fills in the tables of
+docs/when-fine-tuning-hurts.md. Reads ``../shared``, and stops with a message if it is absent. Finished runs are not
+repeated, so it can be stopped at any time.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
-from opera.experiments.analysis.significance import paired_test
+from opera.core.intervals import mean_interval, signed
 from opera.runs.folder import Run, holds_run
 from page import ROOT, fill, need, table_lines
 from worlds import DATA, MODEL, load_world
@@ -41,14 +43,17 @@ MODELS = {"static": MODEL, "minilm": "minilm"}
 MEASURES = ("nDCG@10", "R@20")
 UNGUARDED = ("--set", "guard=false")
 COMPARED = ("before", "fine_tuned", "after")
+FUTURES = {"like-test": "like-test", "true": "the true --future", "both": "both"}
+"""What is told of the future, and its name in the tables."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One run: measures of the test split, by model."""
+    """One run: measures of the test split, by model; ``seen`` is known where it was read."""
 
     model: str
     world: str
+    future: str
     seed: int
     queries: int
     seen: float
@@ -85,7 +90,13 @@ def train(model: str, world: str, seed: int, settings: Sequence[str], name: str 
     return out
 
 
-def read_row(out: Path) -> Row:
+def told(world: str, future: str) -> str:
+    """What a run is told of tomorrow's queries."""
+    true = "new-documents" if "+new" in world else "same-documents"
+    return true if future == "true" else future
+
+
+def read_row(out: Path, future: str) -> Row:
     """Read the figures of one run."""
     run = Run.open(out)
     guard, measures = run.record.guard, run.measures
@@ -98,9 +109,10 @@ def read_row(out: Path) -> Row:
     return Row(
         model=out.parts[-3],
         world=out.parts[-2],
+        future=future,
         seed=run.record.seed,
         queries=run.record.data.counts["train_queries"],
-        seen=round(guard.test_seen, 3),
+        seen=-1.0 if guard.test_seen is None else round(guard.test_seen, 3),
         share=guard.share,
         verdict=guard.verdict,
         dev_difference=round(100 * guard.dev.difference, 3),
@@ -123,7 +135,7 @@ def write_rows(rows: Sequence[Row]) -> None:
     with RESULTS.open("w", encoding="utf-8", newline="") as file:
         writer = csv.DictWriter(file, [field.name for field in fields(Row)], lineterminator="\n")
         writer.writeheader()
-        for row in sorted(rows, key=lambda row: (row.model, order[row.world], row.seed)):
+        for row in sorted(rows, key=lambda row: (row.model, row.future, order[row.world], row.seed)):
             writer.writerow(asdict(row))
 
 
@@ -134,46 +146,64 @@ def read_rows() -> list[Row]:
         return [Row(**{name: kinds[name](value) for name, value in row.items()}) for row in csv.DictReader(file)]
 
 
-def by_world(rows: Sequence[Row], model: str) -> dict[str, list[Row]]:
+def by_world(rows: Sequence[Row], model: str, future: str = "like-test") -> dict[str, list[Row]]:
     """Group the rows of a model by world."""
     worlds: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
-        if row.model == model:
+        if (row.model, row.future) == (model, future):
             worlds[row.world].append(row)
     return dict(worlds)
 
 
 def world_table(rows: Sequence[Row], model: str) -> str:
     """A line per world: means over the seeds."""
-    heads = ["world", "queries", "seen", "untrained", "fine-tuned", "handed over", "λ", "verdicts"]
+    futures = {future: by_world(rows, model, future) for future in FUTURES}
+    heads = ["world", "queries", "seen", "untrained", "fine-tuned"]
+    heads += [head for future in FUTURES if futures[future] for head in (FUTURES[future], "λ")] + ["verdicts"]
     lines = []
-    for world, runs in by_world(rows, model).items():
-        pairs = [f"{mean(runs, name):.1f} / {mean(runs, f'{name}_recall'):.1f}" for name in COMPARED]
-        means = [round(mean(runs, name), 1) for name in COMPARED]
-        best = len(means) - 1 - int(np.argmax(means[::-1]))  # the one handed over, where it is level
-        pairs[best] = f"**{pairs[best]}**"
-        shares, verdicts = (", ".join(f"{getattr(row, name)}" for row in runs) for name in ("share", "verdict"))
-        lines.append([world, f"{runs[0].queries:,}", f"{runs[0].seen:.0%}", *pairs, shares, verdicts])
+    for world, runs in futures["like-test"].items():
+        cells = [measures_cell(runs, name) for name in ("before", "fine_tuned")]
+        for found in filter(None, futures.values()):
+            of_world = found.get(world, [])
+            cells += [measures_cell(of_world, "after"), ", ".join(f"{row.share:g}" for row in of_world)]
+        verdicts = ", ".join(row.verdict for row in runs)
+        lines.append([world, f"{runs[0].queries:,}", f"{runs[0].seen:.0%}", *cells, verdicts])
     return table_lines(heads, lines)
 
 
+def measures_cell(runs: Sequence[Row], name: str) -> str:
+    """Mean nDCG@10 and R@20 of one of the models."""
+    return f"{mean(runs, name):.1f} / {mean(runs, f'{name}_recall'):.1f}" if runs else ""
+
+
 def summary_table(rows: Sequence[Row], model: str) -> str:
-    """Handed over against untrained and fine-tuned, with the worlds as the sample."""
-    worlds = by_world(rows, model)
-    heads = ["handed over against", "measure", "mean over worlds", "95% interval", "p", "lowest world", "lowest run"]
+    """Handed over against untrained and fine-tuned, with the data sets as the sample: worlds of one are alike."""
+    heads = [
+        "told",
+        "handed over against",
+        "measure",
+        "mean over data sets",
+        "95% interval",
+        "lowest world",
+        "lowest run",
+    ]
     lines = []
-    for other, label in (("before", "untrained"), ("fine_tuned", "fine-tuned")):
-        for measure, suffix in zip(MEASURES, ("", "_recall"), strict=True):
-            runs = {
-                world: [getattr(row, f"after{suffix}") - getattr(row, f"{other}{suffix}") for row in of]
-                for world, of in worlds.items()
-            }
-            means = {world: float(np.mean(values)) for world, values in runs.items()}
-            test, lowest = paired_test(np.array(list(means.values()))), min(means, key=lambda world: means[world])
-            worst = min(value for values in runs.values() for value in values)
-            interval = f"{test.low:+.1f} to {test.high:+.1f}"
-            cells = [f"{test.difference:+.2f}", interval, f"{test.randomisation:.2g}"]
-            lines.append([label, measure, *cells, f"{means[lowest]:+.1f} ({lowest})", f"{worst:+.1f}"])
+    for future, name in FUTURES.items():
+        worlds = by_world(rows, model, future)
+        for other, label in (("before", "untrained"), ("fine_tuned", "fine-tuned")):
+            for measure, suffix in zip(MEASURES, ("", "_recall"), strict=True):
+                runs = {
+                    world: [getattr(row, f"after{suffix}") - getattr(row, f"{other}{suffix}") for row in of]
+                    for world, of in worlds.items()
+                }
+                if not runs:
+                    continue
+                means = {world: float(np.mean(values)) for world, values in runs.items()}
+                sets = [np.mean([value for world, value in means.items() if world.split("+")[0] == of]) for of in SETS]
+                (low, high), lowest = mean_interval(np.array(sets)), min(means, key=lambda world: means[world])
+                worst = min(value for values in runs.values() for value in values)
+                cells = [signed(float(np.mean(sets))), f"{signed(low)} to {signed(high)}"]
+                lines.append([name, label, measure, *cells, f"{signed(means[lowest])} ({lowest})", signed(worst)])
     return table_lines(heads, lines)
 
 
@@ -215,19 +245,25 @@ def main() -> None:
     parser.add_argument("--model", choices=list(MODELS), default="static")
     parser.add_argument("--worlds", default=",".join(WORLDS))
     parser.add_argument("--seeds", default="0,1,2")
+    parser.add_argument("--futures", default=",".join(FUTURES))
     parser.add_argument("--set", action="append", default=[], help="passed on to opera train")
     arguments = parser.parse_args()
-    rows = {(row.model, row.world, row.seed): row for row in (read_rows() if RESULTS.is_file() else [])}
+    rows = {(row.model, row.world, row.future, row.seed): row for row in (read_rows() if RESULTS.is_file() else [])}
     if not arguments.tables:
         need(MODEL, str(DATA))
         settings = [word for value in arguments.set for word in ("--set", value)]
-        for seed in map(int, arguments.seeds.split(",")):
-            for world in arguments.worlds.split(","):
-                row = read_row(train(arguments.model, world, seed, settings))
-                if row.share == 0:  # there was no second training: fine-tune on everything
-                    row = with_fine_tuned(row, train(row.model, world, seed, [*settings, *UNGUARDED], "unguarded-"))
-                rows[row.model, row.world, row.seed] = row
-                write_rows(list(rows.values()))
+        for future in arguments.futures.split(","):
+            for seed in map(int, arguments.seeds.split(",")):
+                for world in arguments.worlds.split(","):
+                    out = train(
+                        arguments.model, world, seed, [*settings, "--future", told(world, future)], f"{future}-"
+                    )
+                    row, guard = read_row(out, future), Run.open(out).record.guard
+                    if guard is None or not guard.refit:  # the training was not on everything
+                        unguarded = train(row.model, world, seed, [*settings, *UNGUARDED], "unguarded-")
+                        row = with_fine_tuned(row, unguarded)
+                    rows[row.model, row.world, row.future, row.seed] = row
+                    write_rows(list(rows.values()))
     every = read_rows()
     trained = [model for model in MODELS if by_world(every, model)]
     fill(PAGE, {f"worlds-{model}": world_table(every, model) for model in trained})

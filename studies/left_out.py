@@ -3,7 +3,7 @@
     .venv/bin/python studies/left_out.py
 
 Reads the trainings of ``studies/samplers.py`` (runs/curves), trains nothing, and fills in a table of
-docs/when-fine-tuning-hurts.md. Constants are chosen by the mean over all methods and worlds of the other three.
+docs/when-fine-tuning-hurts.md. Constants are chosen by the mean over all trainings of the other three.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from itertools import product
 
 import numpy as np
 
-from curves import SHARES, Curves
+from curves import SHARES, Curves, choose
+from opera.core.intervals import mean_interval, signed
 from opera.training.guard import rule
 from page import ROOT, fill, table_lines
 from samplers import CURVES, METHODS, SETS, WORLDS, place
@@ -33,10 +34,10 @@ def with_constants(constants: Constants) -> None:
     rule.GAIN = gain
 
 
-def chosen(curves: Curves) -> int:
-    """Place of the share that the rule chooses by dev."""
+def chosen(curves: Curves, told: float | None = None) -> int:
+    """Place of the share that the rule chooses by dev; ``told`` is what ``--future`` says where test is not read."""
     per_query = {share: curves.dev[place, 0] for place, share in enumerate(SHARES)}
-    return SHARES.index(rule.choose_share(per_query, curves.test_seen))
+    return SHARES.index(choose(per_query, curves.test_seen if told is None else told))
 
 
 def points_lost(trainings: Mapping[tuple[str, str, int], Curves], constants: Constants) -> float:
@@ -56,27 +57,33 @@ def main() -> None:
     if not found:
         sys.exit(f"{CURVES} has no training: run studies/samplers.py first")
     shipped = (rule.STATIC_ANCHOR[0], rule.STATIC_ANCHOR[2], rule.GAIN)
-    rows = []
+    rows, values = [], dict[str, list[list[float]]]()
     for left_out in SETS:
         others = {key: curves for key, curves in found.items() if key[0].split("+")[0] != left_out}
         constants = min(product(NEW, KNOWN, GAIN), key=lambda candidate: points_lost(others, candidate))
         for world in (left_out, f"{left_out}+new"):
-            own = [curves for key, curves in found.items() if key[:2] == (world, "ft")]
+            own, told = [curves for key, curves in found.items() if key[:2] == (world, "ft")], float("+" not in world)
             if own:
-                rows.append([world, str(len(own)), *gains(own, constants), *gains(own, shipped)])
+                cells = [*gains(own, constants), *gains(own, constants, told)[:2], *gains(own, shipped)]
+                rows.append([world, str(len(own)), *map(signed, cells)])
+                values.setdefault(left_out, []).append(cells)
     against = ["against untrained", "fine-tuned", "best λ"]
-    heads = ["world", "seeds", *against, f"shipped: {against[0]}", *against[1:]]
+    heads = ["world", "seeds", *against, *(f"the true --future: {name}" for name in against[:2])]
+    sets = np.array([np.mean(of_set, axis=0) for of_set in values.values()])
+    intervals = [f"{signed(low)} to {signed(high)}" for low, high in map(mean_interval, sets.T)]
+    rows += [["mean of the sets", "", *map(signed, sets.mean(0))], ["its 95% interval", "", *intervals]]
+    heads = [*heads, f"shipped: {against[0]}", *against[1:]]
     fill(PAGE, {"left-out": table_lines(heads, rows)})
 
 
-def gains(own: list[Curves], constants: Constants) -> list[str]:
+def gains(own: list[Curves], constants: Constants, told: float | None = None) -> list[float]:
     """Points of nDCG@10 on test of the chosen share: against untrained, fine-tuned, and the best share."""
     with_constants(constants)
     points = []
     for curves in own:
-        values, place = 100 * curves.test[:, 0].mean(1), chosen(curves)
+        values, place = 100 * curves.test[:, 0].mean(1), chosen(curves, told)
         points.append([values[place] - other for other in (values[0], values[-1], values.max())])
-    return [f"{round(value, 1) + 0.0:+.1f}" for value in np.mean(points, axis=0)]  # no −0.0
+    return [float(mean) for mean in np.mean(points, axis=0)]
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import ttest_1samp
 
-from curves import MEASURES, SHARES, Curves
+from curves import MEASURES, SHARES, Curves, choose
 from opera.experiments.analysis.significance import PairedTest, holm, paired_test
 from opera.training.guard import rule
 from page import ROOT
@@ -36,7 +36,7 @@ class Training:
     def chosen(self) -> float:
         """The share λ that the guard chooses on dev."""
         dev = {share: self.curves.dev[SHARES.index(share), 0] for share in rule.shares_to_try(static=True)}
-        return rule.choose_share(dev, self.curves.test_seen)
+        return choose(dev, self.curves.test_seen)
 
     @cached_property
     def best(self) -> float:

@@ -109,12 +109,13 @@ def write_unfinished_run(
 
 def guard_record(**changes: Any) -> GuardRecord:
     """What a guard chose: half of the training, which is better on dev."""
-    dev = GuardedMeasure(before=0.3, fine_tuned=0.33, after=0.34, difference=0.04, low=0.02, high=0.06)
-    test = GuardedMeasure(before=0.3, fine_tuned=0.31, after=0.33, difference=0.03, low=0.01, high=0.05)
+    dev = GuardedMeasure(queries=120, before=0.3, fine_tuned=0.33, after=0.34, difference=0.04, low=0.02, high=0.06)
+    test = GuardedMeasure(queries=120, before=0.3, fine_tuned=0.31, after=0.33, difference=0.03, low=0.01, high=0.05)
     curve = [ShareMean(share=share, mean=mean) for share, mean in ((0, 0.3), (0.5, 0.34), (1, 0.33))]
     values = {
-        "share": 0.5, "verdict": "better", "measure": "nDCG@10", "dev_split": "like-test", "dev_queries": 120,
-        "dev_seen": 0.5, "test_seen": 0.45, "curve": curve, "dev": dev, "test": test, "refit": False,
+        "share": 0.5, "verdict": "better", "measure": "nDCG@10", "future": "like-test", "future_given": False,
+        "dev_given": False, "dev_queries": 120, "dev_seen": 0.5, "test_seen": 0.45, "curve": curve,
+        "dev": dev, "test": test, "refit": False,
     }  # fmt: skip
     return GuardRecord(**{**values, **changes})
 

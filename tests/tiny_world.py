@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import string
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -48,16 +49,21 @@ def write_beir(folder: Path, n_docs: int = 120, n_train: int = 40, n_test: int =
 
 
 def write_static_model(folder: Path) -> Path:
+    """A static embedding model of the topical words."""
+    return static_model_of(folder, vocabulary(), 24)
+
+
+def static_model_of(folder: Path, words: Sequence[str], dimension: int) -> Path:
     """A static embedding model in a sentence-transformers folder, random vectors."""
     import torch
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
     from tokenizers import Tokenizer, models, pre_tokenizers
 
-    words = {word: number for number, word in enumerate(vocabulary())}
-    tokenizer = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
+    numbers = {word: number for number, word in enumerate(words)}
+    tokenizer = Tokenizer(models.WordLevel(numbers, unk_token="[UNK]"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    weights = torch.randn(len(words), 24, generator=torch.Generator().manual_seed(3))
+    weights = torch.randn(len(numbers), dimension, generator=torch.Generator().manual_seed(3))
     model = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_weights=weights), Normalize()])
     model.save_pretrained(str(folder), create_model_card=False)
     return folder

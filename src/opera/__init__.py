@@ -7,6 +7,11 @@
 ``opera.api`` lists the public names.
 """
 
+import sys
+
+if sys.argv[:1] == ["-m"] and " -m opera " in f"{' '.join(sys.orig_argv)} " and not sys.flags.safe_path:
+    del sys.path[0]  # python -m puts the current folder first; nothing in a data folder is to be imported
+
 from typing import TYPE_CHECKING
 
 from opera.core.reproducible import fix_arithmetic

@@ -12,7 +12,7 @@ import pytest
 
 from opera.adapter import load
 from opera.adapter.file import save
-from opera.core.errors import ModelError
+from opera.core.errors import DataError, ModelError
 from small_runs import unit_vectors
 
 USER = """
@@ -51,6 +51,28 @@ def test_the_module_beside_it_needs_numpy_alone(folder: Path, tmp_path: Path) ->
     with np.load(tmp_path / "out.npz") as found:
         np.testing.assert_array_equal(found["queries"], load(folder).queries(x))
         np.testing.assert_array_equal(found["documents"], load(folder).documents(x))
+
+
+def test_vectors_keep_their_direction_whatever_their_length(folder: Path) -> None:
+    adapter, x = load(folder), unit_vectors(np.random.default_rng(1), 5, 6).astype(np.float64)
+    for factor in (1e-30, 1e30, 1e100):
+        for apply in (adapter.queries, adapter.documents):
+            np.testing.assert_allclose(apply(x * factor), apply(x), atol=1e-6)  # rounding of x · factor in float64
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), 0.0, 1e200])
+def test_a_vector_without_a_direction_is_named(value: float, folder: Path) -> None:
+    vectors = np.ones((3, 6))
+    vectors[1] = value
+    module = {"__file__": str(folder / "adapter.py")}
+    exec((folder / "adapter.py").read_text(), module)
+    adapter = load(folder)
+    for apply, error in (
+        (adapter.queries, DataError), (adapter.documents, DataError),
+        (module["queries"], ValueError), (module["documents"], ValueError),
+    ):  # fmt: skip
+        with pytest.raises(error, match="vectors: row 1 is zero, too long, or holds a value that is not a number"):
+            apply(vectors)
 
 
 def test_a_folder_without_one_is_explained(tmp_path: Path) -> None:

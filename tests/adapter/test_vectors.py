@@ -135,7 +135,12 @@ def test_the_same_vectors_train_the_same_adapter(
     queries = encoder.encode_queries(data, np.arange(len(data.queries)))
     np.testing.assert_allclose(adapter.queries(vectors.queries), queries, atol=1e-3)
     assert "adapter.queries(vectors)" in (of_files.model_path / "README.md").read_text()
-    assert {path.name for path in of_files.model_path.iterdir()} == {"adapter.npz", "adapter.py", "README.md"}
+    assert {path.name for path in of_files.model_path.iterdir()} == {
+        ".written.json",
+        "adapter.npz",
+        "adapter.py",
+        "README.md",
+    }
     with pytest.raises(ModelError, match="holds an adapter of vectors from files"):
         opera.evaluate(beir, model=of_files.path)
 

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from bad_inputs.table import Bad, edit, matching, remove, with_run, write
+import json
+from pathlib import Path
+
+from bad_inputs.table import Bad, Make, edit, link, matching, remove, with_run, write
 
 STATIC = (
     "is a static model, which looks vectors up and runs no transformer: "
     "there is nothing to gain; use its folder as it is"
 )
+
+
+def source_in_run(source: str) -> Make:
+    """Let the record of the run name other data."""
+
+    def make(folder: Path) -> None:
+        record = json.loads((folder / "run" / "run.json").read_text())
+        record["data"]["source"] = source
+        (folder / "run" / "run.json").write_text(json.dumps(record))
+
+    return make
+
 
 ROWS = [
     Bad(
@@ -49,13 +64,22 @@ ROWS = [
         "export run --onnx --out full",
         "--out full: holds an export; pass --overwrite to replace it, or another folder",
         with_run,
+        write("full/export.json", "{}"),
+        write("full/.written.json", '["export.json"]'),
+    ),
+    Bad(
+        "export: a folder of which nobody knows what is whose",
+        "export run --onnx --out full --overwrite",
+        "--out full: is not empty and holds no export; pass an empty or a new folder",
+        with_run,
         write("full/export.json", '{"format": 1, "forms": [], "model": "x"}'),
     ),
     Bad(
         "export: over the model it reads",
         "export full --onnx --out full --overwrite --no-measure",
         "--out full: --overwrite would delete full, which this command reads; pass another folder",
-        write("full/export.json", '{"format": 1, "forms": [], "model": "x"}'),
+        write("full/.written.json", '["export.json", "modules.json"]'),
+        write("full/export.json", "{}"),
         write("full/modules.json", "[]"),
     ),
     Bad(
@@ -87,6 +111,29 @@ ROWS = [
         "export: no such run",
         "export absent --onnx --out out",
         "absent: no such run or folder; with a model of the hub pass --data DATA, or --no-measure",
+    ),
+    Bad(
+        "export: a run that names data to be fetched",
+        "export run --onnx --out out",
+        "hf:someone/something: not a folder or file that OPERA reads; pass the data yourself to read them; it is the "
+        "run's data: pass --data DATA, or --no-measure",
+        with_run,
+        source_in_run("hf:someone/something"),
+    ),
+    Bad(
+        "push: a folder of which nobody knows what is whose",
+        "push run a/b",
+        "run/model: has no list of the files that OPERA wrote there (.written.json), so it is not known what may be "
+        "uploaded; train or export the model again, or upload it with 'hf upload'",
+        with_run,
+        remove("run/model/.written.json"),
+    ),
+    Bad(
+        "push: a link in place of a file",
+        "push run a/b",
+        "run/model/README.md: is a link in place of a file that OPERA wrote; put the file itself there",
+        with_run,
+        link("run/model/README.md", "../../data/corpus.jsonl"),
     ),
     Bad("push: no such folder", "push ./absent a/b", "./absent: no such model folder"),
     Bad(

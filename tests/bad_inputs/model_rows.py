@@ -14,6 +14,27 @@ LOADER, LOADER_M, HUB = (matching(f"{place}: {WORDS}") for place in ("model", "m
 
 
 ROWS = [
+    Bad(
+        "model: a file that chooses how it is loaded",
+        EVALUATE,
+        "model/sentence_bert_config.json: model_kwargs: 'device_map': a model may not set this argument (it may set "
+        "plain values of add_pooling_layer, attn_implementation, dtype, torch_dtype); take it out of the file",
+        write("model/sentence_bert_config.json", '{"model_kwargs": {"device_map": "auto", "offload_folder": "x"}}'),
+    ),
+    Bad(
+        "model: a kernel from the hub",
+        EVALUATE,
+        "model/config.json: attn_implementation: a model may ask for eager or sdpa, got 'owner/kernel'; other "
+        "implementations can be code from the hub. Take it out of the file; the setting attn_implementation is yours",
+        write("model/config.json", '{"model_type": "bert", "attn_implementation": "owner/kernel"}'),
+    ),
+    Bad(
+        "numba's settings in the current folder",
+        EVALUATE,
+        ".numba_config.yaml: numba would take settings from this file of the current folder, and these can make it run "
+        "code; remove it and set its values as variables NUMBA_..., or run the command elsewhere",
+        write(".numba_config.yaml", "cache_dir: x"),
+    ),
     Bad("model: not there", "evaluate data --model ./absent", "./absent: no such model folder"),
     Bad(
         "model: not there, with control characters",

@@ -225,6 +225,23 @@ TRAINER_FILES = [
         write("mine/test_qrels.jsonl", '{"qid": "t", "docid": "y", "relevance": 1}\n'),
     ),
     trainer_files(
+        "a judgement of an id that OPERA made up",
+        "mine/test_qrels.jsonl:2: document 'd1' has no text in the files that were read",
+        write("mine/train.jsonl", '{"query": "q", "pos": ["b"]}\n'),
+        write("mine/test_qrels.jsonl", '{"qid": "t", "docid": "x"}\n{"qid": "t", "docid": "d1"}\n'),
+    ),
+    trainer_files(
+        "two grades of a pair",
+        "mine/test_qrels.jsonl:2: grade 0 for a pair that had the grade 1 before; a pair has one grade",
+        write("mine/test_qrels.jsonl", '{"qid": "t", "docid": "x"}\n{"qid": "t", "docid": "x", "relevance": 0}\n'),
+    ),
+    trainer_files(
+        "a first record without all columns",
+        "mine/dev.jsonl:2: has the columns of a file of FlagEmbedding (query, pos), but the first record lacks some; "
+        "give every record the same columns, null where it has no value, or move the file elsewhere",
+        write("mine/dev.jsonl", '{"query": "q"}\n{"query": "r", "pos": ["a"]}\n'),
+    ),
+    trainer_files(
         "two texts of an id",
         "mine/corpus.jsonl:2: document 'x' has another text than before; give it its own id",
         write("mine/corpus.jsonl", '{"id": "x", "text": "a"}\n{"id": "x", "text": "b"}\n'),

@@ -7,6 +7,9 @@ from bad_inputs.table import Bad, hard_link, link, make_folder, matching, pipe, 
 SCORE, MINE = "score data --model model --out", "mine data --model model --range 1:5 --out"
 EVALUATE = "evaluate data --model model --run-file"
 REFUSED = r"\((No such file or directory|Permission denied)\)"  # what root is told, and what others are
+TABLES = write("tables/train.csv", "query,document\na,b\n")
+FILES = write("files/train.jsonl", '{"query": "a", "pos": ["b"], "neg": ["c"]}\n')
+DATA = ", which is read as data, so what is written there would be data too; pass another place"
 
 ROWS = [
     Bad(
@@ -136,6 +139,49 @@ ROWS = [
         "output: mine onto the qrels",
         f"{MINE} data/qrels/train.tsv --overwrite",
         "--out data/qrels/train.tsv: lies in data/qrels, which this command reads; pass another file",
+    ),
+    Bad(
+        "output: mine into the tables that it reads",
+        "mine tables --model model --range 1:2 --out tables/mined.jsonl",
+        f"--out tables/mined.jsonl: lies in tables{DATA}",
+        TABLES,
+    ),
+    Bad(
+        "output: score into a folder of the tables that it reads",
+        "score --pairs tables --model model --out tables/more/pairs.parquet",
+        f"--out tables/more/pairs.parquet: lies in tables{DATA}",
+        TABLES,
+        make_folder("tables/more"),
+    ),
+    Bad(
+        "output: mine into the training files that it reads",
+        "mine files --model model --range 1:2 --out files/mined.jsonl",
+        f"--out files/mined.jsonl: lies in files{DATA}",
+        FILES,
+    ),
+    Bad(
+        "output: mine what a pattern would take for data",
+        ["mine", "files/*.jsonl", "--model", "model", "--range", "1:2", "--out", "files/mined.jsonl"],
+        f"--out files/mined.jsonl: lies in files/*.jsonl{DATA}",
+        FILES,
+    ),
+    Bad(
+        "output: mine a split into the qrels",
+        f"{MINE} data/qrels/mined.tsv",
+        f"--out data/qrels/mined.tsv: lies in data{DATA}",
+    ),
+    Bad(
+        "output: a ranking into a folder of the hub",
+        "evaluate hf:tables --model model --run-file tables/x.trec",
+        f"--run-file tables/x.trec: lies in tables{DATA}",
+        TABLES,
+    ),
+    Bad(
+        "output: tables of a report into the tables that it reads",
+        "report run --data tables --out page.html --tables tables/figures",
+        matching(rf"--tables tables/figures/.*\.csv: lies in tables{DATA}"),
+        TABLES,
+        with_run,
     ),
     Bad(
         "output: mine onto a file that exists",

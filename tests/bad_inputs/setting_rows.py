@@ -141,7 +141,7 @@ search_index=hnsw => search_index=hnsw needs negatives=hard, but negatives is au
 search_index=flat: must be 'exact', 'hnsw' or 'ivf', got 'flat'
 eval_corpus_sample=0: must be greater than or equal to 1, got 0
 load_best_model_at_end=true => load_best_model_at_end=True needs eval_steps: steps between two evaluations
-dev_split=like-train: must be 'like-test', 'new-documents' or 'random', got 'like-train'
+future=like-train: must be 'same-documents', 'new-documents', 'both' or 'like-test', got 'like-train'
 dev_fraction=0: must be greater than 0, got 0
 dev_fraction=1: must be less than 1, got 1
 dev_fraction=.nan: must be a finite number, got nan

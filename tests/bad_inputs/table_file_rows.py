@@ -157,6 +157,59 @@ ROWS = [
         file="p.jsonl",
         more="--columns grade=s",
     ),
+    texts(
+        "clicks that 32 bits do not hold",
+        "query,document,clicks\na,b,1\nc,d,1e39\n",
+        "p.csv:3: column 'clicks' must be 0, or from 1e-37 to 1e+28 in size, got 1e+39; multiply all by one number",
+    ),
+    texts(
+        "clicks whose sum 32 bits do not hold",
+        "query,document,clicks\na,b,3e38\na,b,3e38\n",
+        "p.csv:2: column 'clicks' must be 0, or from 1e-37 to 1e+28 in size, got 3e+38; multiply all by one number",
+    ),
+    texts(
+        "clicks that 32 bits hold as 0",
+        "query,document,clicks\na,b,1\nc,d,1e-50\n",
+        "p.csv:3: column 'clicks' must be 0, or from 1e-37 to 1e+28 in size, got 1e-50; multiply all by one number",
+    ),
+    texts(
+        "a grade of 1e39 beside fractions",
+        '{"query": "a", "document": "b", "grade": 0.5}\n{"query": "c", "document": "d", "grade": 1e39}\n',
+        "p.jsonl:2: column 'grade' must be 0, or from 1e-37 to 1e+28 in size, got 1e+39; multiply all by one number",
+        file="p.jsonl",
+    ),
+    texts(
+        "a header once more",
+        "query,document\na,b\nquery,document\nc,d\n",
+        "p.csv:3: is a header again ('query,document'), as where files were joined; remove it, or pass the files "
+        "one by one",
+    ),
+    texts(
+        "true for a text",
+        '{"query": true, "document": "b"}\n',
+        "p.jsonl:1: column 'query' must hold texts or whole numbers, but holds bool",
+        file="p.jsonl",
+    ),
+    texts(
+        "true in a list of texts",
+        '{"query": "a", "document": ["b", true]}\n',
+        "p.jsonl:1: column 'document' must be a text, a number or a list of these, got True",
+        file="p.jsonl",
+    ),
+    texts(
+        "no document in a list",
+        '{"query": "a", "document": ["b"]}\n{"query": "c", "document": []}\n',
+        "p.jsonl:2: column 'document' must not be empty; fill it or remove the row",
+        file="p.jsonl",
+    ),
+    Bad(
+        "table: true for an id",
+        BY_ID.replace("pairs.csv", "pairs.jsonl"),
+        "pairs.jsonl:1: column 'doc_id' must hold texts or whole numbers, but holds bool",
+        write("docs.csv", "id,text\n1,bond\n"),
+        QUERIES,
+        write("pairs.jsonl", '{"query_id": 1, "doc_id": true}\n'),
+    ),
     texts("JSON that is null", "null\n", "p.jsonl:1: must be a JSON object, got None", file="p.jsonl"),
     texts(
         "an object for a text",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import io
 import logging
+import os
 import subprocess
 import sys
 from importlib.metadata import version
@@ -12,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from commands import Opera, opera_here
+from commands import QUICK, Opera, opera_here
 from opera import cli
 from opera.cli import main
 from opera.core.console import SafeConsole
 from opera.core.terminal import say
+from opera.runs.folder import Run
 
 COMMANDS = [
     "train", "evaluate", "score", "mine", "search",
@@ -97,6 +99,11 @@ def test_wrong_input_exits_2_with_one_message_and_writes_nothing(
         ),
         (OSError(28, "No space left on device"), "opera: error: no space left on device"),
         (MemoryError(), "opera: error: out of memory; close other programs"),
+        (
+            ImportError("libtorch_cpu.so: failed to map segment from shared object"),
+            "opera: error: out of memory; close",
+        ),
+        (RuntimeError("can't start new thread"), "opera: error: out of memory; close other programs"),
     ],
 )
 def test_what_the_machine_refuses_is_one_sentence(
@@ -139,6 +146,37 @@ def test_a_closed_output_ends_nothing(run_opera: Opera, monkeypatch: pytest.Monk
         assert run_opera(*words).returncode == 0
 
 
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EPIPE])
+def test_standard_error_that_cannot_be_written_ends_nothing(
+    number: int, tmp_path: Path, beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Broken(io.StringIO):
+        tried = 0
+
+        def write(self, text: str) -> int:
+            Broken.tried += 1
+            raise OSError(number, os.strerror(number))
+
+        def flush(self) -> None:
+            self.write("")
+
+    run = tmp_path / "run"
+    words = ["train", beir, "--model", static_model, "--out", run, *QUICK, "--set", "guard=false"]
+    monkeypatch.setattr(sys, "argv", ["opera", *map(str, words)])
+    monkeypatch.setattr(sys, "stderr", broken := Broken())
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])  # main sets up its own
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 0
+    assert broken.tried
+    assert sys.stderr is broken
+    assert Run.open(run).finished
+    monkeypatch.setattr(sys, "argv", ["opera", "evaluate", "absent", "--model", "absent"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 2
+
+
 def test_arguments_are_text_in_a_locale_without_utf_8(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -165,3 +203,9 @@ def test_a_value_in_a_log_line_forges_no_line(capsys: pytest.CaptureFixture[str]
     record = logging.LogRecord("opera", logging.INFO, "", 0, "note: %s", (Path("a\nopera: error: b"),), None)
     cli._TqdmHandler().emit(record)
     assert capsys.readouterr().err == "note: a\\nopera: error: b\n"
+
+
+def test_a_librarys_warning_is_one_line_and_names_the_library(capsys: pytest.CaptureFixture[str]) -> None:
+    text = "a value of a file: \x1b[31m\nopera: error: b"
+    cli._TqdmHandler().emit(logging.LogRecord("sentence_transformers.x", logging.WARNING, "", 0, text, (), None))
+    assert capsys.readouterr().err == "warning: sentence_transformers: a value of a file: \\x1b[31m\\nopera: error: b\n"

@@ -6,11 +6,13 @@ import io
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import opera
 from opera.cli import main
+from opera.core import extensions
 from opera.core.errors import InputError
 from opera.core.extensions import load_extensions
 from opera.experiments.grid.worker import run_job
@@ -63,6 +65,24 @@ def test_a_module_that_cannot_be_imported_is_named(text: str, reason: str, write
         with pytest.raises(InputError, match="OPERA_EXTENSIONS: the module 'broken_extension' cannot be imp") as caught:
             load_extensions()
         assert reason in str(caught.value)
+
+
+def test_python_without_docstrings_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """transformers reads its own as it is imported."""
+    monkeypatch.setattr(extensions, "sys", SimpleNamespace(flags=SimpleNamespace(optimize=2)))
+    with pytest.raises(InputError, match=r"^PYTHONOPTIMIZE=2, or python -OO: transformers needs its docstrings; use 1"):
+        load_extensions()
+
+
+def test_ctrl_c_while_one_is_imported(
+    write_module: Write, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_module(slow_extension="raise KeyboardInterrupt")
+    monkeypatch.setattr(sys, "argv", ["opera", "theory"])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 130
+    assert capsys.readouterr().err == "\nopera: interrupted\n"
 
 
 class TestWhereTheyAreLoaded:

@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from opera.core.errors import RunFolderError, SettingError
-from opera.core.files import check_folder, check_output, check_reads_stay, replace_file, temporary_beside
+from opera.core.errors import RunFolderError, SettingError, StorageError
+from opera.core.files import (
+    LIST_FILE,
+    check_folder,
+    check_output,
+    check_reads_stay,
+    replace_file,
+    replace_folder,
+    temporary_beside,
+    written_files,
+)
 
 
 @pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o077, 0o600), (0o002, 0o664)])
@@ -85,13 +98,144 @@ def test_what_cannot_be_written_is_said_before_the_work(tmp_path: Path, monkeypa
         check_folder(Path("/".join(["d" * 200] * 18)), "--out")
 
 
-def test_a_folder_whose_files_are_read_is_not_emptied(tmp_path: Path) -> None:
-    (tmp_path / "run" / "model").mkdir(parents=True)
+def test_a_path_in_a_deleted_folder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(
+        RunFolderError, match=r"^--out run: the current folder has been deleted; pass an absolute path$"
+    ):
+        check_folder(Path("run"), "--out")
+    check_folder(tmp_path / "run", "--out")
+
+
+def test_nothing_is_removed_that_is_read(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    removed = [run / "run.json", run / "model" / "config.json"]
+    (run / "model").mkdir(parents=True)
     (tmp_path / "linked").symlink_to("run/model")
-    for read in (tmp_path / "run", tmp_path / "run" / "model", tmp_path / "linked"):
+    for read in (run, run / "model", tmp_path / "linked", run / "run.json"):
         with pytest.raises(RunFolderError, match=r"--overwrite would delete .*, which this command reads"):
-            check_reads_stay(tmp_path / "run", "--out", [read])
-    check_reads_stay(tmp_path / "run", "--out", [tmp_path, tmp_path / "run" / "absent", Path("minilm")])
+            check_reads_stay(run, "--out", [read], removed)
+    check_reads_stay(run, "--out", [tmp_path, run / "model" / "mine.yaml", Path("minilm")], removed)
+
+
+def made(folder: Path) -> dict[str, str]:
+    """The files of a folder, links as such, but for the list of what was written."""
+    files = (path for path in folder.rglob("*") if path.is_symlink() or path.is_file())
+    texts = {path: f"-> {path.readlink()}" if path.is_symlink() else path.read_text() for path in files}
+    return {str(path.relative_to(folder)): text for path, text in texts.items() if path.name != LIST_FILE}
+
+
+def writes(**files: str) -> Callable[[Path], None]:
+    def write(folder: Path) -> None:
+        for name, text in files.items():
+            (folder / name.replace("_", "/")).parent.mkdir(exist_ok=True)
+            (folder / name.replace("_", "/")).write_text(text)
+
+    return write
+
+
+@pytest.mark.parametrize("way", ["itself", "by a link"])
+def test_a_folder_is_replaced_but_for_what_others_put_there(way: str, tmp_path: Path) -> None:
+    home = tmp_path / "out"
+    if way == "by a link":
+        (tmp_path / "elsewhere").mkdir()
+        home.symlink_to("elsewhere")
+    replace_folder(home, writes(a="1", sub_b="1", old_c="1"))
+    assert made(home) == {"a": "1", "sub/b": "1", "old/c": "1"}
+    (home / ".git").mkdir()
+    theirs = {".git/config": "mine", "notes.txt": "mine", "sub/mine": "mine"}
+    for name, text in theirs.items():
+        (home / name).write_text(text)
+    (home / "old" / "c").unlink()
+    (home / "old" / "c").symlink_to(tmp_path / "far")  # no longer the file that was written
+    replace_folder(home, writes(a="2", new_d="2"))
+    assert made(home) == {"a": "2", "new/d": "2", "old/c": f"-> {tmp_path / 'far'}", **theirs}
+    assert home.is_symlink() == (way == "by a link")
+    assert {path.name for path in tmp_path.iterdir()} <= {"out", "elsewhere"}
+
+
+def test_a_folder_is_not_replaced_by_half_of_one_nor_over_a_file_of_others(tmp_path: Path) -> None:
+    home = tmp_path / "out"
+    replace_folder(home, writes(a="1"))
+    (home / "notes").write_text("mine")
+    before = made(home)
+
+    def fail(folder: Path) -> None:
+        (folder / "a").write_text("2")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(StorageError, match="no space left on device"):
+        replace_folder(home, fail)
+    with pytest.raises(RunFolderError, match=r"out/notes: was not written by OPERA and would be lost; move it away$"):
+        replace_folder(home, writes(a="2", notes="2"))
+    assert made(home) == before
+    assert list(tmp_path.iterdir()) == [home]
+
+
+def test_a_killed_process_leaves_nothing_for_long(tmp_path: Path) -> None:
+    home = tmp_path / "out"
+    left, theirs = temporary_beside(home), tmp_path / ".out-mine"
+    for folder in (left, theirs):
+        folder.mkdir()
+        (folder / "half").write_text("1")
+    running: list[bool] = []
+
+    def write(folder: Path) -> None:
+        running.append(True)
+        if len(running) == 1:
+            replace_folder(home, write)  # another process, while this one writes
+        assert folder.is_dir(), "held by this call"
+        (folder / "a").write_text("1")
+
+    replace_folder(home, write)
+    assert sorted(tmp_path.iterdir()) == [theirs, home]
+
+
+@pytest.mark.parametrize("moment", range(8))
+def test_a_folder_that_is_replaced_says_whose_it_is_at_every_moment(
+    moment: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed at each change of the folder, it can be told from one of somebody else's, and the next call goes on."""
+    home = tmp_path / "out"
+    replace_folder(home, writes(a="1", b="1", c="1"))
+    (home / "notes").write_text("mine")
+    changes: list[Path] = []
+
+    def killed(change: Callable[..., Any]) -> Callable[..., Any]:
+        def run(path: Path, *arguments: Any, **options: Any) -> Any:
+            changes.append(path)
+            if len(changes) > moment:
+                raise KeyboardInterrupt
+            return change(path, *arguments, **options)
+
+        return run
+
+    with monkeypatch.context() as patch, suppress(KeyboardInterrupt):
+        for name in ("unlink", "replace", "rename"):
+            patch.setattr(Path, name, killed(getattr(Path, name)))
+        replace_folder(home, writes(a="2", d="2"))
+    assert written_files(home)
+    replace_folder(home, writes(a="3"))
+    assert made(home) == {"a": "3", "notes": "mine"}
+
+
+def test_a_list_names_only_files_that_are_there(tmp_path: Path) -> None:
+    (tmp_path / "far").write_text("mine")
+    home = tmp_path / "out"
+    (home / "in").mkdir(parents=True)
+    (home / "in" / "a").write_text("1")
+    (home / "link").symlink_to("../far")
+    (home / "folder").symlink_to("..")
+    (home / LIST_FILE).write_text(json.dumps(["in/a", "link", "../far", str(tmp_path / "far"), "folder/far", 1, None]))
+    assert written_files(home) == [home / "in" / "a", home / LIST_FILE]
+    for text in ("{}", "not JSON", "[]"):
+        (home / LIST_FILE).write_text(text)
+        assert written_files(home) == []
+    (home / LIST_FILE).unlink()
+    (home / LIST_FILE).symlink_to("in/a")
+    assert written_files(home) == []
 
 
 def test_what_a_killed_process_left_is_removed_and_what_another_writes_is_not(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_splits_are_drawn_of_each_set_as_if_it_were_alone() -> None:
         alone = draw_missing_splits(own, seed=3, test_fraction=0.2, needs_dev=True)
         for split in ("train", "dev", "test"):
             assert_same_qrels(view.split(split), alone.split(split))
-        assert [note for note in drawn.notes if note.startswith(f"{own.name}: drew")] == [
+        assert [note for note in drawn.notes if note.startswith(f"{own.name}: ")] == [
             f"{own.name}: {note}" for note in alone.notes
         ]
 

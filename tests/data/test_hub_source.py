@@ -181,6 +181,52 @@ def test_a_spoilt_file_is_one_message(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "path",
+    ["../secret.csv", "hf://datasets/someone/something/x.csv", "https://there/x.csv", "zip://x.csv::../x.zip", "/etc/x",
+     "~/x.csv", "in/../../secret.csv", ".hidden/x.csv"],
+)  # fmt: skip
+@pytest.mark.parametrize("form", ["{}", "[in.csv, {}]", "[{{split: train, path: {}}}]", "{{train: [{}]}}"])
+@pytest.mark.parametrize("home", ["small", "small-qrels"])
+def test_a_card_names_files_of_its_own_folder_only(
+    path: str, form: str, home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("datasets.get_dataset_config_names", None)  # nothing is looked for before the card is read
+    folder = write_mteb(tmp_path / "small")
+    (tmp_path / home).mkdir(exist_ok=True)
+    (tmp_path / "secret.csv").write_text("query,document\na,secret\n")
+    value = form.format(json.dumps(path))
+    (tmp_path / home / "README.md").write_text(f"---\nconfigs:\n- config_name: a\n  data_files: {value}\n---\n")
+    with pytest.raises(DataError, match=rf"/{home}/README\.md: data_files: must name files in this folder, got "):
+        load_data(f"hf:{folder}")
+
+
+def test_a_card_in_another_place_or_that_is_none_is_refused(tmp_path: Path) -> None:
+    folder = write_mteb(tmp_path / "small")
+    (folder / "README.md").write_text("---\n[\n---\n")
+    with pytest.raises(DataError, match=r"small/README\.md: cannot be read as the card of a data set"):
+        load_data(f"hf:{folder}")
+    (folder / "README.md").write_text("---\nconfigs:\n- config_name: a\n  data_dir: ../other\n---\n")
+    with pytest.raises(DataError, match=r"README\.md: data_dir: must name files in this folder, got '\.\./other'$"):
+        load_data(f"hf:{folder}")
+    (folder / ".huggingface.yaml").write_text("configs: []")
+    with pytest.raises(DataError, match=r"\.huggingface\.yaml: hidden files are not read; write it into README\.md$"):
+        load_data(f"hf:{folder}")
+
+
+def test_no_file_is_opened_because_a_row_names_it(tmp_path: Path) -> None:
+    """A card may call a column of texts one of images, which the library then opens or fetches."""
+    folder = write_mteb(tmp_path / "small")
+    kinds = "dataset_info:\n- config_name: corpus\n  features:\n" + "".join(
+        f"  - name: {name}\n    dtype: {kind}\n"
+        for name, kind in (("_id", "string"), ("title", "string"), ("text", "image"))
+    )
+    card = (folder / "README.md").read_text()
+    (folder / "README.md").write_text(card.replace("---\n", f"---\n{kinds}", 1))
+    with pytest.raises(DataError, match=r"column 'text' must hold texts or numbers, not Image\("):
+        load_data(f"hf:{folder}")
+
+
+@pytest.mark.parametrize(
     ("file", "record", "message"),
     [
         ("corpus", {"_id": "d1", "text": 7}, "document 'd1': its text must be a string, got 7"),

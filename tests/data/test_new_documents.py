@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from opera.core.errors import DataError
 from opera.data import RetrievalData
-from opera.data.novelty import query_components, seen_share
-from opera.data.splits import SplitKind, copy_splits, dev_count, draw_missing_splits, hold_out
+from opera.data.novelty import asks_about_known, query_components, recurring_share, seen_share
+from opera.data.splits import Future, assumed_future, copy_splits, dev_count, draw_missing_splits, hold_out
 
-KINDS: tuple[SplitKind, ...] = ("random", "new-documents", "like-test")
+FUTURES: tuple[Future, ...] = ("same-documents", "new-documents", "both", "like-test")
 
 judgements = st.lists(st.sets(st.integers(0, 11), min_size=1, max_size=4), min_size=4, max_size=24)
 
@@ -47,13 +47,13 @@ def test_seen_share_counts_pairs_whose_document_train_names() -> None:
     assert seen_share(data, "train") == 1.0
 
 
-@given(judgements, st.sampled_from(KINDS), st.integers(0, 3))
+@given(judgements, st.sampled_from(FUTURES), st.integers(0, 3))
 def test_no_judgement_is_lost_and_no_query_is_in_two_splits(
-    positives: list[set[int]], kind: SplitKind, seed: int
+    positives: list[set[int]], future: Future, seed: int
 ) -> None:
     data = make_data(positives, [{0}, {1, 2}])
     try:
-        held = hold_out(data, "dev", 0.3, seed, kind)
+        held = hold_out(data, "dev", 0.3, seed, future)
     except DataError:
         return
     train, dev = pairs_of(held, "train"), pairs_of(held, "dev")
@@ -65,10 +65,12 @@ def test_no_judgement_is_lost_and_no_query_is_in_two_splits(
     )
     assert train | dev | gone == pairs_of(data, "train")
     assert len(train) + len(dev) + len(gone) == len(pairs_of(data, "train"))
-    assert not {query for query, _ in train | gone} & {query for query, _ in dev}
-    assert dev
-    assert {document for _, document in gone} <= {document for _, document in dev}
-    assert len(gone) <= 0.3 * len(pairs_of(data, "train"))
+    tested = {query for query, _ in dev}
+    assert tested
+    assert not {query for query, _ in train} & tested
+    lost = {(query, document) for query, document in gone if query not in tested}
+    assert {document for _, document in lost} <= {document for _, document in dev}
+    assert len(lost) <= 0.3 * len(pairs_of(data, "train"))
 
 
 def test_whole_components_are_held_out_where_the_graph_has_many() -> None:
@@ -84,7 +86,9 @@ def test_documents_are_held_out_where_the_graph_is_one_piece() -> None:
     held = hold_out(make_data(chain), "dev", 0.1, 0, "new-documents")
     assert seen_share(held, "dev") == 0.0
     assert held.held_out is not None
-    assert f"{len(held.held_out.doc_rows)} pairs that name held-out documents left train" in held.notes[-1]
+    dev = held.split("dev").query_rows
+    others = int((~np.isin(held.held_out.query_rows[held.held_out.query_index], dev)).sum())
+    assert f"{others} pairs that name held-out documents left train" in held.notes[-1]
     again = copy_splits(make_data(chain), source=held)
     assert pairs_of(again, "train") == pairs_of(held, "train")
     assert pairs_of(again, "dev") == pairs_of(held, "dev")
@@ -98,16 +102,58 @@ def test_like_test_is_as_new_as_test(test: list[set[int]], expected: float) -> N
     assert "(like-test, seed 0)" in held.notes[-1]
 
 
-@pytest.mark.parametrize("other", ["train", "test"])
-def test_a_dev_split_that_shares_queries_is_not_used(other: str) -> None:
-    data = make_data([{n} for n in range(8)], [{8}, {9}, {10}])
-    shared = data.split(other).select_queries(np.arange(data.split(other).n_queries) < 2)
-    drawn = draw_missing_splits(
-        replace(data, splits={**data.splits, "dev": shared}), seed=0, test_fraction=0.1, needs_dev=True
+def test_both_halves_are_drawn() -> None:
+    held = hold_out(make_data([{n % 6} for n in range(60)] + [{6 + n} for n in range(6)]), "dev", 0.2, 0, "both")
+    known = asks_about_known(held.judged_qrels("dev"), held.training_split(), 12)
+    assert 5 <= known.sum() <= 8
+    assert 5 <= (~known).sum() <= 8
+
+
+def test_queries_are_judged_by_their_rare_documents_where_the_others_cannot_leave_train() -> None:
+    """Documents 0 to 2 are of every query: without them nothing would be left to train on."""
+    data = make_data([{0, 1, 2, 3 + n % 9} for n in range(36)])
+    held = hold_out(data, "dev", 0.1, 0, "new-documents")
+    assert seen_share(held, "dev") == 0.0
+    assert held.split("dev").n_queries == 4
+    assert {0, 1, 2} <= set(held.split("train").doc_rows.tolist())
+    assert held.held_out is not None
+    assert copy_splits(data, source=held).split("train").n_queries == held.split("train").n_queries
+
+
+def test_a_popular_document_leaves_train_with_others_pairs_alone_counted() -> None:
+    """One document of all queries, and three of each: 27 of 120 pairs leave with it, and every dev query fits."""
+    corpus = {f"d{n}": "a" for n in range(91)}
+    qrels = {f"q{n}": {f"d{d}": 1 for d in (90, 3 * n, 3 * n + 1, 3 * n + 2)} for n in range(30)}
+    data = RetrievalData.from_dicts("mine", corpus=corpus, queries=dict.fromkeys(qrels, "b"), qrels={"train": qrels})
+    held = hold_out(data, "dev", 0.2, 0, "new-documents")
+    assert held.split("dev").n_queries == 6
+    assert held.held_out is not None
+    assert len(held.held_out.doc_rows) == 24
+
+
+def test_without_a_test_split_train_says_what_is_assumed() -> None:
+    known, new = make_data([{n % 10} for n in range(60)]), make_data([{n} for n in range(12)])
+    assert (recurring_share(known.training_split()), assumed_future(known)) == (1.0, "same-documents")
+    assert (recurring_share(new.training_split()), assumed_future(new)) == (0.0, "new-documents")
+    drawn = draw_missing_splits(known, seed=0, test_fraction=0.1, needs_dev=True)
+    assert drawn.notes[0] == (
+        "no test split is given: assumed that tomorrow's queries ask about these documents, since 100% of the train "
+        "pairs name one that another query names too; if they ask about new documents, pass --future new-documents"
     )
-    assert f"the data's own dev split is not used: 2 of its 2 queries are in {other} too" in drawn.notes
-    for split in ("train", "test"):
-        assert not np.isin(drawn.split("dev").query_rows, drawn.split(split).query_rows).any()
+    assert [seen_share(drawn, split) for split in ("test", "dev")] == [1.0, 1.0]
+    told = draw_missing_splits(known, seed=0, test_fraction=0.1, needs_dev=True, future="new-documents")
+    assert [seen_share(told, split) for split in ("test", "dev")] == [0.0, 0.0]
+    assert not any("assumed" in note for note in told.notes)
+    with pytest.raises(DataError, match="has no split 'test' to be like; pass another --future"):
+        draw_missing_splits(known, seed=0, test_fraction=0.1, future="like-test")
+
+
+@pytest.mark.parametrize("future", [None, *FUTURES])
+def test_a_dev_split_of_the_user_is_used_whatever_test_holds(future: Future | None) -> None:
+    data = make_data([{n % 10} for n in range(8)], [{10}, {11}])
+    shared = data.split("train").select_queries(np.arange(8) < 2)
+    given = replace(data, splits={**data.splits, "dev": shared})
+    assert draw_missing_splits(given, seed=0, test_fraction=0.1, needs_dev=True, future=future) is given
 
 
 def test_like_test_needs_a_relevant_document_in_test() -> None:
@@ -116,20 +162,6 @@ def test_like_test_needs_a_relevant_document_in_test() -> None:
     empty = replace(data, splits={**data.splits, "test": replace(test, grades=np.zeros_like(test.grades))})
     with pytest.raises(DataError, match="test"):
         draw_missing_splits(empty, seed=0, test_fraction=0.1, needs_dev=True)
-
-
-def test_a_dev_split_better_known_than_test_is_not_used() -> None:
-    data = make_data([{n % 10} for n in range(60)], [{10}, {11}])
-    splits = {**data.splits, "dev": data.split("train").select_queries(np.arange(60) < 6)}
-    splits["train"] = data.split("train").select_queries(np.arange(60) >= 6)
-    known = RetrievalData(data.name, data.source, data.fingerprint, data.corpus, data.queries, splits)
-    drawn = draw_missing_splits(known, seed=0, test_fraction=0.1, needs_dev=True)
-    assert seen_share(drawn, "dev") == 0.0
-    assert "own dev split is not used: train names 100% of its documents, but 0% of test's" in drawn.notes[0]
-    halves = np.arange(6) < 3
-    splits["test"], splits["dev"] = (splits["dev"].select_queries(half) for half in (halves, ~halves))
-    kept = RetrievalData(data.name, data.source, data.fingerprint, data.corpus, data.queries, splits)
-    assert draw_missing_splits(kept, seed=0, test_fraction=0.1, needs_dev=True) is kept
 
 
 @pytest.mark.parametrize(("queries", "expected"), [(20, 5), (300, 75), (600, 100), (5000, 500), (50_000, 1000)])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +22,23 @@ def test_missing_files(make_beir: MakeBeir, tmp_path: Path) -> None:
         load_data(tmp_path / "absent")
     (folder / "queries.jsonl").unlink()
     with pytest.raises(DataError, match=r"not a BEIR folder: queries\.jsonl is missing"):
+        load_data(folder)
+
+
+def test_a_folder_that_may_not_be_entered(make_beir: MakeBeir, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = make_beir()
+
+    def refusing(call: Callable[..., Any]) -> Callable[..., Any]:
+        def look_up(path: Any, *more: Any, **options: Any) -> Any:
+            if not isinstance(path, int) and Path(path).parent == folder:
+                raise PermissionError(errno.EACCES, "Permission denied", str(path))
+            return call(path, *more, **options)
+
+        return look_up
+
+    for name in ("stat", "lstat"):  # root may enter any
+        monkeypatch.setattr(os, name, refusing(getattr(os, name)))
+    with pytest.raises(DataError, match=r"corpus\.jsonl: cannot be read \(Permission denied\)"):
         load_data(folder)
 
 

@@ -18,7 +18,7 @@ def test_held_out_queries_leave_train(beir: Path) -> None:
     assert held.split("dev").n_queries == 10
     assert not set(held.split("dev").query_rows) & set(held.split("train").query_rows)
     assert held.split("train").n_queries == 30
-    assert "drew 10 of the 40 train queries as dev (random, seed 1)" in held.notes[-1]
+    assert "drew 10 of the 40 train queries as dev (same-documents, seed 1)" in held.notes[-1]
     assert np.array_equal(held.split("dev").query_rows, hold_out(data, "dev", 0.25, 1).split("dev").query_rows)
     assert not np.array_equal(held.split("dev").query_rows, hold_out(data, "dev", 0.25, 2).split("dev").query_rows)
 
@@ -26,7 +26,9 @@ def test_held_out_queries_leave_train(beir: Path) -> None:
 def test_only_missing_splits_are_drawn(beir: Path) -> None:
     data = load_data(beir)
     assert draw_missing_splits(data, seed=0, test_fraction=0.1) is data
-    drawn = draw_missing_splits(data, seed=0, test_fraction=0.1, needs_dev=True, dev_fraction=0.25, kind="random")
+    drawn = draw_missing_splits(
+        data, seed=0, test_fraction=0.1, needs_dev=True, dev_fraction=0.25, future="same-documents"
+    )
     assert drawn.split("test") is data.split("test")
     assert drawn.split("dev").n_queries == 10
     alone = RetrievalData.from_dicts(
@@ -37,7 +39,7 @@ def test_only_missing_splits_are_drawn(beir: Path) -> None:
     )
     both = draw_missing_splits(alone, seed=0, test_fraction=0.2, needs_dev=True, dev_fraction=0.25)
     assert {name: qrels.n_queries for name, qrels in both.splits.items()} == {"train": 12, "test": 4, "dev": 4}
-    assert len(both.notes) == 2
+    assert len(both.notes) == 3
 
 
 def test_queries_without_a_relevant_document_are_not_drawn() -> None:

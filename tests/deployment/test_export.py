@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from sentence_transformers import SentenceTransformer
 import opera
 from backbones import write_backbone
 from commands import Opera
-from opera.core.errors import MissingExtraError, RunFolderError
+from grids import write_unfinished_run
+from opera.core.errors import DataError, MissingExtraError, RunFolderError
+from opera.core.files import temporary_beside
 from opera.deployment.onnx_file import write_onnx
 from opera.deployment.onnx_model import load_onnx
 from opera.deployment.portable import save_portable
@@ -104,10 +107,31 @@ def test_an_export_is_replaced_only_when_asked_to(
     assert [path.name for path in (tmp_path / "out" / "onnx").iterdir()] == [Path(first.forms[0].file).name]
     with pytest.raises(RunFolderError, match="holds an export; pass --overwrite"):
         opera.export(bert_model, **options)
-    (tmp_path / "out" / "mark").touch()
-    opera.export(bert_model, **options, overwrite=True)
-    assert not (tmp_path / "out" / "mark").exists()
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    theirs = {"notes.txt": "mine", ".git/config": "mine", "onnx/mine": "mine"}
+    for name, text in theirs.items():
+        (tmp_path / "out" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "out" / name).write_text(text)
+    temporary_beside(tmp_path / "out").mkdir()  # of an export that was killed
+    (tmp_path / "link").symlink_to("out")
+    again = opera.export(bert_model, **{**options, "forms": ["onnx"], "out": tmp_path / "link"}, overwrite=True)
+    assert sorted(path.name for path in (tmp_path / "out" / "onnx").iterdir()) == ["mine", "model.onnx"]
+    assert again.folder == tmp_path / "link"
+    assert {name: (tmp_path / "out" / name).read_text() for name in theirs} == theirs
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "out"]
+    assert (tmp_path / "link").is_symlink()
+
+
+@pytest.mark.parametrize("source", ["hf:someone/something", "irds:beir/fiqa", "paper:fiqa"])
+def test_nothing_is_fetched_because_a_run_names_it(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write_unfinished_run(tmp_path / "run", {"method": "ft"}, source)[0]
+    run.write_model(lambda folder: (folder / "modules.json").write_text("[]"))  # type: ignore[arg-type, return-value]
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    monkeypatch.setitem(sys.modules, "ir_datasets", None)
+    with pytest.raises(DataError, match=r"not a folder or file .*; it is the run's data: pass --data DATA, or --no-me"):
+        opera.export(tmp_path / "run", out=tmp_path / "out", forms=["onnx"])
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_run_is_measured_on_its_own_data(beir: Path, bert_model: Path, tmp_path: Path, run_opera: Opera) -> None:
@@ -117,7 +141,7 @@ def test_a_run_is_measured_on_its_own_data(beir: Path, bert_model: Path, tmp_pat
     (form,) = json.loads((tmp_path / "out" / "export.json").read_text())["forms"]
     assert form["figures"]["before"] == pytest.approx(run.measures["after"]["nDCG@10"], abs=1e-6)
     assert form["verdict"] == "same"
-    assert "onnx: same: nDCG@10 +0.0 points" in printed.stdout
+    assert "onnx: same: nDCG@10 0.0 points" in printed.stdout
     assert "warning: 16 test queries are few" in printed.stdout
     card = (tmp_path / "out" / "README.md").read_text()
     assert card.startswith("---\n")

@@ -157,3 +157,19 @@ def test_the_package_is_an_extra(beir: Path, static_model: Path, monkeypatch: py
 def test_an_index_needs_mining() -> None:
     with pytest.raises(SettingError, match="search_index=hnsw needs negatives=hard, but negatives is random"):
         make_recipe({"negatives": "random", "search_index": "hnsw"})
+
+
+def test_an_index_that_finds_next_to_nothing_is_refused(
+    beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """fp16, which the graph keeps, cannot tell these vectors apart."""
+    pytest.importorskip("faiss")
+    data, encoder = opera.load_data(beir), Encoder(load_model(static_model, "cpu"), use_cache=False)
+    vectors = 1 + 1e-5 * np.random.default_rng(0).normal(size=(len(data.corpus), 24))
+    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    monkeypatch.setattr(encoder, "encode_corpus", lambda *given: vectors)
+    monkeypatch.setattr(encoder, "encode_queries", lambda data, rows: vectors[rows])
+    with pytest.raises(
+        OperaError, match=r"^search_index=hnsw: recall@10 is 0\.\d+ against exact search, on 30 queries"
+    ):
+        search_corpus(encoder, data, ROWS, 10, index="hnsw")

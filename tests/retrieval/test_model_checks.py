@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 
 import opera
 from opera.core.errors import ModelError
+from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import load_model
 
 Weights = dict[str, torch.Tensor]
@@ -117,3 +118,38 @@ def test_an_old_checkpoint_beside_the_model_is_not_read_unless_it_is_named(bert:
         (bert / "modules.json").write_text(text)
         with pytest.raises(ModelError, match=r"checkpoint-500/pytorch_model\.bin: weights must be \.safetensors"):
             load_model(bert, "cpu")
+
+
+@pytest.mark.parametrize(
+    ("factor", "message"),
+    [
+        (1e25, r"hold values up to [1-9]e\+2\d, and embeddings would overflow"),
+        (1e-25, "its embeddings are too long or too short to be compared"),
+        (0.0, "the weights of its vocabulary are all zero"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["bert", "static", "static without Normalize"])
+def test_weights_of_no_working_model_are_refused(
+    kind: str, factor: float, message: str, bert: Path, static_model: Path, tmp_path: Path
+) -> None:
+    """Embeddings that overflow or vanish would all score 0."""
+    model = bert if kind == "bert" else Path(shutil.copytree(static_model, tmp_path / "static"))
+    change_weights(model, lambda weights: {name: weight * factor for name, weight in weights.items()})
+    if kind == "static without Normalize":
+        modules = model / "modules.json"
+        modules.write_text(json.dumps(json.loads(modules.read_text())[:1]))
+    with pytest.raises(ModelError, match=message):
+        load_model(model, "cpu")
+
+
+def test_embeddings_without_a_length_are_refused(static_model: Path) -> None:
+    """Whatever makes them so, after the model was loaded."""
+    model = load_model(static_model, "cpu")
+    del model[1]
+    for factor in (1e25, 1e-25):
+        with torch.no_grad():
+            model[0].embedding.weight[:] = factor
+        with pytest.raises(ModelError, match="embedding of the query 't1w1' is too long or too short to be brought to"):
+            Encoder(model, use_cache=False).encode(["t1w1"], "query")
+        model[0].embedding.weight.data.zero_()
+        assert not Encoder(model, use_cache=False).encode(["t1w1"], "query").any()  # as of a text without a token

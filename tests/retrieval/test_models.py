@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 from pathlib import Path
@@ -11,7 +12,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Dense, Pooling, Transformer
 
+from attacks import change
 from opera.core.errors import ModelError, SettingError
 from opera.retrieval.models import load_model, model_fingerprint, set_dropout_and_attention, set_lengths
 from opera.retrieval.prompts import prompt_for
@@ -41,7 +44,7 @@ def test_weights_that_are_no_numbers_are_refused(static_model: Path, tmp_path: P
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ('"forward"', '"forwent"', "cannot be loaded .*: Model does not have the requested 'forwent' method"),
+        ('"forward"', '"get_my_features"', "cannot be loaded .*: Model does not have the requested 'get_my_features'"),
         ('"last_hidden_state"', '"last_hidden_date"', "cannot be loaded .*: Could not access output key"),
     ],
 )
@@ -113,3 +116,18 @@ def test_dropout_and_attention(bert_model: Path, static_model: Path) -> None:
         set_dropout_and_attention(static, 0.1, None)
     with pytest.raises(SettingError, match="StaticEmbedding has no attention"):
         set_dropout_and_attention(static, None, "sdpa")
+
+
+def test_warnings_of_the_libraries_are_shown(
+    bert_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """They may be about results; here, a newer version's setting that this one leaves out."""
+    modules = [Transformer(str(bert_model)), Pooling(32), Dense(32, 8)]
+    SentenceTransformer(modules=modules, device="cpu").save_pretrained(str(tmp_path))
+    change(tmp_path / "2_Dense" / "config.json", gate=True)
+    load_model(bert_model, "cpu")
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+    load_model(tmp_path, "cpu")
+    assert [name for name, _, text in caplog.record_tuples if "Ignoring unrecognized Dense config key" in text] == [
+        "sentence_transformers.base.modules.dense"
+    ]

@@ -65,20 +65,6 @@ def test_dev_of_a_run_that_trained_on_it_in_the_end_is_named(
     assert opera.Run.open(tmp_path / "True").record.guard.refit
 
 
-def test_runs_from_before_the_guard_drew_at_random(data: RetrievalData, tmp_path: Path) -> None:
-    path = run_of(tmp_path / "run", data, test_fraction=0.3, dev_fraction=0.1)
-    record = json.loads((path / "run.json").read_text())
-    for name in ("guard", "refit", "dev_split"):
-        del record["identity"][name]
-        del record["settings"][name]
-    del record["guard"]
-    (path / "run.json").write_text(json.dumps(record))
-    drawn = draw_missing_splits(data, seed=0, test_fraction=0.3, kind="random")
-    prepared = with_run_splits(data, path)
-    assert list(prepared.splits) == ["train", "test"]
-    assert prepared.splits["test"].query_rows.tolist() == drawn.splits["test"].query_rows.tolist()
-
-
 def test_a_run_on_other_data_or_no_run_changes_nothing(data: RetrievalData, tmp_path: Path) -> None:
     write_unfinished_run(tmp_path / "run", {"method": "ft"}, data.source, fingerprint="of other data")
     assert with_run_splits(data, tmp_path / "run") is data

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
+import torch
 from sentence_transformers import SentenceTransformer
 
 from attacks import change, plant_bomb
 from opera.core.errors import ModelError
-from opera.retrieval import trust
-from opera.retrieval.models import load_model
-from opera.retrieval.trust import NO_PICKLE, check_model_folder, pickles_refused
+from opera.retrieval import models, trust
+from opera.retrieval.models import fingerprints, load_model
+from opera.retrieval.trust import SAFE_LOADING, check_model_folder
 
 
 @pytest.fixture
@@ -37,10 +41,10 @@ def test_weights_that_are_pickles_only_are_refused(folder: Path) -> None:
 
 def test_no_pickle_runs_even_if_the_model_asks_for_it(folder: Path, mark: Path) -> None:
     plant_bomb(folder, mark)
-    with pytest.raises(ModelError, match="cannot be loaded"):
+    with pytest.raises(ModelError, match=r"_config\.json: model_args: 'weights_only': a model may not set"):
         load_model(folder, "cpu")
-    with pickles_refused(), pytest.raises(Exception, match="Weights only load failed"):
-        SentenceTransformer(str(folder), device="cpu")
+    with pytest.raises(Exception, match="Weights only load failed"):
+        SentenceTransformer(str(folder), device="cpu", model_kwargs={**SAFE_LOADING, "use_safetensors": False})
     assert not mark.exists()
     with pytest.raises(AttributeError, match="is_floating_point"):  # it has run the pickle and looks for a tensor
         SentenceTransformer(str(folder), device="cpu")
@@ -87,9 +91,107 @@ def test_code_beside_a_configuration_is_not_run(folder: Path, mark: Path) -> Non
     (folder / "attack.py").write_text(f"import os\nos.mkdir({str(mark)!r})\nclass Attack: pass\n")
     change(folder / "config.json", auto_map={"AutoConfig": "attack.Attack"}, model_type="attack")
     change(folder / "sentence_bert_config.json", config_args={"trust_remote_code": True}, trust_remote_code=True)
+    with pytest.raises(ModelError, match=r"sentence_bert_config\.json: 'trust_remote_code': a model may not set"):
+        load_model(folder, "cpu")
+    change(folder / "sentence_bert_config.json", trust_remote_code=...)
     with pytest.raises(ModelError, match="cannot be loaded"):
         load_model(folder, "cpu")
     assert not mark.exists()
+
+
+MAY_NOT = "a model may not set this argument"
+
+
+@pytest.mark.parametrize(
+    ("file", "values", "message"),
+    [
+        ("sentence_bert_config.json", {"model_kwargs": {"allow_all_kernels": True}}, f"'allow_all_kernels': {MAY_NOT}"),
+        ("sentence_bert_config.json", {"model_args": {"device_map": "auto"}}, f"model_args: 'device_map': {MAY_NOT}"),
+        ("sentence_bert_config.json", {"model_kwargs": {"offload_folder": "x"}}, f"'offload_folder': {MAY_NOT}"),
+        ("sentence_bert_config.json", {"model_kwargs": {"dtype": {"": "float16"}}}, f"'dtype': {MAY_NOT}"),
+        ("sentence_bert_config.json", {"model_kwargs": 7}, "model_kwargs: must be an object, got 7"),
+        ("sentence_bert_config.json", {"tokenizer_args": {"subfolder": ".."}}, f"'subfolder': {MAY_NOT}"),
+        ("sentence_bert_config.json", {"config_kwargs": {"cache_dir": "x"}}, f"config_kwargs: 'cache_dir': {MAY_NOT}"),
+        ("sentence_bert_config.json", {"tokenizer_name_or_path": "elsewhere"}, f"'tokenizer_name_or_path': {MAY_NOT}"),
+        ("sentence_bert_config.json", {"cache_dir": "x"}, f"'cache_dir': {MAY_NOT}"),
+        (
+            "sentence_bert_config.json",
+            {"model_kwargs": {"attn_implementation": "owner/kernel"}},
+            "attn_implementation: a model may ask for eager or sdpa, got 'owner/kernel'",
+        ),
+        (
+            "sentence_bert_config.json",
+            {"modality_config": {"text": {"method": "push_to_hub", "method_output_name": None}}},
+            "the method must be forward or get_..._features, got 'push_to_hub'",
+        ),
+        ("sentence_xlm-roberta_config.json", {"model_args": {"weights_only": False}}, f"'weights_only': {MAY_NOT}"),
+        ("2_Part/sentence_bert_config.json", {"model_args": {"weights_only": False}}, f"'weights_only': {MAY_NOT}"),
+        ("config.json", {"attn_implementation": "kernels-community/flash-attn"}, "attn_implementation: a model may"),
+        ("config.json", {"_attn_implementation": "flash_attention_2"}, "_attn_implementation: a model may ask"),
+        ("config.json", {"attn_implementation": {"": "sdpa", "text": "a/b"}}, "a model may ask for eager or sdpa, got"),
+        ("config.json", {"text_config": {"experts_implementation": "a/b"}}, "experts_implementation: a model may ask"),
+        ("config.9.9.9.json", {"attn_implementation": "a/b"}, "attn_implementation: a model may"),
+        ("config.json", {"quantization_config": {"quant_method": "mxfp4"}}, "quantised weights cannot be loaded"),
+        ("adapter_config.json", {"peft_type": "XLORA"}, "must be plain LoRA, got 'XLORA'"),
+        ("adapter_config.json", {"peft_type": "LORA", "megatron_config": {"a": 1}}, "must be plain LoRA"),
+        ("wordembedding_config.json", {"tokenizer_class": "os.system"}, "must be a tokenizer of sentence_transformers"),
+        (
+            "wordembedding_config.json",
+            {"tokenizer_class": "sentence_transformers.SentenceTransformer"},
+            "must be a tokenizer of sentence_transformers",
+        ),
+        (
+            "2_Dense/config.json",
+            {"in_features": 8, "activation_function": "my.Activation"},
+            "activation_function: must be a module of torch.nn, got 'my.Activation'; sentence_transformers would",
+        ),
+        ("2_Dense/config.json", {"in_features": 8, "activation_function": "torch.nn.functional.relu"}, "must be"),
+        ("2_Dense/config.json", {"in_features": 8, "activation_function": "torch.hub.load"}, "must be"),
+        ("2_Dense/config.json", {"in_features": 8, "activation_function": None}, "must be a module of torch.nn, got"),
+    ],
+)  # fmt: skip
+def test_a_file_does_not_choose_how_it_is_loaded(
+    file: str, values: dict[str, Any], message: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(models, "SentenceTransformer", None)  # nothing is loaded
+    path = folder / file
+    path.parent.mkdir(exist_ok=True)
+    if not path.exists():
+        path.write_text("{}")
+    change(path, **values)
+    with pytest.raises(ModelError, match=f"^{re.escape(str(path))}: .*{re.escape(message)}"):
+        load_model(folder, "cpu")
+
+
+def test_what_models_in_use_set_is_allowed(folder: Path) -> None:
+    arguments = {
+        "model_kwargs": {"add_pooling_layer": False, "attn_implementation": "eager", "trust_remote_code": True},
+        "tokenizer_args": {"padding_side": "right", "trust_remote_code": True},
+        "config_args": {"use_cache": False},
+        "max_seq_length": 16,
+        "do_lower_case": False,
+    }
+    change(folder / "sentence_bert_config.json", **arguments)
+    change(folder / "config.json", _attn_implementation_autoset=True)
+    model = load_model(folder, "cpu")
+    assert model.max_seq_length == 16
+    assert model[0].auto_model.config._attn_implementation == "eager"
+
+
+@pytest.mark.parametrize("where", ["a folder", "huggingface_hub's cache"])
+def test_the_model_that_an_adapter_names_is_checked_too(
+    where: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = Path(shutil.copytree(folder, tmp_path / "base"))
+    change(base / "config.json", attn_implementation="owner/kernel")
+    name = str(base) if where == "a folder" else "owner/name"
+    monkeypatch.setattr(trust, "try_to_load_from_cache", lambda name, file: str(base / file))
+    (folder / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA", "base_model_name_or_path": name}))
+    with pytest.raises(ModelError, match=r"base.config\.json: attn_implementation: a model may ask"):
+        check_model_folder(folder)
+    (base / "adapter_config.json").write_text("{}")
+    with pytest.raises(ModelError, match="base_model_name_or_path: must be a whole model"):
+        check_model_folder(folder)
 
 
 def test_nothing_but_data_comes_from_the_hub(bert_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -113,9 +215,17 @@ def test_a_folder_that_links_to_itself_is_read_once(folder: Path) -> None:
     check_model_folder(folder)
 
 
-def test_torch_is_left_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    for value in (None, "0"):
-        monkeypatch.setenv(NO_PICKLE, value) if value else monkeypatch.delenv(NO_PICKLE, raising=False)
-        with pickles_refused():
-            assert os.environ[NO_PICKLE] == "1"
-        assert os.environ.get(NO_PICKLE) == value
+@pytest.mark.parametrize("kind", ["static", "bert"])
+def test_threads_load_at_once(kind: str, request: pytest.FixtureRequest) -> None:
+    folder: Path = request.getfixturevalue(f"{kind}_model")
+    alone = fingerprints(load_model(folder, "cpu"))
+    start = Barrier(4)
+
+    def load(_: int) -> list[tuple[str, str]]:
+        start.wait()
+        return [fingerprints(load_model(folder, "cpu")) for _ in range(5)]
+
+    before, default = dict(os.environ), torch.get_default_dtype()
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(load, range(4))) == [[alone] * 5] * 4
+    assert (dict(os.environ), torch.get_default_dtype()) == (before, default)

@@ -10,7 +10,7 @@ import pytest
 
 from grids import write_unfinished_run
 from opera.core.errors import RunFolderError, StorageError
-from opera.core.files import temporary_beside
+from opera.core.files import list_written, temporary_beside
 from opera.runs.folder import OURS, Run, RunWriter, holds_run
 from opera.runs.housekeeping import (
     check_out_folder,
@@ -48,6 +48,22 @@ class TestCheckOutFolder:
         with pytest.raises(RunFolderError, match="pass one of the two"):
             check_out_folder(run, resume=True, overwrite=True)
 
+    @pytest.mark.parametrize("name", ["checkpoints", "model", "trial"])
+    def test_a_file_in_place_of_a_folder_is_not_resumed(self, name: str, run: Path) -> None:
+        (run / name).touch()
+        with pytest.raises(RunFolderError, match=f"{name} must be a folder; remove it, or pass --overwrite to start"):
+            check_out_folder(run, resume=True, overwrite=False)
+        check_out_folder(run, resume=False, overwrite=True)
+
+    def test_a_model_of_which_nobody_knows_what_is_whose_is_kept(self, run: Path) -> None:
+        (run / "model").mkdir()
+        for resume in (False, True):
+            check_out_folder(run, resume, overwrite=not resume)
+        (run / "model" / "x").touch()
+        for resume in (False, True):
+            with pytest.raises(RunFolderError, match=r"has no list of the files that OPERA wrote there \(\.written"):
+                check_out_folder(run, resume, overwrite=not resume)
+
     def test_files_of_others_are_spared(self, tmp_path: Path) -> None:
         (tmp_path / "thesis.tex").write_text("years of work")
         for overwrite in (False, True):
@@ -80,23 +96,31 @@ def test_clearing_a_run_keeps_files_of_others(run: Path) -> None:
         "model/model.safetensors",
         "checkpoints/checkpoint-4/x",
         f"{temporary_beside(run / 'model').name}/x",
-        f"{temporary_beside(run / 'old').name}/model/x",
+        "trial/trace.parquet",
         "mine/model/x",
     ):
         (run / name).parent.mkdir(parents=True, exist_ok=True)
         (run / name).write_text("x")
+    list_written(run / "model", ["README.md"])
     for name in ("measures.json", "notes.txt", ".hidden"):
         (run / name).write_text("x")
+    theirs = {"notes.txt", ".hidden", "mine/model/x", "model/.git/config", "model/mine.txt", "checkpoints/mine.txt"}
+    for name in ("model/.git/config", "model/mine.txt", "checkpoints/mine.txt", "model/README.md"):
+        (run / name).parent.mkdir(parents=True, exist_ok=True)
+        (run / name).write_text("x")
     clear_run(run)
-    assert files(run) == {"mine", "mine/model", "mine/model/x", "notes.txt", ".hidden"}
+    assert {name for name in files(run) if not (run / name).is_dir()} == theirs
+    assert not (run / "trial").exists()
     clear_run(run)  # nothing left to remove
 
 
 def test_run_json_is_removed_last(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in OURS[:-4]:
+        (run / name).touch()
     removed: list[str] = []
     monkeypatch.setattr("opera.runs.housekeeping.remove", lambda place: removed.append(place.name))
     clear_run(run)
-    assert sorted(removed) == sorted(OURS)
+    assert set(removed) == set(OURS[:-4])
     assert removed[-1] == "run.json"
 
 
@@ -123,7 +147,7 @@ def test_the_model_is_replaced_whole(tmp_path: Path) -> None:
     writer = RunWriter(tmp_path)
     writer.write_model(lambda folder: (folder / "old.txt").write_text("1"))  # type: ignore[arg-type, return-value]
     writer.write_model(lambda folder: (folder / "new.txt").write_text("2"))  # type: ignore[arg-type, return-value]
-    assert files(tmp_path) == {"model", "model/new.txt"}
+    assert files(tmp_path) == {"model", "model/new.txt", "model/.written.json"}
     assert writer.model_path.stat().st_mode & 0o777 == 0o755
 
     def fail(folder: Path) -> None:
@@ -132,7 +156,7 @@ def test_the_model_is_replaced_whole(tmp_path: Path) -> None:
 
     with pytest.raises(StorageError, match="cannot be written: the disk is full"):
         writer.write_model(fail)
-    assert files(tmp_path) == {"model", "model/new.txt"}
+    assert files(tmp_path) == {"model", "model/new.txt", "model/.written.json"}
 
 
 def test_a_trace_without_steps_can_be_read(tmp_path: Path) -> None:

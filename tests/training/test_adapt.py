@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from sentence_transformers import SentenceTransformer
 from transformers import TrainerCallback
 
@@ -16,6 +18,7 @@ from opera.core.errors import RunFolderError
 from opera.methods import METHODS
 from opera.methods.schedules import cosine_schedule
 from opera.retrieval.measures import FULL_MEASURES
+from opera.retrieval.models import load_model
 from opera.runs.folder import Run
 from small_runs import FAST, SMALL, weights
 
@@ -211,3 +214,16 @@ def test_an_error_marks_the_run_as_failed_and_resume_goes_on(beir: Path, static_
         opera.adapt(beir, model=static_model, out=tmp_path / "run", callbacks=[Broken()], **SMALL)
     assert Run.open(tmp_path / "run").record.status == "failed"
     assert opera.adapt(beir, model=static_model, out=tmp_path / "run", resume=True, **SMALL).finished
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_it_trains_where_the_caller_computes_no_gradients(
+    mode: Callable[[], AbstractContextManager[None]], beir: Path, static_model: Path, tmp_path: Path
+) -> None:
+    with mode():
+        run = opera.adapt(beir, model=static_model, out=tmp_path / "run", **SMALL)
+        measured = opera.evaluate(beir, model=tmp_path / "run").measures
+        model = load_model(static_model, "cpu")
+    assert run.measures["fine_tuned"] != run.measures["before"]
+    assert measured["nDCG@10"] == run.measures["after"]["nDCG@10"]
+    assert not model[0].embedding.weight.is_inference()

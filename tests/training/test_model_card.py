@@ -43,7 +43,7 @@ def test_the_hub_reads_its_header(run: Run) -> None:
 
 def test_it_holds_the_figures_with_their_intervals(run: Run) -> None:
     text = (run.model_path / "README.md").read_text()
-    change = changes_on_test(run.per_query(), ["nDCG@10"], run.record.seed)["nDCG@10"]
+    change = changes_on_test(run.per_query(), ["nDCG@10"])["nDCG@10"]
     assert change.low <= change.difference <= change.high
     assert f"{run.measures['after']['nDCG@10']:.4f} | {change.in_points()} |" in text
     assert run.record.guard is not None

@@ -13,7 +13,7 @@ import opera.training.quickstart as q
 from opera.cli import app
 from opera.cli.printing.quickstart import print_quickstart
 from opera.core.errors import RunFolderError, SettingError
-from opera.core.files import temporary_beside
+from opera.core.files import LIST_FILE, temporary_beside
 from opera.data import load_data
 from opera.methods.default import DEFAULT_METHOD
 
@@ -36,7 +36,7 @@ def test_quickstart_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     shown = console.export_text()
     for text in ("nDCG@10", "before", "after", str(run.model_path), "SentenceTransformer(", "opera search"):
         assert text in shown
-    search = next(line for line in shown.splitlines() if " search " in line)
+    search = next(line for line in shown.splitlines() if '"parse a date string"' in line)
     done = CliRunner().invoke(app, shlex.split(search)[1:])
     assert done.exit_code == 0, done.output
     assert "parse a date string" in done.output
@@ -55,15 +55,15 @@ def stand_ins(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("stand_ins")
-@pytest.mark.parametrize("kind", ["beside", "in a folder", "other mark", "no mark", "linked", "linked file"])
+@pytest.mark.parametrize("kind", ["beside", "in a folder", "own words", "no list", "linked", "linked file"])
 def test_nothing_of_the_users_is_replaced(kind: str, tmp_path: Path) -> None:
     q.quickstart(tmp_path / "one")
     data = tmp_path / "one" / "data"
     spoils = {
         "beside": lambda: (data / "labels.csv").write_text("1,2"),
         "in a folder": lambda: (data / "qrels" / "mine.tsv").write_text("1,2"),
-        "other mark": lambda: (data / "README.txt").write_text("My data. Written by me."),
-        "no mark": lambda: (data / "README.txt").unlink(),
+        "own words": lambda: (data / "README.txt").write_text("My data. Written by me."),
+        "no list": lambda: (data / LIST_FILE).unlink(),
         "linked": lambda: (data.rename(tmp_path / "elsewhere"), data.symlink_to(tmp_path / "elsewhere")),
         "linked file": lambda: (
             (data / "corpus.jsonl").rename(tmp_path / "corpus.jsonl"),

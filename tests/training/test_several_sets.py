@@ -128,7 +128,7 @@ def test_a_run_measures_each_set_on_its_own_documents(
     assert run.measures["after"]["nDCG@10"] == pytest.approx(mean)
     evaluated = opera.evaluate(load_data(sets[1]), model=run.path)  # its test split was drawn by the run
     assert evaluated.measures["nDCG@10"] == pytest.approx(second.test["after"]["nDCG@10"])
-    assert set(run.record.guard.dev_sets) == {"first", "second"}
+    assert set(run.record.guard.dev_parts) == {"first", "second"}
     assert {query.split("/")[0] for query in run.per_query()["query_id"].to_pylist()} == {"first", "second"}
     card = (run.model_path / "README.md").read_text()
     assert "| second | " in card

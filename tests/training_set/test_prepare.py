@@ -11,8 +11,10 @@ import pytest
 
 import opera
 from opera.config import automatic
+from opera.config.recipe import make_recipe
 from opera.core.errors import DataError, InputError, RunFolderError, SettingError
 from opera.runs.folder import Run
+from opera.training_set.prepare_data import prepare_data
 from small_runs import SMALL, InterruptedAt
 
 BAD: list[tuple[dict[str, Any], type[InputError], str]] = [
@@ -103,3 +105,26 @@ def test_a_missing_dev_split_is_drawn_and_said(beir: Path, static_model: Path, t
     assert run.record.method["queries"] == 30
     without = opera.adapt(beir, model=static_model, out=tmp_path / "without", **SMALL, guard=False)
     assert without.record.method["queries"] == 40
+
+
+def test_test_queries_that_train_too_are_noted() -> None:
+    corpus = {f"d{at}": f"text {at}" for at in range(9)}
+    queries = {f"q{at}": f"ask {at}" for at in range(9)}
+    train = {f"q{at}": {f"d{at}": 1} for at in range(8)}
+    again = {**queries, "t1": "ask 1", "t2": "ask 2", "t3": "ask 3", "t4": "other"}
+    tests = [
+        ({"q0": {"d0": 1}, "q1": {"d1": 2}}, "2 of test's 2"),
+        (
+            {"t1": {"d1": 1}, "t2": {"d8": 1}, "t3": {"d3": 0, "d2": 1}, "t4": {"d4": 1}, "q7": {"d7": 1}},
+            "2 of test's 5",
+        ),
+        ({"t1": {"d2": 1}, "q8": {"d8": 1}, "q3": {"d3": 0, "d1": 1}}, None),
+    ]
+    recipe = make_recipe({"guard": False})
+    for test, counted in tests:
+        data = opera.RetrievalData.from_dicts("m", corpus=corpus, queries=again, qrels={"train": train, "test": test})
+        notes = [note for note in prepare_data(data, recipe).data.notes if "train too" in note]
+        note = f"{counted} queries train too, with the same document: its scores may be optimistic"
+        assert notes == ([] if counted is None else [note])
+    drawn = opera.RetrievalData.from_dicts("m", corpus=corpus, queries=queries, qrels={"train": train})
+    assert not any("train too" in note for note in prepare_data(drawn, recipe).data.notes)

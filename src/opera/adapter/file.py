@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from opera.core.errors import ModelError
+from opera.core.errors import DataError, ModelError
 from opera.core.files import replace_file
 from opera.core.paths import user_path
 from opera.core.reading import open_file
@@ -30,10 +30,15 @@ MATRICES = dict(np.load(Path(__file__).with_name("adapter.npz")))
 
 
 def apply(vectors, role):
-    moved = np.atleast_2d(np.asarray(vectors, dtype=np.float32))
-    if role in MATRICES:
-        moved = moved @ MATRICES[role].T
-    return moved / np.maximum(np.linalg.norm(moved, axis=1, keepdims=True), 1e-12)
+    moved = np.atleast_2d(np.asarray(vectors, dtype=np.float64))
+    with np.errstate(all="ignore"):  # what is not a number is looked for below
+        if role in MATRICES:
+            moved = moved @ MATRICES[role].T
+        lengths = np.linalg.norm(moved, axis=1, keepdims=True)
+    bad = np.flatnonzero(~(np.isfinite(lengths[:, 0]) & (lengths[:, 0] > 0)))
+    if bad.size:
+        raise ValueError(f"vectors: row {bad[0]} is zero, too long, or holds a value that is not a number")
+    return (moved / lengths).astype(np.float32)
 
 
 def queries(vectors):
@@ -56,18 +61,26 @@ class NumpyAdapter:
     matrices: Mapping[str, NDArray[np.float32]]
 
     def queries(self, vectors: ArrayLike) -> NDArray[np.float32]:
-        """Adapt query vectors: float32 ``[n, d]``, rows of length 1."""
+        """Adapt query vectors: float32 ``[n, d]``, rows of length 1.
+
+        Raises:
+            DataError: for a vector without a direction.
+        """
         return self._apply(vectors, "query")
 
     def documents(self, vectors: ArrayLike) -> NDArray[np.float32]:
-        """Adapt document vectors: float32 ``[n, d]``, rows of length 1."""
+        """Adapt document vectors; as :meth:`queries`."""
         return self._apply(vectors, "document")
 
     def _apply(self, vectors: ArrayLike, role: str) -> NDArray[np.float32]:
-        moved = np.atleast_2d(np.asarray(vectors, dtype=np.float32))
-        if role in self.matrices:
-            moved = moved @ self.matrices[role].T
-        lengths = np.maximum(np.linalg.norm(moved, axis=1, keepdims=True), 1e-12)
+        moved = np.atleast_2d(np.asarray(vectors, dtype=np.float64))  # which holds the squares of all float32
+        with np.errstate(all="ignore"):  # what is no number is looked for below
+            if role in self.matrices:
+                moved = moved @ self.matrices[role].T
+            lengths = np.linalg.norm(moved, axis=1, keepdims=True)
+        bad = np.flatnonzero(~(np.isfinite(lengths[:, 0]) & (lengths[:, 0] > 0)))
+        if bad.size:
+            raise DataError(f"vectors: row {bad[0]} is zero, too long, or holds a value that is not a number")
         return np.asarray(moved / lengths, dtype=np.float32)
 
 

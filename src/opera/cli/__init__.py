@@ -12,6 +12,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from contextlib import redirect_stderr
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, NoReturn
@@ -36,9 +37,9 @@ from opera.cli.tables import takes_tables
 from opera.cli.theory import theory
 from opera.cli.train import train
 from opera.cli.usage import USAGE_ERROR, explain_usage
-from opera.core.errors import OperaError
+from opera.core.errors import OperaError, is_out_of_memory
 from opera.core.extensions import load_extensions
-from opera.core.terminal import one_line, printable, say, shortened
+from opera.core.terminal import Unfailing, one_line, printable, say, shortened
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -90,33 +91,48 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that knows no λ must not end hours of training
+    with redirect_stderr(Unfailing(sys.stderr)):
+        _run()
+
+
+def _run() -> NoReturn:
     if not is_main_process():
         sys.stdout = io.StringIO()  # all have the same results, and one prints them
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[_TqdmHandler()])
     logging.getLogger("opera").setLevel(logging.INFO if is_main_process() else logging.WARNING)
     sys.argv[1:] = map(_as_typed, sys.argv[1:])
+    os.environ["PYTHONSAFEPATH"] = "1"  # no process that a library starts imports what the current folder holds
     try:
         check_launcher()
         load_extensions()
         status = app(sys.argv[1:] or ["--help"], prog_name="opera", standalone_mode=False)
+    except KeyboardInterrupt:  # while an extension was imported
+        say("\nopera: interrupted", file=sys.stderr)
+        sys.exit(130)
     except OperaError as error:
         _fail(*error.lines, status=error.exit_status)
     except USAGE_ERROR as error:
         _fail(explain_usage(error, sys.argv[1:]), status=WRONG_USAGE)
-    except OSError as error:
-        place = "" if error.filename is None else f"{error.filename}: "
-        _fail(f"{place}{(error.strerror or str(error)).lower()}", status=1)
-    except MemoryError:
-        _fail("out of memory; close other programs, or give the command less to hold at once", status=1)
     except Exception as error:
-        if several_processes() and any(word in str(error) for word in LOST_PROCESS):
-            say(f"opera, process {os.environ['RANK']}: another process ended; see its message", file=sys.stderr)
-        else:  # what no code expected; its message may hold a user's text, which Python would print as it is
-            say("".join(traceback.format_exception(error)).rstrip(), file=sys.stderr)
-        sys.exit(1)
+        _fail_unforeseen(error)
     finally:
         _leave_processes()
     sys.exit(status or 0)
+
+
+def _fail_unforeseen(error: Exception) -> NoReturn:
+    """End with what no command foresees."""
+    if is_out_of_memory(error):
+        advice = "close other programs, raise a limit such as ulimit -v, or give the command less to hold at once"
+        _fail(f"out of memory; {advice}", status=1)
+    if isinstance(error, OSError):
+        place = "" if error.filename is None else f"{error.filename}: "
+        _fail(f"{place}{(error.strerror or str(error)).lower()}", status=1)
+    if several_processes() and any(word in str(error) for word in LOST_PROCESS):
+        say(f"opera, process {os.environ['RANK']}: another process ended; see its message", file=sys.stderr)
+    else:  # what no code expected; its message may hold a user's text, which Python would print as it is
+        say("".join(traceback.format_exception(error)).rstrip(), file=sys.stderr)
+    sys.exit(1)
 
 
 def _as_typed(word: str) -> str:
@@ -161,4 +177,6 @@ class _TqdmHandler(logging.Handler):
 
         if isinstance(record.args, tuple):  # a value that holds a line break must not forge a line
             record.args = tuple(one_line(value) if isinstance(value, str | Path) else value for value in record.args)
-        tqdm.write(printable(self.format(record)), file=sys.stderr)
+        library = record.name.partition(".")[0]
+        line = self.format(record) if library == "opera" else f"warning: {library}: {one_line(record.getMessage())}"
+        tqdm.write(printable(line), file=sys.stderr)

@@ -12,6 +12,7 @@ from opera.cli.options import (
     BatchSizeOption,
     ConfigOption,
     EpochsOption,
+    FutureOption,
     JsonOption,
     LearningRateOption,
     ModelOption,
@@ -68,6 +69,7 @@ def compare(
     negatives: NegativesOption = None,
     range_: RangeOption = None,
     teacher: TeacherOption = None,
+    future: FutureOption = None,
     set_: SetOption = None,
     trainer: TrainerOption = None,
     config: ConfigOption = None,
@@ -88,7 +90,7 @@ def compare(
     options = {"method": methods, "seed": seeds, "max_steps": steps} | trainer_fields(trainer)
     axes, shared = grid_axes(
         collect_values(
-            config, set_, options | batch_options(epochs, preset, batch_size, lr, negatives, range_, teacher)
+            config, set_, options | batch_options(epochs, preset, batch_size, lr, negatives, range_, teacher, future)
         ),
         None if methods is None else listed(methods),
         None if seeds is None else numbers("seeds", seeds),

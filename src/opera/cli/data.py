@@ -54,7 +54,7 @@ def data(
 def _get(names: list[str], out: Path | None, as_json: bool) -> None:
     from opera.cli.printing.data import print_counts
     from opera.core.files import check_folder
-    from opera.data import load_data
+    from opera.data import check_stays_out, load_data
     from opera.data.catalogue import find_set
     from opera.data.names import PUBLISHED
 
@@ -68,6 +68,8 @@ def _get(names: list[str], out: Path | None, as_json: bool) -> None:
             raise SettingError(f"--out {place(out)}: is not empty; pass a new folder")
     sources = [name if name.startswith(PUBLISHED) else find_set(name).source for name in names]
     entries = [find_set(source.removeprefix("paper:")) if source.startswith("paper:") else None for source in sources]
+    if out is not None:
+        check_stays_out(out, "--out", sources[0], folder=True)
     records, unexplained = [], False
     for source, entry in zip(sources, entries, strict=True):
         loaded = load_data(source)
@@ -101,16 +103,6 @@ def write_folder(loaded: RetrievalData, out: Path) -> None:
     Raises:
         StorageError: if it cannot be written.
     """
-    from opera.core.files import remove, temporary_beside
-    from opera.core.storage import writing
+    from opera.core.files import replace_folder
 
-    unfinished = temporary_beside(out)
-    with writing(out.parent, final=out):
-        out.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            loaded.write_beir(unfinished)
-            if out.is_dir():
-                out.rmdir()
-            unfinished.rename(out)
-        finally:
-            remove(unfinished)
+    replace_folder(out, loaded.write_beir)

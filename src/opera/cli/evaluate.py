@@ -44,16 +44,16 @@ def evaluate(
     json_: JsonOption = False,
 ) -> None:
     """Measure a model on a split of a data set."""
-    from opera.core.files import check_output
     from opera.data import load_data
     from opera.retrieval.locate import inputs_of
     from opera.retrieval.measures import DEFAULT_MEASURES, FULL_MEASURES, check_measures, split_names
     from opera.retrieval.trec import check_trec_ids, write_trec_run
+    from opera.training_set.written import checked_output
 
     names = split_names(measures) if measures is not None else FULL_MEASURES if full else DEFAULT_MEASURES
     check_measures(names)
     if run_file:
-        check_output(run_file, "--run-file", RUN_FORMATS, overwrite=overwrite, reads=inputs_of(data, model))
+        checked_output(run_file, RUN_FORMATS, overwrite, data, inputs_of(data, model), "--run-file")
     loaded = load_data(data)
     if run_file:
         check_trec_ids(run_file, loaded, split)

@@ -17,6 +17,7 @@ from opera.cli.options import (
     listed,
     path_option,
 )
+from opera.core.files import check_folder
 from opera.core.paths import expand_user
 from opera.core.terminal import json_text, say
 
@@ -60,6 +61,7 @@ def export(
 ) -> None:
     """Write a trained model as ONNX, as ONNX of 8 bits or as a static model, and measure each beside it."""
     chosen: dict[Form, bool] = {"onnx": onnx, "int8": int8, "static": static}
+    check_folder(out, "--out")  # before torch is loaded, which ends the process where the current folder is gone
 
     from opera.cli.printing.console import console
     from opera.cli.printing.export import print_export

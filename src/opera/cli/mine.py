@@ -52,13 +52,13 @@ def mine(
     overwrite: OverwriteOption = False,
 ) -> None:
     """Mine hard negatives for the training queries; OPERA and FlagEmbedding train with the .jsonl."""
-    from opera.core.files import check_output
     from opera.retrieval.locate import inputs_of, locate_model
     from opera.training_set.export_inputs import NEGATIVES_FORMATS, mining_settings
     from opera.training_set.negatives import check_range
+    from opera.training_set.written import checked_output
 
     reads = [*inputs_of(data, model), *([] if reranker is None else [Path(locate_model(reranker))])]
-    check_output(out, "--out", NEGATIVES_FORMATS, overwrite=overwrite, reads=reads)
+    checked_output(out, NEGATIVES_FORMATS, overwrite, data, reads, "--out")
     ranks = mining_settings(range_, relative_margin, absolute_margin, max_score, reranker, index).mining_range
     loaded = load_training_data(data, model)
     check_range(ranks, len(loaded.corpus))

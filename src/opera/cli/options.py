@@ -89,6 +89,14 @@ TeacherOption = Annotated[
     Path | None,
     path_option("--teacher", "a teacher's scores, as opera score writes them, for loss=distill (teacher_scores)"),
 ]
+FutureOption = Annotated[
+    str | None,
+    typer.Option(
+        "--future",
+        help="will tomorrow's queries ask about the documents that training names? same-documents, new-documents, "
+        "both, or like-test (the default where a test split is given)",
+    ),
+]
 AdapterOption = Annotated[
     str | None,
     typer.Option("--adapter", help="train a projection of query or both vectors, and leave the model as it is"),
@@ -137,6 +145,7 @@ def batch_options(
     negatives: str | None,
     range_: str | None,
     teacher: Path | None,
+    future: str | None,
 ) -> dict[str, Any]:
     """Name the settings behind the options that opera train and opera compare share."""
     return {
@@ -147,6 +156,7 @@ def batch_options(
         "negatives": negatives,
         "range": range_,
         "teacher_scores": None if teacher is None else str(teacher),
+        "future": future,
     }
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from opera.cli.options import SeedOption, interruptible, path_option
+from opera.core.files import check_folder
 
 
 def quickstart(
@@ -17,6 +18,8 @@ def quickstart(
     overwrite: Annotated[bool, typer.Option("--overwrite", help="replace an earlier quickstart")] = False,
 ) -> None:
     """Teach all-MiniLM-L6-v2 to search the Python standard library: about 4 minutes on 2 cores."""
+    check_folder(out / "run", "--out")  # before torch is loaded, as in opera export
+
     from opera.cli.printing.console import console
     from opera.cli.printing.quickstart import print_quickstart
     from opera.training.quickstart import quickstart as run_quickstart

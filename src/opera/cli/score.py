@@ -55,15 +55,15 @@ def score(
 
     With --reranker or --negatives: write a teacher's scores of training pairs and negatives, for --teacher of opera
     train; a .jsonl is a training file of FlagEmbedding with pos_scores and neg_scores."""
-    from opera.core.files import check_output
     from opera.methods.selection import CBS_POOL
     from opera.training_set.export_inputs import SCORE_FORMATS, ScoreInputs
+    from opera.training_set.written import checked_output
 
     if cbs_pool and not cbs:
         raise SettingError("--cbs-pool: needs --cbs")
     pool = (cbs_pool or CBS_POOL) if cbs else 0
     asked = ScoreInputs.checked(model, reranker, negatives, range_, pool, max_length)
-    check_output(out, "--out", SCORE_FORMATS, overwrite=overwrite, reads=asked.reads(data))
+    checked_output(out, SCORE_FORMATS, overwrite, data, asked.reads(data), "--out")
     loaded = load_training_data(data)
 
     import numpy as np

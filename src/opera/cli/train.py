@@ -15,6 +15,7 @@ from opera.cli.options import (
     ConfigOption,
     DataArgument,
     EpochsOption,
+    FutureOption,
     JsonOption,
     LearningRateOption,
     LoraOption,
@@ -73,6 +74,7 @@ def train(
     negatives: NegativesOption = None,
     range_: RangeOption = None,
     teacher: TeacherOption = None,
+    future: FutureOption = None,
     adapter: AdapterOption = None,
     lora: LoraOption = None,
     matryoshka: MatryoshkaOption = None,
@@ -97,7 +99,7 @@ def train(
     require_gain: Annotated[
         bool,
         typer.Option(
-            "--require-gain", help="end with exit status 3 unless the verdict is 'better' and test did not fall"
+            "--require-gain", help="end with exit status 3 unless the verdict is 'better', on dev and on test"
         ),
     ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="continue the run in --out")] = False,
@@ -110,16 +112,17 @@ def train(
 ) -> None:
     """Adapt a model to a data set, and measure it before and after on the test split."""
     from opera.config.recipe import make_recipe
-    from opera.data import load_all
+    from opera.config.recipe_files import recipe_path
+    from opera.data import check_stays_out, load_all
     from opera.retrieval.measures import check_measures
-    from opera.runs.housekeeping import check_out_folder
+    from opera.runs.housekeeping import check_out_folder, check_reads_survive
 
     options = {"method": method, "max_steps": steps, "seed": seed, "mix": mix}
     options |= {"adapter": adapter, "lora": lora, "matryoshka": matryoshka}
     vectors = {"query_vectors": query_vectors, "document_vectors": document_vectors}
     options |= {name: str(path) for name, path in vectors.items() if path is not None}
     options |= trainer_fields(trainer)
-    shared = batch_options(epochs, preset, batch_size, lr, negatives, range_, teacher)
+    shared = batch_options(epochs, preset, batch_size, lr, negatives, range_, teacher, future)
     values = collect_values(config, set_, options | shared)
     _refuse_label(method)
     recipe = make_recipe(values)
@@ -128,6 +131,10 @@ def train(
     if require_gain and not recipe.train.guard.guard:
         raise SettingError("--require-gain: needs the guard's verdict, but guard is false; pass --set guard=true")
     check_out_folder(out, resume, overwrite)
+    if overwrite:
+        check_reads_survive(out, map(recipe_path, config or []))
+    for each in (data, *(also or [])):
+        check_stays_out(out, "--out", each, folder=True)
     loaded = load_all([data, *(also or [])])  # errors are reported before torch is loaded, which takes seconds
 
     from opera.runs.guard_words import gained
@@ -173,13 +180,17 @@ def _print_run(run: Run, as_json: bool) -> None:
     from opera.cli.printing.results import format_rates, how_to_use, print_before_after, print_guard
     from opera.cli.printing.sets import print_sets
     from opera.runs.changes import changes_on_test
+    from opera.runs.guard_words import verdict_words
 
     guard = run.record.guard
     if as_json:
-        facts = {"guard": None if guard is None else guard.model_dump()}
+        facts = {
+            "guard": None if guard is None else guard.model_dump(),
+            "verdict": None if guard is None else verdict_words(guard),
+        }
         sizes = [size.model_dump() for size in run.record.matryoshka or ()]
         more: dict[str, Any] = {"matryoshka": sizes} if sizes else {}
-        changes = changes_on_test(run.per_query(), run.measures["after"], run.record.seed)
+        changes = changes_on_test(run.per_query(), run.measures["after"])
         more["changes"] = {name: vars(change) for name, change in changes.items()}
         if run.record.sets:
             more["sets"] = [each.model_dump() for each in run.record.sets]

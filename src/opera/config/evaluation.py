@@ -33,12 +33,12 @@ class EvaluationSettings(Settings):
     early_stopping_patience: int | None = setting(
         None, "evaluations without improvement before training stops; needs eval_steps", "transformers", ge=1, le=MOST
     )
-    dev_split: Literal["like-test", "new-documents", "random"] | None = setting(
+    future: Literal["same-documents", "new-documents", "both", "like-test"] | None = setting(
         None,
-        "how dev is drawn from train where dev is needed and absent: like-test, with as large a share of documents "
-        "that train names as test has; new-documents, none of which train names; random; auto: like-test where the "
-        "data has a test split, else new-documents, and the test split likewise",
-        "issue 11",
+        "what tomorrow's queries ask about (--future): same-documents, those that training names; new-documents, none "
+        "of them; both, then no half may lose; like-test, as new as those of the test split; auto: like-test where the "
+        "data has a test split, else by how often train queries share documents",
+        "issue 23",
     )
     dev_fraction: float | None = setting(
         None,
@@ -84,8 +84,8 @@ class GuardSettings(Settings):
     refit: bool | None = setting(
         None,
         "train once more with the drawn dev split back in train, and the share that the first training chose; "
-        "auto: where dev took more than 5% of the train queries or pairs, for static models, adapters and trainings of "
-        "at most 200 steps, and eval_steps is not set",
+        "auto: where dev took more than 5% of the train queries or pairs and no other query's, for static models, "
+        "adapters and trainings of at most 200 steps, and eval_steps is not set",
         "issue 11",
     )
     guard_documents: int = setting(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 EVERYDAY = (
     "epochs", "max_steps", "learning_rate", "per_device_train_batch_size", "gradient_cache", "negatives", "range",
     "train_group_size", "temperature", "max_query_length", "max_passage_length", "query_prompt", "document_prompt",
-    "lora", "matryoshka", "guard", "report_to", "seed",
+    "lora", "matryoshka", "future", "guard", "report_to", "seed",
 )  # fmt: skip
 """Listed first."""
 
@@ -36,6 +36,7 @@ OTHER_NAMES: Mapping[str, str] = {
     **dict.fromkeys(("matryoshka_dims", "matryoshka_dimensions", "mrl", "dims"), "use matryoshka, such as 256,128,64"),
     **dict.fromkeys(("scheduler", "lr_scheduler"), "use lr_scheduler_type"),
     **dict.fromkeys(("gradient_clipping", "clip_grad_norm", "max_norm"), "use max_grad_norm"),
+    "dev_split": "use future=same-documents, new-documents, both or like-test",
     "num_workers": "use dataloader_num_workers",
     **dict.fromkeys(("n_negatives", "num_negatives", "num_hard_negatives"),
                     "use train_group_size: one positive, the rest negatives"),

@@ -82,6 +82,23 @@ class StorageError(OperaError):
     """A file or folder cannot be written: the disk is full, or the place is not writable."""
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error, or one behind it, means that memory ran out: Python's, torch's, or of loading a library."""
+    if isinstance(error, MemoryError):
+        return True
+    says = isinstance(error, RuntimeError | ImportError | OSError | SystemError) and any(
+        words in str(error) for words in SAYINGS
+    )
+    behind = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
+    return says or (behind is not None and is_out_of_memory(behind))
+
+
+SAYINGS = (
+    "llocate memory", "out of memory", "ALLOC_FAILED", "cudaErrorMemoryAllocation", "failed to map segment",
+    "can't start new thread", "error return without exception set",
+)  # fmt: skip
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return ``"; did you mean 'x'?"`` with the known name closest to ``name``, or an empty string."""
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)

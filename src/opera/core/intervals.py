@@ -1,4 +1,4 @@
-"""The 95% interval of a mean over queries, and when there are too few queries to say much."""
+"""The 95% interval of a mean over queries, when there are too few of them to say much, and how points are written."""
 
 from __future__ import annotations
 
@@ -7,46 +7,39 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.core.rng import generator
-
-RESAMPLES = 10_000
 LEVEL = 0.95
-NORMAL_QUANTILE = 1.959964
-"""Of the standard normal distribution at 97.5%."""
-MANY_VALUES = 20_000
-"""From so many values on the interval is the normal one: the bootstrap's differs by less than it varies itself."""
-CHUNK_CELLS = 4_000_000
 FEW_QUERIES = 50
 """Below so many queries a mean says little: a difference of several points is chance."""
+LEAST_QUERIES = 20
+"""With fewer dev queries no verdict is given: intervals of so few hold less than they say (the simulation in
+docs/when-fine-tuning-hurts.md)."""
+EQUAL = 1e-12
+"""Values that differ by less are equal: their mean has no error to speak of."""
 
 
-def mean_interval(values: NDArray[np.float64], seed: int, name: str) -> tuple[float, float]:
-    """Percentile bootstrap interval of the mean of values, float64 ``[n]``, with ``RESAMPLES`` resamples.
+def mean_interval(values: NDArray[np.float64], level: float = LEVEL) -> tuple[float, float]:
+    """Student's t interval of the mean of values, float64 ``[n]``: what the paired t-test does not reject.
 
-    The queries are resampled with replacement; a query's value, or its difference of two models, stays whole.
+    Of a single value the interval is -1 to 1, which holds every measure and every difference of two.
 
     Args:
-        values: one per query.
-        seed: seed of the resamples.
-        name: names the random stream.
+        values: one per query, or the difference of two models on it.
+        level: the confidence.
     """
-    count = len(values)
-    if count >= MANY_VALUES:
-        mean, half = float(values.mean()), NORMAL_QUANTILE * float(values.std(ddof=1)) / count**0.5
-        return mean - half, mean + half
-    rng, chunk = generator(seed, name), max(1, CHUNK_CELLS // count)
-    means = np.empty(RESAMPLES)
-    for start in range(0, RESAMPLES, chunk):
-        size = min(chunk, RESAMPLES - start)
-        rows = rng.integers(count, size=(size, count), dtype=np.int32)
-        means[start : start + size] = values[rows].mean(axis=1)
-    low, high = np.quantile(means, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]).tolist()
-    return low, high
+    mean, count = float(values.mean()), len(values)
+    if count == 1:
+        return -1.0, 1.0
+    if np.ptp(values) < EQUAL:
+        return mean, mean
+    from scipy.special import stdtrit  # here, since a search needs no scipy
+
+    half = float(stdtrit(count - 1, (1 + level) / 2) * values.std(ddof=1) / count**0.5)
+    return mean - half, mean + half
 
 
 def mean_intervals(values: Mapping[str, NDArray[np.float64]]) -> dict[str, tuple[float, float]]:
-    """Return the interval of each measure's mean; the same queries are resampled for all."""
-    return {measure: mean_interval(per_query, 0, "intervals.measures") for measure, per_query in values.items()}
+    """Return the interval of each measure's mean."""
+    return {measure: mean_interval(per_query) for measure, per_query in values.items()}
 
 
 def few_queries(queries: int, split: str = "test") -> str | None:
@@ -60,6 +53,12 @@ def few_queries(queries: int, split: str = "test") -> str | None:
     )
 
 
-def points(difference: float) -> str:
-    """Write a difference of a measure in points, signed: ``+1.2``."""
-    return f"{round(100 * difference, 1) + 0.0:+.1f}".replace("-", "−")  # 0.0 makes −0.0 a zero
+def points(difference: float, digits: int = 1) -> str:
+    """Write a difference of a measure in points: ``+1.2``, ``−0.3``; without a sign where it rounds to zero."""
+    return signed(100 * difference, digits)
+
+
+def signed(value: float, digits: int = 1) -> str:
+    """Write a number with its sign, a minus as long as the plus; without one where it rounds to zero."""
+    text = f"{value:+.{digits}f}"
+    return text[1:] if float(text) == 0 else text.replace("-", "−")

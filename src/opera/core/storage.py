@@ -94,7 +94,7 @@ def writing(place: Path, note: str = "", final: Path | None = None) -> Iterator[
     except OSError as error:
         if not _concerns(error, place):
             raise
-        if final is not None:
+        if final is not None and error.filename is not None:  # without one, setting it would change what str() says
             error.filename = None
         raise storage_error(final or place, error, note) from error
     except Exception as error:

@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TextIO
 
 MAX_SHOWN = 100
@@ -30,6 +30,31 @@ def say(text: object = "", *, file: TextIO | None = None) -> None:
     """Print a line, on standard output unless another file is given. OPERA prints by this and by its console only."""
     with printing_to(file or sys.stdout):
         print(printable(text), file=file or sys.stdout, flush=True)
+
+
+class Unfailing:
+    """Standard error, where nothing that fails may end the work: a full disk or a closed pipe loses lines, and no more.
+
+    Args:
+        stream: the stream; all but writing is its own.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        """Write what can be written."""
+        with suppress(OSError):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Flush what can be flushed."""
+        with suppress(OSError):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
 
 
 @contextmanager

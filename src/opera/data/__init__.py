@@ -6,7 +6,7 @@ from opera.data.python_source import load_python
 from opera.data.qrels import GivenNegatives, Qrels
 from opera.data.retrieval_data import RetrievalData
 from opera.data.sources import SOURCES, DataSource, register_source
-from opera.data.stored import files_read
+from opera.data.stored import check_stays_out, files_read
 from opera.data.teacher import TeacherScores
 from opera.data.texts import TextTable
 
@@ -19,6 +19,7 @@ __all__ = [
     "TeacherScores",
     "TextTable",
     "cache_folder",
+    "check_stays_out",
     "files_read",
     "load_all",
     "load_data",

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 from opera.core.errors import DataError
-from opera.core.terminal import shown
+from opera.core.terminal import first_line, shown
 
 _HUB = re.compile(r"([\w.-]+/[\w.-]+)(?:/([\w.-]+))?(?::([\w.-]+))?")
+
+SETTINGS_FILE = ".huggingface.yaml"
+"""Where the library ``datasets`` would also look for what a README.md says."""
 
 
 class HubName(NamedTuple):
@@ -55,6 +59,39 @@ def local_folder(name: str) -> str | None:
     """Return the folder that stands behind ``hf:``; ``None`` where it is no folder."""
     parsed = HubName.parse(name)
     return parsed.place if parsed.local else None
+
+
+def check_card(folder: Path, source: str) -> None:
+    """Check that what a folder says of its own files names none outside it, and no address to fetch.
+
+    Raises:
+        DataError: naming the file, the field and the path.
+    """
+    from huggingface_hub import DatasetCard  # slow to import, and only a folder behind hf: has a card
+
+    for home in (folder, folder.with_name(f"{folder.name}-qrels")):
+        if os.path.lexists(home / SETTINGS_FILE):
+            raise DataError(f"{source}: {home / SETTINGS_FILE}: hidden files are not read; write it into README.md")
+        if not (card := home / "README.md").is_file():
+            continue
+        try:
+            configs = DatasetCard.load(card).data.to_dict().get("configs")
+        except Exception as error:  # of the library's YAML
+            raise DataError(f"{card}: cannot be read as the card of a data set ({first_line(error)})") from None
+        for config in configs if isinstance(configs, list) else []:
+            for field in ("data_files", "data_dir"):
+                for path in _texts_in(config.get(field) if isinstance(config, dict) else None):
+                    hidden = any(part.startswith(".") and part != "." for part in path.split("/"))
+                    if "://" in path or "::" in path or path.startswith(("/", "~")) or hidden:
+                        raise DataError(f"{card}: {field}: must name files in this folder, got {shown(path)}")
+
+
+def _texts_in(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts_in(part)
 
 
 def hub_files(folder: Path, source: str) -> tuple[list[Path], list[tuple[str, str]]]:

@@ -12,7 +12,7 @@ import logging
 import re
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from opera.core.errors import DataError, OperaError
 from opera.core.storage import ADVICE, storage_error
 from opera.core.terminal import shortened, shown
 from opera.data.checks import check_id
-from opera.data.hub_folder import HubName, hub_files
+from opera.data.hub_folder import HubName, check_card, hub_files
 from opera.data.names import SPLIT_NAMES
 from opera.data.published import RULES, Judgements, check_published_ids, published_texts
 from opera.data.retrieval_data import RetrievalData
@@ -74,6 +74,8 @@ def _parse(builder: DataBuilder, name: HubName, source: str, given: Columns) -> 
     folder = Path(name.place)
     if name.local and (folder / "corpus.jsonl").is_file() and any(folder.glob("qrels/*.tsv")):
         raise DataError(f"{source}: is a BEIR folder: pass it without hf:")
+    if name.local:
+        check_card(folder, source)
     with tempfile.TemporaryDirectory(dir=builder.folder) as cache:  # the library's own copy is not needed afterwards
         hub = _Hub(source, cache, name)
         configs = hub.configs(name.place)
@@ -134,7 +136,7 @@ def _store_beir(builder: DataBuilder, hub: _Hub, name: HubName, configs: list[st
     for split, part in _chosen(judged, name.split, source).items():
         judgements = Judgements(source, split)
         columns = [_column(part, what, source, "the judgements") for what in ("query", "document", "score")]
-        for batch in hub.read(part):
+        for batch in hub.read(part, columns):
             for query, document, score in zip(*(batch[column] for column in columns), strict=True):
                 judgements.add(_id(query, source), _id(document, source), _as_integer(score))
         judgements.store(builder)
@@ -143,8 +145,9 @@ def _store_beir(builder: DataBuilder, hub: _Hub, name: HubName, configs: list[st
 
 def _texts(hub: _Hub, part: Any, source: str, config: str) -> Iterator[TextRow]:
     identifier, text = (_column(part, what, source, config) for what in ("id", "text"))
-    for batch in hub.read(part):
-        titles = batch.get("title") if config == "corpus" else None
+    title = ["title"] if config == "corpus" and "title" in part.column_names else []
+    for batch in hub.read(part, [identifier, text, *title]):
+        titles = batch["title"] if title else None
         for row, own in enumerate(batch[identifier]):
             yield _id(own, source), (titles[row] or "") if titles else "", batch[text][row] or ""
 
@@ -209,10 +212,17 @@ class _Hub:
         except Exception as error:
             raise self.explained(error, place) from error
 
-    def read(self, part: Any) -> Iterator[dict[str, list[Any]]]:
-        """Yield a split in batches, by column."""
+    def read(self, part: Any, columns: Sequence[str]) -> Iterator[dict[str, list[Any]]]:
+        """Yield columns of a split in batches. Images and their like are refused: to decode one, a file that the row
+        names is opened, or fetched."""
+        from datasets.features.features import require_decoding
+
+        for column in columns:
+            kind = part.features[column]
+            if require_decoding(kind) and type(kind).__name__ != "Json":
+                raise DataError(f"{self.source}: column {shown(column)} must hold texts or numbers, not {shown(kind)}")
         try:
-            yield from part.iter(batch_size=ROWS_AT_ONCE)
+            yield from part.select_columns(list(dict.fromkeys(columns))).iter(batch_size=ROWS_AT_ONCE)
         except MemoryError:
             raise
         except Exception as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from opera.core.cache import cache_folder
 from opera.core.errors import DataError, SettingError
 from opera.core.paths import expand_user
 from opera.core.terminal import shortened
@@ -12,6 +13,7 @@ from opera.data.combined import combine
 from opera.data.names import TABLES
 from opera.data.retrieval_data import RetrievalData
 from opera.data.sources import TableFileOrFolder, find_source
+from opera.data.stored import check_stays_out
 from opera.data.tables.source import TableSource
 
 
@@ -37,13 +39,16 @@ def load_data(
         columns: the columns of a table by role, where their names are not known or others are meant.
 
     Raises:
-        SettingError: for a path that cannot be, such as an empty one, or ``source`` and ``pairs`` both, or neither.
+        SettingError: for a path that cannot be, such as an empty one, ``source`` and ``pairs`` both, or neither, or a
+            cache that lies in the data.
         DataError: if no source reads it, or for an error in the data, naming file, line, rule and value.
     """
     if isinstance(source, RetrievalData):
         return source
     text = data_source(source, pairs=pairs, documents=documents, queries=queries, columns=columns or {})
-    return find_source(text).load(text)
+    reader = find_source(text)
+    check_stays_out(cache_folder(), "OPERA_CACHE", text, folder=True)
+    return reader.load(text)
 
 
 def load_all(sources: str | Path | RetrievalData | Sequence[str | Path | RetrievalData]) -> RetrievalData:

@@ -34,6 +34,34 @@ def named_share(qrels: Qrels, train: Qrels, n_documents: int) -> float:
     return float(named[qrels.relevant().doc_rows].mean())
 
 
+def recurring_share(train: Qrels) -> float:
+    """Compute the share of the relevant pairs whose document another query names too (issue 23).
+
+    It is what random queries held out of train find: how often tomorrow's queries ask about a document that training
+    names, if they come as today's did. Reads nothing but train.
+    """
+    return float(recurring(train.relevant()).mean())
+
+
+def recurring(relevant: Qrels) -> NDArray[np.bool_]:
+    """Whether another query names the document of each relevant judgement too: bool ``[M]``."""
+    _, index, counts = np.unique(relevant.doc_rows, return_inverse=True, return_counts=True)
+    return np.asarray(counts[index] > 1)
+
+
+def asks_about_known(qrels: Qrels, train: Qrels, n_documents: int) -> NDArray[np.bool_]:
+    """Say of each query of ``qrels`` whether ``train`` names at least half of its relevant documents: ``[n]``.
+
+    Args:
+        qrels: the judgements of a split, each query with a relevant document.
+        train: the judgements that train.
+        n_documents: size of the corpus.
+    """
+    relevant, named = qrels.relevant(), np.zeros(n_documents, dtype=bool)
+    named[train.relevant().doc_rows] = True
+    return np.asarray(np.add.reduceat(named[relevant.doc_rows], relevant.offsets[:-1]) * 2 >= np.diff(relevant.offsets))
+
+
 def query_components(pairs: TrainingPairs) -> NDArray[np.int32]:
     """Number the connected components of the graph that joins queries by their documents: int32 ``[n]``.
 

@@ -1,16 +1,19 @@
 """Draw the splits that a data set lacks from its train queries, and apply one data set's splits to another.
 
-A split that is to stand for tomorrow's queries must be as new as they are (issue 11). Kinds of draws:
+A split that stands for tomorrow's queries must be as new as they are, and only the user knows how new that is: the
+setting ``future`` says it (issue 23).
 
-- ``random``: any queries; train goes on naming most of their documents.
+- ``same-documents``: any queries, drawn at random; train goes on naming the documents it names.
 - ``new-documents``: queries whose documents train does not name: whole connected components of the graph of queries
-  and documents, or, where it is one piece, documents held out with every pair that names them.
-- ``like-test``: a mixture of the two, in which train names as large a share of the judged documents as it does in test.
+  and documents; or, where it is one piece, documents held out with every pair that names them.
+- ``both``: half of each.
+- ``like-test``: as large a part of the first as makes train name the share of the judged documents that it names of
+  test's. That share is all that is read of test, and by no other kind.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
@@ -20,11 +23,11 @@ from numpy.typing import NDArray
 from opera.core.errors import DataError
 from opera.core.rng import generator
 from opera.data.combined import for_each
-from opera.data.novelty import named_share, query_components, seen_share
+from opera.data.novelty import named_share, query_components, recurring_share, seen_share
 from opera.data.qrels import Qrels
 from opera.data.retrieval_data import RetrievalData
 
-SplitKind = Literal["like-test", "new-documents", "random"]
+Future = Literal["same-documents", "new-documents", "both", "like-test"]
 
 DEV_FRACTION, LEAST_DEV, MOST_DEV, MOST_DEV_FRACTION = 0.1, 100, 1000, 0.25
 """A dev split is a tenth of train, but at least 100 queries, at most 1,000, and never more than a quarter."""
@@ -32,6 +35,8 @@ MOST_PAIRS_LEFT_OUT = 0.3
 """Share of the training pairs that held-out documents may take with them."""
 ALIKE = 0.1
 """Shares of seen documents that differ by less than this count as alike."""
+MOSTLY_RECURRING = 0.5
+"""Where so many training pairs name a document that another query names too, tomorrow's are taken to do so as well."""
 
 
 def draw_missing_splits(
@@ -41,12 +46,9 @@ def draw_missing_splits(
     test_fraction: float,
     needs_dev: bool = False,
     dev_fraction: float | None = None,
-    kind: SplitKind | None = None,
+    future: Future | None = None,
 ) -> RetrievalData:
-    """Draw a test split from train if there is none, then a dev split if one is needed.
-
-    A dev split that came with the data is used unless ``kind`` is given, train or test has some of its queries, or its
-    documents are much better known to train than those of test.
+    """Draw a test split from train if there is none, then a dev split if one is needed and there is none.
 
     Args:
         data: the data set.
@@ -54,10 +56,11 @@ def draw_missing_splits(
         test_fraction: share of the train queries that go to test.
         needs_dev: whether a dev split is needed.
         dev_fraction: share of the remaining train queries that go to dev; ``None``: :func:`dev_count` decides.
-        kind: what to draw; ``None``: ``like-test`` where the data has a test split, else ``new-documents``.
+        future: what tomorrow's queries ask about; ``None``: :func:`assumed_future`.
 
     Raises:
-        DataError: if train has too few queries, or if dev is to be like a test split without a relevant document.
+        DataError: if train has too few queries, or if dev is to be like a test split that is missing, or without a
+            relevant document.
     """
     if data.parts:
         draw = partial(
@@ -66,24 +69,32 @@ def draw_missing_splits(
             test_fraction=test_fraction,
             needs_dev=needs_dev,
             dev_fraction=dev_fraction,
-            kind=kind,
+            future=future,
         )
         return for_each(data, draw)
-    kind_of_test: SplitKind = "random" if kind == "random" else "new-documents"
-    chosen, drew_test = kind or "like-test", "test" not in data.splits
-    if drew_test:
-        data = hold_out(data, "test", test_fraction, seed, kind_of_test)
-        chosen = kind_of_test
-    if not needs_dev:
+    chosen = future or assumed_future(data)
+    if "test" not in data.splits:
+        if chosen == "like-test":
+            raise DataError(f"{data.title}: has no split 'test' to be like; pass another --future")
+        if future is None:
+            data = replace(data, notes=(*data.notes, _assumption(data.training_split(), chosen)))
+        data = hold_out(data, "test", test_fraction, seed, chosen)
+    if not needs_dev or "dev" in data.splits:
         return data
-    if "dev" in data.splits:
-        reason = _doubt_dev(data) if kind is None else f"dev_split={kind}"
-        if not reason:
-            return data
-        data = _without_dev(data, reason)
     if chosen == "like-test":
         data.judged_qrels("test")  # an error where no document of test is relevant
     return hold_out(data, "dev", dev_fraction, seed, chosen)
+
+
+def assumed_future(data: RetrievalData) -> Future:
+    """Say what tomorrow's queries are taken to ask about where the user does not say it.
+
+    As new documents as the test split, where one is given; else what train alone suggests: the same documents where
+    most of its pairs name one that another query names too, and new ones otherwise.
+    """
+    if "test" in data.splits:
+        return "like-test"
+    return "same-documents" if recurring_share(data.training_split()) >= MOSTLY_RECURRING else "new-documents"
 
 
 def dev_count(n_queries: int, fraction: float | None = None) -> int:
@@ -95,12 +106,13 @@ def dev_count(n_queries: int, fraction: float | None = None) -> int:
 
 
 def hold_out(
-    data: RetrievalData, split: str, fraction: float | None, seed: int, kind: SplitKind = "random"
+    data: RetrievalData, split: str, fraction: float | None, seed: int, future: Future = "same-documents"
 ) -> RetrievalData:
     """Move some of the train queries to a new split, and add a note.
 
     Only queries with a relevant document are drawn. At least one is drawn, and at least one stays in train. Training
-    pairs that name a held-out document leave train for ``data.held_out``.
+    pairs that name a held-out document leave train for ``data.held_out``, and so do the judgements of a drawn query on
+    documents that train goes on naming, where its others are held out.
 
     Raises:
         DataError: if train has fewer than two queries with a relevant document.
@@ -114,16 +126,19 @@ def hold_out(
     count = dev_count(len(candidates), fraction)
     rng = generator(seed, f"data.{split}")
     relevant = train.relevant()
-    draw = _draw_like_test(data, relevant, count, rng) if kind == "like-test" else _draw(relevant, count, kind, rng)
+    draw = _draw_for(data, relevant, count, future, rng)
     drawn = np.isin(np.arange(train.n_queries), candidates[draw.queries])
     moved, left = train.select_queries(drawn), train.select_queries(~drawn)
     gone = np.isin(left.doc_rows, draw.documents) & (left.grades > 0)
-    splits = {**data.splits, "train": left.select_judgements(~gone), split: moved}
-    held_out = left.select_judgements(gone)
+    of_part = np.isin(moved.query_rows[moved.query_index], relevant.query_rows[draw.judged_in_part])
+    unjudged = of_part & ~np.isin(moved.doc_rows, draw.documents) & (moved.grades > 0)
+    splits = {**data.splits, "train": left.select_judgements(~gone), split: moved.select_judgements(~unjudged)}
+    held_out = left.select_judgements(gone).union(moved.select_judgements(unjudged))
     if data.held_out is not None:
         held_out = held_out.union(data.held_out)
     changed = replace(data, splits=splits, held_out=held_out if len(held_out.doc_rows) else None)
-    return replace(changed, notes=(*data.notes, _note(changed, split, kind, len(draw.queries), len(candidates), seed)))
+    note = _note(changed, split, future, (len(draw.queries), len(candidates), int(gone.sum())), seed)
+    return replace(changed, notes=(*data.notes, note))
 
 
 def copy_splits(data: RetrievalData, *, source: RetrievalData) -> RetrievalData:
@@ -135,6 +150,10 @@ def copy_splits(data: RetrievalData, *, source: RetrievalData) -> RetrievalData:
     return replace(data, splits=splits, held_out=source.held_out, notes=source.notes)
 
 
+def _none() -> NDArray[np.int64]:
+    return np.empty(0, dtype=np.int64)
+
+
 @dataclass(frozen=True)
 class _Draw:
     """Queries to move to a new split, numbered as in the relevant judgements, and documents that leave train.
@@ -142,23 +161,47 @@ class _Draw:
     Attributes:
         queries: int64, ascending.
         documents: int64, corpus rows.
+        judged_in_part: int64, those of the queries whose judgements on other documents are left out.
     """
 
     queries: NDArray[np.int64]
-    documents: NDArray[np.int64]
+    documents: NDArray[np.int64] = field(default_factory=_none)
+    judged_in_part: NDArray[np.int64] = field(default_factory=_none)
 
 
-def _draw(relevant: Qrels, count: int, kind: SplitKind, rng: np.random.Generator) -> _Draw:
-    order = rng.permutation(relevant.n_queries)
-    if kind == "random":
-        return _Draw(np.sort(order[:count]), np.empty(0, dtype=np.int64))
-    whole = _whole_components(relevant, count, order)
-    if len(whole) >= count / 2:
-        return _Draw(whole, np.empty(0, dtype=np.int64))
-    return _documents_held_out(relevant, count, order)
+def _draw_for(data: RetrievalData, relevant: Qrels, count: int, future: Future, rng: np.random.Generator) -> _Draw:
+    """Mix queries about new documents with random ones, as ``future`` says."""
+    if future == "new-documents":
+        return _draw_new(relevant, count, rng)
+    random = np.sort(rng.permutation(relevant.n_queries)[:count])
+    known = count // 2
+    if future == "like-test":
+        drawn = np.isin(np.arange(relevant.n_queries), random)
+        natural = named_share(relevant.select_queries(drawn), relevant.select_queries(~drawn), len(data.corpus))
+        wanted = seen_share(data, "test")
+        known = count if wanted > natural - ALIKE else round(wanted / natural * count)
+    if future == "same-documents" or known == count:
+        return _Draw(random)
+    new = _draw_new(relevant, max(1, count - known), rng)
+    others = np.setdiff1d(rng.permutation(random)[:known], new.queries)
+    return replace(new, queries=np.sort(np.concatenate([new.queries, others])))
 
 
-def _whole_components(relevant: Qrels, count: int, order: NDArray[np.int64]) -> NDArray[np.int64]:
+def _draw_new(relevant: Qrels, count: int, rng: np.random.Generator) -> _Draw:
+    """Draw queries about new documents: in whole components, by whole documents, or by the rarer documents alone."""
+    order, most = rng.permutation(relevant.n_queries), _Draw(_none())
+    for draw in (_whole_components, _documents_held_out, _rare_documents_held_out):
+        found = draw(relevant, count, order)
+        if len(most.queries) < len(found.queries) < relevant.n_queries:
+            most = found
+        if len(most.queries) >= count / 2:
+            break
+    if len(most.queries) == 0:  # too few documents to part train from anything
+        return _Draw(np.sort(order[:count]))
+    return most
+
+
+def _whole_components(relevant: Qrels, count: int, order: NDArray[np.int64]) -> _Draw:
     """Fill ``count`` places with whole components, in the order of their first query, leaving out those too large."""
     component = query_components(relevant.pairs())
     sizes = np.bincount(component)
@@ -169,13 +212,14 @@ def _whole_components(relevant: Qrels, count: int, order: NDArray[np.int64]) -> 
         if sizes[label] <= left:
             chosen[label] = True
             left -= int(sizes[label])
-    return np.flatnonzero(chosen[component]).astype(np.int64)
+    return _Draw(np.flatnonzero(chosen[component]).astype(np.int64))
 
 
 def _documents_held_out(relevant: Qrels, count: int, order: NDArray[np.int64]) -> _Draw:
     """Hold out all documents of queries drawn at random, until ``count`` queries have no other documents.
 
-    Queries are passed over whose documents would take more than :data:`MOST_PAIRS_LEFT_OUT` of the pairs with them.
+    Queries are passed over whose documents would take too many pairs of other queries with them: more than
+    :data:`MOST_PAIRS_LEFT_OUT` of all.
     """
     documents, index = np.unique(relevant.doc_rows, return_inverse=True)
     pairs_of = np.bincount(index)
@@ -186,61 +230,63 @@ def _documents_held_out(relevant: Qrels, count: int, order: NDArray[np.int64]) -
     for query in order:
         own = np.unique(index[relevant.offsets[query] : relevant.offsets[query + 1]])
         new = own[~held[own]]
-        if pairs_of[new].sum() > room:
+        others = int(pairs_of[new].sum()) - len(new)
+        if others > room:
             continue
-        room -= int(pairs_of[new].sum())
+        room -= others
         held[new] = True
         for document in new:
             outside[relevant.query_index[by_document[starts[document] : starts[document + 1]]]] -= 1
         if (outside == 0).sum() >= count:
             break
     inside = np.flatnonzero(outside == 0)
-    if len(inside) in (0, relevant.n_queries):  # too few documents to part train from anything
-        return _Draw(np.sort(order[:count]), np.empty(0, dtype=np.int64))
-    taken = order[np.isin(order, inside)][:count]
-    return _Draw(np.sort(taken), documents[held].astype(np.int64))
+    if len(inside) == relevant.n_queries:  # nothing would be left to train on
+        return _Draw(inside)
+    return _Draw(np.sort(order[np.isin(order, inside)][:count]), documents[held].astype(np.int64))
 
 
-def _draw_like_test(data: RetrievalData, relevant: Qrels, count: int, rng: np.random.Generator) -> _Draw:
-    """Mix new documents with random queries until train names the same share of them as of test's documents."""
-    wanted = seen_share(data, "test")
-    random = _draw(relevant, count, "random", rng)
-    drawn = np.isin(np.arange(relevant.n_queries), random.queries)
-    natural = named_share(relevant.select_queries(drawn), relevant.select_queries(~drawn), len(data.corpus))
-    if wanted > natural - ALIKE:
-        return random
-    known = round(wanted / natural * count)
-    new = _draw(relevant, max(1, count - known), "new-documents", rng)
-    others = np.setdiff1d(rng.permutation(random.queries)[:known], new.queries)
-    return _Draw(np.sort(np.concatenate([new.queries, others])), new.documents)
+def _rare_documents_held_out(relevant: Qrels, count: int, order: NDArray[np.int64]) -> _Draw:
+    """Hold out the rarest documents of queries drawn at random, and judge these queries by them alone.
+
+    This is what is left where a few documents that most queries name cannot leave train: they stay, and a query's
+    rank of the others is measured beside them. Each query may take its part of
+    :data:`MOST_PAIRS_LEFT_OUT` of the pairs.
+    """
+    documents, index = np.unique(relevant.doc_rows, return_inverse=True)
+    pairs_of = np.bincount(index)
+    room, held, taken = MOST_PAIRS_LEFT_OUT * len(index) / count, np.zeros(len(documents), dtype=bool), []
+    for query in order:
+        own = np.unique(index[relevant.offsets[query] : relevant.offsets[query + 1]])
+        own = own[np.argsort(pairs_of[own], kind="stable")]
+        own = own[np.cumsum(np.where(held[own], 0, pairs_of[own])) <= room]
+        if len(own):
+            held[own] = True
+            taken.append(query)
+        if len(taken) == count:
+            break
+    queries = np.sort(np.array(taken, dtype=np.int64))
+    return _Draw(queries, documents[held].astype(np.int64), queries)
 
 
-def _doubt_dev(data: RetrievalData) -> str:
-    """Say why the data's own dev split does not stand for tomorrow's queries; empty where it does."""
-    dev = data.split("dev")
-    for split in ("train", "test"):
-        shared = int(np.isin(dev.query_rows, data.split(split).relevant().query_rows).sum())
-        if shared:
-            return f"{shared} of its {dev.n_queries} queries are in {split} too"
-    if dev.has_relevant.any() and data.split("test").has_relevant.any():
-        of_dev, of_test = seen_share(data, "dev"), seen_share(data, "test")
-        if of_dev - of_test > ALIKE:
-            return f"train names {of_dev:.0%} of its documents, but {of_test:.0%} of test's"
-    return ""
+def _assumption(train: Qrels, future: Future) -> str:
+    """Say what is assumed of tomorrow's queries where no test split says it, why, and how to say otherwise."""
+    same = future == "same-documents"
+    assumed, other = ("these", "new") if same else ("new", "these")
+    return (
+        f"no test split is given: assumed that tomorrow's queries ask about {assumed} documents, since "
+        f"{recurring_share(train):.0%} of the train pairs name one that another query names too; if they ask about "
+        f"{other} documents, pass --future {'new-documents' if same else 'same-documents'}"
+    )
 
 
-def _without_dev(data: RetrievalData, reason: str) -> RetrievalData:
-    splits = {name: qrels for name, qrels in data.splits.items() if name != "dev"}
-    return replace(data, splits=splits, notes=(*data.notes, f"the data's own dev split is not used: {reason}"))
-
-
-def _note(data: RetrievalData, split: str, kind: SplitKind, drawn: int, of: int, seed: int) -> str:
-    note = f"drew {drawn} of the {of} train queries as {split} ({kind}, seed {seed})"
+def _note(data: RetrievalData, split: str, future: Future, counts: tuple[int, int, int], seed: int) -> str:
+    drawn, of, gone = counts
+    note = f"drew {drawn} of the {of} train queries as {split} ({future}, seed {seed})"
     note += f"; train names {seen_share(data, split):.0%} of their documents"
-    if split != "test" and "test" in data.splits and data.split("test").has_relevant.any():
+    if future == "like-test":
         note += f", and {seen_share(data, 'test'):.0%} of test's"
-    if data.held_out is not None:
-        note += f"; {len(data.held_out.doc_rows)} pairs that name held-out documents left train"
+    if gone:
+        note += f"; {gone} pairs that name held-out documents left train"
     return note
 
 

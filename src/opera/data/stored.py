@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import os
+from fnmatch import fnmatch
 from pathlib import Path
 
-from opera.core.errors import DataError
+from opera.core.cache import cache_folder
+from opera.core.errors import DataError, SettingError
 from opera.core.paths import expand_user
+from opera.core.terminal import place as place_of
 from opera.core.terminal import shortened
 from opera.data.hub_folder import local_folder
 from opera.data.names import TABLES
 from opera.data.retrieval_data import RetrievalData
 from opera.data.sources import SOURCES, BeirFolder, NamedData, TableFileOrFolder, TrainingFiles
+from opera.data.tables.files import TABLE_SUFFIXES, table_suffix
 from opera.data.tables.load import load_tables
 from opera.data.tables.source import TableSource
-from opera.data.training_files.kinds import listed_files
+from opera.data.training_files.kinds import SUFFIXES, is_pattern, listed_files
 
 
 def load_stored(source: str) -> RetrievalData:
@@ -25,6 +29,7 @@ def load_stored(source: str) -> RetrievalData:
     Raises:
         InputError: as :func:`load_data`.
     """
+    check_stays_out(cache_folder(), "OPERA_CACHE", source, folder=True)
     if source.startswith(TABLES):
         return load_tables(TableSource.parse(source))
     for known in (BeirFolder(), TrainingFiles(), TableFileOrFolder()):
@@ -56,3 +61,63 @@ def files_read(source: str | Path | RetrievalData) -> list[Path]:
     if isinstance(reader, NamedData) and reader.prefix == "hf:":
         text = local_folder(text.removeprefix("hf:")) or text
     return [Path(text)] if Path(text).exists() else []
+
+
+def check_stays_out(place: Path, name: str, source: str | Path | RetrievalData, *, folder: bool) -> None:
+    """Check that nothing that is written to a place becomes data of a set that is read, or hides data of it.
+
+    Args:
+        place: the output.
+        name: of its option, for the message.
+        source: the data set.
+        folder: whether ``place`` is a folder, for files of many kinds.
+
+    Raises:
+        SettingError: naming the folder of the data.
+    """
+    if isinstance(source, RetrievalData) and source.parts:
+        for part in source.parts:
+            check_stays_out(place, name, part.source, folder=folder)
+        return
+    text = str(source.source if isinstance(source, RetrievalData) else source)
+    tables = text.startswith(TABLES)
+    for each in TableSource.parse(text).files if tables else [text]:
+        if (home := _home_of_data(expand_user(each, "data"), place, folder, tables)) is not None:
+            raise SettingError(
+                f"{name} {place_of(place)}: lies in {place_of(home)}, which is read as data, so what is written there "
+                "would be data too; pass another place"
+            )
+
+
+def _home_of_data(source: str, place: Path, folder: bool, tables: bool) -> Path | None:
+    """Return the folder that is read as data and in which ``place`` would be data; ``None`` where it would not."""
+    if is_pattern(source):
+        whole, wanted = Path(os.path.realpath(place)).parts, Path(os.path.realpath(source)).parts
+        fits = len(wanted) > len(whole) if folder else len(wanted) == len(whole)
+        return Path(source) if fits and all(map(fnmatch, whole, wanted)) else None
+    hub = local_folder(source.removeprefix("hf:")) if source.startswith("hf:") else None
+    for home in (source,) if hub is None else (hub, f"{hub}-qrels"):
+        if not os.path.isdir(home) or (parts := _parts_below(home, place)) is None:  # noqa: PTH112 - never raises
+            continue
+        if any(part.startswith(".") for part in parts):
+            continue
+        reader = next((known for known in SOURCES if known.matches(source)), None)
+        if tables or (isinstance(reader, TableFileOrFolder) and not folder):
+            read = folder or table_suffix(place) in TABLE_SUFFIXES
+        elif isinstance(reader, TrainingFiles):  # a qrels beside them would make the folder BEIR's
+            read = len(parts) == 1 and (place.suffix.lower() in SUFFIXES or place.name == "qrels")
+        elif isinstance(reader, BeirFolder):
+            read = parts[0] == "qrels" and (folder or place.suffix.lower() == ".tsv")
+        else:
+            read = True
+        if read:
+            return Path(home)
+    return None
+
+
+def _parts_below(home: str, place: Path) -> tuple[str, ...] | None:
+    """The path from a folder to what lies in it; ``None`` for what does not."""
+    try:
+        return Path(os.path.realpath(place)).relative_to(os.path.realpath(home)).parts or None
+    except (OSError, ValueError):  # an OSError where the current folder has been deleted
+        return None

@@ -18,6 +18,7 @@ from opera.core.reading import open_file
 from opera.core.terminal import printable, shortened, shown
 from opera.data.lines import json_objects, numbered_lines
 from opera.data.retrieval_data import RetrievalData
+from opera.data.tables.values import as_ids
 from opera.data.teacher import TeacherScores
 
 SUFFIXES = (".parquet", ".tsv", ".jsonl")
@@ -72,18 +73,29 @@ def _read_parquet(path: Path) -> tuple[pa.ChunkedArray, pa.ChunkedArray, np.ndar
                 names = file.schema_arrow.names
                 columns = [*IDS, _score_column(str(path), names)]
                 table = file.read(columns=columns)
-            ids = [table[name].cast(pa.string()) for name in IDS]
+            ids = [_ids(path, table[name], name) for name in IDS]
             scores = table[columns[2]].cast(pa.float32()).to_numpy()
         except (DataError, OSError):
             raise
         except Exception as error:  # Arrow raises many types on spoilt files
             reason = shortened(printable(" ".join(str(error).split()))) or type(error).__name__
             raise DataError(f"{path}: is not a Parquet file that can be read ({reason})") from None
-    if any(column.null_count for column in ids):
-        raise DataError(f"{path}: every row must have a query_id and a doc_id, and some have none")
     if bad := np.flatnonzero(~np.isfinite(scores)).tolist():
         raise DataError(f"{path}: row {bad[0] + 1}: score must be a finite number, got {scores[bad[0]]}")
     return ids[0], ids[1], scores
+
+
+def _ids(path: Path, column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+    if column.null_count:
+        raise DataError(f"{path}: every row must have a query_id and a doc_id, and some have none")
+    parts: list[pa.StringArray] = []
+
+    def place(at: int) -> str:
+        return f"{path}, row {sum(map(len, parts)) + at + 1}"
+
+    for chunk in column.chunks:
+        parts.append(as_ids(chunk, name, place))
+    return pa.chunked_array(parts, pa.string())
 
 
 def _read_lines(path: Path) -> tuple[pa.ChunkedArray, pa.ChunkedArray, np.ndarray]:

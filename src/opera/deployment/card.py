@@ -7,8 +7,8 @@ from pathlib import Path
 from opera.core.intervals import points
 from opera.core.reading import read_text
 from opera.deployment.record import MEASURE, Export, ExportedForm, verdict_sentence
+from opera.runs.folder import CARD_FILE
 
-CARD_FILE = "README.md"
 PLAIN_CARD = """---
 library_name: sentence-transformers
 pipeline_tag: sentence-similarity

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.metadata import version
@@ -16,12 +15,11 @@ from sentence_transformers import SentenceTransformer
 from opera.core.arguments import flag, texts
 from opera.core.errors import InputError, ModelError, RunFolderError, SettingError, nearest
 from opera.core.extras import require
-from opera.core.files import check_folder, check_reads_stay, remove, temporary_beside
+from opera.core.files import check_folder, check_reads_stay, list_written, replace_folder, written_files
 from opera.core.paths import expand_user, user_path
-from opera.core.storage import writing
-from opera.core.strict_json import read_json
 from opera.core.terminal import place, shown
-from opera.data import RetrievalData, load_all, load_data
+from opera.data import RetrievalData, check_stays_out, files_read, load_all, load_data
+from opera.data.stored import load_stored
 from opera.deployment.card import write_card
 from opera.deployment.measure import SPLIT, Reference, megabytes
 from opera.deployment.onnx_file import (
@@ -38,7 +36,7 @@ from opera.deployment.push import checked_languages, checked_name
 from opera.deployment.push import push as push_folder
 from opera.deployment.record import EXPORT_FILE, FORMS, Export, ExportedForm, Form
 from opera.deployment.static import write_static
-from opera.retrieval.locate import inputs_of, locate_model
+from opera.retrieval.locate import locate_model
 from opera.retrieval.models import is_static, load_model
 from opera.retrieval.run_model import with_run_splits
 from opera.runs.folder import Run, holds_run
@@ -90,7 +88,7 @@ def export(
         StorageError: if the folder cannot be written.
     """
     wanted = _checked_forms(forms)
-    name, folder = expand_user(model, "model"), Path(os.path.normpath(user_path(out, "--out")))
+    name, folder = expand_user(model, "model"), user_path(out, "--out")
     _check_free(folder, flag(overwrite, "overwrite"))
     if push is not None:
         _check_push(push, language, wanted)
@@ -98,13 +96,16 @@ def export(
         for package in PACKAGES[form]:
             require(package, f"--{form}")
     located = Path(locate_model(name))
+    check_reads_stay(folder, "--out", [located], written_files(folder))
     measured = _test_data(name, data) if flag(measure, "measure") else None
-    reads = [located] if measured is None else inputs_of(measured, name)
-    check_reads_stay(folder, "--out", reads)
+    if measured is not None:
+        check_stays_out(folder, "--out", measured, folder=True)
+        check_reads_stay(folder, "--out", files_read(measured), written_files(folder))
     trained = load_model(name, "cpu")
     _check_forms(trained, wanted, name)
     reference = None if measured is None else Reference.of(name, measured)
-    exported = _whole(folder, lambda new: _write(trained, located, reference, name, wanted, new))
+    exported = replace_folder(folder, lambda new: _write(trained, located, reference, name, wanted, new))
+    exported = replace(exported, folder=folder)
     if push is not None:
         push_folder(folder / STATIC_FOLDER if wanted == ("static",) else folder, push, public=public, language=language)
     return exported
@@ -132,20 +133,12 @@ def _check_free(folder: Path, overwrite: bool) -> None:
     check_folder(folder, "--out")
     if not folder.is_dir() or not any(folder.iterdir()):
         return
-    if not _holds_export(folder):
+    if folder / EXPORT_FILE not in written_files(folder):
         raise RunFolderError(f"--out {place(folder)}: is not empty and holds no export; pass an empty or a new folder")
     if not overwrite:
         raise RunFolderError(
             f"--out {place(folder)}: holds an export; pass --overwrite to replace it, or another folder"
         )
-
-
-def _holds_export(folder: Path) -> bool:
-    try:
-        values = read_json(folder / EXPORT_FILE)
-    except (OSError, ValueError):
-        return False
-    return isinstance(values, dict) and {"format", "forms", "model"} <= values.keys()
 
 
 def _test_data(model: str, data: str | Path | RetrievalData | None) -> RetrievalData:
@@ -160,7 +153,7 @@ def _test_data(model: str, data: str | Path | RetrievalData | None) -> Retrieval
         record = Run.open(model).record
         try:
             sources = [each.source for each in record.sets or ()]
-            loaded = load_all(sources or record.data.source)
+            loaded = load_all([load_stored(source) for source in sources or [record.data.source]])
         except InputError as error:
             raise type(error)(f"{error}; it is the run's data: pass --data DATA, or --no-measure") from None
         if loaded.fingerprint != record.data.fingerprint:
@@ -230,6 +223,8 @@ def _write(
     for place_of_card, of_it in ((folder, ("onnx", "int8")), (folder / STATIC_FOLDER, ("static",))):
         if shown_forms := tuple(form for form in made if form.form in of_it):
             write_card(located, name, place_of_card, replace(exported, forms=shown_forms))
+    if "static" in forms:
+        list_written(folder / STATIC_FOLDER)  # it is a model of its own, to be pushed
     return exported
 
 
@@ -245,20 +240,3 @@ def _form(
 
 def _packages(forms: Sequence[Form]) -> list[str]:
     return list(dict.fromkeys(package for form in forms for package in PACKAGES[form]))
-
-
-def _whole(folder: Path, write: Callable[[Path], Export]) -> Export:
-    """Write a folder under a temporary name; once it is whole, it takes the place of what was there."""
-    unfinished, old = temporary_beside(folder), temporary_beside(folder)
-    with writing(folder.parent, final=folder):
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            unfinished.mkdir()
-            exported = write(unfinished)
-            if folder.is_dir():
-                folder.rename(old)
-            unfinished.rename(folder)
-            remove(old)
-        finally:
-            remove(unfinished)
-    return replace(exported, folder=folder)

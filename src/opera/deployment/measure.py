@@ -58,7 +58,7 @@ class Reference:
         encoder = _encoder(exported)
         evaluation = evaluate_encoder(encoder, self.data, SPLIT, [MEASURE], self.text)
         before, after = (found.per_query[MEASURE] for found in (self.evaluation, evaluation))
-        low, high = mean_interval(after - before, 0, "export.test")
+        low, high = mean_interval(after - before)
         speed, least_cosine = self._beside(encoder)
         return Figures(
             before=float(before.mean()),

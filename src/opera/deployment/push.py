@@ -13,11 +13,12 @@ from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalToken
 
 from opera.core.arguments import flag, text, texts
 from opera.core.errors import ModelError, SettingError, StorageError
+from opera.core.files import LIST_FILE, written_files, written_names
 from opera.core.paths import expand_user
 from opera.core.reading import read_text
-from opera.core.terminal import first_line, place, shown
-from opera.deployment.card import CARD_FILE
+from opera.core.terminal import first_line, place, shortened, shown
 from opera.retrieval.locate import locate_model
+from opera.runs.folder import CARD_FILE
 from opera.runs.reading import read_object
 from opera.training.card_metadata import HUB_ID
 from opera.training.repeat import is_place
@@ -57,12 +58,12 @@ def push(model: str | Path, name: str, *, public: bool = False, language: Sequen
     folder = locate_model(expand_user(model, "model"))
     if isinstance(folder, str):
         raise ModelError(f"{folder}: must be a folder to push, such as a run's")
-    files = sorted(path for path in folder.rglob("*") if path.is_file() and not path.name.startswith("."))
-    _refuse_local_base(folder)
+    files = _files_to_push(folder)
+    _refuse_local_base(files)
     operations = [
         CommitOperationAdd(str(path.relative_to(folder)), path) for path in files if path != folder / CARD_FILE
     ]
-    if (folder / CARD_FILE).is_file():
+    if folder / CARD_FILE in files:
         operations.append(CommitOperationAdd(CARD_FILE, _card(folder / CARD_FILE, repository, languages)))
     size = sum(path.stat().st_size for path in files) / 1e6
     log.info("uploading %d files, %.1f MB, to %s", len(operations), size, repository)
@@ -87,6 +88,32 @@ def push(model: str | Path, name: str, *, public: bool = False, language: Sequen
             raise
         raise StorageError(f"{repository}: the hub cannot be reached: {first_line(error)}") from None
     return str(made)
+
+
+def _files_to_push(folder: Path) -> list[Path]:
+    """Return the files of a model that OPERA wrote. Links are not followed: they may lead to anything of the user's.
+
+    Raises:
+        ModelError: if nobody knows what OPERA wrote there, or a link is in the place of a file of the model.
+    """
+    if folder.is_symlink():
+        raise ModelError(f"{place(folder)}: is a link; push the folder that it leads to")
+    ours = written_files(folder)
+    if not ours:
+        raise ModelError(
+            f"{place(folder)}: has no list of the files that OPERA wrote there ({LIST_FILE}), so it is not known what "
+            "may be uploaded; train or export the model again, or upload it with 'hf upload'"
+        )
+    for path in (folder / name for name in sorted(written_names(folder))):
+        if path not in ours and path.exists():
+            raise ModelError(f"{place(path)}: is a link in place of a file that OPERA wrote; put the file itself there")
+    files = [path for path in ours if not path.name.startswith(".")]
+    others = sorted(
+        path.name for path in folder.iterdir() if path not in ours and not any(path in file.parents for file in ours)
+    )
+    if others:
+        log.info("note: not uploaded, as OPERA did not write it: %s", shortened(", ".join(others)))
+    return files
 
 
 def checked_name(name: str, argument: str) -> str:
@@ -114,9 +141,9 @@ def checked_languages(languages: Sequence[str]) -> tuple[str, ...]:
     return given
 
 
-def _refuse_local_base(folder: Path) -> None:
+def _refuse_local_base(files: Sequence[Path]) -> None:
     """Refuse LoRA's matrices whose model is a folder of this machine."""
-    for path in folder.rglob("adapter_config.json"):
+    for path in (file for file in files if file.name == "adapter_config.json"):
         base = read_object(path).get("base_model_name_or_path")
         if isinstance(base, str) and is_place(base):
             raise ModelError(

@@ -28,7 +28,7 @@ class Figures:
         before: mean of :data:`MEASURE` on the test queries, of the model as trained.
         after: the same of the form.
         difference: ``after`` minus ``before``.
-        low: lower end of the difference's 95% interval, a bootstrap over the queries.
+        low: lower end of the difference's 95% interval over the queries.
         high: upper end of the interval.
         speed: documents per second beside those of the model as trained, both on the CPU; the median of several rounds.
         least_cosine: of the two embeddings of a document, the smallest; ``None`` where they have other dimensions.

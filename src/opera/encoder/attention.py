@@ -95,7 +95,7 @@ class PackedAttention(torch.autograd.Function):
     def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, pack: Pack, rule: Rule) -> Tensor:
         """Compute block by block."""
         out = query.new_empty((*query.shape[:2], value.shape[-1]))
-        log_sums, group, first = [], query.shape[1] // key.shape[1], 0
+        log_sums, group, first_row = [], query.shape[1] // key.shape[1], 0
         for block in pack.blocks():
             queries, keys, values = _gathered(block, (query, 1), (key, group), (value, group))
             lengths, mixed = np.repeat(block.lengths, query.shape[1]), torch.empty_like(values)
@@ -103,11 +103,11 @@ class PackedAttention(torch.autograd.Function):
             for part in _parts(queries):
                 scores = torch.bmm(queries[part], keys[part].transpose(1, 2))
                 arrays = (seen_by_numba(scores), sums[part], lengths[part])
-                kernels.softmax_with_dropout(*arrays, *rule, first + part.start)
+                kernels.softmax_with_dropout(*arrays, *rule, first_row + part.start * queries.shape[1])
                 torch.bmm(scores, values[part], out=mixed[part])
             _scatter(mixed, block, out)
             log_sums.append(sums)
-            first += len(queries)
+            first_row += queries.shape[0] * queries.shape[1]
         ctx.save_for_backward(query, key, value, out)
         ctx.pack, ctx.rule, ctx.log_sums = pack, rule, log_sums
         return out
@@ -119,7 +119,7 @@ class PackedAttention(torch.autograd.Function):
         gradient = gradient.contiguous()
         totals = (gradient.float() * out.float()).sum(-1, keepdim=True)
         into_query, into_key, into_value = (torch.empty_like(part) for part in (query, key, value))
-        group, first = query.shape[1] // key.shape[1], 0
+        group, first_row = query.shape[1] // key.shape[1], 0
         use_torch_threads()
         for block, sums in zip(ctx.pack.blocks(), ctx.log_sums, strict=True):
             queries, keys, values, above, total = _gathered(
@@ -131,13 +131,13 @@ class PackedAttention(torch.autograd.Function):
                 scores = torch.bmm(queries[part], keys[part].transpose(1, 2))
                 slopes = torch.bmm(above[part], values[part].transpose(1, 2))
                 arrays = (seen_by_numba(scores), seen_by_numba(slopes), sums[part], in_total[part], lengths[part])
-                kernels.softmax_with_dropout_backward(*arrays, *ctx.rule, first + part.start)
+                kernels.softmax_with_dropout_backward(*arrays, *ctx.rule, first_row + part.start * queries.shape[1])
                 torch.bmm(scores.transpose(1, 2), above[part], out=to_values[part])
                 torch.bmm(slopes, keys[part], out=to_queries[part])
                 torch.bmm(slopes.transpose(1, 2), queries[part], out=to_keys[part])
             for blocks, into in ((to_queries, into_query), (to_keys, into_key), (to_values, into_value)):
                 _scatter(blocks, block, into)
-            first += len(queries)
+            first_row += queries.shape[0] * queries.shape[1]
         return into_query, into_key, into_value, None, None
 
 

@@ -122,7 +122,7 @@ def _keys_of(query, length, is_causal):
 
 
 @njit(parallel=True, fastmath=True, error_model="numpy", cache=True)
-def softmax_with_dropout(scores, log_sums, lengths, is_causal, scale, threshold, key, first):
+def softmax_with_dropout(scores, log_sums, lengths, is_causal, scale, threshold, key, first_row):
     """Turn scores into attention probabilities, in place, and drop some.
 
     A unit is one head of one text.
@@ -135,7 +135,7 @@ def softmax_with_dropout(scores, log_sums, lengths, is_causal, scale, threshold,
         scale: float32, multiplies the scores.
         threshold: uint32, rate of dropout times 2^32.
         key: uint32, which random numbers.
-        first: number of the first unit, for its random numbers.
+        first_row: number of the first row of scores among all blocks: each row has random numbers of its own.
     """
     units, width, _ = scores.shape
     kept = F(1) / (F(1) - F(threshold) / F(4294967296.0))
@@ -164,7 +164,7 @@ def softmax_with_dropout(scores, log_sums, lengths, is_causal, scale, threshold,
                     for k in range(keys):
                         _put(row, k, numbers[k] * weight)
                 else:
-                    one, two = _row_key((first + unit) * width + query, key)
+                    one, two = _row_key(first_row + unit * width + query, key)
                     for k in range(keys):
                         _put(row, k, numbers[k] * (weight if _is_kept(one, two, k, threshold) else F(0)))
             for k in range(keys, width):
@@ -173,7 +173,7 @@ def softmax_with_dropout(scores, log_sums, lengths, is_causal, scale, threshold,
 
 @njit(parallel=True, fastmath=True, error_model="numpy", cache=True)
 def softmax_with_dropout_backward(
-    scores, gradients, log_sums, totals, lengths, is_causal, scale, threshold, key, first
+    scores, gradients, log_sums, totals, lengths, is_causal, scale, threshold, key, first_row
 ):
     """Turn scores into the probabilities that forward used, and gradients of these into gradients of the products.
 
@@ -187,7 +187,7 @@ def softmax_with_dropout_backward(
         scale: see there.
         threshold: see there.
         key: see there.
-        first: see there.
+        first_row: see there.
     """
     units, width, _ = scores.shape
     kept = F(1) / (F(1) - F(threshold) / F(4294967296.0))
@@ -197,7 +197,7 @@ def softmax_with_dropout_backward(
             row, gradient = scores[unit, query], gradients[unit, query]
             keys = _keys_of(query, length, is_causal) if query < length else 0
             log_sum, total = log_sums[unit, query], totals[unit, query]
-            one, two = _row_key((first + unit) * width + query, key)
+            one, two = _row_key(first_row + unit * width + query, key)
             for k in range(keys):
                 probability = _exp(_get(row, k) * scale - log_sum)
                 drawn = kept if _is_kept(one, two, k, threshold) else F(0)

@@ -47,6 +47,8 @@ PER_LIST = 64
 """IVF: documents per list that k-means reads, at most."""
 RECALL_QUERIES = 100
 """Queries that recall is measured on."""
+LEAST_RECALL = 0.5
+"""What an index must find; those that fit find more than 0.9."""
 TILE = 4096
 """Documents that are added at once, and queries of one process at least."""
 FILE_BYTES = 2**28
@@ -133,11 +135,20 @@ class ApproximateIndex:
         return float(json.loads((home / "recall.json").read_text(encoding="utf-8")))
 
     def note_recall(self, query_rows: IntArray, depth: int) -> None:
-        """Log the recall; where the data hold no query, that it is not known."""
+        """Log the recall; where the data hold no query, that it is not known.
+
+        Raises:
+            OperaError: if the index finds less than half of what it should.
+        """
         if not len(query_rows):
             log.info("note: the data hold no queries to measure the recall of the %s index on", self.kind)
             return
         recall, count = self.recall(query_rows, depth), min(RECALL_QUERIES, len(query_rows))
+        if recall < LEAST_RECALL:
+            raise OperaError(
+                f"search_index={self.kind}: recall@{depth} is {recall:.3f} against exact search, on {count} queries: "
+                "the index does not fit these embeddings, which may be nearly equal; search exactly, without an index"
+            )
         if process_index() == 0:
             shown = (depth, self.kind, recall, count)
             log.info("note: recall@%d of the %s index is %.3f against exact search, on %d queries", *shown)
@@ -181,11 +192,11 @@ def approximate_ranking(index: ApproximateIndex, query_rows: IntArray, depth: in
         query_rows: int ``[n]``, rows of the query table.
         depth: how many documents to keep per query, at most the corpus.
     """
+    index.note_recall(query_rows, depth)
     queries = index.encoder.encode_queries(index.data, query_rows)
     own = own_share(len(queries), TILE)
     parts = everywhere(lambda: index.search(queries[own], depth))
     columns = ([part.doc_rows for part in parts], [part.scores for part in parts])
-    index.note_recall(query_rows, depth)
     return Ranking(np.concatenate(columns[0]), np.concatenate(columns[1]))
 
 

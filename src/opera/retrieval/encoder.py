@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
-from opera.core.arrays import IntArray
+from opera.core.arrays import IntArray, normalise
 from opera.core.errors import ModelError
 from opera.core.processes import cached_by_all, grown_by_all, process_count, process_index
 from opera.core.progress import progress
@@ -246,7 +246,11 @@ class Encoder:
                 raise
             raise self._cannot_encode(error, texts.texts(part), role) from error
         self._check_finite(raw, texts, part, role)
-        raw /= np.maximum(np.linalg.norm(raw, axis=1, keepdims=True), 1e-12)
+        if (bad := normalise(raw)).size:
+            raise ModelError(
+                f"the model's embedding of the {role} {texts.texts(part)[bad[0]][:60]!r} is too long or too short to "
+                f"be brought to length 1 ({bad.size:,} of {len(raw):,} texts); use another copy of the model"
+            )
         return raw
 
     def _embed_ids(self, ids: list[TokenIds], role: Role, done: Callable[[int], object]) -> NDArray[np.float32]:

@@ -12,7 +12,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import InputModule
 from torch import Tensor
 
-from opera.core.arrays import IntArray
+from opera.core.arrays import IntArray, normalise
 from opera.core.errors import ModelError
 from opera.encoder.embeddings import Vectors
 
@@ -125,9 +125,8 @@ def embed_rows(model: SentenceTransformer, role: str, rows: IntArray | None) -> 
         with torch.inference_mode():
             moved = model({"sentence_embedding": chunk, "task": role})["sentence_embedding"]
         embeddings[part] = moved.float().cpu().numpy()
-    if not np.isfinite(embeddings).all():
+    if not np.isfinite(embeddings).all() or normalise(embeddings).size:
         raise ModelError(f"the adapter's {role} vectors hold values that are no numbers; train it with a lower --lr")
-    embeddings /= np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-12)
     return embeddings
 
 

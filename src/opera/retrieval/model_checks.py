@@ -2,36 +2,51 @@
 
 from __future__ import annotations
 
+import math
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
+from torch import nn
 from transformers import modeling_utils
 
+from opera.core.arrays import normalise
 from opera.core.errors import ModelError
 from opera.core.terminal import shown
 
 PROBE = ["a", "caf\u00e9 \u2603 \U0001f600 q\u0142x 1,234"]
 """A plain text, and one with characters that few vocabularies have."""
+LARGEST = 1e15
+"""Weights of models in use stay below 1e4; float32 cannot hold the squares of values above 1.8e19."""
+
+
+_ONE_AT_A_TIME = threading.RLock()
+"""While transformers loads a model, it changes torch's default type and how weights begin, for all threads."""
 
 
 @contextmanager
-def missing_weights() -> Iterator[list[str]]:
-    """Collect the names of the weights that a model's files lack, of the transformers that are loaded in the block."""
+def loading_model() -> Iterator[list[str]]:
+    """Load models in the block, one thread at a time.
+
+    Yields:
+        The names of the weights that a model's files lack, of the transformers that are loaded in the block.
+    """
     names: list[str] = []
-    report = modeling_utils.log_state_dict_report
 
     def collect(*arguments: Any, **others: Any) -> None:
         names.extend(sorted(others["loading_info"].missing_keys))
         report(*arguments, **others)
 
-    modeling_utils.log_state_dict_report = collect
-    try:
-        yield names
-    finally:
-        modeling_utils.log_state_dict_report = report
+    with _ONE_AT_A_TIME, torch.inference_mode(False):
+        report = modeling_utils.log_state_dict_report
+        modeling_utils.log_state_dict_report = collect
+        try:
+            yield names
+        finally:
+            modeling_utils.log_state_dict_report = report
 
 
 def check_model(model: SentenceTransformer, missing: list[str], place: str) -> None:
@@ -39,20 +54,22 @@ def check_model(model: SentenceTransformer, missing: list[str], place: str) -> N
 
     Args:
         model: the model.
-        missing: names of weights that its files lack, as :func:`missing_weights` collects them.
+        missing: names of weights that its files lack, as :func:`loading_model` collects them.
         place: what the messages start with.
 
     Raises:
-        ModelError: for weights that are missing or no numbers, and a vocabulary that does not fit the weights.
+        ModelError: for weights that are missing, no numbers or far from those of any model, and a vocabulary that does
+            not fit the weights.
         Exception: of any type, by modules that cannot encode a text; a ValueError for embeddings of a wrong shape.
     """
-    _check_numbers(model, place)
+    check_numbers(model, place)
     _check_vocabulary(model, place)
-    _try_out(model)
+    _try_out(model, place)
     if missing:
         _check_missing(model, missing, place)
 
 
+@torch.inference_mode(False)
 def unused_parameters(model: SentenceTransformer) -> list[str]:
     """Return the names of the parameters that no embedding depends on, such as those of an unused pooler."""
     was_training = model.training
@@ -74,11 +91,25 @@ def has_routes(model: SentenceTransformer) -> bool:
     return any(type(module).__name__ == "Router" for module in model)
 
 
-def _check_numbers(model: SentenceTransformer, place: str) -> None:
+def check_numbers(model: nn.Module, place: str) -> None:
+    """Refuse weights that are no numbers, or so large that embeddings overflow.
+
+    Raises:
+        ModelError: naming the weights.
+    """
     for name, weight in model.named_parameters():
-        if weight.numel() and not torch.isfinite(torch.stack(torch.aminmax(weight.detach()))).all():
+        if not weight.numel():
+            continue
+        low, high = torch.aminmax(weight.detach())
+        largest = float(torch.maximum(high, -low))
+        if not math.isfinite(largest):
             raise ModelError(
                 f"{place}: the weights {shown(name)} hold values that are no numbers; use another copy of it"
+            )
+        if largest > LARGEST:
+            raise ModelError(
+                f"{place}: the weights {shown(name)} hold values up to {largest:.0e}, and embeddings would overflow; "
+                "use another copy of it"
             )
 
 
@@ -107,6 +138,8 @@ def _check_vocabulary(model: SentenceTransformer, place: str) -> None:
         return
     if not ids or getattr(table, "weight", None) is None:
         return
+    if not table.weight.any():
+        raise ModelError(f"{place}: the weights of its vocabulary are all zero; use another copy of it")
     word, highest = max(ids.items(), key=lambda item: item[1])
     if highest >= len(table.weight):
         raise ModelError(
@@ -115,12 +148,19 @@ def _check_vocabulary(model: SentenceTransformer, place: str) -> None:
         )
 
 
-def _try_out(model: SentenceTransformer) -> None:
+def _try_out(model: SentenceTransformer, place: str) -> None:
     """Encode two texts: a folder whose configuration is wrong may load all the same, and fail only here."""
     expected = (len(PROBE), model.get_embedding_dimension())
     if not expected[1]:
         raise ValueError("its embeddings have no dimension")
     for encode in (model.encode_query, model.encode_document):
-        found = encode(PROBE, show_progress_bar=False).shape
-        if found != expected:
-            raise ValueError(f"its embeddings of two texts have the shape {list(found)}, and not {list(expected)}")
+        found = encode(PROBE, show_progress_bar=False)
+        if found.shape != expected:
+            raise ValueError(
+                f"its embeddings of two texts have the shape {list(found.shape)}, and not {list(expected)}"
+            )
+        reads_all = hasattr(model[0], "auto_model")  # others may know no token of a text, whose embedding is then zero
+        if normalise(found).size or (reads_all and not found.any()):
+            raise ModelError(
+                f"{place}: its embeddings are too long or too short to be compared; use another copy of it"
+            )

@@ -15,12 +15,12 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.model import BaseModel
 
 from opera.config.automatic import ModelKind
-from opera.core.errors import ModelError, SettingError
+from opera.core.errors import ModelError, SettingError, is_out_of_memory
 from opera.core.terminal import first_line
 from opera.retrieval.families import check_pooling
 from opera.retrieval.locate import MINILM, locate_model
-from opera.retrieval.model_checks import check_model, missing_weights, unused_parameters
-from opera.retrieval.trust import check_model_folder, download_model, pickles_refused
+from opera.retrieval.model_checks import check_model, loading_model, unused_parameters
+from opera.retrieval.trust import SAFE_LOADING, check_model_folder, download_model
 
 LENGTH_ATTRIBUTES = {"max_query_length": "query_length", "max_passage_length": "document_length"}
 """What sentence-transformers calls the lengths."""
@@ -28,6 +28,9 @@ SMALL_TRANSFORMER = 50_000_000
 """Transformers with fewer parameters are small."""
 IGNORED_CONFIG_KEYS = {"_name_or_path", "transformers_version", "dtype", "torch_dtype"}
 """Entries of a transformer's configuration that do not change its embeddings."""
+
+_NOT_ABOUT_RESULTS = ("huggingface_hub", "transformers.trainer_utils", "transformers.utils.loading_report")
+"""Who else warns: of the network, of file times, and of heads that embeddings do not use (missing ones are refused)."""
 
 
 def load_model(spec: str | Path, device: str) -> SentenceTransformer:
@@ -221,13 +224,15 @@ def _add_configuration(total: Any, model: BaseModel) -> None:
 
 
 def quiet_libraries() -> None:
-    """Silence progress bars and log messages of other libraries while a model loads."""
+    """Silence progress bars and news of other libraries, and let their warnings through: these are about results."""
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()
-    transformers_logging.set_verbosity_error()
-    for library in ("sentence_transformers", "huggingface_hub"):
-        logging.getLogger(library).setLevel(logging.ERROR)
+    transformers_logging.set_verbosity_warning()
+    transformers_logging.disable_default_handler()  # in its place, that of the program
+    transformers_logging.enable_propagation()
+    for name in _NOT_ABOUT_RESULTS:
+        logging.getLogger(name).setLevel(logging.ERROR)
 
 
 def _open(spec: Path | str, device: str) -> SentenceTransformer:
@@ -235,19 +240,21 @@ def _open(spec: Path | str, device: str) -> SentenceTransformer:
     try:
         folder = download_model(spec) if isinstance(spec, str) else spec
         check_model_folder(folder)
-        with pickles_refused(), missing_weights() as missing:
+        with loading_model() as missing:
             model = SentenceTransformer(
                 str(folder),
                 device=device,
                 trust_remote_code=False,
                 local_files_only=True,
-                model_kwargs={"use_safetensors": True},
+                model_kwargs=dict(SAFE_LOADING),
             ).float()  # autocast handles half precision
         check_model(model, missing, str(spec))
         check_pooling(model, str(spec), folder)
     except ModelError:
         raise
-    except Exception as error:  # loaders raise many types; all mean that the model is not usable
+    except Exception as error:  # loaders raise many types; all but one mean that the model is not usable
+        if is_out_of_memory(error):
+            raise
         reason = first_line(error)
         hint = f"; there is no such folder either ('{MINILM}' needs no network)" if isinstance(spec, str) else ""
         raise ModelError(f"{spec}: cannot be loaded as a sentence-transformers model: {reason}{hint}") from error

@@ -27,10 +27,10 @@ from opera.data import RetrievalData
 from opera.data.texts import CorpusText
 from opera.retrieval.device import Precision, autocast, pick_device, resolve_precision
 from opera.retrieval.locate import locate_model
-from opera.retrieval.model_checks import missing_weights
+from opera.retrieval.model_checks import check_numbers, loading_model
 from opera.retrieval.models import quiet_libraries, weights_digest
 from opera.retrieval.shared_rows import save_shared_rows
-from opera.retrieval.trust import check_model_folder, download_model, pickles_refused
+from opera.retrieval.trust import SAFE_LOADING, check_model_folder, download_model
 
 log = logging.getLogger("opera")
 
@@ -176,7 +176,7 @@ def open_reranker(spec: str | Path, options: RerankerOptions | None = None) -> R
         organization = CrossEncoder.default_huggingface_organization
         folder = download_model(found, organization) if isinstance(found, str) else found
         check_model_folder(folder)
-        with pickles_refused(), missing_weights() as missing:
+        with loading_model() as missing:
             model = CrossEncoder(
                 str(folder),
                 device="cpu",
@@ -184,7 +184,7 @@ def open_reranker(spec: str | Path, options: RerankerOptions | None = None) -> R
                 local_files_only=True,
                 max_length=options.max_length,
                 activation_fn=torch.nn.Identity(),
-                model_kwargs={"use_safetensors": True},
+                model_kwargs=dict(SAFE_LOADING),
             ).float()
         _check(model, missing, place)
     except ModelError:
@@ -202,6 +202,7 @@ def _check(model: CrossEncoder, missing: list[str], place: str) -> None:
             f"{place}: is no reranker: its files lack the weights {shown(missing[0])}; pass a cross-encoder, such as "
             "BAAI/bge-reranker-base, or an embedding model with --model"
         )
+    check_numbers(model, place)
     if model.num_labels != 1:
         raise ModelError(f"{place}: must give one score per pair to be a reranker, but gives {model.num_labels}")
     if not np.isfinite(model.predict([PROBE])).all():

@@ -15,9 +15,6 @@ from opera.runs.folder import RUN_FILE, Run, holds_run
 from opera.runs.reading import broken
 from opera.runs.record import RunRecord
 
-BEFORE_THE_GUARD = {"guard": False, "dev_split": "random"}
-"""What runs did before they had these settings."""
-
 
 def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
     """Apply a run's relevant grade and splits if ``model`` is a run on these data; else return ``data`` unchanged."""
@@ -26,8 +23,8 @@ def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
     run = Run.open(model)
     if data.fingerprint not in _fingerprints(run.record):
         return data
-    names = ("seed", "test_fraction", "dev_fraction", "dev_split", "relevant_grade", "guard", "eval_steps")
-    given = {**BEFORE_THE_GUARD, **run.record.identity}
+    names = ("seed", "test_fraction", "dev_fraction", "future", "relevant_grade", "guard", "eval_steps")
+    given = run.record.identity
     settings = recorded_settings(run, {name: given[name] for name in names if name in given})
     return draw_missing_splits(
         data.with_relevant_grade(settings.labels.relevant_grade),
@@ -35,7 +32,7 @@ def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
         test_fraction=settings.evaluation.test_fraction,
         needs_dev=settings.needs_dev,
         dev_fraction=settings.evaluation.dev_fraction,
-        kind=settings.evaluation.dev_split,
+        future=settings.evaluation.future,
     )
 
 

@@ -16,7 +16,7 @@ class Change:
 
     Attributes:
         difference: mean of after minus before.
-        low: lower end of its 95% interval, a bootstrap over the queries.
+        low: lower end of its 95% interval over the queries.
         high: upper end of the interval.
     """
 
@@ -29,18 +29,17 @@ class Change:
         return f"{points(self.difference)} ({points(self.low)} to {points(self.high)})"
 
 
-def changes_on_test(per_query: pa.Table, measures: Iterable[str], seed: int) -> dict[str, Change]:
+def changes_on_test(per_query: pa.Table, measures: Iterable[str]) -> dict[str, Change]:
     """Compare each query after training with itself before; measures that the table lacks are left out.
 
     Args:
         per_query: a row per test query, as :meth:`opera.runs.folder.Run.per_query` returns it.
         measures: names of measures.
-        seed: the run's; the interval of the guard's measure is then the one in its verdict.
     """
     changes = {}
     for name in measures:
         if {f"before {name}", f"after {name}"} <= set(per_query.column_names) and per_query.num_rows:
             differences = per_query[f"after {name}"].to_numpy() - per_query[f"before {name}"].to_numpy()
-            low, high = mean_interval(differences, seed, "guard.bootstrap.test")
+            low, high = mean_interval(differences)
             changes[name] = Change(float(differences.mean()), low, high)
     return changes

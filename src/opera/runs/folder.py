@@ -31,7 +31,7 @@ from typing import Any
 import pyarrow as pa
 
 from opera.core.errors import RunFolderError
-from opera.core.files import remove, replace_file, temporary_beside
+from opera.core.files import replace_file, replace_folder
 from opera.core.parquet import write_parquet
 from opera.core.paths import HIDDEN, user_path
 from opera.core.storage import writing
@@ -46,6 +46,7 @@ PAIRS_FILE = "pairs.parquet"
 TRACE_FILE = "trace.parquet"
 SAMPLING_FILE = "sampling.npz"
 MODEL_FOLDER = "model"
+CARD_FILE = "README.md"
 ADAPTER_FILE = "adapter.npz"
 CHECKPOINTS_FOLDER = "checkpoints"
 TRIAL_FOLDER = "trial"
@@ -236,23 +237,9 @@ class RunWriter:
                     replace_file(self.path / file, partial(shutil.copyfile, source))
 
     def write_model(self, save: Callable[[Path], None], name: str = MODEL_FOLDER) -> None:
-        """Write the model folder, or another; ``save`` writes it to a temporary path, which then takes its place."""
-        if not self.writes:
-            return
-        home, old = self.path / name, temporary_beside(self.path / "old")
-        temporary = temporary_beside(home)
-        with writing(self.path):
-            try:
-                temporary.mkdir()
-                save(temporary)
-                for file in filter(Path.is_file, temporary.rglob("*")):  # safetensors' files are for their owner alone
-                    file.chmod(temporary.stat().st_mode & 0o666)
-                if os.path.lexists(home):
-                    home.rename(old)
-                temporary.rename(home)
-                remove(old)
-            finally:
-                shutil.rmtree(temporary, ignore_errors=True)  # a full disk is grateful for every byte
+        """Write the model folder, or another; ``save`` fills a temporary one, which then takes its place."""
+        if self.writes:
+            replace_folder(self.path / name, save, (CARD_FILE,) if name == MODEL_FOLDER else ())
 
     @property
     def model_path(self) -> Path:

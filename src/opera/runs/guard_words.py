@@ -2,30 +2,49 @@
 
 from __future__ import annotations
 
-from opera.core.intervals import FEW_QUERIES, points
+from opera.core.intervals import FEW_QUERIES, LEAST_QUERIES, points
 from opera.runs.record import GuardedMeasure, GuardRecord
 
 NEWER = 0.1
-"""Test documents count as newer than dev's where train names a share of them that is smaller by more than this."""
+"""Tomorrow's documents count as newer than dev's where train names a share of them smaller by more than this."""
+FUTURES = {
+    "same-documents": "about documents that training names",
+    "new-documents": "about new documents",
+    "both": "about documents that training names and about new ones",
+    "like-test": "about documents as new as those of test",
+}
 
 
 def verdict_sentence(guard: GuardRecord) -> str:
-    """Say whether the run was worth it, with the intervals."""
+    """Say whether the run was worth it, with the intervals, and no more than dev and test say."""
     if guard.verdict == "kept":
         change = f"{points(guard.dev.fine_tuned - guard.dev.before)} points on dev"
         if guard.test is not None:
             change += f", {points(guard.test.fine_tuned - guard.test.before)} on test"
-        return f"worse: the untrained model is kept; fine-tuning changes {guard.measure} by {change}"
-    word = "better" if guard.verdict == "better" else "not distinguishable"
-    sentence = f"{word}: {guard.measure} {_difference(guard.dev, ' points on dev (95% interval ')}"
+        words = verdict_words(guard)
+        return f"{words}: the untrained model is kept; fine-tuning changes {guard.measure} by {change}"
+    sentence = f"{verdict_words(guard)}: {guard.measure} {_difference(guard.dev, ' points on dev (95% interval ')}"
     return sentence if guard.test is None else f"{sentence}, {_difference(guard.test, ' on test (')}"
 
 
+def verdict_words(guard: GuardRecord) -> str:
+    """The verdict in a few words; ``better`` where both dev and test say it."""
+    if guard.dev_queries < LEAST_QUERIES:
+        return f"dev cannot tell ({guard.dev_queries} of {LEAST_QUERIES} queries that it takes)"
+    if guard.verdict == "kept":
+        return "worse" if guard.dev.fine_tuned < guard.dev.before else "no sure gain on dev"
+    if guard.verdict == "same":
+        return "not distinguishable on dev"
+    if guard.test is None:
+        return "better on dev"
+    if guard.test.queries < LEAST_QUERIES or guard.test.low <= 0 <= guard.test.high:
+        return "better on dev; test cannot tell"
+    return "better" if guard.test.low > 0 else "better on dev, worse on test"
+
+
 def gained(guard: GuardRecord | None) -> bool:
-    """Whether a run was worth it: better on dev, and not certainly worse on test."""
-    if guard is None or guard.verdict != "better":
-        return False
-    return guard.test is None or guard.test.high >= 0
+    """Whether a run was worth it: better on dev and on test."""
+    return guard is not None and verdict_words(guard) == "better"
 
 
 def share_sentence(guard: GuardRecord) -> str:
@@ -41,31 +60,62 @@ def share_sentence(guard: GuardRecord) -> str:
 
 
 def dev_sentence(guard: GuardRecord) -> str:
-    """Say what the share was chosen on, and how new its documents are beside those of test."""
-    kind = "given with the data" if guard.dev_split == "given" else f"drawn from train, {guard.dev_split}"
+    """Say what the share was chosen on, for which queries of tomorrow, and what was read of test."""
+    kind = "given with the data" if guard.dev_given else "drawn from train"
     if guard.dev_documents is not None:
         kind += f"; ranked among {guard.dev_documents:,} documents"
-    again = "; then trained again with them in train" if guard.refit else ""
-    return (
-        f"Chosen on {guard.dev_queries:,} dev queries ({kind}){again}. Train names {guard.dev_seen:.0%} of dev's "
-        f"documents and {guard.test_seen:.0%} of test's."
+    assumed = "" if guard.future_given else ", assumed"
+    sentence = (
+        f"Chosen on {guard.dev_queries:,} dev queries ({kind}), for queries {FUTURES[guard.future]} "
+        f"(--future {guard.future}{assumed}). Train names {guard.dev_seen:.0%} of dev's documents"
     )
+    if guard.test_seen is None:
+        sentence += "; nothing is read of test."
+    else:
+        sentence += f" and {guard.test_seen:.0%} of test's; that share is all that is read of test."
+    return " ".join([sentence, *_parts_sentence(guard), *_second_sentence(guard)])
 
 
 def warnings_of(guard: GuardRecord) -> list[str]:
     """List the reasons to trust the choice less."""
     found = []
-    if guard.dev_seen - guard.test_seen > NEWER:
+    tomorrow = 0.0 if guard.future == "new-documents" else guard.test_seen
+    if tomorrow is not None and guard.dev_seen - tomorrow > NEWER:
+        whose = "test" if guard.test_seen is not None else "tomorrow's"
         found.append(
-            f"warning: test documents are newer than dev's (train names {guard.test_seen:.0%} of them, and "
+            f"warning: {whose} documents are newer than dev's (train names {tomorrow:.0%} of them, and "
             f"{guard.dev_seen:.0%} of dev's), so dev may promise too much"
         )
+    if guard.future == "both" and len(guard.dev_parts or ()) < 2:
+        only = ", ".join(guard.dev_parts or ("no queries",))
+        found.append(f"warning: dev holds queries about {only} alone, so it says nothing of the other half")
     if guard.dev_queries < FEW_QUERIES:
         found.append(f"warning: {guard.dev_queries} dev queries are few to choose by; {FEW_QUERIES} or more are better")
     if guard.test is not None and guard.test.high < 0:
         promised = ", against what dev promised" if guard.dev.difference > 0 else ""
         found.append(f"warning: on test {guard.measure} fell{promised}")
     return found
+
+
+def _parts_sentence(guard: GuardRecord) -> list[str]:
+    """The change on each half of dev."""
+    if guard.future != "both":
+        return []
+    changes = [
+        f"{points(part['after'] - part['before'])} points on {part['queries']:,.0f} about {name}"
+        for name, part in (guard.dev_parts or {}).items()
+    ]
+    return [f"Of the dev queries: {', '.join(changes)}."]
+
+
+def _second_sentence(guard: GuardRecord) -> list[str]:
+    """Which of two trainings is handed over."""
+    if guard.second is None:
+        return []
+    beside = f"on dev, which it has seen, {guard.second.second:.3f} beside {guard.second.trial:.3f}"
+    if guard.second.kept:
+        return [f"Then trained again with them in train ({beside})."]
+    return [f"A second training with them in train fell behind ({beside}), so the first is handed over."]
 
 
 def _difference(measured: GuardedMeasure, words: str) -> str:

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from opera.core.errors import RunFolderError
-from opera.core.files import check_folder, remove, unfinished_files
+from opera.core.files import (
+    LIST_FILE,
+    check_folder,
+    check_reads_stay,
+    remove,
+    remove_empty,
+    unfinished_files,
+    written_files,
+)
 from opera.core.locks import LOCK_FILE, refuse_in_use
 from opera.core.terminal import shortened, shown
 from opera.runs.folder import (
     CHECKPOINTS_FOLDER,
+    FINE_TUNED_FOLDER,
+    MODEL_FOLDER,
     OURS,
     RUN_FILE,
     TRIAL_FOLDER,
@@ -22,6 +32,8 @@ from opera.runs.folder import (
     holds_run,
     run_in,
 )
+
+FOLDERS = (MODEL_FOLDER, CHECKPOINTS_FOLDER, TRIAL_FOLDER, FINE_TUNED_FOLDER)
 
 
 def run_started_after(path: Path, moment: float) -> bool:
@@ -50,7 +62,8 @@ def check_free(path: Path, resume: bool, overwrite: bool) -> None:
 
     Raises:
         RunFolderError: if it holds a run and neither ``resume`` nor ``overwrite`` is given, if it holds anything else,
-            if there is nothing to resume, or if a resumed run would write through a link.
+            if there is nothing to resume, if a resumed run would write through a link or where a file is, or if nobody
+            knows which files of a model folder OPERA wrote.
     """
     if resume and overwrite:
         raise RunFolderError("--resume continues a run and --overwrite replaces it: pass one of the two")
@@ -67,22 +80,43 @@ def check_free(path: Path, resume: bool, overwrite: bool) -> None:
     if not ours and path.is_dir() and set(path.iterdir()) - {path / LOCK_FILE, *_leftovers(path)}:
         raise RunFolderError(f"--out {path}: is not empty and holds no run; pass an empty or a new folder")
     if resume:
-        _refuse_links(path)
+        _refuse_others(path)
+    if overwrite or (resume and not _is_finished(path)):
+        _refuse_unlisted(path)
 
 
-def _refuse_links(path: Path) -> None:
-    """Refuse to resume a run whose folders are links: what is written or deleted there would be elsewhere.
+def _refuse_others(path: Path) -> None:
+    """Refuse to resume a run with a link in it, as what is written or deleted there would be elsewhere, or with a file
+    in place of a folder.
 
     Raises:
-        RunFolderError: naming the link.
+        RunFolderError: naming the link or the file.
     """
     for folder in (path, path / TRIAL_FOLDER):
         for name in OURS:
+            if name in FOLDERS and (folder / name).is_file():
+                raise RunFolderError(
+                    f"--resume {path}: {folder / name} must be a folder; remove it, or pass --overwrite to start again"
+                )
             if (folder / name).is_symlink():
                 raise RunFolderError(
                     f"--resume {path}: {folder / name} is a link, and OPERA writes to no other place than the run "
                     "folder; put what it leads to in its place, or pass --overwrite to start again without it"
                 )
+
+
+def _refuse_unlisted(path: Path) -> None:
+    """Refuse to replace a model folder in which nobody knows what OPERA wrote and what is the user's.
+
+    Raises:
+        RunFolderError: naming the folder.
+    """
+    for home in (path / MODEL_FOLDER, path / FINE_TUNED_FOLDER):
+        if home.is_dir() and not home.is_symlink() and any(home.iterdir()) and not written_files(home):
+            raise RunFolderError(
+                f"--out {path}: {home} has no list of the files that OPERA wrote there ({LIST_FILE}); remove that "
+                "folder, or pass another --out"
+            )
 
 
 def _is_finished(path: Path) -> bool:
@@ -93,17 +127,47 @@ def _is_finished(path: Path) -> bool:
         return True
 
 
+def removed_by_overwrite(path: Path) -> list[Path]:
+    """Return what ``--overwrite`` removes from a run folder: what OPERA wrote there, and links in its place."""
+    places = []
+    for folder in (path / TRIAL_FOLDER, path):
+        for name in reversed(OURS):  # run.json last: until then the folder is known as a run
+            place = folder / name
+            if place.is_symlink() or not place.is_dir():
+                places += [place] if os.path.lexists(place) else []
+            elif name == CHECKPOINTS_FOLDER:
+                places += checkpoint_folders(place).values()
+            elif name != TRIAL_FOLDER:
+                places += written_files(place)
+    return places
+
+
+def check_reads_survive(path: Path, reads: Iterable[Path]) -> None:
+    """Check that ``--overwrite`` removes nothing from a run folder that the command reads.
+
+    Raises:
+        RunFolderError: naming it.
+    """
+    check_reads_stay(path, "--out", reads, removed_by_overwrite(path))
+
+
 def clear_run(path: Path) -> None:
-    """Remove a run's own files from its folder, and nothing else in it."""
+    """Remove what OPERA wrote from a run folder; what others put there stays."""
     clear_leftovers(path)
-    for name in reversed(OURS):  # run.json last: until then the folder is known as a run
-        remove(path / name)
+    for place in removed_by_overwrite(path):
+        remove(place)
+    for folder in (path / TRIAL_FOLDER, path):
+        for name in (MODEL_FOLDER, FINE_TUNED_FOLDER, CHECKPOINTS_FOLDER):
+            remove_empty(folder / name)
+    remove_empty(path / TRIAL_FOLDER)
 
 
 def drop_checkpoints(path: Path) -> None:
     """Remove the checkpoints of a finished run: they are larger than its model, and nothing resumes from them."""
-    for folder in (path, path / TRIAL_FOLDER):
-        remove(folder / CHECKPOINTS_FOLDER)
+    for home in (path / CHECKPOINTS_FOLDER, path / TRIAL_FOLDER / CHECKPOINTS_FOLDER):
+        for folder in checkpoint_folders(home).values():
+            remove(folder)
+        remove_empty(home)
 
 
 def clear_leftovers(path: Path) -> None:
@@ -115,7 +179,7 @@ def clear_leftovers(path: Path) -> None:
 def _leftovers(path: Path) -> list[Path]:
     # "opera" names the file that tests whether a folder can be written to
     folders = (path, path / TRIAL_FOLDER)
-    return [left for folder in folders for name in (*OURS, "old", "opera") for left in unfinished_files(folder / name)]
+    return [left for folder in folders for name in (*OURS, "opera") for left in unfinished_files(folder / name)]
 
 
 def refuse_other_settings(path: Path, identity: Mapping[str, Any], without_effect: Collection[str] = ()) -> None:

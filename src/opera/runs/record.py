@@ -13,7 +13,7 @@ from opera.core.errors import OtherFormatError
 from opera.core.terminal import shown
 from opera.runs.reading import read_model, read_object
 
-FORMAT: Literal[2] = 2
+FORMAT: Literal[3] = 3
 """Raised whenever a field changes its name or meaning; runs of other formats are refused."""
 
 
@@ -124,10 +124,12 @@ class GuardedMeasure(_Part):
         fine_tuned: mean of the fine-tuned model, λ = 1.
         after: mean of the model handed over.
         difference: ``after`` minus ``before``.
-        low: lower end of the difference's 95% bootstrap interval over the queries.
+        low: lower end of the difference's 95% interval, Student's t over the queries.
         high: upper end of the interval.
+        queries: how many there are.
     """
 
+    queries: int
     before: float
     fine_tuned: float
     after: float
@@ -136,39 +138,64 @@ class GuardedMeasure(_Part):
     high: float
 
 
+class SecondTraining(_Part):
+    """The training with the drawn dev split in train beside the one without it, both at the share chosen, on dev.
+
+    Attributes:
+        trial: mean of the measure, of the training that chose the share.
+        second: of the second training, which has seen the dev queries.
+        error: standard error of the mean of their differences.
+        kept: whether the second is handed over: it is not behind by more than ``error``.
+    """
+
+    trial: float
+    second: float
+    error: float
+    kept: bool
+
+
 class GuardRecord(_Part):
     """What the guard chose, and why.
 
     Attributes:
         share: λ, the share of the fine-tuned weights in the model handed over.
-        verdict: ``better``: the interval on dev, of 6 queries or more, lies above 0; ``kept``: λ is 0, so the untrained
-            model is handed over; ``same``: neither.
+        verdict: ``better``: the interval on dev, of 20 queries or more, lies above 0; ``kept``: λ is 0, so the
+            untrained model is handed over; ``same``: neither.
         measure: the measure that decides.
-        dev_split: how the dev split came about: ``given`` in the data, or the way it was drawn.
+        future: what tomorrow's queries are taken to ask about, which decides how dev was drawn and how λ is chosen.
+        future_given: whether the user said so.
+        dev_given: whether the dev split came with the data; else it was drawn from train.
         dev_queries: how many queries it has.
         dev_documents: how many documents they were ranked among; ``None`` for the whole corpus.
         dev_seen: share of its relevant pairs whose document train names.
-        test_seen: share of the test split's relevant pairs whose document train names.
+        test_seen: share of the test split's relevant pairs whose document train names, which ``like-test`` reads and
+            nothing else; ``None`` for every other ``future``, which reads nothing of test.
         curve: the measure on dev at every share tried.
-        dev: the measure on dev, of the training that chose the share.
+        dev: the measure on dev, of the training that chose the share; ``after`` measures each half of the queries at
+            the share that the other half chooses.
         test: the measure on test, of the models of ``measures.json``; ``None`` until it is measured.
         refit: whether the model handed over was trained again, with the dev split in train.
-        dev_sets: of several data sets, the means on the dev queries of each, ``before``, ``fine_tuned`` and ``after``.
+        second: the second training beside the first; ``None`` if there was none.
+        dev_parts: of each of several data sets, or of the two kinds of ``future=both``: how many dev ``queries``, and
+            their means ``before``, ``fine_tuned`` and ``after``.
     """
 
     share: float = Field(ge=0, le=1)
     verdict: Literal["better", "same", "kept"]
     measure: str
-    dev_split: str
+    future: str
+    future_given: bool
+    dev_given: bool
     dev_queries: int
     dev_documents: int | None = None
     dev_seen: float
-    test_seen: float
+    test_seen: float | None
     curve: list[ShareMean]
     dev: GuardedMeasure
     test: GuardedMeasure | None = None
     refit: bool
-    dev_sets: dict[str, dict[str, FiniteFloat]] | None = None
+    second: SecondTraining | None = None
+    dev_parts: dict[str, dict[str, FiniteFloat]] | None = None
 
 
 class SetRecord(_Part):
@@ -259,7 +286,7 @@ class RunRecord(_Part):
         sets: where a run trains on several data sets, what there is to know of each; ``None`` for one.
     """
 
-    format: Literal[2] = FORMAT
+    format: Literal[3] = FORMAT
     status: Literal["running", "failed", "finished"]
     started: str
     identity: dict[str, Any]

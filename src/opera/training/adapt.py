@@ -9,6 +9,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
+import torch
 from accelerate import PartialState
 from transformers import TrainerCallback
 
@@ -18,11 +19,10 @@ from opera.config.recipe import make_recipe
 from opera.config.training import TrainSettings
 from opera.core.arguments import flag
 from opera.core.errors import OperaError, StorageError
-from opera.core.files import check_reads_stay
 from opera.core.locks import sole_use
 from opera.core.paths import expand_user, user_path
 from opera.core.processes import everywhere
-from opera.data import RetrievalData, files_read, load_all
+from opera.data import RetrievalData, check_stays_out, files_read, load_all
 from opera.methods.default import AUTO
 from opera.retrieval.device import join_processes
 from opera.retrieval.evaluation import Evaluation
@@ -30,7 +30,14 @@ from opera.retrieval.locate import inputs_of, locate_model
 from opera.retrieval.run_model import recorded_settings
 from opera.runs.changes import changes_on_test
 from opera.runs.folder import FINE_TUNED_FOLDER, MODEL_FOLDER, RUN_FILE, Run, RunWriter
-from opera.runs.housekeeping import check_free, check_out_folder, clear_leftovers, clear_run, refuse_other_settings
+from opera.runs.housekeeping import (
+    check_free,
+    check_out_folder,
+    check_reads_survive,
+    clear_leftovers,
+    clear_run,
+    refuse_other_settings,
+)
 from opera.runs.reading import broken
 from opera.training.announce import announce
 from opera.training.callbacks import checked_callbacks
@@ -57,6 +64,7 @@ from opera.training_set.prepare import model_or_vectors, prepare
 log = logging.getLogger("opera")
 
 
+@torch.inference_mode(False)  # a caller's no_grad or inference_mode is not about training
 def adapt(
     data: str | Path | RetrievalData | Sequence[str | Path | RetrievalData],
     *,
@@ -98,9 +106,11 @@ def adapt(
     resume, overwrite, callbacks = flag(resume, "resume"), flag(overwrite, "overwrite"), checked_callbacks(callbacks)
     check_out_folder(folder, resume, overwrite)
     several = () if isinstance(data, str | Path | RetrievalData) else tuple(data)
+    for each in several or (data,):
+        check_stays_out(folder, "--out", each, folder=True)  # type: ignore[arg-type]
     if overwrite:
         reads = [path for each in several or (data,) for path in _reads(each, model, recipe.train)]  # type: ignore[arg-type]
-        check_reads_stay(folder, "--out", reads)
+        check_reads_survive(folder, reads)
     clock = Clock()
     processes = join_processes()
     with clock.phase("load"):
@@ -141,6 +151,8 @@ def _reads(data: str | Path | RetrievalData, model: str, settings: TrainSettings
     vectors = [Path(file) for file in (adapter.query_vectors, adapter.document_vectors) if file is not None]
     others = [Path(file) for file in (settings.distillation.teacher_scores,) if file is not None]
     others += [Path(locate_model(reranker))] if reranker is not None else []
+    fields = (settings.logging.trainer or {}).values()
+    others += [Path(value) for value in fields if isinstance(value, str) and "\0" not in value]  # such as deepspeed's
     return [*files_read(data), *vectors, *others] if vectors else [*inputs_of(data, model), *others]
 
 
@@ -188,13 +200,13 @@ def _run(session: Session) -> Run:
         columns = {**before.columns("before"), **tuned_columns, **after.columns("after")}
         run.write_measures(measures)
         run.write_per_query({"query_id": before.query_ids, **test_queries, **columns})
-        guard = None if guarded is None else with_test(guarded.guard, before, fine_tuned, after, session.record.seed)
+        guard = None if guarded is None else with_test(guarded.guard, before, fine_tuned, after)
         training = final.result.record
         sizes = by_size_of(before, fine_tuned, after)
         finished = {"status": "finished", "training": training, "noise": final.noise, "guard": guard}
         finished["matryoshka"] = sizes or None
         finished["sets"] = by_set(session, final, before, fine_tuned, after)
-        changes = changes_on_test(Run(run.path).per_query(), measures["after"], session.record.seed)
+        changes = changes_on_test(Run(run.path).per_query(), measures["after"])
         record = session.record.model_copy(update=finished)
         write_model_card(run.model_path, record, measures, changes, len(before.query_ids))
         session.update(**finished)

@@ -16,14 +16,13 @@ import numpy as np
 from transformers import TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 
-from opera.core.errors import OperaError, RunFolderError
+from opera.core.errors import OperaError, RunFolderError, is_out_of_memory
 from opera.core.files import remove, replace_file
 from opera.core.reading import open_file
 from opera.core.storage import storage_error, writing
 from opera.core.terminal import shortened
 from opera.runs.folder import SAMPLER_FILE, WHOLE_FILE, checkpoint_folders
 from opera.runs.reading import read_arrays, read_object
-from opera.training.memory import is_out_of_memory
 from opera.training.sampler import PairSampler
 
 log = logging.getLogger("opera")

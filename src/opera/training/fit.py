@@ -46,6 +46,11 @@ class Fit:
             share_of_draws=float(times_drawn[injected].sum() / times_drawn.sum()),
         )
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What ``run.json`` says of the method and the training set."""
+        return facts_of(self.training_set, self.method)
+
     def write_pairs(self, run: RunWriter) -> None:
         """Write a row per training pair."""
         training_set = self.training_set
@@ -87,11 +92,7 @@ def fit(session: Session, data: RetrievalData, run: RunWriter, phase: str, what:
             training_set.pairs, training_set.scores, prepared.processes, training_set.mixture
         )
     log.info("%s: %s", method.title.lower(), listed_counts(method.summary()))
-    session.update(
-        method=method.summary(),
-        negatives=training_set.negatives_record,
-        smallest_cbs_pool=training_set.smallest_cbs_pool,
-    )
+    session.update(**facts_of(training_set, method))
     with session.phase(phase, what):
         result = train(
             prepared.model,
@@ -103,6 +104,15 @@ def fit(session: Session, data: RetrievalData, run: RunWriter, phase: str, what:
             callbacks=[session.services, *session.callbacks],
         )
     return Fit(training_set, method, result)
+
+
+def facts_of(training_set: TrainingSet, method: Method[Any]) -> dict[str, Any]:
+    """What ``run.json`` says of a method and its training set."""
+    return {
+        "method": method.summary(),
+        "negatives": training_set.negatives_record,
+        "smallest_cbs_pool": training_set.smallest_cbs_pool,
+    }
 
 
 def listed_counts(counts: Mapping[str, int]) -> str:

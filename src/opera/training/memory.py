@@ -5,24 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-import torch
 from sentence_transformers import SentenceTransformer
 
 from opera.config.training import TrainSettings
-from opera.core.errors import TrainingError
+from opera.core.errors import TrainingError, is_out_of_memory
 from opera.runs.folder import TRIAL_FOLDER
 from opera.training.memory_need import GIGABYTE, USABLE, Need, free_memory, need_of, pairs_of
 
-SAYINGS = ("can't allocate memory", "out of memory", "ALLOC_FAILED", "cudaErrorMemoryAllocation")
-"""How torch says it in a plain RuntimeError."""
 TRAINING = ("train_group_size", "max_passage_length")
 ENCODING = ("max_passage_length",)
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error is that of memory running out, as Python, torch or a driver says it."""
-    known = isinstance(error, MemoryError | torch.OutOfMemoryError)
-    return known or (isinstance(error, RuntimeError) and any(words in str(error) for words in SAYINGS))
 
 
 @contextmanager

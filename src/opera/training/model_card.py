@@ -11,6 +11,7 @@ from opera.core.files import replace_file
 from opera.core.intervals import few_queries
 from opera.retrieval.measures import DEFAULT_MEASURES
 from opera.runs.changes import Change
+from opera.runs.folder import CARD_FILE
 from opera.runs.guard_words import share_sentence, verdict_sentence
 from opera.runs.record import RunRecord, mean_of_sets
 from opera.training.card_metadata import base_name, metadata
@@ -117,7 +118,7 @@ def write_model_card(
         command=repeat_command(record),
         versions=", ".join(f"{name} {number}" for name, number in record.versions.items()),
     )
-    replace_file(folder / "README.md", lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    replace_file(folder / CARD_FILE, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
 def _figures(record: RunRecord, measures: Measured, changes: Mapping[str, Change], queries: int) -> str:
@@ -132,7 +133,7 @@ def _figures(record: RunRecord, measures: Measured, changes: Mapping[str, Change
         "|---|---|---|---|---|",
         *rows,
     ]
-    sentences = ["The intervals are bootstraps over the test queries; they hold for this model, not for other seeds."]
+    sentences = ["The intervals are Student's t over the test queries; they hold for this model, not for other seeds."]
     if warning := few_queries(queries):
         sentences.append(f"{warning.removeprefix('warning: ').capitalize()}.")
     verdict = [] if record.guard is None else [f"Verdict: {verdict_sentence(record.guard)}."]

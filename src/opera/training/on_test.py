@@ -86,9 +86,7 @@ def by_size_of(before: Evaluation, fine_tuned: Evaluation, after: Evaluation) ->
     ]
 
 
-def with_test(
-    guard: GuardRecord, before: Evaluation, fine_tuned: Evaluation, after: Evaluation, seed: int
-) -> GuardRecord:
+def with_test(guard: GuardRecord, before: Evaluation, fine_tuned: Evaluation, after: Evaluation) -> GuardRecord:
     """Add what the choice was worth on test."""
     at_zero, at_one, at_share = (result.per_query[guard.measure] for result in (before, fine_tuned, after))
-    return guard.model_copy(update={"test": guarded_measure(at_zero, at_one, at_share, seed, "test")})
+    return guard.model_copy(update={"test": guarded_measure(at_zero, at_one, at_share)})

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
-import shutil
 from pathlib import Path
 from typing import Any
 
 from opera.config.recipe import make_recipe
 from opera.core.errors import RunFolderError
-from opera.core.files import temporary_beside, unfinished_files
+from opera.core.files import replace_folder, written_files
 from opera.core.locks import refuse_in_use, sole_use
 from opera.core.paths import user_path
-from opera.core.reading import read_text
-from opera.core.storage import writing
 from opera.data import RetrievalData, load_data, load_python
 from opera.methods.default import AUTO
 from opera.retrieval.locate import MINILM, minilm_folder
@@ -42,9 +39,6 @@ RECIPE: dict[str, Any] = {
 }
 PACKAGE, TRAIN_QUERIES, TEST_QUERIES = "stdlib", 1500, 200
 DATA_FOLDER, RUN_FOLDER = "data", "run"
-MARK = "README.txt"
-MARK_TEXT = "Written by opera quickstart, which replaces this folder when it runs again.\n"
-DATA_FILES = {"corpus.jsonl", "queries.jsonl", "qrels", "qrels/train.tsv", "qrels/test.tsv", MARK}
 
 
 def quickstart(out: Path, method: str = AUTO, seed: int = 0, overwrite: bool = False) -> Run:
@@ -89,28 +83,13 @@ def _foreign(data: Path) -> Path | None:
         return None
     if data.is_symlink() or not data.is_dir():
         return data
-    for place in sorted(data.rglob("*")):
-        if place.is_symlink() or place.relative_to(data).as_posix() not in DATA_FILES:
-            return place
-    try:
-        return None if read_text(data / MARK) == MARK_TEXT else data
-    except (OSError, ValueError):
+    ours = written_files(data)
+    if not ours:
         return data
+    foreign = (place for place in sorted(data.rglob("*")) if place.is_symlink() or not place.is_dir())
+    return next((place for place in foreign if place not in ours), None)
 
 
 def _write_data(data: RetrievalData, out: Path) -> None:
     """Write the data folder whole; the caller holds ``out`` and has checked what is in it."""
-    home = out / DATA_FOLDER
-    for left in unfinished_files(home):  # of a quickstart that was killed
-        shutil.rmtree(left, ignore_errors=True)
-    unfinished, old = temporary_beside(home), temporary_beside(home)
-    try:
-        with writing(out):
-            data.write_beir(unfinished)
-            (unfinished / MARK).write_text(MARK_TEXT)
-            if home.exists():
-                home.rename(old)
-            unfinished.rename(home)
-    finally:
-        for left in (unfinished, old):
-            shutil.rmtree(left, ignore_errors=True)
+    replace_folder(out / DATA_FOLDER, data.write_beir)

@@ -31,9 +31,10 @@ from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.frozen import lookup_of
 from opera.retrieval.lora import has_lora, load_trained, save_trained
+from opera.retrieval.model_checks import loading_model
 from opera.retrieval.models import is_static
 from opera.retrieval.prompts import ROLES, Role, prompt_for
-from opera.retrieval.trust import check_model_folder, pickles_refused
+from opera.retrieval.trust import check_model_folder
 from opera.training.callbacks import ignore_signals
 from opera.training.dataset import column_names
 from opera.training.guard.dev_corpus import judged_and_sampled
@@ -99,7 +100,7 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
             return
         check_model_folder(Path(checkpoint_path), known={fullname(module) for module in self.model.modules()})
         try:
-            with pickles_refused():
+            with loading_model():
                 super()._load_from_checkpoint(checkpoint_path)
         except OSError as error:  # transformers found no safetensors
             raise ModelError(f"{checkpoint_path}: its weights cannot be read: {str(error).splitlines()[0]}") from None

@@ -82,7 +82,7 @@ def score(
         InputError: for invalid input.
     """
     inputs = ScoreInputs.checked(model, reranker, negatives, range, cbs_pool, max_length)
-    path = checked_output(out, SCORE_FORMATS, overwrite, inputs.reads(data))
+    path = checked_output(out, SCORE_FORMATS, overwrite, data, inputs.reads(data))
     prompts = given_prompts(query_prompt, document_prompt)
     seed = whole_number(seed, "seed", 0, MOST_SEED)
     loaded, qrels = _training_qrels(data, relevant_grade, "score")
@@ -178,7 +178,7 @@ def mine(
     """
     model, prompts = expand_user(model, "model"), given_prompts(query_prompt, document_prompt)
     reads = [*inputs_of(data, model), *([] if reranker is None else [Path(locate_model(reranker))])]
-    path = checked_output(out, NEGATIVES_FORMATS, overwrite, reads)
+    path = checked_output(out, NEGATIVES_FORMATS, overwrite, data, reads)
     keep, seed = whole_number(keep, "keep", 1), whole_number(seed, "seed", 0, MOST_SEED)
     sampling = mining_settings(range, relative_margin, absolute_margin, max_score, reranker, index)
     loaded, qrels = _training_qrels(data, relevant_grade, "mine")

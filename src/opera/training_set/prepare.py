@@ -16,7 +16,9 @@ from opera.config.automatic import AUTOMATIC, TRANSFORMERS, Situation, resolve
 from opera.config.recipe import Recipe
 from opera.config.training import TrainSettings
 from opera.core.errors import SettingError
-from opera.data import RetrievalData, TeacherScores
+from opera.data import Qrels, RetrievalData, TeacherScores
+from opera.data.novelty import recurring
+from opera.data.splits import Future
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.frozen import lookup_of, set_vectors
 from opera.retrieval.lora import lora_parameters, merged
@@ -27,6 +29,9 @@ from opera.training_set.prepare_model import add_lora_to, check_gradient_cache, 
 
 LITTLE_LOST = 0.05
 """Share of the training queries, or of the pairs, that dev may take without a second training that puts them back."""
+MOST_SHARED = 0.3
+"""How much larger the share of pairs with a shared document may be among those that dev brings back than among the
+others; in the worlds of docs/when-fine-tuning-hurts.md, where a second training helps, it is up to .29 larger."""
 ROUNDING = 1e-3
 """How far above 1 a cosine may come out."""
 MOST_CHEAP_STEPS = 200
@@ -45,7 +50,7 @@ class Prepared:
         data: the data that trains: grades below ``relevant_grade`` are 0, and missing splits are drawn.
         whole: the same with everything in train that was drawn or held out for dev; the same as ``data`` where dev was
             not drawn.
-        dev_split: how dev came about: ``given``, or the kind of the draw; ``None`` for a run that needs none.
+        future: what tomorrow's queries are taken to ask about; ``None`` for a run that needs no dev split.
         model: the model that trains.
         base: the pretrained model under an adapter, which does not train; ``None`` without an adapter or such a model.
         model_source: what the user called it.
@@ -63,7 +68,7 @@ class Prepared:
     original: RetrievalData
     data: RetrievalData
     whole: RetrievalData
-    dev_split: str | None
+    future: Future | None
     model: SentenceTransformer
     model_source: str
     encoder: Encoder
@@ -80,6 +85,23 @@ class Prepared:
         return self.recipe.train
 
     @property
+    def is_static(self) -> bool:
+        """Whether what trains is a table of token embeddings, or an adapter: a training takes seconds."""
+        return self.situation.model not in TRANSFORMERS
+
+    @property
+    def again(self) -> RetrievalData:
+        """The data of a second training: the drawn dev split is back in train.
+
+        Pairs of other queries that left train because their documents are to be new stay out: the training that chose
+        the share had nothing like them (issue 23).
+        """
+        held_out, train = self.data.held_out, self.whole.split("train")
+        if held_out is not None:
+            train = train.select_judgements(~held_out.contains(train))
+        return replace(self.whole, splits={**self.whole.splits, "train": train}, held_out=held_out)
+
+    @property
     def refits(self) -> bool:
         """Whether the model is trained again with the drawn dev split in train."""
         wanted, drawn = self.settings.guard.refit, self.whole is not self.data
@@ -87,13 +109,26 @@ class Prepared:
 
     @property
     def _refit_pays(self) -> bool:
-        """Whether dev took enough of train to be worth another training, and that training is cheap."""
+        """Whether dev took enough of train to be worth another training, which is cheap and like the first."""
         left, whole = self.data.training_split(), self.whole.training_split()
         lost = 1 - min(left.n_queries / whole.n_queries, len(left.doc_rows) / len(whole.doc_rows))
-        cheap = (
-            self.situation.model not in TRANSFORMERS or (self.settings.optimisation.max_steps or 0) <= MOST_CHEAP_STEPS
-        )
-        return cheap and lost > LITTLE_LOST and not self.settings.evaluation.needs_dev
+        cheap = self.is_static or (self.settings.optimisation.max_steps or 0) <= MOST_CHEAP_STEPS
+        return cheap and lost > LITTLE_LOST and not self.settings.evaluation.needs_dev and self._comes_back_alike
+
+    @property
+    def _comes_back_alike(self) -> bool:
+        """Whether what comes back to train with dev is like what was there (issue 23).
+
+        It is not where documents had to leave train so that dev has new ones, nor where more of the pairs that come
+        back name a document that another query names too: such documents are found first for every query, and neither
+        the first training nor dev, which the second has seen, shows it.
+        """
+        if _count(self.data.held_out) != _count(self.whole.held_out):
+            return False
+        again = self.again.training_split().relevant()
+        back = np.isin(again.query_rows, self.data.split("dev").query_rows)[again.query_index]
+        shared = recurring(again)
+        return bool(back.any() and not back.all() and shared[back].mean() - shared[~back].mean() <= MOST_SHARED)
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -176,7 +211,7 @@ def prepare(data: RetrievalData, model_source: str, recipe: Recipe, processes: i
     """
     settings = recipe.train
     settings.batching.given_per_device(processes)  # to refuse early
-    prepared_data, whole, dev_split, kind = prepare_data(data, recipe)
+    prepared_data, whole, future, kind = prepare_data(data, recipe)
     with_vectors = settings.adapter.query_vectors is not None
     if not with_vectors:
         settings = _with_prompt_of(data, settings)
@@ -207,7 +242,7 @@ def prepare(data: RetrievalData, model_source: str, recipe: Recipe, processes: i
         original=data,
         data=prepared_data,
         whole=whole,
-        dev_split=dev_split,
+        future=future,
         model_source=model_source,
         negatives=kind,
         processes=processes,
@@ -234,6 +269,10 @@ def _with_teacher_temperature(settings: TrainSettings, teacher: TeacherScores | 
         return settings
     temperature = settings.optimisation.temperature if is_cosines(teacher) else 1.0
     return settings.with_values({"teacher_temperature": temperature})
+
+
+def _count(judgements: Qrels | None) -> int:
+    return 0 if judgements is None else len(judgements.doc_rows)
 
 
 def is_cosines(teacher: TeacherScores) -> bool:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opera.config.mixing import shares_by_name
 from opera.config.recipe import Recipe
@@ -15,7 +16,9 @@ from opera.config.training import TrainSettings
 from opera.core.errors import DataError, SettingError
 from opera.data import RetrievalData
 from opera.data.combined import views
-from opera.data.splits import draw_missing_splits
+from opera.data.pairs import pair_keys
+from opera.data.qrels import Qrels
+from opera.data.splits import Future, assumed_future, draw_missing_splits
 from opera.data.teacher_file import with_teacher
 from opera.data.texts import CorpusText
 from opera.retrieval.measures import check_measures
@@ -30,13 +33,13 @@ class PreparedData(NamedTuple):
     Attributes:
         data: the data that trains.
         whole: the same before dev was drawn.
-        dev_split: how dev came about; ``None`` for a run that needs none.
+        future: what tomorrow's queries are taken to ask about; ``None`` for a run that needs no dev split.
         negatives: the kind of explicit negatives.
     """
 
     data: RetrievalData
     whole: RetrievalData
-    dev_split: str | None
+    future: Future | None
     negatives: str
 
 
@@ -48,7 +51,7 @@ def prepare_data(data: RetrievalData, recipe: Recipe) -> PreparedData:
     """
     settings = recipe.train
     data = _with_teacher(data, settings)
-    drawn, whole, dev_split = _drawn(data, settings)
+    drawn, whole, future = _drawn(data, settings)
     check_weights(drawn, recipe)
     same, drawn = drawn is whole, without_light_pairs(drawn, settings.weights)
     whole = drawn if same else without_light_pairs(whole, settings.weights)
@@ -61,16 +64,16 @@ def prepare_data(data: RetrievalData, recipe: Recipe) -> PreparedData:
     for original, view in zip(views(data), views(drawn), strict=True):
         check_noise(original, view, settings)
     _check_teacher(drawn, settings, kind)
-    return PreparedData(drawn, whole, dev_split, kind)
+    return PreparedData(drawn, whole, future, kind)
 
 
-def _drawn(data: RetrievalData, settings: TrainSettings) -> tuple[RetrievalData, RetrievalData, str | None]:
+def _drawn(data: RetrievalData, settings: TrainSettings) -> tuple[RetrievalData, RetrievalData, Future | None]:
     """Apply ``relevant_grade``, draw the splits that are missing, and check that each split has something to use.
 
     Returns:
-        The data that trains; the same before dev was drawn; and how dev came about.
+        The data that trains; the same before dev was drawn; and what tomorrow's queries are taken to ask about.
     """
-    evaluation, kind = settings.evaluation, settings.evaluation.dev_split
+    evaluation, future = settings.evaluation, settings.evaluation.future
     if settings.needs_dev:
         check_measures([evaluation.metric_for_best_model])
     if settings.guard.guard and settings.guard.refit and evaluation.needs_dev:
@@ -79,14 +82,14 @@ def _drawn(data: RetrievalData, settings: TrainSettings) -> tuple[RetrievalData,
             "leave one of the two out"
         )
     graded = data.with_relevant_grade(settings.labels.relevant_grade)
-    graded = _with_title_notes(graded, settings.encoding.corpus_text)
+    graded = _with_trained_test_note(_with_title_notes(graded, settings.encoding.corpus_text))
     draw = partial(
         draw_missing_splits,
         graded,
         seed=settings.optimisation.seed,
         test_fraction=evaluation.test_fraction,
         dev_fraction=evaluation.dev_fraction,
-        kind=kind,
+        future=future,
     )
     prepared = draw(needs_dev=settings.needs_dev)
     for split in ("test", "dev") if settings.needs_dev else ("test",):
@@ -94,27 +97,46 @@ def _drawn(data: RetrievalData, settings: TrainSettings) -> tuple[RetrievalData,
     _check_some_text(data, settings.encoding.corpus_text)
     if not settings.needs_dev:
         return prepared, prepared, None
-    if _same_split(prepared, graded, "dev"):
-        return prepared, prepared, "given"
-    if kind != "random" and "test" not in graded.splits:
-        kind = "new-documents"
-    return prepared, draw(needs_dev=False), kind or "like-test"
+    futures = {future or assumed_future(view) for view in views(graded)}
+    several: Future = "like-test" if "like-test" in futures else "both"
+    chosen = futures.pop() if len(futures) == 1 else several
+    if all("dev" in view.splits for view in views(graded)):
+        prepared = _with_shared_queries_note(prepared)
+        return prepared, prepared, chosen
+    return prepared, draw(needs_dev=False), chosen
 
 
-def _same_split(drawn: RetrievalData, given: RetrievalData, split: str) -> bool:
-    """Whether a split holds what came with the data, in each data set."""
-    pairs = zip(views(drawn), views(given), strict=True)
-    splits = [(one.splits.get(split), other.splits.get(split)) for one, other in pairs]
-    return all(
-        one is other
-        or (
-            one is not None
-            and other is not None
-            and np.array_equal(one.query_rows, other.query_rows)
-            and np.array_equal(one.doc_rows, other.doc_rows)
-        )
-        for one, other in splits
-    )
+def _with_trained_test_note(data: RetrievalData) -> RetrievalData:
+    """Note the queries of a user's own test split that train too, with a document that is relevant in both.
+
+    Queries are compared by their texts, since a file of each split may number them anew.
+    """
+    if "test" not in data.splits:
+        return data
+    test, train = data.split("test").relevant(), data.training_split()
+    train = train.select_judgements(np.isin(train.doc_rows, test.doc_rows))
+    known: dict[int, int] = {}
+
+    def keys(qrels: Qrels) -> NDArray[np.int64]:
+        texts = data.queries.texts_by_turns(qrels.query_rows)
+        numbers = np.array([known.setdefault(hash(text), len(known)) for text in texts], dtype=np.int64)
+        return pair_keys(numbers[qrels.query_index], qrels.doc_rows)
+
+    shared = len(np.unique(test.query_index[np.isin(keys(test), keys(train))]))
+    if not shared:
+        return data
+    note = f"{shared:,} of test's {test.n_queries:,} queries train too, with the same document: "
+    return replace(data, notes=(*data.notes, note + "its scores may be optimistic"))
+
+
+def _with_shared_queries_note(data: RetrievalData) -> RetrievalData:
+    """Note the queries of a user's own dev split that train has too."""
+    dev = data.split("dev")
+    shared = int(np.isin(dev.query_rows, data.split("train").relevant().query_rows).sum())
+    if not shared:
+        return data
+    note = f"{shared:,} of dev's {dev.n_queries:,} queries are in train too, so dev may promise too much"
+    return replace(data, notes=(*data.notes, note))
 
 
 def check_mixing(data: RetrievalData, settings: TrainSettings) -> None:

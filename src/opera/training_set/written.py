@@ -14,23 +14,30 @@ from opera.core.arguments import flag
 from opera.core.files import check_output, replace_file
 from opera.core.parquet import write_parquet
 from opera.core.paths import user_path
+from opera.data import RetrievalData, check_stays_out
 
 ROWS_AT_ONCE = 1000
 """Rows of a table that are Python objects while it is written."""
 
 
 def checked_output(
-    out: str | Path | None, formats: Sequence[str], overwrite: bool, reads: Iterable[Path]
+    out: str | Path | None,
+    formats: Sequence[str],
+    overwrite: bool,
+    data: str | Path | RetrievalData,
+    reads: Iterable[Path],
+    name: str = "out",
 ) -> Path | None:
     """Return the file to write, checked before any work; ``None`` where none is asked for.
 
     Raises:
-        SettingError: if it cannot be written, or would replace what is read.
+        SettingError: if it cannot be written, would replace what is read, or would be read as data.
     """
     if out is None:
         return None
-    path, overwrite = user_path(out, "out"), flag(overwrite, "overwrite")
-    check_output(path, "out", formats, overwrite=overwrite, reads=reads)
+    path, overwrite = user_path(out, name), flag(overwrite, "overwrite")
+    check_output(path, name, formats, overwrite=overwrite, reads=reads)
+    check_stays_out(path, name, data, folder=False)
     return path
 
 

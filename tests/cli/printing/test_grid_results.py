@@ -46,7 +46,7 @@ def test_shared_settings_unfinished_runs_and_missing_cells(folder: RunsFolder) -
         folder.add(method=method, temperature=0.05, noise="random", noise_share=0.3)
     unfinished = folder.add(method="sp", status="running")
     other = folder.add(method="rp")
-    (other / "run.json").write_text((other / "run.json").read_text().replace('"format": 2', '"format": 1'))
+    (other / "run.json").write_text((other / "run.json").read_text().replace('"format": 3', '"format": 1'))
     GridRecord(model="models/small", settings={}, cells=["run0", "run1", "run2"]).write(folder.home)
     text = printed(analyse_runs(folder.home), 400)
     assert "all runs: temperature=0.05, noise=random, noise_share=0.3" in text
@@ -117,7 +117,7 @@ def test_both_models_with_what_the_guard_chose(folder: RunsFolder) -> None:
     assert [row[:4] for row in rows] == [["ft", "0.25", "0.75", "better"], ["dp", "0.25", "0.75", "1"]]
     assert rows[0][4:8] == ["0.400", "±.000", "0.500", "±.000"]
     assert "+10.0" in rows[0]
-    assert text.count("Train names 50% of dev's documents and 45% of test's.") == 1
+    assert " ".join(text.split()).count("Train names 50% of dev's documents and 45% of test's;") == 1
     folder.add(method="sp", guard=False)
     assert "λ by seed" in printed(analyse_runs(folder.home))
 

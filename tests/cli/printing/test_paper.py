@@ -30,7 +30,7 @@ def test_a_table_with_and_without_a_grid(folder: PaperRuns) -> None:
     folder.add("hotpotqa", {"method": "dp"}, ndcg=[0.40, 0.44], recall=[0.2, 0.2])
     text = printed("main", folder.rows("main"), ["potion-base-4m"])
     assert "the paper: bge-large-en-v1.5; the grid: potion-base-4m" in text
-    assert re.search(r"DP +│ +100 │ +0\.812 │ 0\.420 ± 0\.028 │ +-39\.2 │", text)
+    assert re.search(r"DP +│ +100 │ +0\.812 │ 0\.420 ± 0\.028 │ +−39\.2 │", text)
     assert re.search(r"FT +│ +│ +0\.806 │ +not run │", text)
     assert "no variance" in text
     assert "B: HotpotQA, Recall@20" in text

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 import datasets
+import numpy as np
 import pyarrow as pa
 import pyarrow.feather
 import pyarrow.parquet as pq
@@ -67,6 +69,15 @@ FORMATS: dict[str, Callable[[Path], object]] = {
 }
 
 
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_quotation_marks_mean_the_same_whatever_separates_columns(tmp_path: Path, delimiter: str) -> None:
+    row = delimiter.join(['"say ""hi""\nand go"', f'"one{delimiter} two"'])
+    (tmp_path / "p.csv").write_text(f'"question"{delimiter}answer\n{row}\n')
+    data = load_data(tmp_path / "p.csv")
+    assert data.queries.texts() == ['say "hi"\nand go']
+    assert data.corpus.texts() == [f"one{delimiter} two"]
+
+
 @pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.parametrize("name", FORMATS)
 def test_every_format_holds_the_same(tmp_path: Path, name: str) -> None:
@@ -86,6 +97,14 @@ def test_kinds_of_ids(tmp_path: Path) -> None:
         data = load_data(pairs=tmp_path / "p.parquet", documents=tmp_path / "d.parquet")
         assert data.corpus.ids() == ["7", "8"]
         assert data.split("train").doc_rows.tolist() == [1]
+
+
+def test_kinds_of_grades(tmp_path: Path) -> None:
+    kinds = [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string()), pa.uint8()]
+    for kind in [*kinds, pa.float16(), pa.bool_()]:
+        table = {"query": ["a", "b"], "document": ["x", "y"], "label": pa.array(["0", "1"]).cast(kind)}
+        pq.write_table(pa.table(table), tmp_path / "p.parquet", store_schema=True)
+        assert load_data(tmp_path / "p.parquet").split("train").grades.tolist() == [0, 1], kind
 
 
 def test_a_table_of_ids_that_are_no_ids(tmp_path: Path) -> None:
@@ -146,3 +165,112 @@ def test_notes_hold_no_folder(tmp_path: Path) -> None:
         assert load_data(tmp_path / folder / "p.csv").notes == (
             "p.csv: read 'question' as query, 'answer' as document",
         )
+
+
+def lines(path: Path, *records: dict[str, object]) -> Path:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def late(path: Path, more: dict[str, object], rows: int = 5) -> Path:
+    """A file of JSON Lines of which only the last has more than a query and a document."""
+    plain = [{"query": f"q{row}", "document": f"d{row}"} for row in range(rows)]
+    return lines(path, *plain[:-1], {**plain[-1], **more})
+
+
+@pytest.mark.parametrize(("rows", "batch"), [(5, 2), (20_001, None)])
+def test_columns_that_first_appear_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, batch: int | None
+) -> None:
+    if batch is not None:
+        monkeypatch.setattr("opera.data.tables.readers.BATCH_ROWS", batch)
+    data = load_data(late(tmp_path / "p.jsonl", {"title": "named", "negatives": ["d0", "d1"]}, rows))
+    assert data.split("train").doc_rows.tolist() == list(range(rows))
+    assert data.corpus.texts([0, rows - 1]) == ["d0", f"named d{rows - 1}"]
+    assert data.given_negatives is not None
+    assert data.given_negatives.doc_rows.tolist() == [0, 1]
+    assert data.given_negatives.offsets.tolist() == [0] * rows + [2]
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ({"label": 0}, "column 'label' is missing"),
+        ({"clicks": 3}, "column 'clicks' is missing"),
+        ({"split": "test"}, "column 'split' must be train, dev or test, got ''"),
+        ({"question": "q"}, "'query' and 'question' could each be the query"),
+    ],
+)
+def test_what_the_first_rows_lack_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, object], problem: str
+) -> None:
+    monkeypatch.setattr("opera.data.tables.readers.BATCH_ROWS", 2)
+    with pytest.raises(DataError, match=rf"p\.jsonl(:1)?: {problem}"):
+        load_data(late(tmp_path / "p.jsonl", more))
+
+
+def test_the_batch_does_not_say_what_a_column_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opera.data.tables.readers.BATCH_ROWS", 2)
+    pair = {"query": "q", "document": "d"}
+    with pytest.raises(DataError, match=r"p\.jsonl:1: column 'label' holds one value, and a list on line 4; write one"):
+        load_data(lines(tmp_path / "p.jsonl", *[{**pair, "label": 0}] * 3, {**pair, "label": [1, 2]}))
+    with pytest.raises(DataError, match=r"p\.jsonl:3: column 'label' must not mix true and false with other values"):
+        load_data(lines(tmp_path / "p.jsonl", *[{**pair, "label": 0}] * 2, {**pair, "label": True}))
+    with pytest.raises(DataError, match=r"p\.jsonl:4: column 'document' must not be empty; fill it or remove the row$"):
+        load_data(lines(tmp_path / "p.jsonl", *[{**pair, "document": ["d"]}] * 3, {"query": "q"}))
+    data = load_data(
+        lines(
+            tmp_path / "p.jsonl",
+            {**pair, "label": True},
+            {**pair, "document": "e", "label": False},
+            pair | {"label": True},
+        )
+    )
+    assert data.split("train").grades.tolist() == [1, 0]
+
+
+def test_json_lines_with_a_key_per_line_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opera.data.tables.readers.MOST_COLUMNS", 3)
+    path = lines(tmp_path / "p.jsonl", *({f"d{row}": "text"} for row in range(5)))
+    with pytest.raises(
+        DataError, match=r"p\.jsonl:4: the lines up to here have more than 3 different keys; give every"
+    ):
+        load_data(path)
+
+
+@pytest.mark.parametrize(("kind", "end"), [(pa.float16(), 2**11), (pa.float32(), 2**24), (pa.float64(), 2**53)])
+def test_ids_that_a_float_may_have_rounded(tmp_path: Path, kind: pa.DataType, end: int) -> None:
+    pq.write_table(pa.table({"query": ["a"], "doc_id": [str(end - 1)]}), tmp_path / "p.parquet")
+    for last in (end - 1, end):
+        ids = pa.array(np.array([1, last], dtype=kind.to_pandas_dtype()))
+        pq.write_table(pa.table({"id": ids, "text": ["x", "y"]}), tmp_path / "d.parquet")
+        if last < end:
+            assert load_data(pairs=tmp_path / "p.parquet", documents=tmp_path / "d.parquet").corpus.ids()[1] == str(
+                last
+            )
+    with pytest.raises(
+        DataError, match=rf"row 2: column 'id' must be .*numbers apart below {end:,} only: store them as"
+    ):
+        load_data(pairs=tmp_path / "p.parquet", documents=tmp_path / "d.parquet")
+
+
+def test_lists_with_something_behind_a_null(tmp_path: Path) -> None:
+    negatives = pa.ListArray.from_arrays(
+        [0, 1, 2, 3], pa.array(["x", "hidden", "z"]), mask=pa.array([False, True, False])
+    )
+    table = pa.table({"query": ["a", "b", "c"], "document": ["d", "e", "f"], "negatives": negatives})
+    with pa.OSFile(str(tmp_path / "p.arrow"), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    data = load_data(tmp_path / "p.arrow")
+    assert data.given_negatives is not None
+    assert data.given_negatives.offsets.tolist() == [0, 1, 1, 2]
+    assert data.corpus.texts(data.given_negatives.doc_rows) == ["x", "z"]
+
+
+@pytest.mark.parametrize("name", ["p.csv", "p.tsv", "p.csv.gz"])
+@pytest.mark.parametrize("again", ["question,answer", "answer,question", "\ufeffquestion,answer"])
+def test_a_header_in_the_middle_is_no_pair(tmp_path: Path, name: str, again: str) -> None:
+    text = f"question,answer\none,a\n{again}\ntwo,b\n".replace(",", "\t" if name == "p.tsv" else ",").encode()
+    (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+    with pytest.raises(DataError, match=r"p\.[a-z.]+:3: is a header again .*, as where files were joined; remove it"):
+        load_data(tmp_path / name)

@@ -14,6 +14,7 @@ import pytest
 from opera import DataError, RetrievalData, SettingError, load_data
 
 QUERIES, DOCUMENTS = ["one", "two"], ["a", "b", "c"]
+TEXTS = datasets.Dataset.from_dict({"query": ["a"], "document": ["b"]})
 TABLE = {"id": [0, 1, 2], "text": DOCUMENTS}
 
 
@@ -87,6 +88,35 @@ def test_a_table_of_texts_with_columns() -> None:
             r"^documents\[1\]: duplicate id '4', first seen at documents\[0\]",
         ),
         ({"pairs": pd.Series(["a"])}, r"^pairs: must be a table .*, got 'Series'$"),
+        ({"queries": set(QUERIES), "documents": ["a", "b"]}, r"^queries: is a set, which has no order; pass a list$"),
+        ({"queries": QUERIES, "documents": frozenset("ab")}, r"^documents: is a set, which has no order; pass a list$"),
+        (
+            {"pairs": {"query": set(QUERIES), "document": ["a", "b"]}},
+            r"^pairs\['query'\]: is a set, which has no order",
+        ),
+        (
+            {"pairs": datasets.DatasetDict(train=TEXTS)},
+            r"^pairs: is a DatasetDict \(train\); pass one split, or save_to",
+        ),
+        (
+            {"documents": datasets.DatasetDict(a=TEXTS), "pairs": [("a", 1)]},
+            r"^documents: is a DatasetDict \(a\); pass",
+        ),
+        (
+            {"pairs": TEXTS.with_transform(lambda batch: batch)},
+            r"^pairs: has a transform, which .* for good with map\(\)",
+        ),
+        ({"pairs": TEXTS.to_iterable_dataset().map(dict)}, r"^pairs: is a stream whose columns are not known; read it"),
+        (
+            {"pairs": pd.DataFrame([["a", "b"]], columns=["query"] * 2)},
+            r"^pairs: cannot be read .*Duplicate column names",
+        ),
+        ({"pairs": {1: ["a"], "1": ["b"]}}, r"^pairs: two columns are called '1'; rename one$"),
+        ({"pairs": [{1: "a", "1": "b"}]}, r"^pairs: two columns are called '1'; rename one$"),
+        (
+            {"queries": QUERIES, "documents": DOCUMENTS, "pairs": np.array([[0, 2**24 + 1]], dtype=np.float32)},
+            r"^pairs\[0\]: column 'document' must be .*; float keeps whole numbers apart below 16,777,216 only",
+        ),
         ({"pairs": 3}, r"^pairs: must be a table \(pandas, .*\), columns by name or a list, got 'int'$"),
         ({"pairs": []}, r"^pairs: must not be empty$"),
         ({"pairs": [("a",)]}, r"^pairs\[0\]: must be a tuple \(query, document, grade\), got \('a',\)$"),
@@ -119,3 +149,18 @@ def test_data_of_a_program_are_found_nowhere_else(tmp_path: Path, monkeypatch: p
     monkeypatch.chdir(tmp_path)
     with pytest.raises(DataError, match="were a program's"):
         load_data(data.source)
+
+
+def test_the_columns_of_a_format_are_those_that_are_read() -> None:
+    table = datasets.Dataset.from_dict({"query": QUERIES, "document": ["a", "b"], "label": [0, 1]})
+    data = RetrievalData.from_pairs(pairs=table.with_format("numpy", columns=["query", "document"]))
+    assert data.split("train").grades.tolist() == [1, 1]
+    assert RetrievalData.from_pairs(pairs=table).split("train").grades.tolist() == [0, 1]
+    assert RetrievalData.from_pairs(pairs=table.to_iterable_dataset()).fingerprint != data.fingerprint
+
+
+def test_aligned_series() -> None:
+    queries = pd.Series(QUERIES, index=[5, 6])
+    assert RetrievalData.from_pairs(queries, pd.Series(["a", "b"])).corpus.texts() == ["a", "b"]
+    with pytest.raises(DataError, match=r"^queries and documents: have the same index in different orders, and row i"):
+        RetrievalData.from_pairs(queries, pd.Series(["b", "a"], index=[6, 5]))

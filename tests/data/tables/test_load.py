@@ -167,7 +167,7 @@ def test_a_column_of_splits(tmp_path: Path) -> None:
 def test_missing_splits_are_drawn_as_of_other_data(tmp_path: Path) -> None:
     rows = "".join(f"q{row},d{row % 30}\n" for row in range(60))
     data = load_data(write(tmp_path, "p.csv", f"query,document\n{rows}"))
-    drawn = draw_missing_splits(data, seed=0, test_fraction=0.2, needs_dev=True)
+    drawn = draw_missing_splits(data, seed=0, test_fraction=0.2, needs_dev=True, future="new-documents")
     assert set(drawn.splits) == {"train", "dev", "test"}
     assert drawn.notes[-2].startswith("drew 12 of the 60 train queries as test (new-documents, seed 0)")
     assert not set(drawn.split("test").doc_rows) & set(drawn.split("train").doc_rows)
@@ -224,3 +224,11 @@ def test_the_words_of_a_command_name_no_folder() -> None:
     words = ["--documents", "docs", "--pairs", "train=clicks.csv", "--pairs", "test=t.csv", "--columns", "query=q"]
     assert tables.options() == words
     assert "/home" not in str(tables.without_folders())
+
+
+def test_titles_and_texts_are_compared_one_by_one(tmp_path: Path) -> None:
+    rows = [("a\0b", "c"), ("a", "b\0c"), ("", "a\0b\0c"), ("a", "bc"), ("ab", "c"), ("", "1 abc"), ("", "bc")]
+    path = tmp_path / "p.parquet"
+    titles, texts = zip(*rows, rows[0], strict=True)
+    pq.write_table(pa.table({"query": ["q"] * 8, "title": titles, "document": texts}), path)
+    assert [(row["title"], row["text"]) for row in load_data(path).corpus.table.to_pylist()] == rows

@@ -146,6 +146,10 @@ def test_evaluation_files_are_splits_and_their_texts_the_documents(tmp_path: Pat
     assert (test.query_rows.tolist(), test.doc_rows.tolist(), test.grades.tolist()) == ([0, 1], [1, 0], [2, 1])
     (tmp_path / "train.jsonl").unlink()
     assert list(load_data(tmp_path).splits) == ["test"]
+    save(tmp_path / "test_qrels.jsonl", *[{"qid": "t", "docid": 7, "relevance": 2}] * 2)
+    repeated = load_data(tmp_path)
+    assert repeated.split("test").grades.tolist() == [2]
+    assert "merged 1 repeated judgements" in repeated.notes
 
 
 @pytest.mark.parametrize(

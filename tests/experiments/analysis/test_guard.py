@@ -9,7 +9,8 @@ import pytest
 
 from grids import N_QUERIES, RunsFolder, around, guard_record
 from opera.experiments.analysis import PRIMARY, analyse_runs
-from opera.experiments.analysis.guard import dev_split_sentence, format_verdicts
+from opera.experiments.analysis.guard import format_verdicts
+from opera.runs.guard_words import dev_sentence
 
 BEFORE = [0.3] * N_QUERIES
 
@@ -23,8 +24,8 @@ def test_both_models_of_each_method(folder: RunsFolder) -> None:
     guard = row.guard
     assert guard is not None
     assert (guard.shares, guard.verdicts) == ((0.5, 1), ("better", "same"))
-    assert (guard.dev_split, guard.dev_queries, guard.test_seen) == ("like-test", 60, 0.45)
-    assert guard.dev_seen == pytest.approx(0.5)
+    assert (guard.typical.future, guard.typical.dev_queries, guard.typical.test_seen) == ("like-test", 60, 0.45)
+    assert guard.typical.dev_seen == pytest.approx(0.5)
     assert guard.curves == (((0, 0.3), (0.5, 0.34), (1, 0.33)),) * 2
     assert guard.fine_tuned[PRIMARY].mean == pytest.approx(0.4)
     assert guard.against_fine_tuned is not None
@@ -59,7 +60,7 @@ def test_it_goes_to_json(folder: RunsFolder) -> None:
     folder.add(fine_tuned=around(0.4), chosen=guard_record())
     record = json.loads(json.dumps(analyse_runs(folder.home).as_dict(), allow_nan=False))
     guard = record["tables"][0]["rows"][0]["guard"]
-    assert (guard["shares"], guard["verdicts"], guard["dev_seen"]) == ([0.5], ["better"], 0.5)
+    assert (guard["shares"], guard["verdicts"], guard["typical"]["dev_seen"]) == ([0.5], ["better"], 0.5)
     assert guard["fine_tuned"][PRIMARY]["mean"] == pytest.approx(0.4)
 
 
@@ -72,10 +73,7 @@ def test_warnings_are_about_the_mean_of_the_seeds(folder: RunsFolder) -> None:
     newer, few = row.guard.warnings
     assert "train names 10% of them, and 80% of dev's" in newer
     assert "40 dev queries are few" in few
-    assert dev_split_sentence(row.guard) == (
-        "λ was chosen by nDCG@10 on 40 dev queries (drawn from train, like-test). Train names 80% of dev's documents "
-        "and 10% of test's."
-    )
+    assert "Train names 80% of dev's documents and 10% of test's" in dev_sentence(row.guard.typical)
 
 
 def test_verdicts_in_short() -> None:

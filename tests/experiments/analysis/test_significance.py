@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from scipy.stats import ttest_rel
 
 from grids import N_QUERIES, RunsFolder, around
 from opera.experiments.analysis import PRIMARY, analyse_runs, holm, paired_test, query_differences
+from opera.experiments.analysis.significance import LEVEL, corrected_tests
 
 
 class TestHolm:
@@ -60,24 +60,18 @@ class TestPairedTests:
         assert row.measures[PRIMARY].mean == pytest.approx(0.6)
         assert row.measures[PRIMARY].std == pytest.approx(np.std([v.mean() for v in ours], ddof=1))
 
-    @given(st.lists(st.integers(-4, 4), min_size=2, max_size=8).filter(lambda values: len(set(values)) > 1))
-    def test_randomisation_flips_every_sign(self, values: list[int]) -> None:
-        differences = np.array(values) / 8
-        flipped = np.array([np.mean(differences * signs) for signs in product((1, -1), repeat=len(values))])
-        expected = (np.abs(flipped) >= abs(differences.mean()) - 1e-12).mean()
-        assert paired_test(differences).randomisation == pytest.approx(expected)
-
-    def test_with_many_queries_it_is_near_the_t_test_and_the_same_each_time(self) -> None:
-        differences = np.random.default_rng(1).normal(0.02, 0.1, 200)
-        test = paired_test(differences)
-        assert test.randomisation == pytest.approx(test.t_test, abs=0.01)
-        assert test == paired_test(differences)
-        assert (test.won, test.lost) == ((differences > 0).sum(), (differences < 0).sum())
+    @given(st.lists(st.floats(-1, 1), min_size=3, max_size=9), st.integers(1, 6))
+    def test_the_interval_agrees_with_the_corrected_test(self, values: list[float], methods: int) -> None:
+        rng = np.random.default_rng(0)
+        differences = {f"m{n}": np.array(values) + rng.normal(0.3, 0.4, len(values)) for n in range(methods)}
+        for test in corrected_tests(differences).values():
+            assume(abs(test.t_test_holm - LEVEL) > 1e-6)
+            assert test.significant is not (test.low <= 0 <= test.high)
 
     @pytest.mark.parametrize(("difference", "p"), [(0.0, 1.0), (0.25, 0.0)])
     def test_queries_that_all_moved_alike(self, difference: float, p: float) -> None:
         test = paired_test(np.full(4, difference))
-        assert (test.t_test, test.randomisation, test.low, test.high) == (p, p, difference, difference)
+        assert (test.t_test, test.low, test.high) == (p, difference, difference)
 
     def test_queries_are_paired_by_id_where_seeds_test_others(self, folder: RunsFolder) -> None:
         folder.add(method="ft", seed=0, queries=["a", "b", "c"], after=[0.1, 0.2, 0.3])
@@ -105,7 +99,6 @@ class TestPairedTests:
             folder.add(method=method, after=around(0.5 + 0.02 * seed, seed), max_steps=8)
         for table in analyse_runs(folder.home).tables:
             tests = [row.tests[PRIMARY] for row in table.rows[1:]]
-            for kind in ("t_test", "randomisation"):
-                corrected = [getattr(test, f"{kind}_holm") for test in tests]
-                assert corrected == pytest.approx(holm([getattr(test, kind) for test in tests]))
-                assert corrected != pytest.approx([getattr(test, kind) for test in tests])
+            corrected = [test.t_test_holm for test in tests]
+            assert corrected == pytest.approx(holm([test.t_test for test in tests]))
+            assert corrected != pytest.approx([test.t_test for test in tests])

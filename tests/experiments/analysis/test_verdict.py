@@ -9,9 +9,9 @@ import pytest
 
 from grids import N_QUERIES, RunsFolder, around, guard_record
 from opera.experiments.analysis import PRIMARY, Comparison, PairedTest, analyse_runs
-from opera.experiments.analysis.verdict import format_points, verdict
+from opera.experiments.analysis.verdict import verdict
 
-TEST = PairedTest(9, 0.02, 0.011, 0.034, 0.001, 0.002, 0.003, 0.004, 7, 2)
+TEST = PairedTest(9, 0.02, 0.011, 0.034, 0.001, 0.003, 7, 2)
 BETTER, WORSE, SAME = TEST, replace(TEST, difference=-0.1), replace(TEST, t_test_holm=0.3)
 
 
@@ -48,7 +48,7 @@ def test_three_bullets_with_the_interval_and_the_corrected_p(comparison: Compari
     assert against_baseline.startswith("Against ft: dp is significantly better: +10.0 points of nDCG@10 (95% interval ")
     assert "; p " in against_baseline
     assert against_untrained.startswith("Against the untrained model: dp is significantly better: +30.0 points")
-    assert ", corrected for 2 methods); also significantly better: ft" in against_untrained
+    assert ", both corrected for 2 methods); also significantly better: ft" in against_untrained
 
 
 def test_against_the_baseline(comparison: Comparison) -> None:
@@ -59,7 +59,7 @@ def test_against_the_baseline(comparison: Comparison) -> None:
     assert against(dp=BETTER) == f"dp is significantly better: {difference}; p = 0.003)"
     assert against(dp=SAME) == f"dp is not significantly different: {difference}; p = 0.3)"
     assert against(dp=WORSE).startswith("dp is significantly worse: −10.0 points")
-    of_two = f"{difference}, uncorrected; p = 0.003, corrected for 2 methods)"
+    of_two = f"{difference}; p = 0.003, both corrected for 2 methods)"
     assert against(dp=BETTER, sp=WORSE) == f"dp is significantly better: {of_two}; significantly worse: sp"
     assert against(dp=BETTER, sp=replace(BETTER, difference=0.01)) == (
         f"dp is significantly better: {of_two}; also significantly better: sp"
@@ -129,10 +129,6 @@ def test_titles_have_steps_seeds_and_noise(folder: RunsFolder) -> None:
         "one: 8 steps, 1 to 2 seeds, with injected false pairs (noise=random, noise_share=0.3)",
         "two: 2,000 steps, 1 seed, with injected false pairs (noise=random, noise_share=0.3)",
     ]
-
-
-def test_points_have_a_sign_unless_they_round_to_zero() -> None:
-    assert [format_points(value) for value in (-0.0004, -0.001, 0.014)] == ["0.0", "−0.1", "+1.4"]
 
 
 def test_the_guard_of_one_run(folder: RunsFolder) -> None:

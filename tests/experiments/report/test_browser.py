@@ -136,7 +136,7 @@ class TestInABrowser:
         assert everything == opera.Run.open(grid / "dp" / "steps16" / "seed0").per_query().num_rows
         page.select_option("#explorer-against", "untrained")
         counts = {}
-        for outcome, sign in (("won", "+"), ("lost", "−"), ("tied", "+−")):
+        for outcome, sign in (("won", "+"), ("lost", "−"), ("tied", "0")):
             page.select_option("#explorer-outcome", outcome)
             changes = opened.texts("#explorer-list .change")
             assert all(change[0] in sign for change in changes)

@@ -36,6 +36,9 @@ def test_csv_has_every_digit_and_a_column_of_deviations() -> None:
 def test_a_spreadsheet_runs_no_label() -> None:
     hostile = TableFile("name", "a\x1bb", ("method", "n"), (("=HYPERLINK(1)", 1), ("a\x1b[31m", -2)))
     assert hostile.csv() == "method,n\n'=HYPERLINK(1),1\na\\x1b[31m,-2\n"
+    for formula in ("\uff1d1", "\uff0b1", "\uff0d1", "\uff20a", "\ufe661", "\u207a1", " =1", "\u3000+1"):
+        beside_means = TableFile("name", "", ("method", formula), ((formula, formula), ("a", MeanStd(0.5, None))))
+        assert beside_means.csv() == f"method,'{formula},'{formula} std\n'{formula},'{formula},\na,0.5,\n"
     assert r"\caption{a\textbackslash{}x1bb}" in hostile.latex()
 
 

@@ -96,4 +96,4 @@ def test_the_page_of_one_run_says_it_in_words(grid: Path, tmp_path: Path) -> Non
     assert run.record.guard is not None
     main = html.unescape(opera.report(run.path, tmp_path / "one.html").read_text().split("<main>")[1])
     assert f"<p>{verdict_sentence(run.record.guard)}.</p>" in main
-    assert f"λ was chosen by nDCG@10 on {run.record.guard.dev_queries} dev queries" in main
+    assert f"Chosen on {run.record.guard.dev_queries} dev queries" in main

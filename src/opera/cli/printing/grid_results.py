@@ -7,7 +7,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from opera.cli.printing.results import warn_of_few
+from opera.cli.printing.results import interval_in_points, warn_of_few
+from opera.core.intervals import points
 from opera.experiments.analysis import (
     PAPERS,
     PRIMARY,
@@ -19,8 +20,9 @@ from opera.experiments.analysis import (
     ResultsTable,
     format_settings,
 )
-from opera.experiments.analysis.guard import dev_split_sentence, format_verdicts
-from opera.experiments.analysis.verdict import format_points, verdict
+from opera.experiments.analysis.guard import format_verdicts
+from opera.experiments.analysis.verdict import verdict
+from opera.runs.guard_words import dev_sentence
 
 
 def print_grid_results(screen: Console, comparison: Comparison) -> None:
@@ -81,10 +83,10 @@ def _print_guard(screen: Console, results: ResultsTable) -> None:
                 for measure in (PRIMARY, RECALL)
                 for values in (guard.fine_tuned, row.measures)
             ),
-            *(("", "") if test is None else (format_points(test.difference), _format_p(test.t_test_holm))),
+            *(("", "") if test is None else (points(test.difference), _format_p(test.t_test_holm))),
         )
     screen.print(table)
-    for sentence in dict.fromkeys(dev_split_sentence(guard) for _, guard in guarded):
+    for sentence in dict.fromkeys(dev_sentence(guard.typical) for _, guard in guarded):
         screen.print(Text(sentence, style="dim"))
 
 
@@ -114,7 +116,7 @@ def _print_verdict(screen: Console, comparison: Comparison) -> None:
 def _quality_table(results: ResultsTable, baseline: str | None) -> Table:
     measures = (PRIMARY, PAPERS, RECALL)
     heads = [measure.replace("retrieved_ideal_", "retrieved-\nideal ") for measure in measures]
-    tests = (f"points of\n{PRIMARY}", "95% interval", "p\nt-test", "p\nrandom.")
+    tests = (f"points of\n{PRIMARY}", "95% interval", "p")
     table = _method_table("seeds", *heads, "vs un-\ntrained", *(tests if baseline else ()))
     table.add_row("untrained", "", *(f"{results.untrained[m]:.3f}" for m in measures))
     for row in results.rows:
@@ -122,7 +124,7 @@ def _quality_table(results: ResultsTable, baseline: str | None) -> Table:
             Text(row.method),
             str(len(row.seeds)),
             *(_format_mean_std(row.measures[m]) for m in measures),
-            "" if row.gain is None else f"{100 * row.gain.difference:+.1f}{'' if row.gain.significant else '?'}",
+            "" if row.gain is None else f"{points(row.gain.difference)}{'' if row.gain.significant else '?'}",
             *(("baseline",) if row.method == baseline else _format_test(row.tests.get(PRIMARY))),
         )
     return table
@@ -161,8 +163,7 @@ def _method_table(*columns: str) -> Table:
 def _format_test(test: PairedTest | None) -> tuple[str, ...]:
     if test is None:
         return ()
-    interval = f"{100 * test.low:+.1f} to {100 * test.high:+.1f}"
-    return f"{100 * test.difference:+.1f}", interval, *map(_format_p, (test.t_test_holm, test.randomisation_holm))
+    return points(test.difference), interval_in_points(test.low, test.high), _format_p(test.t_test_holm)
 
 
 def _format_p(value: float) -> str:

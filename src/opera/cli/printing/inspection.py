@@ -10,6 +10,7 @@ from rich.text import Text
 
 from opera.cli.printing.console import one_line
 from opera.cli.printing.results import warn_of_few
+from opera.core.intervals import signed
 from opera.data.names import source_title
 from opera.diagnostics.inspect.duplicates import Duplicates, NearDuplicate
 from opera.diagnostics.inspect.quality import Quality
@@ -129,14 +130,14 @@ def _print_retentions(screen: Console, inspection: Inspection) -> None:
         table.add_column(name, justify="right")
     for row in inspection.retentions:
         cells = (f"{row.kept_pairs:,}", f"{row.lost_queries:.1%}", f"{row.lowest:.3f}")
-        table.add_row(f"{row.k:g}", *cells, f"{row.precision:.3f}", f"{row.gain:+.4f}")
+        table.add_row(f"{row.k:g}", *cells, f"{row.precision:.3f}", signed(row.gain, 4))
     screen.print(table)
     screen.print(
         Text(
             "True pairs: their estimated share among those kept. Gain: estimated change of the similarity that "
             "training\nlearns from, beside training on all pairs (E of Theorem 1, docs/paper.md). Both assume that the "
             f"estimated\nnoise is random. For comparison: {inspection.quality.true_share:.3f} of all pairs are true, "
-            f"and dp gains {inspection.dynamic_gain:+.4f}.\n"
+            f"and dp gains {signed(inspection.dynamic_gain, 4)}.\n"
             "The gain ignores coverage: weigh it against the lost queries."
         )
     )

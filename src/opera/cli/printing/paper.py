@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from opera.cli.printing.console import one_line
+from opera.core.intervals import signed
 from opera.experiments.paper.matching import our_measure
 from opera.experiments.paper.readings import READINGS
 from opera.experiments.paper.rows import ComparedFigure, ComparedRow
@@ -101,7 +102,7 @@ def _compared_cells(figure: ComparedFigure, name: str) -> list[str]:
         return [_format_number(figure.paper, name), figure.missing, ""]
     sd = "" if figure.sd is None else f" ± {_format_number(figure.sd, name)}"
     digits = 2 if figure.scale == 1 else 1
-    difference = "" if figure.difference is None else f"{figure.difference:+.{digits}f}"
+    difference = "" if figure.difference is None else signed(figure.difference, digits)
     return [_format_number(figure.paper, name), f"{_format_number(figure.mean, name)}{sd}", difference]
 
 

@@ -27,7 +27,7 @@ def print_before_after(screen: Console, run: Run, title: str) -> None:
     The fine-tuned model is left out where it is the one handed over. Few test queries are warned of.
     """
     measures, per_query = run.measures, run.per_query()
-    changes = changes_on_test(per_query, DEFAULT_MEASURES, run.record.seed)
+    changes = changes_on_test(per_query, DEFAULT_MEASURES)
     shown = {"before": "before", "fine_tuned": "fine-tuned", "after": "after"}
     if measures["fine_tuned"] == measures["after"]:
         del shown["fine_tuned"]
@@ -38,7 +38,7 @@ def print_before_after(screen: Console, run: Run, title: str) -> None:
     for name in DEFAULT_MEASURES:
         gain, change = measures["after"][name] - measures["before"][name], changes.get(name)
         interval = "" if change is None else interval_in_points(change.low, change.high)
-        table.add_row(name, *(f"{measures[when][name]:.4f}" for when in shown), f"{100 * gain:+.1f}", interval)
+        table.add_row(name, *(f"{measures[when][name]:.4f}" for when in shown), points(gain), interval)
     screen.print(Text(f"\n{title}", style="bold"))
     screen.print(table)
     warn_of_few(screen, per_query.num_rows)

@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from opera.cli.printing.console import one_line
+from opera.core.intervals import points
 from opera.runs.record import mean_of_sets
 
 if TYPE_CHECKING:
@@ -44,5 +45,4 @@ def _values(test: dict[str, dict[str, float]] | None) -> tuple[str, ...]:
 
 def change_cells(before: Mapping[str, float], after: Mapping[str, float]) -> tuple[str, str, str]:
     """Write a measure before and after, and its change in points, as cells of a table."""
-    change = 100 * (after[MEASURE] - before[MEASURE])
-    return f"{before[MEASURE]:.4f}", f"{after[MEASURE]:.4f}", f"{change:+.1f}"
+    return f"{before[MEASURE]:.4f}", f"{after[MEASURE]:.4f}", points(after[MEASURE] - before[MEASURE])

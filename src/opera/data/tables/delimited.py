@@ -38,7 +38,7 @@ class DelimitedTable:
     def __init__(self, path: Path, tabs: bool, header: Callable[[list[str]], bool], split: str | None = None) -> None:
         self.path, self.name, self.short, self.split = path, str(path), path.name, split
         self.notes: list[str] = []
-        self._delimiter = "\t" if tabs else self._found_delimiter()
+        self._tabs, self._delimiter = tabs, "\t" if tabs else self._found_delimiter()
         first = next(self._records(), None)
         if first is None:
             raise DataError(f"{path}: is empty; it must have at least one row")
@@ -54,6 +54,7 @@ class DelimitedTable:
     def batches(self, columns: Sequence[str]) -> Iterator[Rows]:
         """Yield the rows; empty lines are skipped."""
         width, batch = len(self.columns), Batch(self.columns, columns)
+        header = sorted(self.first_line) if self.has_header else []
         records = self._records()
         if self.has_header:
             next(records)
@@ -63,6 +64,11 @@ class DelimitedTable:
                     f"{self.place(number)}: must have {width} columns, as the first line has, got {len(fields)}: "
                     f"{shown(self._delimiter.join(fields))}"
                 )
+            if fields[-1] in header and sorted(cell.lstrip("\ufeff") for cell in fields) == header:
+                raise DataError(
+                    f"{self.place(number)}: is a header again ({shown(self._delimiter.join(fields))}), as where files "
+                    "were joined; remove it, or pass the files one by one"
+                )
             if batch.add(number, fields, sum(map(len, fields))):
                 yield batch.rows()
         if batch.numbers:
@@ -71,7 +77,7 @@ class DelimitedTable:
     def _records(self) -> Iterator[tuple[int, list[str]]]:
         """Yield the line on which each record begins, and its fields."""
         lines = text_lines(self.path, newline="")
-        if self._delimiter == "\t":
+        if self._tabs:
             for number, line in enumerate(lines, start=1):
                 if text := line.rstrip("\r\n"):
                     yield number, text.split("\t")

@@ -14,7 +14,7 @@ from opera.core.terminal import shown
 from opera.data.names import MEMORY
 from opera.data.store import DataBuilder, load_or_parse
 from opera.data.tables.columns import Columns, TableKind, columns_by_role
-from opera.data.tables.in_memory import MemoryTable, as_list, as_table, is_series
+from opera.data.tables.in_memory import MemoryTable, as_list, as_table, check_ordered, is_series
 from opera.data.tables.load import RULES, store_tables
 from opera.data.tables.readers import TableFile
 
@@ -67,12 +67,19 @@ def _aligned(queries: Any, documents: Any) -> TableFile:
             f"queries and documents: without pairs, row i belongs to row i, but there are {counts['query']:,} queries "
             f"and {counts['document']:,} documents; give pairs"
         )
+    labels = [list(values.index) for values in (queries, documents) if is_series(values)]
+    if len(labels) == 2 and labels[0] != labels[1] and set(labels[0]) == set(labels[1]):
+        raise DataError(
+            "queries and documents: have the same index in different orders, and row i belongs to row i; bring one "
+            "into the order of the other, or reset_index(drop=True) both"
+        )
     return MemoryTable("pairs", pa.table(both))
 
 
 def _list_of_texts(values: Any, name: str) -> pa.Array:
     if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__iter__"):
         raise DataError(f"{name}: without pairs, must be a list of texts, got {shown(type(values).__name__)}")
+    check_ordered(values, name)
     found = list(values)
     for at, text in enumerate(found):
         if not isinstance(text, str):

@@ -53,8 +53,13 @@ class DatasetTable:
         self, name: str, dataset: Any, split: str | None = None, explain: Callable[[Exception], Exception] | None = None
     ) -> None:
         self.name, self.short, self.split, self._explain = name, name, split, explain
+        form = getattr(dataset, "format", None) or {"type": None, "columns": dataset.column_names}  # streams have none
+        if form["type"] == "custom":
+            raise DataError(f"{name}: has a transform, which is applied to no file; apply it for good with map()")
+        if form["columns"] is None:
+            raise DataError(f"{name}: is a stream whose columns are not known; read it into a Dataset first")
         self._dataset = dataset.with_format("arrow")
-        self.columns = unique_columns(name, list(dataset.column_names))
+        self.columns = unique_columns(name, list(form["columns"]))
 
     def place(self, number: int) -> str:
         """Name and row, as Python counts them."""
@@ -90,10 +95,15 @@ def as_table(value: Any, name: str, columns: Sequence[str]) -> MemoryTable | Dat
         DataError: for anything else, or where Arrow cannot hold it.
     """
     if hasattr(value, "column_names") and hasattr(value, "with_format"):
+        if isinstance(value, Mapping):
+            splits = ", ".join(map(str, value))
+            raise DataError(
+                f"{name}: is a DatasetDict ({splits}); pass one split, or save_to_disk() it and load the folder"
+            )
         return DatasetTable(name, value)
     try:
         return MemoryTable(name, _arrow(value, name, columns))
-    except (pa.ArrowException, TypeError, OverflowError, UnicodeError) as error:
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         reason = shortened(str(error).partition("\n")[0], 200)
         raise DataError(f"{name}: cannot be read as a table ({reason})") from None
 
@@ -101,6 +111,16 @@ def as_table(value: Any, name: str, columns: Sequence[str]) -> MemoryTable | Dat
 def as_list(value: Any) -> Any:
     """Return the values of a numpy array as a list, its rows as lists; anything else as it is."""
     return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def check_ordered(values: Any, name: str) -> None:
+    """Refuse a set, whose order is another in every process.
+
+    Raises:
+        DataError: for one.
+    """
+    if isinstance(values, set | frozenset):
+        raise DataError(f"{name}: is a set, which has no order; pass a list")
 
 
 def is_series(value: Any) -> bool:
@@ -112,13 +132,18 @@ def is_series(value: Any) -> bool:
 def _arrow(value: Any, name: str, columns: Sequence[str]) -> pa.Table:
     if isinstance(value, pa.Table):
         return value
+    if isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype.kind == "f" and len(value):
+        _check_width(value[:1].tolist(), name, columns)
+        return pa.table({column: pa.array(own) for column, own in zip(columns, value.T, strict=False)})
     value = as_list(value)
     if type(value).__module__.partition(".")[0] == "pandas" and not is_series(value):
         return pa.Table.from_pandas(value, preserve_index=False)
     if hasattr(value, "__arrow_c_stream__") and not is_series(value):
         return pa.table(value)
     if isinstance(value, Mapping):
-        return pa.table({str(key): pa.array(column) for key, column in value.items()})
+        for key, column in value.items():
+            check_ordered(column, f"{name}[{shown(key)}]")
+        return pa.table([pa.array(column) for column in value.values()], names=[str(key) for key in value])
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return _from_rows(value, name, columns)
     raise DataError(
@@ -132,12 +157,17 @@ def _from_rows(rows: Sequence[Any], name: str, columns: Sequence[str]) -> pa.Tab
         raise DataError(f"{name}: must not be empty")
     if all(isinstance(row, Mapping) for row in rows):
         keys = dict.fromkeys(key for row in rows for key in row)
-        return pa.table({str(key): pa.array([row.get(key) for row in rows]) for key in keys})
-    width = len(rows[0]) if isinstance(rows[0], tuple | list) else 0
-    if not 2 <= width <= len(columns):
-        raise DataError(f"{name}[0]: must be a tuple ({', '.join(columns)}), got {shown(rows[0])}")
+        return pa.table([pa.array([row.get(key) for row in rows]) for key in keys], names=[str(key) for key in keys])
+    width = _check_width(rows, name, columns)
     for at, row in enumerate(rows):
         if not isinstance(row, tuple | list) or len(row) != width:
             raise DataError(f"{name}[{at}]: must be a tuple of {width} values, as the first is, got {shown(row)}")
     values = zip(*rows, strict=True)
     return pa.table({column: pa.array(list(own)) for column, own in zip(columns, values, strict=False)})
+
+
+def _check_width(rows: Sequence[Any], name: str, columns: Sequence[str]) -> int:
+    width = len(rows[0]) if isinstance(rows[0], tuple | list) else 0
+    if not 2 <= width <= len(columns):
+        raise DataError(f"{name}[0]: must be a tuple ({', '.join(columns)}), got {shown(rows[0])}")
+    return width

@@ -24,7 +24,7 @@ from opera.data.tables.store_pairs import store_pairs
 from opera.data.tables.values import as_ids, as_texts
 from opera.data.texts import TextRow
 
-RULES = "3"  # part of every key: change it when what is read from tables changes
+RULES = "4"  # part of every key: change it when what is read from tables changes
 
 
 def load_tables(tables: TableSource, source: str | None = None) -> RetrievalData:

@@ -13,7 +13,7 @@ from opera.core.arrays import BoolArray
 from opera.core.errors import DataError
 from opera.core.terminal import shown
 from opera.data.names import SPLIT_NAMES
-from opera.data.tables.readers import Rows, TableFile
+from opera.data.tables.readers import JsonTable, Rows, TableFile
 from opera.data.tables.values import Place, as_ids, as_numbers, as_texts, blank, flattened
 
 
@@ -118,6 +118,10 @@ class PairReader:
             return read(rows.columns[column], column, place) if (column := self._column(table, role)) else None
 
         query, document = (self._texts(table, rows, role, place) for role in ("query", "document"))
+        without = np.bincount(document.rows, minlength=len(query)) == 0
+        if without.any() and not self.lenient:
+            column = self._column(table, "document") or self._column(table, "document_id")
+            raise _empty(place(int(np.argmax(without))), column)
         query.ids = texts("query_id")
         ids, titles = texts("document_id"), texts("title")
         if ids is not None or titles is not None:
@@ -128,7 +132,8 @@ class PairReader:
             query=query,
             document=document,
             negative=[
-                self._opened(rows.columns[column], column, place) for column in table.columns.get("negative", ())
+                self._opened(rows.columns[column], column, place, optional=True)
+                for column in table.columns.get("negative", ())
             ],
             grade=self._numbers(table, rows, "grade", place),
             weight=self._numbers(table, rows, "weight", place),
@@ -142,6 +147,8 @@ class PairReader:
             return None
         values = rows.columns[column]
         if flattened(values)[0] is not values and role not in table.given:
+            if isinstance(table.file, JsonTable):
+                table.file.check_lists(column)
             self.lists[column, role] = None
             return None
         return as_numbers(values, column, place)
@@ -155,8 +162,12 @@ class PairReader:
         assert column is not None, "a table of pairs has both"
         return self._opened(rows.columns[column], column, place, whole=role == "query")
 
-    def _opened(self, values: pa.Array, column: str, place: Place, whole: bool = False) -> Texts:
+    def _opened(
+        self, values: pa.Array, column: str, place: Place, whole: bool = False, optional: bool = False
+    ) -> Texts:
         opened, of_row = flattened(values)
+        if optional and opened is values and values.null_count:
+            opened, of_row = values.drop_null(), np.flatnonzero(np.asarray(values.is_valid()))
         if whole and opened is not values:
             raise DataError(f"{place(0)}: column {shown(column)} must hold one text per row, but holds {values.type}")
 
@@ -167,7 +178,7 @@ class PairReader:
         empty = np.zeros(0, dtype=bool) if self.lenient else blank(texts)
         if empty.any():
             at = int(np.argmax(empty))
-            raise DataError(f"{place_of(at)}: column {shown(column)} must not be empty; fill it or remove the row")
+            raise _empty(place_of(at), column)
         return Texts(of_row, texts)
 
     def _without_empty(self, batch: PairBatch) -> PairBatch:
@@ -213,3 +224,7 @@ class PairReader:
 
     def _number(self, split: str) -> int:
         return self.splits.setdefault(split, len(self.splits))
+
+
+def _empty(place: str, column: str | None) -> DataError:
+    return DataError(f"{place}: column {shown(column)} must not be empty; fill it or remove the row")

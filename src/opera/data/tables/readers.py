@@ -16,6 +16,8 @@ from opera.data.lines import json_objects
 from opera.data.texts import BATCH_CHARACTERS
 
 BATCH_ROWS = 20_000
+MOST_COLUMNS = 10_000
+"""Columns of a JSON Lines file: one with more has values for keys, such as ids."""
 
 
 class Rows(NamedTuple):
@@ -115,17 +117,29 @@ class _arrow_errors:  # noqa: N801 - reads like contextlib's own
 
 
 class JsonTable:
-    """A JSON Lines file; its columns are the keys of its first :data:`BATCH_ROWS` records.
+    """A JSON Lines file. Every record is read for its columns and their types: writers that omit nulls make files in
+    which a column first appears late.
 
     Args:
         path: the file.
         split: as of :class:`TableFile`.
+
+    Raises:
+        DataError: if it cannot be read, or has more than :data:`MOST_COLUMNS` columns.
     """
 
     def __init__(self, path: Path, split: str | None = None) -> None:
         self.path, self.name, self.short, self.split = path, str(path), path.name, split
-        first = [record for _, (_, record) in zip(range(BATCH_ROWS), json_objects(path), strict=False)]
-        self.columns = list(dict.fromkeys(key for record in first for key in record))
+        self._first: dict[str, dict[type, int]] = {}  # the line on which each type of a column's values is first seen
+        for number, record in json_objects(path):
+            for key, value in record.items():
+                self._first.setdefault(key, {}).setdefault(type(value), number)
+            if len(self._first) > MOST_COLUMNS:
+                raise DataError(
+                    f"{self.place(number)}: the lines up to here have more than {MOST_COLUMNS:,} different keys; give "
+                    "every line the same keys"
+                )
+        self.columns = list(self._first)
 
     def place(self, number: int) -> str:
         """File and line."""
@@ -133,7 +147,7 @@ class JsonTable:
 
     def batches(self, columns: Sequence[str]) -> Iterator[Rows]:
         """Yield the rows; numbers become texts, and a key that a record lacks is null."""
-        batch = Batch(columns, columns)
+        batch = Batch(columns, columns, [self._type(column) for column in columns])
         for number, record in json_objects(self.path):
             values = [self._value(number, column, record.get(column)) for column in columns]
             if batch.add(number, values, sum(len(str(value)) for value in values)):
@@ -141,7 +155,34 @@ class JsonTable:
         if batch.numbers:
             yield batch.rows()
 
-    def _value(self, number: int, column: str, value: object) -> str | list[str | None] | None:
+    def check_lists(self, column: str) -> None:
+        """Check that a column of lists holds nothing else.
+
+        Raises:
+            DataError: naming a line with a single value.
+        """
+        lines = self._first[column]
+        if single := [lines[kind] for kind in lines if kind not in (list, type(None))]:
+            raise DataError(
+                f"{self.place(min(single))}: column {shown(column)} holds one value, and a list on line {lines[list]}; "
+                "write one value in every line"
+            )
+
+    def _type(self, column: str) -> pa.DataType:
+        lines = {kind: line for kind, line in self._first[column].items() if kind is not type(None)}
+        if bool in lines and len(lines) > 1:
+            flag = lines.pop(bool)
+            raise DataError(
+                f"{self.place(max(flag, min(lines.values())))}: column {shown(column)} must not mix true and false "
+                "with other values; write 1 and 0"
+            )
+        return pa.list_(pa.string()) if list in lines else pa.bool_() if bool in lines else pa.string()
+
+    def _value(self, number: int, column: str, value: object) -> object:
+        if value is not None and type(value) not in self._first[column]:
+            raise DataError(f"{self.name}: changed while it was read; run the command again")
+        if isinstance(value, bool):
+            return value
         if isinstance(value, list):
             return [self._scalar(number, column, part) for part in value]
         return self._scalar(number, column, value)
@@ -149,8 +190,8 @@ class JsonTable:
     def _scalar(self, number: int, column: str, value: object) -> str | None:
         if value is None or isinstance(value, str):
             return value
-        if isinstance(value, int | float):  # true and false are 1 and 0
-            return str(int(value)) if isinstance(value, bool) else repr(value)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return repr(value)
         raise DataError(
             f"{self.place(number)}: column {shown(column)} must be a text, a number or a list of these, "
             f"got {shown(value)}"
@@ -163,10 +204,12 @@ class Batch:
     Args:
         names: of the values of a row.
         wanted: those to keep.
+        types: of the values; texts by default.
     """
 
-    def __init__(self, names: Sequence[str], wanted: Sequence[str]) -> None:
+    def __init__(self, names: Sequence[str], wanted: Sequence[str], types: Sequence[pa.DataType] | None = None) -> None:
         self._wanted = [(name, names.index(name)) for name in wanted]
+        self._types = types or [pa.string()] * len(names)
         self.numbers: list[int] = []
         self._values: list[Sequence[Any]] = []
         self._characters = 0
@@ -181,16 +224,15 @@ class Batch:
     def rows(self) -> Rows:
         """Return the rows, and start anew."""
         columns = list(zip(*self._values, strict=True))
-        rows = Rows(self.numbers, {name: _array(columns[at]) for name, at in self._wanted})
+        rows = Rows(self.numbers, {name: _array(columns[at], self._types[at]) for name, at in self._wanted})
         self.numbers, self._values, self._characters = [], [], 0
         return rows
 
 
-def _array(values: Sequence[Any]) -> pa.Array:
-    if list in set(map(type, values)):
-        lists = [value if value is None or isinstance(value, list) else [value] for value in values]
-        return pa.array(lists, pa.list_(pa.string()))
-    return pa.array(values, pa.string())
+def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_list(kind):
+        values = [value if value is None or isinstance(value, list) else [value] for value in values]
+    return pa.array(values, kind)
 
 
 def unique_columns(place: str, names: list[str]) -> list[str]:

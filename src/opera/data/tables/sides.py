@@ -87,7 +87,7 @@ class NewTexts:
 
     def add(self, texts: Texts) -> None:
         """Take the texts of some rows. Those with one id, else those with one title and text, are one."""
-        key = whole = digests(texts.texts) if texts.titles is None else digests(texts.titles, texts.texts)
+        key = whole = digests(texts.texts, texts.titles)
         if texts.ids is not None:
             key = digests(texts.ids)
             self._contents.append(np.frombuffer(whole.buffers()[1], dtype=np.uint64)[::2].copy())

@@ -71,6 +71,7 @@ class _Numbered:
         self.new: list[TextRow] = []
         self._row_of_id: dict[str, int] = {}
         self._row_of_text: dict[bytes, int] = {}
+        self._made_up: set[int] = set()
         self._digests: list[bytes] = []
 
     def __len__(self) -> int:
@@ -86,7 +87,9 @@ class _Numbered:
         row = self._row_of_text.get(digest) if identifier is None else self._row_of_id.get(identifier)
         if row is None:
             row = len(self)
-            identifier = identifier if identifier is not None else self._free_id(row)
+            if identifier is None:
+                identifier = self._free_id(row)
+                self._made_up.add(row)
             self._row_of_id[identifier] = row
             self._row_of_text.setdefault(digest, row)
             self._digests.append(digest)
@@ -98,14 +101,15 @@ class _Numbered:
         return row
 
     def find(self, place: str, identifier: str) -> int:
-        """Return the row of an id.
+        """Return the row of an id that the files have; one that was made up for a text without an id is none.
 
         Raises:
             DataError: if there is none.
         """
-        if identifier not in self._row_of_id:
+        row = self._row_of_id.get(identifier)
+        if row is None or row in self._made_up:
             raise DataError(f"{place}: {self.kind} {shown(identifier)} has no text in the files that were read")
-        return self._row_of_id[identifier]
+        return row
 
     def _free_id(self, row: int) -> str:
         identifier = f"{self.letter}{row}"
@@ -121,7 +125,8 @@ class ExampleStore:
         self.documents, self.queries = _Numbered("document", "d"), _Numbered("query", "q")
         self.unused: set[str] = set()
         self._positives = defaultdict[str, tuple["array[int]", "array[int]"]](lambda: (array("i"), array("i")))
-        self._judged = defaultdict[str, list[tuple[int, int, int]]](list)
+        self._judged = defaultdict[str, dict[tuple[int, int], int]](dict)
+        self._repeated = 0
         self._negatives = array("i"), array("i")
         self._scored, self._scores = (array("i"), array("i")), array("f")
         self._prompts: dict[str, None] = {}
@@ -162,9 +167,17 @@ class ExampleStore:
         """Add a judgement by ids.
 
         Raises:
-            DataError: for an id without a text.
+            DataError: for an id without a text, and for a pair that had another grade.
         """
-        self._judged[split].append((self.queries.find(place, query_id), self.documents.find(place, document_id), grade))
+        pair, judged = (
+            (self.queries.find(place, query_id), self.documents.find(place, document_id)),
+            self._judged[split],
+        )
+        self._repeated += pair in judged
+        if (before := judged.setdefault(pair, grade)) != grade:
+            raise DataError(
+                f"{place}: grade {grade} for a pair that had the grade {before} before; a pair has one grade"
+            )
 
     def store(self, builder: DataBuilder) -> None:
         """Write queries, splits, negatives and scores; the corpus is written before, from :meth:`rows`."""
@@ -180,6 +193,8 @@ class ExampleStore:
             builder.notes.append(f"{len(builder.teacher):,} pairs have a score of a teacher")
         if self._lines > len(lines_queries):
             builder.notes.append(f"merged {self._lines - len(lines_queries)} lines with a repeated query")
+        if self._repeated:
+            builder.notes.append(f"merged {self._repeated:,} repeated judgements")
         if self.unused:
             builder.notes.append(f"unused columns: {shortened(', '.join(sorted(self.unused)))}")
         self._note_shared(builder)
@@ -187,7 +202,9 @@ class ExampleStore:
 
     def _qrels(self, split: str) -> Qrels:
         query, document = _distinct(*map(np.asarray, self._positives[split]))
-        judged = np.array(self._judged[split], dtype=np.int64).reshape(-1, 3)
+        judged = np.array([(*pair, grade) for pair, grade in self._judged[split].items()], dtype=np.int64).reshape(
+            -1, 3
+        )
         unjudged = ~np.isin(pair_keys(query, document), pair_keys(judged[:, 0], judged[:, 1]))
         return Qrels.from_arrays(
             np.concatenate([judged[:, 0], query[unjudged]]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from glob import glob, has_magic
 from pathlib import Path
 from typing import Literal
@@ -13,12 +13,20 @@ from opera.core.errors import DataError, OperaError
 from opera.core.reading import open_file
 from opera.core.storage import exhausted
 from opera.core.strict_json import parse_json
+from opera.data.lines import json_objects
 from opera.data.names import SPLIT_NAMES
 
 Kind = Literal["flagembedding", "tevatron", "corpus", "queries", "qrels"]
 
 TELLING: tuple[Kind, ...] = ("flagembedding", "tevatron", "qrels")
 """Kinds of which one file shows what its folder is."""
+_NAMES: Mapping[Kind, str] = {
+    "flagembedding": "FlagEmbedding (query, pos)",
+    "tevatron": "Tevatron (positive_passages or positive_document_ids)",
+    "corpus": "documents (an id and text)",
+    "queries": "queries (id, text)",
+    "qrels": "judgements (qid, docid)",
+}
 SUFFIXES = (".jsonl", ".json")
 MOST_FIRST = 2**24
 """Bytes of a first record that are looked at."""
@@ -27,7 +35,11 @@ _SPLITS = {**SPLIT_NAMES, "training": "train", "eval": "eval", "evaluation": "ev
 
 def kind_of(path: Path) -> Kind | None:
     """Return what a file is by its first record; ``None`` for any other. Cheap, and never raises."""
-    keys = first_keys(path)
+    return kind_of_keys(first_keys(path), path)
+
+
+def kind_of_keys(keys: Set[str], path: Path) -> Kind | None:
+    """Return what a file is by the keys of a record."""
     if {"query", "pos"} <= keys:
         return "flagembedding"
     if keys & {"positive_passages", "positive_document_ids"}:
@@ -49,6 +61,25 @@ def first_keys(path: Path) -> frozenset[str]:
     except (OSError, ValueError, OperaError):
         return frozenset()
     return frozenset(record) if isinstance(record, dict) else frozenset()
+
+
+def check_unread(path: Path) -> None:
+    """Check that no later record shows a kind in a file whose first record shows none, so that it is not read.
+
+    Raises:
+        DataError: naming the line of such a record.
+    """
+    records = json_objects(path)
+    while True:
+        try:
+            number, record = next(records)
+        except (StopIteration, DataError):  # the end; or something else than JSON Lines lies there
+            return
+        if (kind := kind_of_keys(record.keys(), path)) is not None:
+            raise DataError(
+                f"{path}:{number}: has the columns of a file of {_NAMES[kind]}, but the first record lacks some; "
+                "give every record the same columns, null where it has no value, or move the file elsewhere"
+            )
 
 
 def is_pattern(source: str) -> bool:

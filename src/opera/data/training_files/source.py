@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -11,16 +12,16 @@ from opera.data.retrieval_data import RetrievalData
 from opera.data.store import DataBuilder, digest_files, load_or_parse
 from opera.data.training_files import flagembedding, tevatron
 from opera.data.training_files.examples import ExampleStore
-from opera.data.training_files.kinds import TELLING, Kind, is_pattern, kind_of, listed_files, splits_of
+from opera.data.training_files.kinds import TELLING, Kind, check_unread, is_pattern, kind_of, listed_files, splits_of
 
-READING = "3"  # part of the cache's key, not of fingerprints: change it when what is read of these files changes
+READING = "4"  # part of the cache's key, not of fingerprints: change it when what is read of these files changes
 ORDER: tuple[Kind, ...] = ("corpus", "queries", "flagembedding", "tevatron", "qrels")
 """Texts come before what names them by id."""
 
 
 def holds_training_files(source: str) -> bool:
     """Whether a folder or pattern stands for training files and not for a BEIR folder. Cheap, and never raises."""
-    if not is_pattern(source) and any((Path(source) / name).exists() for name in ("queries.jsonl", "qrels")):
+    if not is_pattern(source) and any(os.path.lexists(Path(source, name)) for name in ("queries.jsonl", "qrels")):
         return False
     try:
         return any(kind_of(path) in TELLING for path in listed_files(source))
@@ -53,6 +54,9 @@ def load_training_files(source: str) -> RetrievalData:
     def parse(builder: DataBuilder) -> None:
         _parse(builder, source, kinds(), {Path(source): "train"} if single else None)
 
+    for path, kind in kinds().items():
+        if kind is None:
+            check_unread(path)
     place = Path(source).parent if is_pattern(source) else Path(source)
     name = place.stem if single else place.resolve().name
     return load_or_parse(digest, name, source, parse, reading=READING)

@@ -25,10 +25,8 @@ class GuardResult:
         sentences: each seed's verdict in words, with its intervals on dev and test.
         measure: the measure that decides.
         curves: of each seed, share and mean of the measure on dev.
-        dev_split: how the dev split came about.
-        dev_queries: how many queries it has; the fewest over the seeds.
-        dev_seen: share of its relevant pairs whose document train names; mean over the seeds.
-        test_seen: the same of the test split.
+        typical: the record of the first seed with the means over the seeds: shares of documents that train names, and
+            the fewest dev queries.
         warnings: reasons to trust the choice less.
         fine_tuned: each measure of the fine-tuned models, λ = 1.
         against_fine_tuned: nDCG@10 of the models handed over against the fine-tuned ones, Holm-corrected over the
@@ -41,10 +39,7 @@ class GuardResult:
     sentences: tuple[str, ...]
     measure: str
     curves: tuple[tuple[tuple[float, float], ...], ...]
-    dev_split: str
-    dev_queries: int
-    dev_seen: float
-    test_seen: float
+    typical: GuardRecord
     warnings: tuple[str, ...]
     fine_tuned: dict[str, MeanStd]
     against_fine_tuned: PairedTest | None
@@ -75,15 +70,6 @@ def format_verdicts(verdicts: Sequence[str]) -> str:
     return verdicts[0] if len(counts) == 1 else ", ".join(f"{count} {name}" for name, count in counts.most_common())
 
 
-def dev_split_sentence(guard: GuardResult) -> str:
-    """Say what λ was chosen on, and how new its documents are beside those of test."""
-    how = "given with the data" if guard.dev_split == "given" else f"drawn from train, {guard.dev_split}"
-    return (
-        f"λ was chosen by {guard.measure} on {guard.dev_queries:,} dev queries ({how}). Train names "
-        f"{guard.dev_seen:.0%} of dev's documents and {guard.test_seen:.0%} of test's."
-    )
-
-
 def _records(group: Group) -> list[GuardRecord]:
     """What the guard chose for each seed; empty if a run has no guard."""
     records = [run.record.guard for run in group.runs if run.record.guard is not None]
@@ -93,23 +79,22 @@ def _records(group: Group) -> list[GuardRecord]:
 def _result(
     group: Group, records: Sequence[GuardRecord], against: PairedTest | None, gain: PairedTest | None
 ) -> GuardResult:
-    queries = min(record.dev_queries for record in records)
-    dev_seen, test_seen = (
-        float(np.mean([getattr(record, name) for record in records])) for name in ("dev_seen", "test_seen")
-    )
-    means = {"dev_queries": queries, "dev_seen": dev_seen, "test_seen": test_seen}
+    means = {
+        "dev_queries": min(record.dev_queries for record in records),
+        "dev_seen": float(np.mean([record.dev_seen for record in records])),
+    }
+    if all(record.test_seen is not None for record in records):
+        means["test_seen"] = float(np.mean([record.test_seen for record in records]))
     # the test of several seeds is that of their means, so no single seed's is warned about
-    typical = records[0].model_copy(update=means if len(records) == 1 else {**means, "test": None})
+    alone = {} if len(records) == 1 else {"test": None, "second": None, "dev_parts": None}
+    typical = records[0].model_copy(update={**means, **alone})
     return GuardResult(
         shares=tuple(record.share for record in records),
         verdicts=tuple(record.verdict for record in records),
         sentences=tuple(map(verdict_sentence, records)),
         measure=records[0].measure,
         curves=tuple(tuple((point.share, point.mean) for point in record.curve) for record in records),
-        dev_split=records[0].dev_split,
-        dev_queries=queries,
-        dev_seen=dev_seen,
-        test_seen=test_seen,
+        typical=typical,
         warnings=tuple(warnings_of(typical)),
         fine_tuned={measure: group.mean_std(measure, "fine_tuned") for measure in DEFAULT_MEASURES},
         against_fine_tuned=against,

@@ -133,6 +133,8 @@ class Comparison:
     def as_dict(self) -> dict[str, Any]:
         """Everything but the runs themselves, for JSON."""
         tables = [{**asdict(table), "disagree": table.disagree} for table in self.tables]
+        for guard in (row["guard"] for table in tables for row in table["rows"] if row["guard"] is not None):
+            guard["typical"] = guard["typical"].model_dump()
         return {
             "folder": str(self.folder),
             "models": list(self.models),

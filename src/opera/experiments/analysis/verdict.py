@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from opera.core.intervals import points
 from opera.experiments.analysis.groups import PRIMARY, MeanStd
 from opera.experiments.analysis.labels import format_settings
 from opera.experiments.analysis.results import UNTRAINED, Comparison, ResultsTable
@@ -41,20 +42,13 @@ def format_difference(test: PairedTest, methods: int = 1) -> str:
 
     Args:
         test: of the difference.
-        methods: number of methods tested. With more than one, the text says that p is corrected for them and the
-            interval is not.
+        methods: number of methods tested. With more than one, the text says that p and interval are corrected.
     """
     p = "p < 0.0001" if test.t_test_holm < 1e-4 else f"p = {test.t_test_holm:.2g}"
-    interval = f"95% interval {format_points(test.low)} to {format_points(test.high)}"
+    interval = f"95% interval {points(test.low)} to {points(test.high)}"
     if methods > 1:
-        interval, p = f"{interval}, uncorrected", f"{p}, corrected for {methods} methods"
-    return f"{format_points(test.difference)} points of {PRIMARY} ({interval}; {p})"
-
-
-def format_points(value: float) -> str:
-    """Format a difference in points with its sign; without one where it rounds to zero."""
-    text = f"{100 * value:+.1f}"
-    return "0.0" if float(text) == 0 else text.replace("-", "−")
+        p = f"{p}, both corrected for {methods} methods"
+    return f"{points(test.difference)} points of {PRIMARY} ({interval}; {p})"
 
 
 def _title(table: ResultsTable, noise: Mapping[str, object]) -> str:

@@ -11,7 +11,7 @@ from opera.config.recipe import make_recipe
 from opera.core.arguments import several, text, texts, whole_number
 from opera.core.errors import RunFolderError, SettingError, TrainingError
 from opera.core.paths import expand_user, user_path
-from opera.data import load_data
+from opera.data import check_stays_out, load_data
 from opera.experiments.analysis import Comparison, analyse_runs, find_groups
 from opera.experiments.grid.axes import GridAxes, canonical_label, grid_axes
 from opera.experiments.grid.folder import check_grid_folder, opened_grid
@@ -112,6 +112,8 @@ def prepare_grid(
     if shared.get("query_vectors") is None:  # else --model only names the vectors
         _warn_of_prompts(model, shared)
     check_grid_folder(out, model, shared)
+    for source in data:
+        check_stays_out(out, "--out", source, folder=True)
     return prepare_cells(cells, jobs)
 
 

@@ -85,7 +85,7 @@ class WorkerProcess:
 
     def _start(self) -> subprocess.Popen[str]:
         """Return the running process, started if need be."""
-        environment = dict(os.environ)
+        environment = {**os.environ, "PYTHONSAFEPATH": "1"}  # python -m would import what the current folder holds
         if self._threads is not None:
             environment.setdefault("OMP_NUM_THREADS", str(self._threads))
         with self._lock:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -46,17 +47,15 @@ class TableFile:
         text = io.StringIO()
         lines = csv.writer(text, lineterminator="\n")
         lines.writerow(
-            part
+            _harmless(part)
             for name, two in zip(self.columns, spread, strict=True)
             for part in ([name, f"{name} std"] if two else [name])
         )
         for row in self.rows:
             lines.writerow(
-                part
+                _harmless(part)
                 for cell, two in zip(row, spread, strict=True)
-                for part in (
-                    [cell.mean, cell.std] if isinstance(cell, MeanStd) else [cell, None] if two else [_harmless(cell)]
-                )
+                for part in ([cell.mean, cell.std] if isinstance(cell, MeanStd) else [cell, None] if two else [cell])
             )
         return text.getvalue()
 
@@ -102,7 +101,7 @@ def table_files(comparison: Comparison) -> list[TableFile]:
 
 def _quality(comparison: Comparison, table: ResultsTable) -> TableFile:
     against = comparison.baseline
-    tests = ("points", "low", "high", "p t-test", "p randomisation", "won", "lost") if against is not None else ()
+    tests = ("points", "low", "high", "p", "won", "lost") if against is not None else ()
 
     def row(result: MethodResult) -> Iterator[Cell]:
         yield from (result.method, len(result.seeds))
@@ -110,14 +109,14 @@ def _quality(comparison: Comparison, table: ResultsTable) -> TableFile:
         test = result.tests.get(PRIMARY)
         if tests and test is not None:
             yield from (100 * test.difference, 100 * test.low, 100 * test.high)
-            yield from (test.t_test_holm, test.randomisation_holm, test.won, test.lost)
+            yield from (test.t_test_holm, test.won, test.lost)
         else:
             yield from (None for _ in tests)
 
     untrained = (UNTRAINED, None, *(table.untrained[measure] for measure in DEFAULT_MEASURES), *(None for _ in tests))
     caption = f"{table.name}: quality after {table.steps} steps, {table.queries} test queries"
     if against is not None:
-        caption += f"; points of {PRIMARY} against {against} with 95% intervals, p corrected by Holm"
+        caption += f"; points of {PRIMARY} against {against} with 95% intervals, both corrected by Holm"
     return TableFile(
         table_name("quality", comparison, table),
         caption,
@@ -158,7 +157,7 @@ def _guard(comparison: Comparison, table: ResultsTable) -> TableFile:
                 for measure in (PRIMARY, RECALL)
                 for value in (row.guard.fine_tuned[measure], row.measures[measure])
             ),
-            row.guard.dev_queries,
+            row.guard.typical.dev_queries,
         )
         for row in table.rows
         if row.guard is not None
@@ -215,4 +214,6 @@ def _harmless(cell: Cell) -> Cell:
     """Keep a spreadsheet from taking a label of someone else's run for a formula."""
     if not isinstance(cell, str):
         return cell
-    return f"'{printable(cell)}" if cell.startswith(("=", "+", "-", "@")) else printable(cell)
+    # spreadsheets take full-width signs for the plain ones, and pass over white space before them
+    begins = unicodedata.normalize("NFKC", cell).lstrip()[:1]
+    return f"'{printable(cell)}" if begins in tuple("=+-@") else printable(cell)

@@ -19,9 +19,10 @@ from opera.core.arguments import flag, text
 from opera.core.errors import SettingError
 from opera.core.extras import require
 from opera.core.files import check_folder, check_output, replace_file
+from opera.core.intervals import points
 from opera.core.paths import expand_user, user_path
 from opera.core.terminal import place as place_of
-from opera.data import files_read
+from opera.data import check_stays_out, files_read
 from opera.experiments.analysis import (
     BUCKETS,
     PAPERS,
@@ -33,13 +34,14 @@ from opera.experiments.analysis import (
     format_settings,
     short_name,
 )
-from opera.experiments.analysis.guard import dev_split_sentence, format_verdicts
+from opera.experiments.analysis.guard import format_verdicts
 from opera.experiments.analysis.significance import LEVEL
-from opera.experiments.analysis.verdict import format_points, verdict
+from opera.experiments.analysis.verdict import verdict
 from opera.experiments.report.document import collect_document
 from opera.experiments.report.guard import guard_chart
 from opera.experiments.report.table_files import table_files, table_name
 from opera.retrieval.measures import DEFAULT_MEASURES
+from opera.runs.guard_words import dev_sentence
 
 MARK, MARK_WITHIN = b'<meta name="generator" content="OPERA report">', 1000
 """What a report has among its first bytes, by which a later one knows that it may take its place."""
@@ -101,6 +103,9 @@ def report(
     if data is not None and len(names) > 1:
         raise SettingError(f"--data: {folder} has runs on several data sets, {', '.join(names)}; report on one of them")
     writes = _files(comparison, places)
+    for name, file in (("out", path), *writes):
+        if data is not None:
+            check_stays_out(file, f"--{name}", data, folder=False)
     for name, file in writes:
         if os.path.lexists(file) and not overwrite:
             raise SettingError(f"--{name} {place_of(file)}: exists; pass --overwrite to replace it, or another folder")
@@ -151,12 +156,12 @@ def render(comparison: Comparison, data: str | None = None) -> str:
         lstrip_blocks=True,
     )
     environment.filters.update(
-        points=format_points,
+        points=points,
         p_value=_format_p,
         share=_format_share,
         duration=_format_seconds,
         verdicts=format_verdicts,
-        dev_split=dev_split_sentence,
+        dev_sentence=lambda result: dev_sentence(result.typical),
     )
     assets = files("opera.experiments.report") / "assets"
     document = collect_document(comparison, data)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import nullcontext
 
 from opera.core.extras import require
+from opera.data import check_stays_out
 from opera.experiments.grid.compare import prepare_cells
 from opera.experiments.grid.folder import check_grid_folder, opened_grid
 from opera.experiments.grid.plan import Cell
@@ -26,6 +27,8 @@ def check_folder_and_model(plan: ReproductionPlan) -> None:
     """
     require("plotly", "the report of opera reproduce")
     check_grid_folder(plan.out, plan.model, plan.shared.settings, plan.settings_by_set)
+    for source in plan.chosen.sources.values():
+        check_stays_out(plan.out, "--out", source, folder=True)
     locate_model(plan.model)
 
 

@@ -10,17 +10,20 @@ from sentence_transformers import SentenceTransformer
 
 from opera.config.training import TrainSettings
 from opera.data import RetrievalData
+from opera.data.combined import views
+from opera.data.novelty import asks_about_known, seen_share
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.measures import check_measures
 from opera.retrieval.measures import per_query as measure_per_query
 from opera.retrieval.models import is_static
 from opera.retrieval.nearest import exact_search
-from opera.runs.record import GuardRecord, ShareMean
+from opera.runs.record import GuardRecord, SecondTraining, ShareMean
 from opera.training.guard.dev_corpus import DevCorpus, reduced_corpus
-from opera.training.guard.rule import choose_share
+from opera.training.guard.rule import Kind, choose_share, cross_fitted, mean_variance
 from opera.training.guard.verdict import guarded_measure, verdict_of
 from opera.training.guard.weights import Weights, mix
+from opera.training_set.prepare import Prepared
 
 PerQuery = NDArray[np.float64]
 
@@ -78,66 +81,102 @@ def measure_shares(
     Returns:
         The deciding measure of each dev query, float64 ``[n]``, by share.
     """
-    fine_tuned, encoding = Weights.of(model), settings.encoding
+    fine_tuned = Weights.of(model)
     per_query = {0.0: at_zero}
     for share in shares[1:]:
         mix(untrained, fine_tuned, share).put_into(model)
-        encoder = Encoder(
-            model, encoding.precision, encoding.encode_batch_size, use_cache=False, search_memory=encoding.search_bytes
-        )
-        per_query[share] = dev_values(encoder, dev, settings)
+        per_query[share] = model_values(model, dev, settings)
     fine_tuned.put_into(model)
     return per_query
 
 
-def decide(
-    per_query: Mapping[float, PerQuery],
-    settings: TrainSettings,
-    *,
-    dev_split: str,
-    seen: Mapping[str, float],
-    static: bool,
-    refit: bool,
-    documents: int | None,
-    sets: Mapping[str, int] | None = None,
-) -> GuardRecord:
+def model_values(model: SentenceTransformer, dev: DevCorpus, settings: TrainSettings) -> PerQuery:
+    """The deciding measure of each dev query, float64 ``[n]``, of a model as it is now."""
+    encoding = settings.encoding
+    encoder = Encoder(
+        model, encoding.precision, encoding.encode_batch_size, use_cache=False, search_memory=encoding.search_bytes
+    )
+    return dev_values(encoder, dev, settings)
+
+
+def kinds_of(prepared: Prepared) -> dict[str, Kind]:
+    """What the dev queries stand for, by the setting ``future``: those of one kind, or of two.
+
+    Test is read for ``like-test`` alone, and of it one number.
+    """
+    data, dev = prepared.data, prepared.data.judged_qrels("dev")
+    every = np.ones(dev.n_queries, dtype=bool)
+    match prepared.future:
+        case "same-documents":
+            return {"same documents": Kind(every, 1.0)}
+        case "new-documents":
+            return {"new documents": Kind(every, 0.0)}
+        case "both":
+            known = asks_about_known(dev, data.training_split(), len(data.corpus))
+            return {"same documents": Kind(known, 1.0), "new documents": Kind(~known, 0.0)}
+        case _:
+            return {"like test": Kind(every, seen_share(prepared.whole, "test"))}
+
+
+def decide(per_query: Mapping[float, PerQuery], prepared: Prepared, documents: int | None) -> GuardRecord:
     """Choose λ, and record why.
 
     Args:
         per_query: what :func:`measure_shares` returned.
-        settings: the run's settings.
-        dev_split: how the dev split came about.
-        seen: by split, ``dev`` and ``test``: the share of its relevant pairs whose document train names.
-        static: whether the model is a static embedding table, or an adapter.
-        refit: whether a share above 0 is followed by another training.
+        prepared: the run.
         documents: how many documents the dev queries were ranked among; ``None`` for all.
-        sets: of several data sets, how many dev queries each has, in their order.
     """
-    share = choose_share(per_query, seen["test"], static)
-    dev = guarded_measure(per_query[0.0], per_query[1.0], per_query[share], settings.optimisation.seed, "dev")
+    settings, kinds = prepared.settings, kinds_of(prepared)
+    share = choose_share(per_query, list(kinds.values()), prepared.is_static)
+    honest = cross_fitted(per_query, list(kinds.values()), prepared.is_static, settings.optimisation.seed)
+    dev = guarded_measure(per_query[0.0], per_query[1.0], honest if share > 0 else per_query[0.0])
+    parts = {name: kind.rows for name, kind in kinds.items()} if len(kinds) > 1 else _rows_of_sets(prepared.data)
     return GuardRecord(
         share=share,
-        verdict=verdict_of(share, dev, len(per_query[share])),
+        verdict=verdict_of(share, dev, len(honest)),
         measure=settings.evaluation.metric_for_best_model,
-        dev_split=dev_split,
-        dev_queries=len(per_query[share]),
+        future=str(prepared.future),
+        future_given=settings.evaluation.future is not None,
+        dev_given=prepared.data is prepared.whole,
+        dev_queries=len(honest),
         dev_documents=documents,
-        dev_seen=seen["dev"],
-        test_seen=seen["test"],
+        dev_seen=seen_share(prepared.data, "dev"),
+        test_seen=kinds["like test"].seen if "like test" in kinds else None,
         curve=[ShareMean(share=tried, mean=float(values.mean())) for tried, values in per_query.items()],
         dev=dev,
-        refit=refit and share > 0,
-        dev_sets=None if sets is None else _by_set(per_query, share, sets),
+        refit=prepared.refits and share > 0,
+        dev_parts={
+            name: {
+                "queries": int(rows.sum()),
+                "before": float(per_query[0.0][rows].mean()),
+                "fine_tuned": float(per_query[1.0][rows].mean()),
+                "after": float(per_query[share][rows].mean()),
+            }
+            for name, rows in parts.items()
+            if rows.any()
+        }
+        or None,
     )
 
 
-def _by_set(per_query: Mapping[float, PerQuery], share: float, sets: Mapping[str, int]) -> dict[str, dict[str, float]]:
-    """Average the values before, fine-tuned and after over the dev queries of each set."""
-    ends = np.cumsum(list(sets.values()))
-    return {
-        name: {
-            when: float(per_query[at][end - count : end].mean())
-            for when, at in (("before", 0.0), ("fine_tuned", 1.0), ("after", share))
-        }
-        for (name, count), end in zip(sets.items(), ends.tolist(), strict=True)
-    }
+def compare_trainings(trial: PerQuery, second: PerQuery) -> SecondTraining:
+    """Say whether the second training may be handed over, by each dev query's measure at the same λ, float64 ``[n]``.
+
+    It has seen the dev queries, so its values are too high, and only a training that went wrong is found: where even
+    they are lower than the trial's by more than the standard error of the difference, it is not.
+    """
+    difference = second - trial
+    error = mean_variance(difference) ** 0.5 if len(difference) > 1 else 0.0
+    return SecondTraining(
+        trial=float(trial.mean()),
+        second=float(second.mean()),
+        error=float(error),
+        kept=bool(difference.mean() >= -error),
+    )
+
+
+def _rows_of_sets(data: RetrievalData) -> dict[str, NDArray[np.bool_]]:
+    """Which dev queries are of each of several data sets; empty for one."""
+    counts = {view.name: view.judged_qrels("dev").n_queries for view in views(data, "dev")} if data.parts else {}
+    of_set = np.repeat(np.arange(len(counts)), list(counts.values()))
+    return {name: of_set == number for number, name in enumerate(counts)}

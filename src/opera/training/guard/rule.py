@@ -1,4 +1,4 @@
-"""The rule that chooses λ, the share of the fine-tuned weights, from the dev split (issue 11).
+"""The rule that chooses λ, the share of the fine-tuned weights, from the dev split (issues 11 and 23).
 
     W(λ) = (1 - λ)·W0 + λ·W1
 
@@ -13,8 +13,11 @@ neighbouring shares λ < λ' is weighed against that expectation, as in any Baye
 
 λ is where the sum of these differences, from λ = 0 upward, is highest. Neighbouring shares rank most queries alike, so
 the standard error of d̄ is a fraction of that of y. N(s) stands for the difference between dev and test documents where
-both are new: two sets of new documents differ more than two samples of known ones. At last, a share that dev puts below
-the untrained model does not stand: at all where all documents are new, by a standard error where half are known.
+both are new: two sets of new documents differ more than two samples of known ones. A share that dev puts below the
+untrained model does not stand: at all where all documents are new, by a standard error where half are known.
+
+Where tomorrow has queries of two kinds (``future=both``), the sums of both are added, and a share stands that is
+expected to harm neither.
 
 The constants were chosen in worlds of four open data sets with a static model. docs/when-fine-tuning-hurts.md has the
 figures, and what the rule does on each data set with constants that the others chose.
@@ -22,11 +25,14 @@ figures, and what the rule does on each data set with constants that the others 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+
+from opera.core.rng import generator
 
 COARSE = tuple(n / 4 for n in range(5))
 FINE = tuple(n / 8 for n in range(9))
@@ -45,36 +51,84 @@ SPREAD = 0.1
 NOVELTY = (0.1, 0.02)
 """N(0) and N(.5): standard deviation of the slope between dev and test documents, per unit of λ; linear in between."""
 
+PerQuery = Mapping[float, NDArray[np.float64]]
+"""The measure of each dev query, float64 ``[n]``, by share."""
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Dev queries that stand for one kind of tomorrow's.
+
+    Attributes:
+        rows: bool ``[n]``, which of the dev queries they are.
+        seen: s, the share of such queries' pairs whose document training names, 0 to 1.
+    """
+
+    rows: NDArray[np.bool_]
+    seen: float
+
 
 def shares_to_try(static: bool) -> tuple[float, ...]:
     """Return the shares to measure on dev: finer for a static model, which encodes in no time."""
     return FINE if static else COARSE
 
 
-def choose_share(per_query: Mapping[float, NDArray[np.float64]], seen: float, static: bool = True) -> float:
-    """Choose λ.
+def choose_share(per_query: PerQuery, kinds: Sequence[Kind], static: bool = True) -> float:
+    """Choose λ, one of the keys of ``per_query``.
 
     Args:
-        per_query: the measure of each dev query, float64 ``[n]``, by share.
-        seen: s, share of the test pairs whose document train names, 0 to 1.
+        per_query: see :data:`PerQuery`.
+        kinds: what the dev queries stand for.
         static: whether the model is a static embedding table, or an adapter.
-
-    Returns:
-        One of the keys.
     """
     shares = sorted(per_query)
-    best = anchor(seen, static)
-    steps = []
-    for low, high in pairwise(shares):
-        difference = per_query[high] - per_query[low]
-        variance = mean_variance(difference) + (novelty(seen) * (high - low)) ** 2
-        steps.append(posterior_mean(difference.mean(), variance, prior_mean(low, high, best), SPREAD * (high - low)))
-    chosen = shares[int(np.argmax(np.cumsum([0.0, *steps])))]
-    return chosen if stands(per_query[chosen] - per_query[shares[0]], seen) else shares[0]
+    expected = np.array([expected_gains(per_query, kind, static) for kind in kinds])
+    standing = [
+        share == 0 or all(stands((per_query[share] - per_query[0.0])[kind.rows], kind.seen) for kind in kinds)
+        for share in shares
+    ]
+    harmless = np.array(standing) & (expected >= 0).all(axis=0)
+    measured = [bool(kind.rows.any()) for kind in kinds]  # what is expected of the others bounds λ, and speaks for none
+    return shares[int(np.argmax(np.where(harmless, expected[measured].sum(axis=0), -np.inf)))]
+
+
+def cross_fitted(per_query: PerQuery, kinds: Sequence[Kind], static: bool, seed: int) -> NDArray[np.float64]:
+    """Measure the choosing itself: each half of the dev queries at the λ that the other half chooses.
+
+    The values at the λ that all queries choose are too high, since its choice took advantage of what chance favours.
+
+    Args:
+        per_query: see :data:`PerQuery`.
+        kinds: what the dev queries stand for.
+        static: see :func:`choose_share`.
+        seed: of the halves.
+
+    Returns:
+        float64 ``[n]``.
+    """
+    values = per_query[0.0].copy()
+    half = generator(seed, "guard.halves").permutation(len(values)) % 2 == 0
+    for own in (half, ~half):
+        share = choose_share(per_query, [replace(kind, rows=kind.rows & ~own) for kind in kinds], static)
+        values[own] = per_query[share][own]
+    return values
+
+
+def expected_gains(per_query: PerQuery, kind: Kind, static: bool) -> NDArray[np.float64]:
+    """What each share, ascending, is expected to gain over the untrained model for one kind of queries."""
+    best, steps = anchor(kind.seen, static), []
+    for low, high in pairwise(sorted(per_query)):
+        difference = (per_query[high] - per_query[low])[kind.rows]
+        variance = mean_variance(difference) + (novelty(kind.seen) * (high - low)) ** 2
+        mean = difference.mean() if len(difference) else 0.0
+        steps.append(posterior_mean(mean, variance, prior_mean(low, high, best), SPREAD * (high - low)))
+    return np.cumsum([0.0, *steps])
 
 
 def stands(gain: NDArray[np.float64], seen: float) -> bool:
     """Whether a share may be handed over, by its gain over the untrained model per dev query, float64 ``[n]``."""
+    if len(gain) == 0:
+        return True
     error = np.sqrt(mean_variance(gain)) if len(gain) > 1 else 0.0
     tolerance = float(np.interp(seen, (SEEN[0], SEEN[-1]), (0.0, 1.0))) * error
     return bool(gain.mean() >= -tolerance)

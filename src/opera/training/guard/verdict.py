@@ -7,22 +7,14 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.core.intervals import mean_interval
+from opera.core.intervals import LEAST_QUERIES, mean_interval
 from opera.runs.record import GuardedMeasure
-
-LEAST_QUERIES = 6
-"""Fewer dev queries are never ``better``: five of five gain by chance once in 32 times, more often than the
-interval allows."""
 
 Verdict = Literal["better", "same", "kept"]
 
 
 def guarded_measure(
-    before: NDArray[np.float64],
-    fine_tuned: NDArray[np.float64],
-    after: NDArray[np.float64],
-    seed: int,
-    split: str,
+    before: NDArray[np.float64], fine_tuned: NDArray[np.float64], after: NDArray[np.float64]
 ) -> GuardedMeasure:
     """Compare a measure per query, each float64 ``[n]``, before and after.
 
@@ -30,11 +22,10 @@ def guarded_measure(
         before: of the untrained model.
         fine_tuned: of the fine-tuned one, λ = 1.
         after: of the model handed over.
-        seed: seed of the run.
-        split: names the random stream.
     """
-    low, high = mean_interval(after - before, seed, f"guard.bootstrap.{split}")
+    low, high = mean_interval(after - before)
     return GuardedMeasure(
+        queries=len(before),
         before=float(before.mean()),
         fine_tuned=float(fine_tuned.mean()),
         after=float(after.mean()),

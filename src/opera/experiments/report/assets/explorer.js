@@ -12,7 +12,10 @@ function changeOf(query) {
 }
 
 const outcomeOf = (change) => (change > TIED ? "won" : change < -TIED ? "lost" : "tied");
-const points = (change) => `${change >= 0 ? "+" : "−"}${Math.abs(100 * change).toFixed(1)}`;
+const points = (change) => {
+  const size = Math.abs(100 * change).toFixed(1);
+  return size === "0.0" ? size : `${change > 0 ? "+" : "−"}${size}`;
+};
 
 function filterQueries() {
   const { queries, query_texts: texts, measure, note } = explorer.data.explorer;

@@ -1,0 +1,108 @@
+"""What may be written beside data that are read, and data that a file names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from opera.core.errors import DataError, SettingError
+from opera.data import RetrievalData, check_stays_out, load_data
+from opera.data.combined import combine
+from opera.data.stored import load_stored
+
+FLAG = '{"query": "a", "pos": ["b"], "neg": ["c"]}\n'
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, text in (
+        ("tables/train.csv", "query,document\na,b\n"),
+        ("files/train.jsonl", FLAG),
+        ("beir/corpus.jsonl", '{"_id": "d", "text": "b"}\n'),
+        ("beir/queries.jsonl", '{"_id": "q", "text": "a"}\n'),
+        ("beir/qrels/train.tsv", "query-id\tcorpus-id\tscore\nq\td\t1\n"),
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    (tmp_path / "linked").symlink_to("tables")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("source", "file"),
+    [
+        ("tables", "tables/a.jsonl"),
+        ("tables", "tables/in/a.TSV"),
+        ("linked", "tables/a.parquet"),
+        ("tables:pairs=tables", "linked/a.tsv"),
+        ("files", "files/a.jsonl"),
+        ("fil*/*.jsonl", "files/a.jsonl"),
+        ("beir", "beir/qrels/a.tsv"),
+        ("hf:tables", "tables/a.trec"),
+        ("hf:tables", "tables-qrels/a.trec"),
+    ],
+)
+def test_a_file_that_would_be_data_is_refused(here: Path, source: str, file: str) -> None:
+    (here / "tables-qrels").mkdir()
+    with pytest.raises(SettingError, match=f"^out {file}: lies in .*, which is read as data"):
+        check_stays_out(Path(file), "out", source, folder=False)
+
+
+@pytest.mark.parametrize(
+    ("source", "file"),
+    [
+        ("tables", "a.jsonl"),
+        ("tables", "tables/a.trec"),
+        ("tables", "tables/.hidden/a.tsv"),
+        ("tables", "tables/.a.tsv"),
+        ("tables/train.csv", "tables/a.jsonl"),
+        ("tables:pairs=tables/train.csv", "tables/a.jsonl"),
+        ("files", "files/in/a.jsonl"),
+        ("files", "files/a.tsv"),
+        ("files/train.jsonl", "files/a.jsonl"),
+        ("fil*/*.jsonl", "files/a.tsv"),
+        ("beir", "beir/a.jsonl"),
+        ("hf:someone/tables", "tables/a.tsv"),
+        ("memory:a", "a.tsv"),
+    ],
+)
+def test_a_file_that_can_be_no_data_is_not(here: Path, source: str, file: str) -> None:
+    check_stays_out(Path(file), "out", source, folder=False)
+
+
+@pytest.mark.parametrize(
+    ("source", "place"),
+    [("tables", "tables/run"), ("beir", "beir/qrels/run"), ("files", "files/qrels"), ("*/*/*.json", "files/run")],
+)
+def test_a_folder_whose_files_would_be_data_is_refused(here: Path, source: str, place: str) -> None:
+    with pytest.raises(SettingError, match=f"^--out {place}: lies in "):
+        check_stays_out(Path(place), "--out", source, folder=True)
+    for free in ("run", "tables/.runs/a", "beir/run", "files/run"):
+        if source != "*/*/*.json":
+            check_stays_out(Path(free), "--out", source, folder=True)
+
+
+def test_each_of_several_sets_is_looked_at(here: Path) -> None:
+    both = combine([load_data("beir"), load_data("tables")])
+    with pytest.raises(SettingError, match="lies in tables"):
+        check_stays_out(here / "tables" / "run", "--out", both, folder=True)
+    made = RetrievalData.from_pairs(pairs=[("a", "b")])
+    check_stays_out(here / "tables" / "run", "--out", made, folder=True)
+
+
+def test_the_cache_lies_in_no_data(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPERA_CACHE", "tables/cache")
+    before = sorted(here.rglob("*"))
+    for load in (load_data, load_stored):
+        with pytest.raises(SettingError, match=r"^OPERA_CACHE tables/cache: lies in tables, which is read as data"):
+            load("tables")
+    assert sorted(here.rglob("*")) == before
+    monkeypatch.setenv("OPERA_CACHE", "tables/.cache")
+    assert load_data("tables").counts()["documents"] == 1
+
+
+def test_tables_of_the_hub_are_not_fetched_because_a_file_names_them() -> None:
+    with pytest.raises(DataError):
+        load_stored("tables:pairs=hf:someone/something")

@@ -1,0 +1,275 @@
+"""What OPERA loads is what an independent reader sees in the same files, or OPERA refuses them.
+
+Columns, types, nulls and order change late in the files; batches are small here, so that late is soon.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from differential import (
+    NAMES,
+    PLAIN,
+    SPLITS,
+    Row,
+    Seen,
+    Table,
+    WrongError,
+    assert_equal,
+    beir_data,
+    changed,
+    flagembedding_data,
+    loaded,
+    read_arrow,
+    read_csv,
+    read_jsonl,
+    read_parquet,
+    read_qrels,
+    read_tsv,
+    table_data,
+    tevatron_data,
+    write_arrow,
+    write_csv,
+    write_jsonl,
+    write_parquet,
+    write_tsv,
+)
+from fuzzing import only_refusals, workplace
+from opera.data import RetrievalData, load_data
+
+FORMATS: Mapping[str, tuple[Any, Callable[..., Table]]] = {
+    "csv": (write_csv, read_csv),
+    "tsv": (write_tsv, read_tsv),
+    "jsonl": (write_jsonl, read_jsonl),
+    "parquet": (write_parquet, read_parquet),
+    "arrow": (write_arrow, read_arrow),
+}
+LATE = ["passage", "clicks"]
+IDS = ["1", "2", "a", "007", "d0", "q0"]
+text = st.sampled_from(PLAIN)
+examples = settings(max_examples=30) if settings.default.max_examples == 100 else settings()
+"""Fewer in the default tests, whose 100 would take a minute; as many as the profile says otherwise."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _small_batches() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("opera.data.tables.readers.BATCH_ROWS", 3)
+        patch.setattr("opera.data.tables.sides.AT_ONCE", 4)
+        patch.setattr("opera.data.texts.BATCH_ROWS", 2)
+        patch.setattr("opera.data.texts.ROWS_AT_ONCE", 2)
+        yield
+
+
+def compare(load: Callable[[], RetrievalData], read: Callable[[], Seen], plain: bool) -> None:
+    """Check that both see the same, and that files in which nothing was changed are read."""
+    try:
+        seen = read()
+    except (WrongError, LookupError, AttributeError, TypeError, ValueError, pa.ArrowException) as error:
+        event(f"an error to the reader: {type(error).__name__}")
+        seen = None
+    with only_refusals() as refused:
+        data = load()
+        assert seen is not None, "OPERA reads what the documentation calls an error"
+        assert_equal(loaded(data, seen), seen)
+    event("refused" if refused else "equal")
+    assert not (plain and refused), refused
+    assert not (plain and seen is None)
+
+
+@st.composite
+def pairs_of_texts(draw: Callable[..., Any]) -> list[Row]:
+    """Pairs of texts, with some of the other columns."""
+    also = draw(st.lists(st.sampled_from(["title", "grade", "weight", "split", "negative", "ids"]), unique=True))
+    roles = [
+        "query",
+        "document",
+        *(own for role in also for own in (["query_id", "document_id"] if role == "ids" else [role])),
+    ]
+    names = {role: draw(st.sampled_from(NAMES[role])) for role in roles}
+    rows = []
+    for _ in range(draw(st.integers(2, 9))):
+        values: Row = {"query": draw(text), "document": draw(text)}
+        values["query_id"], values["document_id"] = (f"i{PLAIN.index(values[s])}" for s in ("query", "document"))
+        values |= {"title": f"of {values['document']}", "negative": draw(text), "split": draw(st.sampled_from(SPLITS))}
+        values |= {"grade": draw(st.integers(0, 3)), "weight": draw(st.sampled_from([0, 1, 2.5, 7]))}
+        rows.append({names[role]: values[role] for role in roles})
+    return rows
+
+
+@st.composite
+def pairs_of_ids(draw: Callable[..., Any], by_text: bool = False) -> tuple[list[Row], list[Row], list[Row]]:
+    """Documents, queries, and pairs of their ids; perhaps of the texts of documents."""
+    documents, queries = (
+        [{"id": own, "text": draw(text)} for own in draw(st.lists(st.sampled_from(IDS), min_size=1, unique=True))]
+        for _ in range(2)
+    )
+    if draw(st.booleans()):
+        documents = [{**row, "title": draw(text)} for row in documents]
+    key = draw(st.sampled_from(["id", "id", "text"])) if by_text else "id"
+    pairs = [
+        {
+            "query_id": draw(st.sampled_from(queries))["id"],
+            "document_id": draw(st.sampled_from(documents))[key],
+            "grade": draw(st.integers(0, 3)),
+        }
+        for _ in range(draw(st.integers(2, 9)))
+    ]
+    return documents, queries, pairs
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+@examples
+@given(st.data())
+def test_tables_of_texts(suffix: str, data: st.DataObject) -> None:
+    write, read = FORMATS[suffix]
+    rows = data.draw(pairs_of_texts())
+    spoilt = data.draw(changed(rows, LATE, flat=suffix in ("csv", "tsv")))
+    cut = data.draw(st.sampled_from([0, 0, len(rows) // 2]))
+    splits = data.draw(st.sampled_from([(None, None), ("train", "test")])) if cut else (None,)
+    if splits[0]:
+        spoilt = [{name: own for name, own in row.items() if name.lower() != "split"} for row in spoilt]
+    parts = [spoilt[:cut], spoilt[cut:]] if cut else [spoilt]
+    with workplace() as folder:
+        (folder / "data").mkdir()
+        files = [folder / f"data/{split or 'part'}-{at}.{suffix}" for at, split in enumerate(splits)]
+        plain = [write(file, part, data.draw) for file, part in zip(files, parts, strict=True)]
+
+        def seen() -> Seen:
+            return table_data([(split, read(file, "pairs")) for split, file in zip(splits, files, strict=True)])
+
+        compare(lambda: load_data(folder / "data" if cut else files[0]), seen, all(plain) and spoilt == rows)
+
+
+@pytest.mark.parametrize("suffix", [*FORMATS, "qrels"])
+@examples
+@given(st.data())
+def test_tables_of_ids(suffix: str, data: st.DataObject) -> None:
+    write, read = FORMATS["tsv" if suffix == "qrels" else suffix]
+    tables = data.draw(pairs_of_ids(by_text=suffix != "qrels"))
+    at, ids = data.draw(st.integers(0, 2)), {row.get("id") for row in tables[0]}
+    spoilt = list(tables)
+    spoilt[at] = data.draw(changed(tables[at], LATE * (at == 2), flat=suffix in ("csv", "tsv", "qrels")))
+    with workplace() as folder:
+        ending = "tsv" if suffix == "qrels" else suffix
+        files = [folder / f"{name}.{ending}" for name in ("documents", "queries", "pairs")]
+        plain = [write(file, rows, data.draw) for file, rows in zip(files, spoilt, strict=True)]
+        if suffix == "qrels":
+            files[2] = folder / "pairs.qrels"
+            lines = [f"{row.get('query_id')} 0 {row.get('document_id')} {row.get('grade')}" for row in spoilt[2]]
+            files[2].write_text("\n".join([*lines, ""]), encoding="utf-8")
+
+        def seen() -> Seen:
+            pairs = read_qrels(files[2]) if suffix == "qrels" else read(files[2], "pairs")
+            return table_data([(None, pairs)], read(files[0], "documents"), read(files[1], "queries"))
+
+        compare(
+            lambda: load_data(documents=files[0], queries=files[1], pairs=files[2]),
+            seen,
+            all(plain) and spoilt == list(tables) and {row["document_id"] for row in tables[2]} <= ids,
+        )
+
+
+def write_lines(path: Path, rows: list[Row]) -> None:
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+
+
+@examples
+@given(st.data())
+def test_beir_folders(data: st.DataObject) -> None:
+    documents, queries, pairs = data.draw(pairs_of_ids())
+    documents, queries = ([{"_id": row["id"], **row} for row in rows] for rows in (documents, queries))
+    for row in [*documents, *queries]:
+        del row["id"]
+    tables = [documents, queries, pairs]
+    at = data.draw(st.integers(0, 2))
+    spoilt = list(tables)
+    spoilt[at] = data.draw(changed(tables[at], flat=at == 2))
+    grades = {(row["query_id"], row["document_id"], row["grade"]) for row in pairs}
+    plain = spoilt == tables and len(grades) == len({own[:2] for own in grades})
+    with workplace() as folder:
+        (folder / "data/qrels").mkdir(parents=True)
+        write_lines(folder / "data/corpus.jsonl", spoilt[0])
+        write_lines(folder / "data/queries.jsonl", spoilt[1])
+        cut = data.draw(st.integers(0, len(pairs) - 1))
+        for name, rows in (("train", spoilt[2][cut:]), ("test", spoilt[2][:cut])):
+            lines = ["\t".join(str(row.get(key)) for key in ("query_id", "document_id", "grade")) for row in rows]
+            if rows:
+                whole = "\n".join(["query-id\tcorpus-id\tscore", *lines, ""])
+                (folder / f"data/qrels/{name}.tsv").write_text(whole, encoding="utf-8")
+        compare(lambda: load_data(folder / "data"), lambda: beir_data(folder / "data"), plain)
+
+
+@examples
+@given(st.data())
+def test_flagembedding(data: st.DataObject) -> None:
+    draw = data.draw
+    also = draw(st.lists(st.sampled_from(["neg", "pos_scores", "prompt", "type", "corpus"]), unique=True))
+    rows: list[Row] = []
+    for _ in range(draw(st.integers(1, 6))):
+        own = {"query": draw(text), "pos": draw(st.lists(text, min_size=1, max_size=2))}
+        own |= {"neg": draw(st.lists(text, max_size=2)), "pos_scores": [0.5] * len(own["pos"])}
+        own |= {"prompt": "find: ", "type": "normal"}
+        rows.append({key: value for key, value in own.items() if key in ("query", "pos", *also)})
+    cut = draw(st.integers(0, len(rows) - 1))
+    tables = {"train_lines": rows[cut:], **({"dev_lines": rows[:cut]} if cut else {})}
+    if "corpus" in also:
+        documents, queries, pairs = draw(pairs_of_ids())
+        tables |= {"corpus": documents, "test_queries": queries}
+        tables["test_qrels"] = [
+            {"qid": row["query_id"], "docid": row["document_id"], "relevance": row["grade"]} for row in pairs
+        ]
+    name = draw(st.sampled_from(sorted(tables)))
+    spoilt = {**tables, name: draw(changed(tables[name], ["neg", "pos_scores", "neg_scores", "prompt"]))}
+    with workplace() as folder:
+        (folder / "data").mkdir()
+        for name, lines in spoilt.items():
+            write_lines(folder / f"data/{name}.jsonl", lines)
+        source = folder / "data" if len(spoilt) > 1 else folder / "data/train_lines.jsonl"
+        files = {name: folder / f"data/{name}.jsonl" for name in spoilt}
+        compare(lambda: load_data(source), lambda: flagembedding_data(files), spoilt == tables and "corpus" not in also)
+
+
+@examples
+@given(st.data())
+def test_tevatron(data: st.DataObject) -> None:
+    draw = data.draw
+    ids = {own: draw(text) for own in IDS}
+    whole = draw(st.booleans())
+    rows: list[Row] = []
+    for _ in range(draw(st.integers(1, 6))):
+        query = draw(text)
+        row: Row = {"query_id": f"i{PLAIN.index(query)}", "query" if whole else "query_text": query}
+        for kind, least in (("positive", 1), ("negative", 0)):
+            chosen = draw(st.lists(st.sampled_from(IDS), min_size=least, max_size=2))
+            passages = [{"docid": own, "title": "", "text": ids[own]} for own in chosen]
+            row |= {f"{kind}_passages": passages} if whole else {f"{kind}_document_ids": chosen}
+        rows.append(row)
+    corpus = [{"docid": own, "title": "", "text": text} for own, text in ids.items()]
+    cut = draw(st.integers(0, len(rows) - 1))
+    tables = {"train_lines": rows[cut:], **({"dev_lines": rows[:cut]} if cut else {})}
+    if not whole:
+        tables["corpus"] = corpus
+    name = draw(st.sampled_from(sorted(tables)))
+    spoilt = {**tables, name: draw(changed(tables[name]))}
+    if whole:  # also within the passages
+        spoilt = deepcopy(spoilt)
+        lists = [own for row in spoilt["train_lines"] if type(own := row.get("negative_passages")) is list and own]
+        if lists and type((passages := lists[-1])[-1]) is dict:
+            passages[-1:] = draw(changed(passages[-1:]))
+    with workplace() as folder:
+        (folder / "data").mkdir()
+        for name, lines in spoilt.items():
+            write_lines(folder / f"data/{name}.jsonl", lines)
+        source = folder / "data" if len(spoilt) > 1 else folder / "data/train_lines.jsonl"
+        files = {name: folder / f"data/{name}.jsonl" for name in spoilt}
+        compare(lambda: load_data(source), lambda: tevatron_data(files), spoilt == tables)

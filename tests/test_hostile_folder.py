@@ -1,0 +1,130 @@
+"""No command runs what lies in the current folder: modules with the names of libraries, and settings of libraries."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import opera
+from opera.cli import EXAMPLES
+from opera.core.errors import InputError
+from opera.core.extensions import load_extensions
+from opera.experiments.grid.worker_process import WorkerProcess
+from small_runs import SMALL
+from tiny_world import write_beir, write_bert_model
+
+STANDARD = ["argparse", "csv", "json", "logging", "pickle", "platform", "random", "string", "subprocess", "typing"]
+LIBRARIES = [
+    "accelerate", "datasets", "huggingface_hub", "jinja2", "matplotlib", "numba", "numpy", "pandas", "plotly",
+    "pyarrow", "pydantic", "safetensors", "scipy", "sentence_transformers", "sklearn", "tokenizers", "torch", "tqdm",
+    "transformers", "typer", "xxhash", "yaml",
+]  # fmt: skip
+QUICK = "--steps 2 --batch-size 4"
+COMMANDS = {
+    "train": f"data --model model --out trained {QUICK}",
+    "evaluate": "data --model model",
+    "score": "data --model model --out pairs.parquet",
+    "mine": "data --model model --range 1:10 --out mined.jsonl",
+    "search": "data t1w1 --model model",
+    "export": "run --onnx --no-measure --out exported",
+    "push": "run a-name/a-model",
+    "compare": f"data --model model --methods ft --seeds 0 {QUICK} --out grid",
+    "report": "run --out report.html",
+    "inspect": "data --model model",
+    "theory": "--noise 0.2 --auc 0.7 --out theory.svg",
+    "paper": "--table main",
+    "data": "",
+    "reproduce": "main --scale small --data nfcorpus=data --model model --methods ft --out again --plan",
+    "quickstart": "--help",
+}
+
+
+@pytest.fixture
+def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder: its modules write their names to the file ``ran``."""
+    folder = tmp_path / "hostile"
+    folder.mkdir()
+    for name in STANDARD + LIBRARIES:
+        (folder / f"{name}.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'a').write('{name} ')\n1 / 0\n")
+    monkeypatch.chdir(folder)
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    return folder
+
+
+def what_ran(hostile: Path) -> str:
+    ran = hostile.parent / "ran"
+    return ran.read_text() if ran.exists() else ""
+
+
+def test_the_attack_works_unguarded(hostile: Path) -> None:
+    subprocess.run([sys.executable, "-c", "import numpy"], check=False, stderr=subprocess.DEVNULL)
+    assert what_ran(hostile) == "numpy "
+
+
+def test_not_by_the_processes_of_a_grid(hostile: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the user puts on PYTHONPATH is found there."""
+    (tmp_path / "extension").mkdir()
+    (tmp_path / "extension" / "mine.py").write_text("FOUND = True")
+    paths = filter(
+        None, [str(tmp_path / "extension"), os.environ.get("PYTHONPATH")]
+    )  # an empty one is the current folder
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    code = "import json, numpy, mine; input(); print(json.dumps({'done': mine.FOUND}))"
+    monkeypatch.setattr(WorkerProcess, "command", (sys.executable, "-c", code))
+    worker = WorkerProcess(None)
+    assert list(worker.run_job({})) == [{"done": True}]
+    worker.close()
+    assert what_ran(hostile) == ""
+
+
+def test_not_by_python_m(hostile: Path) -> None:
+    done = subprocess.run([sys.executable, "-m", "opera", "--version"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr, what_ran(hostile)) == (0, "", "")
+
+
+def test_settings_of_numba_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unguarded, the folder that they name is used."""
+    (tmp_path / ".numba_config.yaml").write_text(f"cache_dir: {tmp_path / 'kernels'}")
+    monkeypatch.chdir(tmp_path)
+    code = "import numba; print(numba.config.CACHE_DIR)"
+    unguarded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert unguarded.stdout.strip() == str(tmp_path / "kernels")
+    for ask in (load_extensions, lambda: opera.load_data):
+        with pytest.raises(InputError, match=r"^\.numba_config\.yaml: numba would take settings from this file"):
+            ask()
+
+
+def test_every_command_is_here() -> None:
+    assert COMMANDS.keys() == {command.__name__ for command in EXAMPLES}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", COMMANDS)
+def test_not_by_the_installed_command(command: str, hostile: Path) -> None:
+    write_beir(hostile / "data")
+    write_bert_model(hostile / "model")
+    if "run" in COMMANDS[command].split():
+        opera.adapt(hostile / "data", model=hostile / "model", out=hostile / "run", **SMALL)
+    installed = str(Path(sys.executable).parent / "opera")
+    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        [installed, command, *COMMANDS[command].split()], capture_output=True, text=True, check=False, env=environment
+    )
+    assert "Traceback" not in done.stderr
+    assert done.returncode == (1 if command == "push" else 0), done.stderr  # push finds no hub
+    assert what_ran(hostile) == ""
+
+
+@pytest.mark.slow
+def test_not_by_torchrun(hostile: Path) -> None:
+    write_beir(hostile / "data")
+    write_bert_model(hostile / "model")
+    launcher = [sys.executable, "-P", "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=1"]
+    train = ["-m", "opera", "train", *COMMANDS["train"].split()]
+    done = subprocess.run([*launcher, *train], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert what_ran(hostile) == ""
