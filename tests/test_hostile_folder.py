@@ -86,6 +86,17 @@ def test_not_by_python_m(hostile: Path) -> None:
     assert (done.returncode, done.stderr, what_ran(hostile)) == (0, "", "")
 
 
+def test_not_through_an_empty_item_of_pythonpath(hostile: Path) -> None:
+    """``PYTHONPATH=$PYTHONPATH:/more`` has one where the variable was empty; to Python it is the current folder."""
+    for name in STANDARD:  # Python itself imports some of these before OPERA can do anything
+        (hostile / f"{name}.py").unlink()
+    environment = {**os.environ, "PYTHONPATH": os.pathsep + os.environ.get("PYTHONPATH", "")}
+    for command in ([str(Path(sys.executable).parent / "opera")], [sys.executable, "-m", "opera"]):
+        theory = [*command, "theory", *COMMANDS["theory"].split(), "--overwrite"]
+        done = subprocess.run(theory, env=environment, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stderr, what_ran(hostile)) == (0, "", "")
+
+
 def test_settings_of_numba_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Unguarded, the folder that they name is used."""
     (tmp_path / ".numba_config.yaml").write_text(f"cache_dir: {tmp_path / 'kernels'}")

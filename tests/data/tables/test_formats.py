@@ -216,6 +216,10 @@ def test_the_batch_does_not_say_what_a_column_is(tmp_path: Path, monkeypatch: py
         load_data(lines(tmp_path / "p.jsonl", *[{**pair, "label": 0}] * 3, {**pair, "label": [1, 2]}))
     with pytest.raises(DataError, match=r"p\.jsonl:3: column 'label' must not mix true and false with other values"):
         load_data(lines(tmp_path / "p.jsonl", *[{**pair, "label": 0}] * 2, {**pair, "label": True}))
+    with pytest.raises(
+        DataError, match=r"p\.jsonl:4: column 'negative' must hold texts or whole numbers, but holds bool"
+    ):
+        load_data(lines(tmp_path / "p.jsonl", *[pair] * 3, {**pair, "negative": True}))
     with pytest.raises(DataError, match=r"p\.jsonl:4: column 'document' must not be empty; fill it or remove the row$"):
         load_data(lines(tmp_path / "p.jsonl", *[{**pair, "document": ["d"]}] * 3, {"query": "q"}))
     data = load_data(
