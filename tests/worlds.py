@@ -7,7 +7,7 @@ import numpy as np
 from opera.core.arrays import FloatArray
 from opera.data.pairs import TrainingPairs
 from opera.methods import METHODS, Method, PairScores, Plan
-from opera.methods._order_statistics.query_ranking import QueryRanking, TopK
+from opera.methods.counts import NOTHING, TopK, bucket_of
 
 VARIANTS: list[tuple[str, dict[str, object]]] = [
     ("ft", {}),
@@ -61,17 +61,13 @@ def make(
     return method(pairs, Plan(seed, steps, batch), parsed, make_scores(pairs))
 
 
-def ranking_of(scores: list[float]) -> QueryRanking:
-    pairs = make_pairs([1] * len(scores))
-    return QueryRanking(pairs, np.array(scores), 1)
-
-
 def top_k_of(scores: FloatArray, count: int) -> TopK:
-    """What :class:`QueryRanking` maintains, by reading each of the float32 scores ``[n]``."""
+    """What :class:`Counts` finds, by sorting the scores ``[n]``."""
     if count <= 0:
-        return TopK.empty()
-    threshold = np.partition(scores, len(scores) - count)[len(scores) - count]
-    return TopK(count, threshold, int((scores > threshold).sum()), int((scores == threshold).sum()))
+        return NOTHING
+    buckets = np.sort(bucket_of(scores))
+    bucket = int(buckets[len(buckets) - count])
+    return TopK(count, bucket, int((buckets > bucket).sum()), int((buckets == bucket).sum()))
 
 
 def mixed_pairs() -> TrainingPairs:

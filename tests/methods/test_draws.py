@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import chisquare, hypergeom
+from scipy.stats import chi2_contingency, chisquare, hypergeom
 
+from opera.core.arrays import IntArray
 from opera.core.rng import generator
-from opera.core.streams import Stream
 from opera.data.pairs import TrainingPairs
-from opera.methods._order_statistics.query_ranking import QueryRanking
-from opera.methods.draws import ShuffledPasses, draw_by_pairs, draw_pool, draw_weighted_documents
+from opera.methods.draws import ShuffledPasses, draw_by_pairs, draw_pool, draw_weighted_documents, pool_probabilities
 from opera.methods.dynamic import (
-    document_threshold,
     document_weights,
+    own_thresholds,
     pair_weighted_probabilities,
     query_probabilities,
 )
-from worlds import make, make_pairs, make_scores, mixed_pairs, ranking_of
+from worlds import make, make_pairs, make_scores, mixed_pairs, top_k_of
 
 
 @pytest.fixture
@@ -29,13 +30,21 @@ def pairs() -> TrainingPairs:
     return mixed_pairs()
 
 
+def drawer(scores: list[float], count: int, pool_size: int) -> Callable[[int], IntArray]:
+    """Return what draws from pools of queries with these scores, of which the ``count`` highest are tops."""
+    values, rng = np.array(scores), generator(0, "test")
+    top = top_k_of(values, count)
+    return lambda size: draw_pool(rng, lambda own: values[own], len(values), top, pool_size, size)
+
+
 class TestDraws:
     def test_draws_by_pairs_follow_equation_5_times_the_pairs(self, pairs: TrainingPairs) -> None:
-        is_top = (np.arange(pairs.n_queries) % 3 == 0).astype(np.float32)
-        ranking = QueryRanking(pairs, is_top[pairs.pair_query], 1)
-        top = ranking.top_k(int(is_top.sum()))
-        drawn = draw_by_pairs(Stream(0, "test"), ranking, top, 10, 20_000)
-        expected = pair_weighted_probabilities(pairs, query_probabilities(is_top, top.count, 10)) * 20_000
+        is_top = (np.arange(pairs.n_queries) % 3 == 0).astype(np.float64)
+        count = int(is_top.sum())
+        drawn = draw_by_pairs(
+            generator(0, "test"), pairs, lambda own: pool_probabilities(is_top[own], count, pairs.n_queries, 10), 20_000
+        )
+        expected = pair_weighted_probabilities(pairs, query_probabilities(is_top, count, 10)) * 20_000
         assert chisquare(np.bincount(drawn, minlength=pairs.n_queries), expected).pvalue > 1e-3
 
     def test_frequencies_at_the_last_step_match_at_alpha_5_and_r_53(self) -> None:
@@ -60,11 +69,10 @@ class TestDraws:
             assert sorted(row[first : first + size]) == list(range(size))
 
     def test_pool_draws_have_the_pools_distribution(self) -> None:
-        ranking = ranking_of([1.0] * 8 + [0.0] * 22)
+        draw = drawer([1.0] * 8 + [0.0] * 22, 8, 14)
         counts = np.zeros(30)
-        stream = Stream(0, "test")
         for _ in range(4000):
-            drawn = draw_pool(stream, ranking, ranking.top_k(8), 14, 5)
+            drawn = draw(5)
             assert len(set(drawn.tolist())) == 5
             counts[drawn] += 1
         expected = np.where(np.arange(30) < 8, 1 / 14, 6 / (14 * 22)) * 4000 * 5
@@ -72,38 +80,52 @@ class TestDraws:
 
     def test_pool_draws_have_the_hypergeometric_numbers_of_tops(self) -> None:
         """The joint distribution, not the single probabilities alone: how many of 5 draws fall on the 8 tops."""
-        ranking, stream = ranking_of([1.0] * 8 + [0.0] * 22), Stream(3, "test")
-        tops = [int((draw_pool(stream, ranking, ranking.top_k(8), 14, 5) < 8).sum()) for _ in range(4000)]
+        draw = drawer([1.0] * 8 + [0.0] * 22, 8, 14)
+        tops = [int((draw(5) < 8).sum()) for _ in range(4000)]
         expected = hypergeom(14, 8, 5).pmf(np.arange(6)) * 4000
         assert chisquare(np.bincount(tops, minlength=6), expected).pvalue > 1e-3
 
     def test_ties_share_the_places_that_are_left(self) -> None:
-        ranking, stream = ranking_of([3.0] * 2 + [1.0] * 6 + [0.0] * 12), Stream(0, "test")
-        top = ranking.top_k(5)
+        scores = [3.0] * 2 + [1.0] * 6 + [0.0] * 12
+        draw, top, counts = drawer(scores, 5, 10), top_k_of(np.array(scores), 5), np.zeros(20)
         assert (top.above, top.tied, top.tied_probability) == (2, 6, 0.5)
-        counts = np.zeros(20)
         for _ in range(4000):
-            counts[draw_pool(stream, ranking, top, 10, 4)] += 1
-        expected = query_probabilities(top.probabilities(ranking.scores()), 5, 10) * 4000 * 4
+            counts[draw(4)] += 1
+        expected = query_probabilities(top.probabilities(np.array(scores)), 5, 10) * 4000 * 4
         assert chisquare(counts, expected).pvalue > 1e-3
 
+    def test_pairs_of_queries_are_drawn_together_as_often_as_from_a_pool_that_is_built(self) -> None:
+        """The joint distribution where the border cuts a bucket, against building the pool: how many of each kind."""
+        scores, rng = np.array([3.0] * 2 + [1.0] * 6 + [0.0] * 12), np.random.default_rng(0)
+        draw, kind = drawer(scores.tolist(), 5, 10), np.array([0] * 2 + [1] * 6 + [2] * 12)
+        found: list[Counter[tuple[int, ...]]] = [Counter(), Counter()]
+        for _ in range(6000):
+            tied, low = rng.permutation(np.arange(2, 8)), np.arange(8, 20)
+            others = rng.choice(np.concatenate([tied[3:], low]), 5, replace=False)
+            built = rng.choice(np.concatenate([[0, 1], tied[:3], others]), 4, replace=False)
+            for counter, drawn in zip(found, (built, draw(4)), strict=True):
+                counter[tuple(np.bincount(kind[drawn], minlength=3))] += 1
+        usual = [key for key in found[0] if found[0][key] >= 20]
+        table = np.array([[counter[key] for key in usual] for counter in found])
+        assert len(usual) >= 8
+        assert chi2_contingency(table).pvalue > 1e-3
+
     def test_pool_of_the_size_asked_holds_all_tops(self) -> None:
-        ranking = ranking_of([1.0] * 6 + [0.0] * 14)
-        drawn = draw_pool(Stream(1, "test"), ranking, ranking.top_k(6), 10, 10)
+        drawn = drawer([1.0] * 6 + [0.0] * 14, 6, 10)(10)
         assert set(range(6)) <= set(drawn.tolist())
         assert len(set(drawn.tolist())) == 10
-        twice = draw_pool(Stream(1, "test"), ranking, ranking.top_k(6), 10, 25)  # two pools and a half
+        twice = drawer([1.0] * 6 + [0.0] * 14, 6, 10)(25)  # two pools and a half
         assert all(set(range(6)) <= set(part.tolist()) for part in (twice[:10], twice[10:20]))
 
     def test_a_pool_drawn_whole_has_the_pools_distribution(self) -> None:
-        ranking, stream = ranking_of([3.0] * 2 + [1.0] * 6 + [0.0] * 12), Stream(5, "test")
-        top, counts, first = ranking.top_k(5), np.zeros(20), np.zeros(20)
+        scores = [3.0] * 2 + [1.0] * 6 + [0.0] * 12
+        draw, top, counts, first = drawer(scores, 5, 10), top_k_of(np.array(scores), 5), np.zeros(20), np.zeros(20)
         for _ in range(3000):
-            drawn = draw_pool(stream, ranking, top, 10, 10)
+            drawn = draw(10)
             assert len(set(drawn.tolist())) == 10
             counts[drawn] += 1
             first[drawn[0]] += 1
-        expected = query_probabilities(top.probabilities(ranking.scores()), 5, 10)
+        expected = query_probabilities(top.probabilities(np.array(scores)), 5, 10)
         assert counts[:2].tolist() == [3000, 3000]
         assert chisquare(counts[2:], expected[2:] * 30_000).pvalue > 1e-3
         assert chisquare(first, expected * 3000).pvalue > 1e-3
@@ -111,16 +133,23 @@ class TestDraws:
     @pytest.mark.parametrize("own", [False, True])
     def test_document_draws_follow_the_weights(self, pairs: TrainingPairs, own: bool) -> None:
         similarity = make_scores(pairs).similarity
-        threshold = None if own else 0.1
-        drawn = draw_weighted_documents(
-            Stream(0, "test"), pairs, np.full(20_000, 15), similarity, 5.0, 1.0, threshold, 0.3
-        )
+        limit = own_thresholds(pairs.pair_query, similarity, 0.3) if own else np.full(pairs.n_pairs, 0.1)
+        weight = document_weights(similarity > limit, 5.0)
+        queries = np.tile([15, 3], 20_000)
+        drawn = draw_weighted_documents(generator(0, "test"), pairs, queries, lambda own: weight[own])
+        assert np.array_equal(pairs.pair_query[drawn], queries)
         ids = np.flatnonzero(pairs.pair_query == 15)
-        limit = document_threshold(pairs, similarity, 0.3, "per_query")[15] if own else 0.1
-        weight = document_weights(similarity[ids] > limit, 5.0)
-        assert 0 < (weight == 5).sum() < len(ids)
-        expected = weight / weight.sum() * 20_000
+        assert 0 < (weight[ids] == 5).sum() < len(ids)
+        expected = weight[ids] / weight[ids].sum() * 20_000
         assert chisquare(np.bincount(drawn, minlength=pairs.n_pairs)[ids], expected).pvalue > 1e-3
+
+    def test_documents_without_a_weight_are_drawn_only_where_none_has_one(self, pairs: TrainingPairs) -> None:
+        weight = (pairs.pair_query != 15) & (np.arange(pairs.n_pairs) % 2 == 0)
+        weight |= (pairs.sum_by_query(weight) == 0)[pairs.pair_query] & (pairs.pair_query != 15)
+        queries = np.arange(pairs.n_queries).repeat(200)
+        drawn = draw_weighted_documents(generator(1, "test"), pairs, queries, lambda own: weight[own])
+        assert np.array_equal(pairs.pair_query[drawn], queries)
+        assert set(drawn.tolist()) == set(np.flatnonzero(weight | (pairs.pair_query == 15)).tolist())
 
     def test_generators_are_named(self) -> None:
         streams = [generator(*key).random() for key in ((0, "a", 0), (0, "a", 1), (0, "b", 0), (1, "a", 0))]

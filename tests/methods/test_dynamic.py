@@ -9,11 +9,12 @@ import pytest
 
 from opera.core.errors import SettingError
 from opera.data.pairs import TrainingPairs
+from opera.methods.counts import bucket_of
 from opera.methods.dynamic import (
     DynamicPruning,
     DynamicSettings,
-    document_threshold,
     document_weights,
+    own_thresholds,
     query_scores,
 )
 from worlds import make, make_pairs, make_scores, mixed_pairs, top_k_of
@@ -49,27 +50,32 @@ def test_thresholds_are_those_found_by_looking_at_every_score(pairs: TrainingPai
             drawn = method.draw(step).pair_ids
             scores, schedule = method.scores, method.schedule(step)
             count = math.floor(schedule["r"] * pairs.n_queries)
-            top = top_k_of(query_scores(scores, kind).astype(np.float32), count)  # type: ignore[arg-type]
-            assert schedule["query_threshold"] == pytest.approx(float(top.threshold), rel=1e-6)  # float32: 2⁻²⁴
-            similarity = scores.similarity.astype(np.float64)
-            assert schedule["document_threshold"] == pytest.approx(np.quantile(similarity, 1 - schedule["v"]))
+            assert method._top == top_k_of(query_scores(scores, kind), count)  # type: ignore[arg-type]
+            lowest = np.sort(query_scores(scores, kind))[-count]  # type: ignore[arg-type]
+            width = (1 + abs(lowest)) ** 2 * 2.0**-18  # of two buckets there: 2⁻¹⁹ over the derivative of x/(1 + |x|)
+            assert schedule["query_threshold"] == pytest.approx(lowest, abs=width)
+            quantile = np.quantile(scores.similarity.astype(np.float64), 1 - schedule["v"], method="lower")
+            assert schedule["document_threshold"] == pytest.approx(quantile, abs=1e-5)
+            assert method._threshold == bucket_of(quantile)
             method.observe(drawn, rng.uniform(-1, 1, 8), rng.exponential(2, 8))
 
 
-def test_the_state_is_small() -> None:
-    pairs = make_pairs([1, 2, 1] * 4000)
-    method = make("dp", {}, pairs)
-    assert isinstance(method, DynamicPruning)
-    assert method.state_bytes <= 16 * (pairs.n_pairs + pairs.n_queries)
-
-
-def test_thresholds_are_numpys_quantiles(pairs: TrainingPairs) -> None:
+def test_high_quality_is_above_the_interpolated_quantile(pairs: TrainingPairs) -> None:
+    method = make("dp", {"beta_start": 3.0, "beta_end": 3.0}, pairs)
+    method.draw(0)
     similarity = make_scores(pairs).similarity
-    assert document_threshold(pairs, similarity, 0.25)[0] == np.quantile(similarity.astype(np.float64), 0.75)
-    own = document_threshold(pairs, similarity, 0.3, "per_query")
+    high = similarity > np.quantile(similarity.astype(np.float64), 1 - 0.25)
+    document = method.probabilities(0).document
+    expected = document_weights(high, 3.0) / pairs.sum_by_query(document_weights(high, 3.0))[pairs.pair_query]
+    assert np.allclose(document, expected)
+
+
+def test_thresholds_of_each_query_are_numpys_quantiles(pairs: TrainingPairs) -> None:
+    similarity = make_scores(pairs).similarity
+    own = own_thresholds(pairs.pair_query, similarity, 0.3)
     for query in range(pairs.n_queries):
         expected = np.quantile(similarity[pairs.pair_query == query].astype(np.float64), 0.7)
-        assert own[query] == pytest.approx(expected, abs=1e-6)  # float32: 2⁻²⁴
+        assert own[pairs.pair_query == query] == pytest.approx(expected, abs=1e-6)  # float32: 2⁻²⁴
 
 
 def test_weights_are_beta_and_one() -> None:

@@ -68,6 +68,16 @@ class TrainingPairs:
         """Sum a value per pair ``[N]`` over each query's pairs: float64 ``[n]``."""
         return np.add.reduceat(np.asarray(values, dtype=np.float64), self.query_offsets[:-1])
 
+    def of_queries(self, queries: IntArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the pairs of the given queries, int ``[m]``, one query's behind the other's.
+
+        Returns:
+            Pair ids, int64 ``[M]``, and where each query's begin and the last one's end, int64 ``[m + 1]``.
+        """
+        first = self.query_offsets[queries]
+        offsets = np.concatenate([[0], np.cumsum(self.query_offsets[np.asarray(queries) + 1] - first)])
+        return np.arange(offsets[-1]) + np.repeat(first - offsets[:-1], np.diff(offsets)), offsets
+
 
 def pair_keys(queries: IntArray, documents: IntArray) -> NDArray[np.int64]:
     """One int64 per pair of a query's number and a document's, in the order of query, then document.

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.core.arrays import FloatArray, IntArray
+from opera.core.arrays import BoolArray, FloatArray, IntArray
 from opera.core.rng import generator
-from opera.core.streams import Stream
 from opera.data.pairs import TrainingPairs
-from opera.methods import _draw_kernels
-from opera.methods._order_statistics.query_ranking import QueryRanking, TopK
+from opera.methods.counts import TopK, bucket_of
 
-BUILD_FROM = 0.125  # share of a pool to draw from which building the pool is faster than proposing queries
+SEARCH_FROM = 0.125  # share of the queries of a kind to draw from which looking at all is faster than proposing
 
 
 class ShuffledPasses:
@@ -38,18 +38,19 @@ class ShuffledPasses:
         return np.concatenate(taken)
 
 
-def draw_pool(stream: Stream, ranking: QueryRanking, top: TopK, pool_size: int, count: int) -> NDArray[np.int64]:
+def draw_pool(
+    rng: np.random.Generator, score: Callable[[IntArray], FloatArray], n: int, top: TopK, pool_size: int, count: int
+) -> NDArray[np.int64]:
     """Algorithm 1, SampleQuery: draw from the pool of all top queries and a uniform random part of the others.
 
-    Draws ``count`` queries, in random order, without replacement; after ``pool_size`` draws a new pool begins.
-
-    The pool is never built. Queries are proposed uniformly. Whether one that is not a top query belongs to the pool is
-    decided when it is first proposed, with probability (places left in the pool) / (other queries left): sequential
-    sampling, which gives a uniform random part. A draw takes about n/n₀ proposals, at most α, whatever n is.
+    Draws ``count`` queries, in random order, without replacement; after ``pool_size`` draws a new pool begins. The pool
+    is not built: how many of a draw lie above the top's last bucket, in it and below it has a hypergeometric
+    distribution, and the queries of each kind are a uniform random part of all of that kind.
 
     Args:
-        stream: what to draw from.
-        ranking: the queries' scores.
+        rng: what to draw from.
+        score: returns the scores of queries ``[m]``.
+        n: the number of queries.
         top: the top queries.
         pool_size: n₀, between ``top.count`` and n.
         count: how many queries to draw.
@@ -57,59 +58,57 @@ def draw_pool(stream: Stream, ranking: QueryRanking, top: TopK, pool_size: int, 
     Returns:
         int64 ``[count]``.
     """
-    drawn = np.empty(count, dtype=np.int64)
+
+    def side(queries: IntArray) -> IntArray:
+        return np.sign(bucket_of(score(queries)) - top.bucket)
+
+    pools = [np.empty(0, dtype=np.int64)]
     for start in range(0, count, pool_size):
-        if min(count - start, pool_size) > BUILD_FROM * pool_size:
-            drawn[start : start + pool_size] = _draw_whole_pool(stream, ranking, top, pool_size)[: count - start]
-            continue
-        _draw_kernels.draw_pool(
-            stream.state,
-            drawn[start : start + pool_size],
-            ranking.sums,
-            ranking.pairs.query_offsets,
-            ranking.sign,
-            top.threshold,
-            top.count,
-            top.above,
-            top.tied,
-            pool_size,
-        )
-    return drawn
+        size = min(count - start, pool_size)
+        # Top queries and others in the draw; then how many of both are in the bucket that the border cuts.
+        tops = rng.hypergeometric(top.count, pool_size - top.count, size)
+        tied_tops = rng.hypergeometric(top.count - top.above, top.above, tops)
+        tied_left, below = top.above + top.tied - top.count, n - top.above - top.tied
+        tied_others = rng.hypergeometric(tied_left, below, size - tops)
+        drawn = [
+            _draw_some(rng, lambda own: side(own) == 1, n, top.above, tops - tied_tops),
+            _draw_some(rng, lambda own: side(own) == 0, n, top.tied, tied_tops + tied_others),
+            _draw_some(rng, lambda own: side(own) == -1, n, below, size - tops - tied_others),
+        ]
+        pools.append(rng.permutation(np.concatenate(drawn)))
+    return np.concatenate(pools)
 
 
-def _draw_whole_pool(stream: Stream, ranking: QueryRanking, top: TopK, pool_size: int) -> NDArray[np.int64]:
-    """Build a pool and return it in random order: faster where much of it is drawn."""
-    rng = stream.generator()
-    # The top queries: all above the threshold, and a random part of those tied at it.
-    probability = top.probabilities(ranking.scores())
-    tied = np.flatnonzero((probability > 0) & (probability < 1))
-    is_top = probability == 1
-    is_top[rng.choice(tied, top.count - int(is_top.sum()), replace=False)] = True
-    # A random part of the others fills the pool.
-    others = rng.choice(np.flatnonzero(~is_top), pool_size - top.count, replace=False)
-    drawn = rng.permutation(np.concatenate([np.flatnonzero(is_top), others]))
-    stream.go_on_after(rng)
-    return drawn
+def _draw_some(
+    rng: np.random.Generator, is_kind: Callable[[IntArray], BoolArray], n: int, available: int, count: int
+) -> NDArray[np.int64]:
+    """Draw ``count`` different queries of one kind, of which ``available`` of the n are: int64 ``[count]``."""
+    if count > SEARCH_FROM * available:
+        every = np.arange(n)
+        return rng.choice(every[is_kind(every)], count, replace=False)
+    drawn = np.empty(0, dtype=np.int64)
+    while len(drawn) < count:
+        proposed = rng.integers(n, size=2 * n * count // available)
+        drawn = np.concatenate([drawn, proposed[is_kind(proposed)]])
+        drawn = drawn[np.sort(np.unique(drawn, return_index=True)[1])]
+    return drawn[:count]
 
 
-def draw_by_pairs(stream: Stream, ranking: QueryRanking, top: TopK, pool_size: int, count: int) -> NDArray[np.int64]:
-    """Draw ``count`` queries independently, each with probability proportional to m_q times :func:`pool_probabilities`.
+def draw_by_pairs(
+    rng: np.random.Generator, pairs: TrainingPairs, in_pool: Callable[[IntArray], FloatArray], count: int
+) -> NDArray[np.int64]:
+    """Draw ``count`` queries independently, each with probability proportional to m_q times its ``in_pool``.
 
     By rejection: propose the query of a uniform pair, and accept it with its probability to be in the pool.
 
     Returns:
         int64 ``[count]``.
     """
-    rng = stream.generator()
-    pairs, drawn, missing = ranking.pairs, [np.empty(0, dtype=np.int64)], count
-    while missing:
-        queries = pairs.pair_query[rng.integers(pairs.n_pairs, size=2 * missing)].astype(np.int64)
-        is_top = top.probabilities(ranking.scores(queries))
-        in_pool = pool_probabilities(is_top, top.count, pairs.n_queries, pool_size)
-        drawn.append(queries[rng.random(len(queries)) < in_pool][:missing])
-        missing -= len(drawn[-1])
-    stream.go_on_after(rng)
-    return np.concatenate(drawn)
+    drawn = np.empty(0, dtype=np.int64)
+    while len(drawn) < count:
+        queries = pairs.pair_query[rng.integers(pairs.n_pairs, size=2 * count)].astype(np.int64)
+        drawn = np.concatenate([drawn, queries[rng.random(len(queries)) < in_pool(queries)]])
+    return drawn[:count]
 
 
 def pool_probabilities(top: FloatArray, count: int, n: int, pool_size: int) -> NDArray[np.float64]:
@@ -135,44 +134,26 @@ def draw_documents(rng: np.random.Generator, pairs: TrainingPairs, queries: IntA
 
 
 def draw_weighted_documents(
-    stream: Stream,
-    pairs: TrainingPairs,
-    queries: IntArray,
-    similarity: NDArray[np.float32],
-    high: float,
-    low: float,
-    threshold: float | None,
-    cutoff: float,
+    rng: np.random.Generator, pairs: TrainingPairs, queries: IntArray, weigh: Callable[[IntArray], FloatArray]
 ) -> NDArray[np.int64]:
     """Algorithm 1, SampleDocument: draw one positive document per query, by the weights of its documents.
 
-    Reads the similarities of the given queries' documents only.
-
     Args:
-        stream: what to draw from.
+        rng: what to draw from.
         pairs: the training pairs.
         queries: int ``[B]``.
-        similarity: float32 ``[N]``, **p**.
-        high: weight of a document above the threshold.
-        low: weight of any other; if all of a query's weights are 0, the draw is uniform.
-        threshold: T over all pairs, or ``None`` for each query's own.
-        cutoff: v, for each query's own T.
+        weigh: returns the weights of pairs ``[M]``; where all of a query's are 0, its draw is uniform.
 
     Returns:
         int64 ``[B]``, pair ids.
     """
-    drawn = np.empty(len(queries), dtype=np.int64)
-    own = threshold is None
-    _draw_kernels.draw_documents(
-        stream.state,
-        drawn,
-        np.asarray(queries, dtype=np.int64),
-        pairs.query_offsets,
-        similarity,
-        float(high),
-        float(low),
-        own,
-        0.0 if threshold is None else float(threshold),
-        float(cutoff),
-    )
-    return drawn
+    distinct, which = np.unique(queries, return_inverse=True)
+    own, offsets = pairs.of_queries(distinct)
+    weight = np.asarray(weigh(own), dtype=np.float64)
+    weight[np.repeat(np.add.reduceat(weight, offsets[:-1]) == 0, np.diff(offsets))] = 1
+    # Invert the cumulative sum, each query's part of it by a uniform number of its own.
+    ends = np.concatenate([[0], np.cumsum(weight)])[offsets]
+    target = ends[which] + rng.random(len(which)) * (ends[which + 1] - ends[which])
+    place = np.searchsorted(np.cumsum(weight), target, side="right")
+    place = np.clip(place, offsets[which], offsets[which + 1] - 1)  # rounding may pass the end
+    return np.asarray(own[place])

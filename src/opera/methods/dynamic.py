@@ -12,11 +12,9 @@ from opera.core.arrays import BoolArray, FloatArray, IntArray
 from opera.core.errors import SettingError
 from opera.core.rng import generator
 from opera.core.settings import Settings, setting
-from opera.core.streams import Stream
 from opera.data.pairs import TrainingPairs
-from opera.methods._order_statistics.query_ranking import QueryRanking, TopK
-from opera.methods._order_statistics.sorted_values import SortedValues
 from opera.methods.base import Draw, Method, Plan, Probabilities
+from opera.methods.counts import NOTHING, Counts, TopK, bucket_of, upper_edge
 from opera.methods.draws import (
     ShuffledPasses,
     draw_by_pairs,
@@ -32,45 +30,52 @@ from opera.methods.scores import PairScores
 QueryScore = Literal["negative_loss", "similarity", "loss"]
 
 
-def query_scores(scores: PairScores, kind: QueryScore) -> NDArray[np.float64]:
-    """**q** of Algorithm 1: a score per query, float64 ``[n]``; the highest are "high quality" (paper.md, row 4)."""
-    if kind == "similarity":
-        return scores.mean_similarity()
-    loss = scores.mean_loss()
-    return loss if kind == "loss" else -loss
+def query_scores(scores: PairScores, kind: QueryScore, queries: IntArray | None = None) -> NDArray[np.float64]:
+    """**q** of Algorithm 1, a score per query; the highest are "high quality" (paper.md, row 4).
 
-
-def rank_queries(pairs: TrainingPairs, scores: PairScores, kind: QueryScore) -> QueryRanking:
-    """Rank the queries by :func:`query_scores`, in a structure that follows changes of ``scores``."""
-    values = scores.similarity if kind == "similarity" else scores.loss
-    return QueryRanking(pairs, values, -1 if kind == "negative_loss" else 1)
-
-
-def document_threshold(
-    pairs: TrainingPairs, similarity: FloatArray, cutoff: float, over: Literal["global", "per_query"] = "global"
-) -> NDArray[np.float64]:
-    """Algorithm 1, SampleDocument: the threshold T at cutoff v, the (1 - v) quantile of the similarities ``[N]``.
-
-    Over all pairs (the release; paper.md, row 5), or over the pairs of each query. Quantiles are linearly interpolated.
+    Args:
+        scores: the latest scores of each pair.
+        kind: what a query's score is the mean of.
+        queries: int ``[m]``; default: all.
 
     Returns:
-        float64 ``[1]`` or ``[n]``.
+        float64 ``[m]`` or ``[n]``.
     """
-    if over == "global":
-        return np.asarray([np.quantile(np.asarray(similarity, dtype=np.float64), 1 - cutoff)])
-    ascending = np.asarray(similarity, dtype=np.float64)[np.lexsort((similarity, pairs.pair_query))]
-    position = (1 - cutoff) * (pairs.positives_per_query - 1)
-    below = pairs.query_offsets[:-1] + np.floor(position).astype(np.int64)
-    above = np.minimum(below + 1, pairs.query_offsets[1:] - 1)
-    return np.asarray(ascending[below] + (position % 1) * (ascending[above] - ascending[below]))
+    pairs, values = scores.pairs, scores.similarity if kind == "similarity" else scores.loss
+    if queries is None:
+        mean = pairs.sum_by_query(values) / pairs.positives_per_query
+    else:
+        own, offsets = pairs.of_queries(queries)
+        mean = np.add.reduceat(values[own].astype(np.float64), offsets[:-1]) / np.diff(offsets)
+    return -mean if kind == "negative_loss" else mean
 
 
-def interpolated_quantile(values: SortedValues, share: float) -> float:
-    """The ``share`` quantile of a multiset, linearly interpolated as in :func:`document_threshold`."""
-    position = share * (len(values) - 1)
-    below = math.floor(position)
-    first, second = float(values.kth(below)), float(values.kth(min(below + 1, len(values) - 1)))
-    return first + (position % 1) * (second - first)
+def document_threshold(similarities: Counts, cutoff: float) -> int:
+    """Algorithm 1, SampleDocument: the threshold T at cutoff v, over all pairs (the release; paper.md, row 5).
+
+    T is the (1 - v) quantile of the similarities, and p > T is high quality. As a similarity is either at most the one
+    at rank ⌊(1 - v)·(N - 1)⌋ or beyond the quantile, T is returned as the bucket of that one.
+    """
+    return similarities.bucket_at(math.floor((1 - cutoff) * (similarities.size - 1)))
+
+
+def own_thresholds(query: IntArray, similarity: FloatArray, cutoff: float) -> NDArray[np.float64]:
+    """T over the pairs of each query (paper.md, row 5): the (1 - v) quantile, linearly interpolated.
+
+    Args:
+        query: int ``[M]``, the query of each pair, in ascending order.
+        similarity: ``[M]``.
+        cutoff: v.
+
+    Returns:
+        float64 ``[M]``, the threshold of each pair's query.
+    """
+    ascending = np.asarray(similarity, dtype=np.float64)[np.lexsort((similarity, query))]
+    _, start, size = np.unique(query, return_index=True, return_counts=True)
+    position = (1 - cutoff) * (size - 1)
+    below = start + np.floor(position).astype(np.int64)
+    above = np.minimum(below + 1, start + size - 1)
+    return np.repeat(ascending[below] + (position % 1) * (ascending[above] - ascending[below]), size)
 
 
 def document_weights(high_quality: BoolArray, strength: float, soft: bool = True) -> NDArray[np.float64]:
@@ -150,8 +155,8 @@ class DynamicPruning(Method[DynamicSettings]):
 
     Every ``update_interval`` steps the top queries and the threshold T are found again, and the queries of the whole
     interval are drawn from the pool. Documents are drawn at every step, from the latest similarities and the step's β.
-    The cost of a step hardly grows with the number of queries or pairs: both thresholds are maintained as order
-    statistics, and a draw reads only what it draws.
+    The cost of a step hardly grows with the number of queries or pairs: both thresholds come from counts, and a draw
+    reads only what it draws.
 
     Attributes:
         pool_size: n₀.
@@ -167,23 +172,22 @@ class DynamicPruning(Method[DynamicSettings]):
     ) -> None:
         super().__init__(pairs, plan, settings, scores)
         self.pool_size = virtual_dataset_size(pairs.n_queries, smaller_strength(settings), settings.r_start)
-        # The scores in order, for the levels in use.
+        # How many scores lie where, for the levels in use.
         self._on_queries, self._on_documents = settings.levels != "document", settings.levels != "query"
-        self._ranking = rank_queries(pairs, self.scores, settings.query_score) if self._on_queries else None
-        self._similarities = (
-            SortedValues(self.scores.similarity) if self._on_documents and settings.threshold == "global" else None
-        )
+        self._count()
         # What the last refresh found, and the queries it drew that are not used yet.
-        self._top = TopK.empty()
-        self._threshold, self._cutoff = math.nan, settings.v_start
+        self._top, self._threshold, self._cutoff = NOTHING, 0, settings.v_start
         self._queue = np.empty(0, dtype=np.int64)
         self._refreshes = 0
         # With levels=document, queries come from passes.
         self._passes = ShuffledPasses(plan.seed, "dp.passes", pairs.n_queries)
-        # For `probabilities`: the query scores that the last refresh ranked. At short intervals the changes since are
-        # listed, at the interval of an epoch the scores are copied.
-        self._scores_at_refresh: NDArray[np.float32] | None = None
-        self._changed_since: list[tuple[IntArray, NDArray[np.float32]]] = []
+        # For `probabilities`: what changed since the last refresh ranked the queries, and their scores then.
+        self._changed_since: list[tuple[IntArray, NDArray[np.float64]]] = []
+
+    def _count(self) -> None:
+        by_query, over_all = self._on_queries, self._on_documents and self.settings.threshold == "global"
+        self._qualities = Counts(self._query_scores()) if by_query else None
+        self._similarities = Counts(self.scores.similarity) if over_all else None
 
     @classmethod
     def needs_scores(cls, settings: DynamicSettings) -> bool:
@@ -223,13 +227,14 @@ class DynamicPruning(Method[DynamicSettings]):
 
     def observe(self, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray) -> None:
         """Update **q** and **p** from the forward pass."""
+        queries = np.unique(self.pairs.pair_query[pair_ids])
+        before = self._query_scores(queries)
         change = self.scores.observe(pair_ids, similarity, loss)
         if self._similarities is not None:
-            self._similarities.replace(change.old_similarity, change.similarity)
-        if self._ranking is not None:
-            changed = self._ranking.update(self.pairs.pair_query[change.pair_ids])
-            if self._scores_at_refresh is None:
-                self._changed_since.append(changed)
+            self._similarities.move(change.old_similarity, change.similarity)
+        if self._qualities is not None:
+            self._qualities.move(before, self._query_scores(queries))
+            self._changed_since.append((queries, before))
 
     def schedule(self, step: int) -> dict[str, float]:
         """Return α, r, β and v at ``step`` and the two thresholds in force, as far as the settings use them."""
@@ -240,9 +245,9 @@ class DynamicPruning(Method[DynamicSettings]):
         if self._on_documents:
             values |= {name: self._scheduled(name, step) for name in ("beta", "v")}
         if self._on_queries:
-            values["query_threshold"] = float(self._top.threshold) if self._top.count else math.nan
+            values["query_threshold"] = upper_edge(self._top.bucket - 1) if self._top.count else math.nan
         if self._similarities is not None:
-            values["document_threshold"] = self._threshold
+            values["document_threshold"] = upper_edge(self._threshold)
         return values
 
     def state_dict(self) -> dict[str, Any]:
@@ -251,39 +256,24 @@ class DynamicPruning(Method[DynamicSettings]):
         changes = list(reversed(self._changed_since))
         return {
             "scores": self.scores.state_dict(),
-            **({} if self._ranking is None else {"ranking": self._ranking.state_dict()}),
-            "top": np.array([self._top.count, self._top.above, self._top.tied], dtype=np.int64),
-            "query_threshold": self._top.threshold,
+            "top": np.array([self._top.count, self._top.bucket, self._top.above, self._top.tied], dtype=np.int64),
             "threshold": self._threshold,
             "cutoff": self._cutoff,
             "queue": self._queue.copy(),
             "refreshes": self._refreshes,
-            **({} if self._scores_at_refresh is None else {"scores_at_refresh": self._scores_at_refresh}),
             "changed_queries": np.concatenate([np.empty(0, dtype=np.int64), *(queries for queries, _ in changes)]),
-            "changed_from": np.concatenate([np.empty(0, dtype=np.float32), *(before for _, before in changes)]),
+            "changed_from": np.concatenate([np.empty(0), *(before for _, before in changes)]),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
         self.scores.load_state_dict(state["scores"])
-        if self._ranking is not None:
-            self._ranking = rank_queries(self.pairs, self.scores, self.settings.query_score)
-            self._ranking.load_state_dict(state["ranking"])
-        if self._similarities is not None:
-            self._similarities = SortedValues(self.scores.similarity)
-        count, above, tied = (int(number) for number in state["top"])
-        self._top = TopK(count, np.float32(state["query_threshold"]), above, tied)
-        self._threshold, self._cutoff = float(state["threshold"]), float(state["cutoff"])
+        self._count()
+        self._top = TopK(*(int(number) for number in state["top"]))
+        self._threshold, self._cutoff = int(state["threshold"]), float(state["cutoff"])
         self._queue = np.array(state["queue"], dtype=np.int64)
         self._refreshes = int(state["refreshes"])
-        self._scores_at_refresh = np.array(state["scores_at_refresh"]) if "scores_at_refresh" in state else None
         self._changed_since = [(np.array(state["changed_queries"], dtype=np.int64), np.array(state["changed_from"]))]
-
-    @property
-    def state_bytes(self) -> int:
-        """Bytes held beside the pair arrays."""
-        held = self.scores.similarity.nbytes + self.scores.loss.nbytes
-        return held + sum(part.nbytes for part in (self._ranking, self._similarities) if part is not None)
 
     def summary(self) -> dict[str, Any]:
         """The pool size n₀, beside the counts."""
@@ -316,31 +306,31 @@ class DynamicPruning(Method[DynamicSettings]):
 
     def _sample_documents(self, queries: IntArray, step: int) -> NDArray[np.int64]:
         """Algorithm 1, SampleDocument; with ``levels=query``, uniform."""
+        rng = generator(self.plan.seed, "dp.documents", step)
         if not self._on_documents:
-            return draw_documents(generator(self.plan.seed, "dp.documents", step), self.pairs, queries)
-        high, low = document_weights(np.array([True, False]), self._scheduled("beta", step), self.settings.soft)
-        threshold = None if self._similarities is None else self._threshold
-        return draw_weighted_documents(
-            Stream(self.plan.seed, "dp.documents", step),
-            self.pairs,
-            queries,
-            self.scores.similarity,
-            high,
-            low,
-            threshold,
-            self._cutoff,
-        )
+            return draw_documents(rng, self.pairs, queries)
+        return draw_weighted_documents(rng, self.pairs, queries, lambda own: self._document_weights(own, step))
+
+    def _document_weights(self, own: IntArray, step: int) -> NDArray[np.float64]:
+        """The weights of pairs ``[M]``, all those of some queries: float64 ``[M]``."""
+        similarity = self.scores.similarity[own]
+        if self._similarities is None:
+            high = similarity > own_thresholds(self.pairs.pair_query[own], similarity, self._cutoff)
+        else:
+            high = bucket_of(similarity) > self._threshold
+        return document_weights(high, self._scheduled("beta", step), self.settings.soft)
 
     def _refresh(self, step: int) -> None:
         """Rank the queries, and draw those of the steps until the next refresh from the pool."""
         self._find_top_and_threshold(step)
-        assert self._ranking is not None
-        interval = self.settings.update_interval
+        interval, n = self.settings.update_interval, self.pairs.n_queries
         steps_left = max(1, self.plan.max_steps - step)
         count = self.pool_size if interval == "epoch" else min(interval, steps_left) * self.plan.batch_size
-        stream = Stream(self.plan.seed, "dp.queries", self._refreshes)
-        draw = draw_by_pairs if self.settings.pool_weighting == "pairs" else draw_pool
-        self._queue = draw(stream, self._ranking, self._top, self.pool_size, count)
+        rng = generator(self.plan.seed, "dp.queries", self._refreshes)
+        if self.settings.pool_weighting == "pairs":
+            self._queue = draw_by_pairs(rng, self.pairs, lambda own: self._in_pool(self._query_scores(own)), count)
+        else:
+            self._queue = draw_pool(rng, self._query_scores, n, self._top, self.pool_size, count)
         self._refreshes += 1
 
     def _refresh_threshold_if_due(self, step: int) -> None:
@@ -354,19 +344,25 @@ class DynamicPruning(Method[DynamicSettings]):
     def _find_top_and_threshold(self, step: int) -> None:
         """Find the top ⌊r·n⌋ queries, and the threshold T at cutoff v."""
         self._changed_since = []
-        if self._ranking is not None and self.settings.update_interval == "epoch":
-            self._scores_at_refresh = self._ranking.scores()
         self._cutoff = self._scheduled("v", step)
-        if self._ranking is not None:
+        if self._qualities is not None:
             ratio = self._ratio(self._scheduled("alpha", step))
-            self._top = self._ranking.top_k(math.floor(ratio * self.pairs.n_queries))
+            self._top = self._qualities.top_k(math.floor(ratio * self.pairs.n_queries))
         if self._similarities is not None:
-            self._threshold = interpolated_quantile(self._similarities, 1 - self._cutoff)
+            self._threshold = document_threshold(self._similarities, self._cutoff)
+
+    def _query_scores(self, queries: IntArray | None = None) -> NDArray[np.float64]:
+        return query_scores(self.scores, self.settings.query_score, queries)
+
+    def _in_pool(self, scores: FloatArray) -> NDArray[np.float64]:
+        """The probability of queries with these scores ``[m]`` to be in the pool: float64 ``[m]``."""
+        top = self._top.probabilities(scores)
+        return pool_probabilities(top, self._top.count, self.pairs.n_queries, self.pool_size)
 
     def _query_probabilities(self) -> NDArray[np.float64]:
-        if self._ranking is None:
+        if not self._on_queries:
             return uniform_queries(self.pairs)
-        scores = self._ranking.scores() if self._scores_at_refresh is None else self._scores_at_refresh
+        scores = self._query_scores()
         for queries, before in reversed(self._changed_since):  # undo the changes since the refresh
             scores[queries] = before
         query = query_probabilities(self._top.probabilities(scores), self._top.count, self.pool_size)
@@ -375,10 +371,4 @@ class DynamicPruning(Method[DynamicSettings]):
     def _document_probabilities(self, step: int) -> NDArray[np.float64]:
         if not self._on_documents:
             return uniform_documents(self.pairs)
-        threshold = np.array([self._threshold])
-        if self._similarities is None:
-            per_query = document_threshold(self.pairs, self.scores.similarity, self._cutoff, "per_query")
-            threshold = per_query[self.pairs.pair_query]
-        high = np.asarray(self.scores.similarity > threshold)
-        weight = document_weights(high, self._scheduled("beta", step), self.settings.soft)
-        return document_probabilities(self.pairs, weight)
+        return document_probabilities(self.pairs, self._document_weights(np.arange(self.pairs.n_pairs), step))

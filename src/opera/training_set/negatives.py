@@ -19,7 +19,6 @@ from opera.config.training import TrainSettings
 from opera.core.arrays import IntArray
 from opera.core.errors import SettingError
 from opera.core.rng import generator
-from opera.core.streams import Stream
 from opera.data import RetrievalData
 from opera.retrieval.measures import Ranking
 from opera.training_set.document_pool import DocumentPool
@@ -75,7 +74,7 @@ class RandomNegatives:
 
     def draw(self, queries: IntArray, count: int, seed: int, step: int) -> NDArray[np.int64]:
         """Return uniform rows; known positives among them are left to the loss's mask."""
-        places = Stream(seed, "negatives", step).integers(len(self.pool), len(queries) * count)
+        places = generator(seed, "negatives", step).integers(len(self.pool), size=len(queries) * count)
         return self.pool.rows(places.reshape(len(queries), count))
 
 

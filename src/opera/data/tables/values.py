@@ -58,8 +58,8 @@ def as_texts(values: pa.Array, column: str, place: Place) -> pa.StringArray:
         values = pa.array(np.where(valid, numbers, 0).astype(np.int64), mask=~valid)
     elif not (pa.types.is_integer(kind) or pa.types.is_null(kind) or _is_text(kind)):
         if values.null_count < len(values):
-            at = place(int(np.argmax(values.is_valid())))
-            raise DataError(f"{at}: column {shown(column)} must hold texts or whole numbers, but holds {kind}")
+            first = place(int(np.argmax(values.is_valid())))
+            raise DataError(f"{first}: column {shown(column)} must hold texts or whole numbers, but holds {kind}")
         values = pa.nulls(len(values))
     return pc.fill_null(values.cast(pa.string()), "")
 
