@@ -44,7 +44,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 @pytest.fixture(scope="session")
 def _libraries_are_not_garbage() -> None:
     """Import the libraries and exempt them from garbage collection: accelerate collects after every training."""
-    import opera.training.adapt  # noqa: F401
+    import opera.training.run  # noqa: F401
 
     gc.collect()
     gc.freeze()

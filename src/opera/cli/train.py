@@ -113,9 +113,9 @@ def train(
     """Adapt a model to a data set, and measure it before and after on the test split."""
     from opera.config.recipe import make_recipe
     from opera.config.recipe_files import recipe_path
-    from opera.data import check_stays_out, load_all
-    from opera.retrieval.measures import check_measures
-    from opera.runs.housekeeping import check_out_folder, check_reads_survive
+    from opera.runs.guard_words import gained
+    from opera.runs.housekeeping import check_reads_survive
+    from opera.training.adapt import adapt
 
     options = {"method": method, "max_steps": steps, "seed": seed, "mix": mix}
     options |= {"adapter": adapter, "lora": lora, "matryoshka": matryoshka}
@@ -125,24 +125,13 @@ def train(
     shared = batch_options(epochs, preset, batch_size, lr, negatives, range_, teacher, future)
     values = collect_values(config, set_, options | shared)
     _refuse_label(method)
-    recipe = make_recipe(values)
-    if recipe.train.needs_dev:
-        check_measures([recipe.train.evaluation.metric_for_best_model])
-    if require_gain and not recipe.train.guard.guard:
+    if require_gain and not make_recipe(values).train.guard.guard:
         raise SettingError("--require-gain: needs the guard's verdict, but guard is false; pass --set guard=true")
-    check_out_folder(out, resume, overwrite)
     if overwrite:
         check_reads_survive(out, map(recipe_path, config or []))
-    for each in (data, *(also or [])):
-        check_stays_out(out, "--out", each, folder=True)
-    loaded = load_all([data, *(also or [])])  # errors are reported before torch is loaded, which takes seconds
-
-    from opera.runs.guard_words import gained
-    from opera.training.adapt import adapt
-
     started = time.time()
     with interruptible(lambda: _how_to_continue(out, started, overwrite)):
-        run = adapt(loaded, model=model, out=out, resume=resume, overwrite=overwrite, **values)
+        run = adapt([data, *(also or [])], model=model, out=out, resume=resume, overwrite=overwrite, **values)
     if is_main_process():
         _print_run(run, json_)
     if require_gain and not gained(run.record.guard):

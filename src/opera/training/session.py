@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import platform
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,6 +17,7 @@ from opera.data.combined import views
 from opera.retrieval.device import describe_device
 from opera.runs.folder import Run, RunWriter
 from opera.runs.record import DataRecord, ModelRecord, RunRecord, SetRecord
+from opera.training.clock import Clock
 from opera.training.memory import memory_advice
 from opera.training.services import Services
 from opera.training_set.prepare import Prepared
@@ -33,31 +33,6 @@ RECORDED_VERSIONS = (
     "ir-measures",
     "numpy",
 )
-
-
-class Clock:
-    """Seconds of each phase of a run."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self._start = time.perf_counter()
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds since the clock was made."""
-        return time.perf_counter() - self._start
-
-    @contextmanager
-    def phase(self, name: str) -> Iterator[None]:
-        """Time the block."""
-        start = time.perf_counter()
-        yield
-        self.add({name: time.perf_counter() - start})
-
-    def add(self, seconds: Mapping[str, float]) -> None:
-        """Add to the phases, such as the seconds of an earlier session."""
-        for name, more in seconds.items():
-            self.seconds[name] = round(self.seconds.get(name, 0.0) + more, 3)
 
 
 @dataclass

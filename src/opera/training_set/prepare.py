@@ -15,7 +15,6 @@ from opera.adapter.model import check_saved, encode_all, save_adapted
 from opera.config.automatic import AUTOMATIC, TRANSFORMERS, Situation, resolve
 from opera.config.recipe import Recipe
 from opera.config.training import TrainSettings
-from opera.core.errors import SettingError
 from opera.data import Qrels, RetrievalData, TeacherScores
 from opera.data.novelty import recurring
 from opera.data.splits import Future
@@ -278,16 +277,3 @@ def _count(judgements: Qrels | None) -> int:
 def is_cosines(teacher: TeacherScores) -> bool:
     """Whether all scores are from -1 to 1, as cosines are."""
     return bool(np.abs(teacher.scores).max(initial=0) <= 1 + ROUNDING)
-
-
-def model_or_vectors(model: str | Path | None, settings: TrainSettings) -> str | Path:
-    """Return the model that a run names; a run on vectors from files may leave it out.
-
-    Raises:
-        SettingError: if a run on texts names none.
-    """
-    if model is not None:
-        return model
-    if settings.adapter.query_vectors is None:
-        raise SettingError("--model: give a model, or its vectors with --query-vectors and --document-vectors")
-    return "vectors"
