@@ -5,8 +5,8 @@
 A step observes the scores of the last one, moves both thresholds, and draws 64 queries with a document and a negative
 each, at I_u = 1. The direct way computes the mean of every query, partitions the means, takes the quantile of all pairs
 and builds the pool. Both ways alternate in one process on the same scores, and their thresholds must lie in the same
-buckets: the direct way is the oracle. Then OPERA's way continues alone, first with warm caches, then with caches that other work
-fills between steps.
+buckets: the direct way is the oracle. Then OPERA's way continues alone, first with warm caches, then with caches that
+other work fills between steps.
 
 Then the share of a real training step, measured in real runs on NFCorpus (if ``../shared`` exists). Writes
 benchmarks/sampler.json and the tables of docs/performance.md.

@@ -76,7 +76,7 @@ def test_not_by_the_processes_of_a_grid(hostile: Path, tmp_path: Path, monkeypat
     code = "import json, numpy, mine; input(); print(json.dumps({'done': mine.FOUND}))"
     monkeypatch.setattr(WorkerProcess, "command", (sys.executable, "-c", code))
     worker = WorkerProcess(None)
-    assert list(worker.run_job({})) == [{"done": True}]
+    assert worker.run_job({}) == {"done": True}
     worker.close()
     assert what_ran(hostile) == ""
 

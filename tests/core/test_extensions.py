@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -104,5 +103,5 @@ class TestWhereTheyAreLoaded:
         assert "opera: error: OPERA_EXTENSIONS: the module 'broken_extension'" in capsys.readouterr().err
 
     def test_by_a_grids_worker_which_reports_the_reason(self) -> None:
-        message = run_job({"kind": "train"}, io.StringIO())
+        message = run_job({"kind": "train"})
         assert "ZeroDivisionError: division by zero" in message["failed"]

@@ -84,7 +84,7 @@ def compare(
     from opera.experiments.grid.compare import analyse_grid, check_baseline, prepare_grid
     from opera.experiments.grid.folder import opened_grid
     from opera.experiments.grid.preview import time_grid
-    from opera.experiments.grid.progress import live_progress
+    from opera.experiments.grid.progress import Progress
     from opera.experiments.grid.run import run_grid
 
     options = {"method": methods, "seed": seeds, "max_steps": steps} | trainer_fields(trainer)
@@ -106,8 +106,8 @@ def compare(
     if not status.waiting:
         say(f"all {len(status.cells)} cells are already done", file=sys.stderr)
     stoppable = interruptible(lambda: how_to_continue(status))
-    with opened_grid(out, model, shared, status.cells), stoppable, live_progress(status) as on_change:
-        run_grid(status, model, on_change)
+    with opened_grid(out, model, shared, status.cells), stoppable:
+        run_grid(status, model, Progress(status))
     if status.done:
         _print_results(analyse_grid(status, out, baseline), out, json_)
     if status.failed:

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -44,7 +44,7 @@ from waiting import WaitsForASignal
 
 adapt = worker.adapt
 wait = WaitsForASignal(25, Path(sys.argv[1]))  # once, before step 26
-worker.adapt = lambda *data, callbacks, **settings: adapt(*data, callbacks=[*callbacks, wait], **settings)
+worker.adapt = lambda *data, **settings: adapt(*data, callbacks=[wait], **settings)
 worker.main()
 """
 Call = Callable[..., tuple[int, str, str]]
@@ -75,14 +75,17 @@ def grid(tmp_path_factory: pytest.TempPathFactory, cache: Path, beir: Path, stat
     killed: list[str] = []
 
     class Doomed(WorkerProcess):
-        def run_job(self, job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-            for message in super().run_job(job):
-                if "step" in message and not killed:
-                    assert self._process is not None
-                    self._process.kill()
-                    reached.touch()  # no other training waits
-                    killed.append(job["out"])
-                yield message
+        def run_job(self, job: Mapping[str, Any]) -> dict[str, Any]:
+            if not killed:
+                killed.append(job["out"])
+                threading.Thread(target=self.kill_while_it_trains).start()
+            return super().run_job(job)
+
+        def kill_while_it_trains(self) -> None:
+            while not reached.exists():
+                time.sleep(0.01)
+            assert self._process is not None
+            self._process.kill()
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPERA_CACHE", str(cache))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -55,9 +55,9 @@ def test_the_plan_as_json(status: Status) -> None:
 def test_ctrl_c_while_it_is_timed(
     call: Call, beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(self: WorkerProcess, job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    def interrupted(self: WorkerProcess, job: Mapping[str, Any]) -> dict[str, Any]:
         os.kill(os.getpid(), signal.SIGTERM)
-        yield {}
+        return {}
 
     monkeypatch.setattr(WorkerProcess, "run_job", interrupted)
     code, out, error = call(beir, "--model", static_model, "--out", tmp_path / "grid", "--plan")
@@ -71,10 +71,10 @@ def test_a_cell_is_timed_with_the_cores_it_will_have(
 ) -> None:
     used: list[int | None] = []
 
-    def timing(self: WorkerProcess, job: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    def timing(self: WorkerProcess, job: Mapping[str, Any]) -> dict[str, Any]:
         used.append(self._threads)
         costs = {"per_step": 0.5, "overhead": 3.0, "encoding": 0.0, "model_bytes": 1}
-        yield {"timing": {**costs, "situation": asdict(SITUATION)}}
+        return {"timing": {**costs, "situation": asdict(SITUATION)}}
 
     monkeypatch.setattr(worker_process.os, "cpu_count", lambda: 8)
     monkeypatch.setattr(WorkerProcess, "run_job", timing)

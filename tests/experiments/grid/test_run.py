@@ -13,18 +13,8 @@ import pytest
 
 from grids import planned
 from opera.experiments.grid.plan import Cell
-from opera.experiments.grid.run import OnChange, run_grid
+from opera.experiments.grid.run import run_grid
 from opera.experiments.grid.status import Status
-
-
-def once_a_step_is_done(action: threading.Thread) -> OnChange:
-    """Start a thread when the first step has been reported."""
-
-    def on_change(status: Status, cell: Cell | None) -> None:
-        if any(running.step for running in status.running.values()) and not action.ident:
-            action.start()
-
-    return on_change
 
 
 def wait_for(path: Path) -> None:
@@ -38,8 +28,8 @@ def test_one_that_dies_takes_no_other_cell_along(sham_workers: list[subprocess.P
     (tmp_path / "x" / "dp").mkdir(parents=True)
     (tmp_path / "x" / "dp" / "steps10").write_text("a file where the cells' folder goes")
     cells += planned(tmp_path, methods=["rp"], seeds=[0])
-    status, ended = Status.scan(cells), list[Cell | None]()
-    run_grid(status, "model", lambda _, cell: ended.append(cell))
+    status, told = Status.scan(cells), list[Cell]()
+    run_grid(status, "model", lambda _, cell: told.append(cell))
     reasons = list(status.failed.values())
     assert reasons[:4] == [
         "its process was killed, as happens when memory runs out",
@@ -49,7 +39,7 @@ def test_one_that_dies_takes_no_other_cell_along(sham_workers: list[subprocess.P
     ]
     assert reasons[4].startswith("FileExistsError")
     assert status.done == {cells[0].folder, cells[-1].folder}
-    assert [cell for cell in ended if cell is not None] == cells
+    assert told == [cell for cell in cells for _ in ("started", "ended")]
     assert not status.running
     assert len(sham_workers) == 4, "started anew after each of the three that ended"
     assert all(process.returncode is not None for process in sham_workers)
@@ -71,14 +61,16 @@ def test_a_signal_lets_them_save(
     folder = status.cells[0].folder
 
     def send() -> None:
+        wait_for(folder.with_name("started"))
         os.kill(os.getpid(), number)
         wait_for(folder.with_name("saving"))
         if number != signal.SIGINT:  # such as timeout and clusters do; a second Ctrl-C does not wait
             os.kill(os.getpid(), number)
         folder.with_name("go-on").touch()
 
+    threading.Thread(target=send).start()
     with pytest.raises(KeyboardInterrupt):
-        run_grid(status, "model", once_a_step_is_done(threading.Thread(target=send)))
+        run_grid(status, "model")
     assert folder.is_dir(), "it had time to save"
     assert (status.failed, status.done) == ({}, set())
     assert len(sham_workers) == 1
@@ -91,12 +83,14 @@ def test_a_second_ctrl_c_kills_them(sham_workers: list[subprocess.Popen[str]], t
     folder = status.cells[0].folder
 
     def send() -> None:
+        wait_for(folder.with_name("started"))
         os.kill(os.getpid(), signal.SIGINT)
         wait_for(folder.with_name("saving"))
         os.kill(os.getpid(), signal.SIGINT)
 
+    threading.Thread(target=send).start()
     with pytest.raises(KeyboardInterrupt):
-        run_grid(status, "model", once_a_step_is_done(threading.Thread(target=send)))
+        run_grid(status, "model")
     assert sham_workers[0].wait() == -signal.SIGKILL
     assert not folder.exists()
 
@@ -112,9 +106,9 @@ def test_nohup_holds(sham_workers: list[subprocess.Popen[str]], tmp_path: Path) 
 
 
 def test_the_progress_display_fails(sham_workers: list[subprocess.Popen[str]], tmp_path: Path) -> None:
-    def on_change(status: Status, cell: Cell | None) -> None:
-        if any(running.step for running in status.running.values()):
-            raise BrokenPipeError
+    def on_change(status: Status, cell: Cell) -> None:
+        wait_for(cell.folder.with_name("started"))
+        raise BrokenPipeError
 
     status = Status.scan(planned(tmp_path, methods=["ft"], seeds=[6]))
     with pytest.raises(BrokenPipeError):

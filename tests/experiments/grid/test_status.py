@@ -11,14 +11,14 @@ from grids import SITUATION, finish_cell, planned
 from opera.config.automatic import resolve
 from opera.config.training import TrainSettings
 from opera.experiments.grid.progress import progress_line
-from opera.experiments.grid.status import Rate, Running, Status, format_duration
+from opera.experiments.grid.status import Rate, Status, format_duration
 
 
 def test_unknown_until_something_is_known(tmp_path: Path, clock: SimpleNamespace) -> None:
     status = Status.scan(planned(tmp_path))
     assert status.seconds_left() is None
     assert progress_line(status) == "0 of 4 cells done, time left not known yet"
-    status.running[status.cells[0].folder] = Running(clock.now)
+    status.running[status.cells[0].folder] = clock.now
     assert status.seconds_left() is None
 
 
@@ -53,17 +53,13 @@ def test_finished_cells_most_alike_count_and_not_what_was_timed(tmp_path: Path) 
     assert status.rate(cells[4]) == Rate(2, 0)
 
 
-def test_automatic_steps_are_known_once_timed_reported_or_finished(tmp_path: Path, clock: SimpleNamespace) -> None:
+def test_automatic_steps_are_known_once_timed_or_finished(tmp_path: Path) -> None:
     cells = planned(tmp_path, methods=["ft", "dp:epochs=3:batch_size=100"], steps=None)
     ft, dp, *_ = cells
     status = Status.scan(cells)
     status.timed["data/x"] = Rate(0.5, 3.0)
     assert [status.steps(cell) for cell in (ft, dp)] == [None, None]
     assert status.seconds_left() is None
-    running = status.running[ft.folder] = Running(clock.now)
-    running.update(1, 77)
-    assert status.steps(ft) == 77
-    del status.running[ft.folder]
     finish_cell(dp)
     status.done.add(dp.folder)
     assert [status.steps(cell) for cell in cells] == [None, 30, None, 30]
@@ -73,52 +69,16 @@ def test_automatic_steps_are_known_once_timed_reported_or_finished(tmp_path: Pat
     assert status.seconds_left() is not None
 
 
-def test_of_a_running_cell_by_its_own_steps(tmp_path: Path, clock: SimpleNamespace) -> None:
-    (cell,) = planned(tmp_path, methods=["ft"], seeds=[0], steps=[100])
-    status = Status.scan([cell])
-    status.timed["data/x"] = Rate(99, 30.0)
-    running = status.running[cell.folder] = Running(clock.now)
-    clock.now += 10
-    running.update(1)
-    assert status.seconds_left() == pytest.approx(99 * 100 + 30 - 10, rel=0.02), "one step gives no rate"
-    clock.now += 20
-    running.update(11)  # 2 s per step
-    assert status.seconds_left() == pytest.approx(2 * 89 + 20), "10 of the 30 s besides training are over"
-    clock.now += 5
-    assert status.seconds_left() == pytest.approx(2 * 89 + 15), "it counts down between messages"
-    clock.now += 2 * 89 - 5
-    running.update(100)
-    assert status.seconds_left() == pytest.approx(20), "measuring after training"
-    clock.now += 25
-    assert status.seconds_left() == 0
-
-
-def test_a_second_training_counts_from_its_own_start(tmp_path: Path, clock: SimpleNamespace) -> None:
-    (cell,) = planned(tmp_path, methods=["ft"], seeds=[0], steps=[100])
-    status = Status.scan([cell])
-    status.timed["data/x"] = Rate(99, 30.0)
-    running = status.running[cell.folder] = Running(clock.now)
-    clock.now += 10
-    running.update(1)
-    clock.now += 200
-    running.update(99)
-    clock.now += 5
-    running.update(1)
-    clock.now += 20
-    running.update(11)  # 2 s per step
-    assert status.seconds_left() == pytest.approx(2 * 89 + 20), "10 of the 30 s besides training are over"
-
-
-def test_of_a_resumed_cell_and_of_those_that_wait_for_it(tmp_path: Path, clock: SimpleNamespace) -> None:
-    cells = planned(tmp_path, methods=["ft"], seeds=[0, 1], steps=[100])
-    status = Status.scan(cells)
-    running = status.running[cells[0].folder] = Running(clock.now)
-    clock.now += 4
-    running.update(51)
-    clock.now += 10
-    running.update(71)  # half a second per step, and 4 s before
-    assert status.seconds_left() == pytest.approx(29 * 0.5 + 100 * 0.5 + 4)
-    assert progress_line(status) == "0 of 2 cells done, 1 running, about 68 s left"
+def test_of_running_cells_and_of_those_that_wait_for_them(tmp_path: Path, clock: SimpleNamespace) -> None:
+    cells = planned(tmp_path, methods=["ft"], seeds=[0, 1, 2], steps=[100])
+    status = Status.scan(cells, jobs=2)
+    status.timed["data/x"] = Rate(0.5, 10.0)
+    status.running = {cells[0].folder: clock.now, cells[1].folder: clock.now + 20}
+    clock.now += 30
+    assert status.seconds_left() == pytest.approx(30 + 60), "the third begins when the first has ended"
+    assert progress_line(status) == "0 of 3 cells done, 2 running, about 2 min left"
+    clock.now += 100
+    assert status.seconds_left() == pytest.approx(60), "both are late"
 
 
 @pytest.mark.parametrize(

@@ -2,43 +2,23 @@
 
 from __future__ import annotations
 
-import io
-import json
 import os
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from opera.core.errors import SettingError
 from opera.experiments.grid import worker
-from opera.experiments.grid.worker import ProgressReport, output_appended_to, run_job
+from opera.experiments.grid.worker import output_appended_to, run_job
 from opera.runs.folder import Run
 from processes import start
 
 VALUES = {"method": "ft", "max_steps": 4, "save_steps": 2, "per_device_train_batch_size": 8}
 
 
-def messages(stream: io.StringIO) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in stream.getvalue().splitlines()]
-
-
-def test_progress_is_reported_at_most_every_half_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock, out = SimpleNamespace(now=1000.0), io.StringIO()
-    monkeypatch.setattr(worker, "time", SimpleNamespace(monotonic=lambda: clock.now))
-    report = ProgressReport(out)
-    for step in range(1, 9):
-        report.on_step_end(None, SimpleNamespace(global_step=step, max_steps=8), None)
-        clock.now += 0.2
-    assert messages(out) == [{"step": step, "steps": 8} for step in (1, 4, 7)]
-
-
 def test_a_cell_is_trained_and_keeps_no_checkpoints(beir: Path, static_model: Path, tmp_path: Path) -> None:
     job = {"kind": "train", "data": str(beir), "model": str(static_model), "out": str(tmp_path / "cell")}
-    out = io.StringIO()
-    assert run_job({**job, "values": VALUES}, out) == {"done": True}
-    assert messages(out)[0] == {"step": 1, "steps": 4}
+    assert run_job({**job, "values": VALUES}) == {"done": True}
     run = Run.open(tmp_path / "cell")
     assert run.finished
     assert run.settings["save_steps"] == 2
@@ -68,7 +48,7 @@ def test_a_failure_is_a_message(
     monkeypatch.setattr(worker, "load_once", lambda source: None)
     job = {"kind": "train", "data": "x", "model": "m", "out": str(tmp_path / "cell"), "values": VALUES}
     blamed = {"input": True} if isinstance(error, SettingError) else {}
-    assert run_job(job, io.StringIO()) == {"failed": reason} | blamed
+    assert run_job(job) == {"failed": reason} | blamed
     assert capsys.readouterr().err.startswith(printed)
 
 

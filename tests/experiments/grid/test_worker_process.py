@@ -15,14 +15,14 @@ from opera.experiments.grid.status import Status
 from opera.experiments.grid.worker_process import WorkerLostError, WorkerProcess
 
 
-def job(seed: int) -> dict[str, Any]:
-    return {"values": {"seed": seed}}
+def job(seed: int, folder: Path) -> dict[str, Any]:
+    return {"values": {"seed": seed}, "out": str(folder / "cell")}
 
 
-def test_one_process_runs_job_after_job(sham_workers: list[subprocess.Popen[str]]) -> None:
+def test_one_process_runs_job_after_job(sham_workers: list[subprocess.Popen[str]], tmp_path: Path) -> None:
     worker = WorkerProcess(None)
-    assert list(worker.run_job(job(4))) == [{"step": 1}, {"failed": "no luck"}]
-    assert list(worker.run_job(job(0))) == [{"step": 1}, {"done": True}]
+    assert worker.run_job(job(4, tmp_path)) == {"failed": "no luck"}
+    assert worker.run_job(job(0, tmp_path)) == {"done": True}
     worker.close()
     assert [process.returncode for process in sham_workers] == [0]
 
@@ -31,16 +31,18 @@ def test_one_process_runs_job_after_job(sham_workers: list[subprocess.Popen[str]
     ("seed", "reason"),
     [(1, "its process was killed, as happens when memory runs out"), (3, "its process ended with exit status 5")],
 )
-def test_a_process_that_is_lost(seed: int, reason: str, sham_workers: list[subprocess.Popen[str]]) -> None:
+def test_a_process_that_is_lost(
+    seed: int, reason: str, sham_workers: list[subprocess.Popen[str]], tmp_path: Path
+) -> None:
     with pytest.raises(WorkerLostError, match=reason):
-        list(WorkerProcess(None).run_job(job(seed)))
+        WorkerProcess(None).run_job(job(seed, tmp_path))
 
 
 def test_none_is_started_after_it_was_terminated(sham_workers: list[subprocess.Popen[str]]) -> None:
     worker = WorkerProcess(None)
     worker.terminate()
     with pytest.raises(WorkerLostError):
-        next(worker.run_job({}))
+        worker.run_job({})
     assert sham_workers == []
 
 

@@ -16,7 +16,7 @@ from opera.experiments.analysis import Comparison, analyse_runs, find_groups
 from opera.experiments.grid.axes import GridAxes, canonical_label, grid_axes
 from opera.experiments.grid.folder import check_grid_folder, opened_grid
 from opera.experiments.grid.plan import Cell, plan_grid
-from opera.experiments.grid.progress import live_progress
+from opera.experiments.grid.progress import Progress
 from opera.experiments.grid.run import run_grid
 from opera.experiments.grid.status import Status
 from opera.retrieval.locate import locate_model
@@ -80,8 +80,8 @@ def compare(
     )
     status = prepare_grid(sources, axes, folder, str(model), shared, jobs)
     baseline = check_baseline(baseline, axes)
-    with opened_grid(folder, str(model), shared, status.cells), live_progress(status) as on_change:
-        run_grid(status, str(model), on_change)
+    with opened_grid(folder, str(model), shared, status.cells):
+        run_grid(status, str(model), Progress(status))
     if status.failed:
         raise TrainingError(
             *(f"{path}: {line}" for path, reason in status.failed.items() for line in reason.split("\n"))

@@ -94,7 +94,7 @@ def _time_cell(cell: Cell, model: str, jobs: int) -> Message:
     job = {"kind": "time", "data": cell.data, "model": model, "values": dict(cell.values), "log": os.devnull}
     try:
         with signals_as_interrupt():
-            *_, message = worker.run_job(job)
+            message = worker.run_job(job)
     except WorkerLostError as lost:
         return {"failed": str(lost)}
     except KeyboardInterrupt:

@@ -6,18 +6,18 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from opera.experiments.grid.interrupts import signals_as_interrupt
 from opera.experiments.grid.plan import Cell
-from opera.experiments.grid.status import Running, Status
-from opera.experiments.grid.worker_process import Message, WorkerLostError, WorkerProcess, make_workers
+from opera.experiments.grid.status import Status
+from opera.experiments.grid.worker_process import WorkerLostError, WorkerProcess, make_workers
 
-REFRESH_SECONDS = 0.25
-"""At least this often the status is reported."""
+WAIT_SECONDS = 0.25
+"""A signal that arrives just before a wait begins does not end it, so no wait is without end."""
 
-OnChange = Callable[[Status, Cell | None], None]
+OnChange = Callable[[Status, Cell], None]
 
 
 def run_grid(status: Status, model: str, on_change: OnChange = lambda status, cell: None) -> None:
@@ -29,7 +29,7 @@ def run_grid(status: Status, model: str, on_change: OnChange = lambda status, ce
     Args:
         status: the cells, and how many to run at once; kept up to date.
         model: the model that all cells start from.
-        on_change: called several times per second, and with each cell that has ended.
+        on_change: called with each cell that has started or ended.
 
     Raises:
         KeyboardInterrupt: after Ctrl-C or SIGTERM, once the running cells have saved a checkpoint. A second Ctrl-C
@@ -53,7 +53,7 @@ class Scheduler:
         self._status, self._model = status, model
         self._waiting = iter(status.waiting)
         self._lock, self._stopping = threading.Lock(), threading.Event()
-        self._ended: queue.SimpleQueue[Cell | None] = queue.SimpleQueue()
+        self._news: queue.SimpleQueue[Cell | None] = queue.SimpleQueue()
         self._workers = make_workers(min(status.jobs, len(status.waiting)))
         self._threads = [threading.Thread(target=self._drive, args=(w,), daemon=True) for w in self._workers]
 
@@ -66,16 +66,13 @@ class Scheduler:
         """Call ``on_change`` until every worker has ended."""
         active = len(self._threads)
         while active:
-            try:
-                cell = self._ended.get(timeout=REFRESH_SECONDS)
+            with suppress(queue.Empty):
+                cell = self._news.get(timeout=WAIT_SECONDS)
                 if cell is None:
                     active -= 1
-            except queue.Empty:
-                cell = None
-            with self._lock:
-                if cell is not None:
+                    continue
+                with self._lock:
                     on_change(self._status, cell)
-                on_change(self._status, None)
 
     @contextmanager
     def stopped_on_error(self) -> Iterator[None]:
@@ -95,27 +92,26 @@ class Scheduler:
         for worker in self._workers:
             worker.terminate()
         for thread in self._threads:
-            # A signal that arrives just before a wait begins does not end it, so no wait is without end.
             while thread.is_alive():
-                thread.join(REFRESH_SECONDS)
+                thread.join(WAIT_SECONDS)
 
     def _drive(self, worker: WorkerProcess) -> None:
-        """Run waiting cells on a worker until there are none; puts each into the queue, and at last ``None``."""
+        """Run waiting cells on a worker until there are none; tells of each start and end, and at last ``None``."""
         try:
             while (cell := self._take()) is not None:
-                failure = run_cell(worker, cell, self._model, self._status.running[cell.folder])
-                self._record(cell, failure)
-                self._ended.put(cell)
+                self._news.put(cell)
+                self._record(cell, run_cell(worker, cell, self._model))
+                self._news.put(cell)
             worker.close()
         finally:
-            self._ended.put(None)
+            self._news.put(None)
 
     def _take(self) -> Cell | None:
         """Mark the next waiting cell as running."""
         with self._lock:
             cell = None if self._stopping.is_set() else next(self._waiting, None)
             if cell is not None:
-                self._status.running[cell.folder] = Running(time.monotonic())
+                self._status.running[cell.folder] = time.monotonic()
             return cell
 
     def _record(self, cell: Cell, failure: str | None) -> None:
@@ -128,15 +124,12 @@ class Scheduler:
                 self._status.failed[cell.folder] = failure
 
 
-def run_cell(worker: WorkerProcess, cell: Cell, model: str, running: Running) -> str | None:
+def run_cell(worker: WorkerProcess, cell: Cell, model: str) -> str | None:
     """Run a cell on a worker; returns why it failed, or ``None``."""
     job: dict[str, Any] = {"kind": "train", "data": cell.data, "model": model, "values": dict(cell.values)}
-    message: Message = {}
     try:
         cell.folder.parent.mkdir(parents=True, exist_ok=True)
-        for message in worker.run_job({**job, "out": str(cell.folder), "log": str(cell.log)}):
-            if "step" in message:
-                running.update(message["step"], message.get("steps"))
+        message = worker.run_job({**job, "out": str(cell.folder), "log": str(cell.log)})
     except WorkerLostError as lost:
         return str(lost)
     except Exception as error:  # one cell's failure must not end the others

@@ -34,53 +34,6 @@ class Rate:
 
 
 @dataclass
-class Running:
-    """A cell that is running. Times are in seconds of the monotonic clock.
-
-    Attributes:
-        started: when it started.
-        step: the last step reported.
-        steps: how many there will be; ``None`` before the first report.
-        first_step: the first step reported; more than a few for a cell that was resumed.
-        first_time: when the first step was reported.
-        last_time: when the last step was reported.
-    """
-
-    started: float
-    step: int = 0
-    steps: int | None = None
-    first_step: int | None = None
-    first_time: float = 0.0
-    last_time: float = 0.0
-
-    def update(self, step: int, steps: int | None = None) -> None:
-        """Record a reported step, and how many there will be.
-
-        Fewer steps than before are those of a second training; the time of the first counts no more.
-        """
-        self.last_time = time.monotonic()
-        if self.first_step is not None and step < self.step:
-            self.started += self.last_time - self.first_time
-            self.first_step = None
-        if self.first_step is None:
-            self.first_step, self.first_time = step, self.last_time
-        self.step, self.steps = step, steps
-
-    def seconds_per_step(self) -> float | None:
-        """Mean seconds per step so far; ``None`` before two reports."""
-        if self.first_step is None or self.step == self.first_step:
-            return None
-        return (self.last_time - self.first_time) / (self.step - self.first_step)
-
-    def seconds_left(self, rate: Rate, steps: int) -> float:
-        """Seconds until all ``steps`` and the evaluation after training are done."""
-        elapsed = time.monotonic() - self.started
-        if self.first_step is None:
-            return max(0.0, rate.seconds(steps) - elapsed)
-        return max(0.0, rate.overhead + rate.per_step * (steps - self.first_step) - elapsed)
-
-
-@dataclass
 class Status:
     """The state of a grid.
 
@@ -89,7 +42,7 @@ class Status:
         jobs: how many run at once.
         done: folders of the finished cells, earlier ones included.
         failed: why a cell failed, by folder.
-        running: the running cells, by folder.
+        running: when each running cell started, by folder, in seconds of the monotonic clock.
         timed: rates measured beforehand, by data set.
         encoding: seconds to encode the corpus with the pretrained model, by data set, measured beforehand; only the
             first cell on a data set pays them.
@@ -101,7 +54,7 @@ class Status:
     jobs: int = 1
     done: set[Path] = field(default_factory=set)
     failed: dict[Path, str] = field(default_factory=dict)
-    running: dict[Path, Running] = field(default_factory=dict)
+    running: dict[Path, float] = field(default_factory=dict)
     timed: dict[str, Rate] = field(default_factory=dict)
     encoding: dict[str, float] = field(default_factory=dict)
     model_bytes: int | None = None
@@ -127,13 +80,10 @@ class Status:
     def steps(self, cell: Cell) -> int | None:
         """The cell's steps; ``None`` while an automatic number is not known.
 
-        It is known of a cell that is running, after another seed of it is finished, or from a timing beforehand.
+        It is known after another seed of the cell is finished, or from a timing beforehand.
         """
         if cell.steps is not None:
             return cell.steps
-        running = self.running.get(cell.folder)
-        if running is not None and running.steps is not None:
-            return running.steps
         for other in self.cells:
             if other.folder in self.done and (other.data, other.label, other.steps) == (cell.data, cell.label, None):
                 return self._finished_steps(other)
@@ -164,26 +114,20 @@ class Status:
 
     def seconds_left(self) -> float | None:
         """Estimate the time until the last cell is done; ``None`` while nothing is known."""
-        free_at: list[float] = []  # seconds until each job is free for its next cell
-        encoding = dict(self.encoding)
-        cells = {cell.folder: cell for cell in self.cells}
-        observed: list[Rate] = []
-        for folder, running in list(self.running.items()):
-            rate, per_step = self.rate(cells[folder]), running.seconds_per_step()
-            if per_step is not None:
-                rate = Rate(per_step, rate.overhead if rate else running.first_time - running.started)
-                observed.append(rate)
-            steps = self.steps(cells[folder])
-            if rate is None or steps is None:
-                return None
-            free_at.append(running.seconds_left(rate, steps))
+        seconds: dict[Path, float] = {}
+        for cell in self.cells:
+            if cell.folder not in self.done | self.failed.keys():
+                estimate = self.seconds(cell)
+                if estimate is None:
+                    return None
+                seconds[cell.folder] = estimate
+        encoding, now = dict(self.encoding), time.monotonic()
+        # Seconds until each job is free for its next cell.
+        free_at = [max(0.0, seconds[folder] - (now - started)) for folder, started in self.running.items()]
         free_at += [0.0] * (self.jobs - len(free_at))
         heapify(free_at)
         for cell in self.waiting:
-            rate, steps = self.rate(cell) or (_median(observed) if observed else None), self.steps(cell)
-            if rate is None or steps is None:
-                return None
-            heappush(free_at, heappop(free_at) + rate.seconds(steps) + encoding.pop(cell.data, 0.0))
+            heappush(free_at, heappop(free_at) + seconds[cell.folder] + encoding.pop(cell.data, 0.0))
         return max(free_at)
 
     def _finished_steps(self, cell: Cell) -> int:

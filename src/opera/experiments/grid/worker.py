@@ -12,7 +12,6 @@ import os
 import select
 import sys
 import threading
-import time
 import traceback
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -20,8 +19,6 @@ from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any, TextIO
-
-from transformers import TrainerCallback
 
 from opera.core.errors import InputError, OperaError
 from opera.core.extensions import load_extensions
@@ -31,27 +28,6 @@ from opera.experiments.grid.timing import time_cell
 from opera.runs.folder import holds_run
 from opera.runs.housekeeping import drop_checkpoints
 from opera.training.adapt import adapt
-
-REPORT_SECONDS = 0.5
-"""Seconds between two messages of a training."""
-
-
-class ProgressReport(TrainerCallback):  # type: ignore[misc]
-    """Sends how many steps are finished, and of how many, every ``REPORT_SECONDS``.
-
-    Args:
-        out: stream to the parent process.
-    """
-
-    def __init__(self, out: TextIO) -> None:
-        self._out, self._last_sent = out, 0.0
-
-    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Send the step, if the last message is old enough."""
-        now = time.monotonic()
-        if now - self._last_sent >= REPORT_SECONDS:
-            self._last_sent = now
-            send(self._out, step=state.global_step, steps=state.max_steps)
 
 
 def main() -> None:
@@ -67,7 +43,7 @@ def main() -> None:
         busy.set()
         try:
             with output_appended_to(job["log"]):
-                message = run_job(job, out)
+                message = run_job(job)
         except KeyboardInterrupt:
             with suppress(BrokenPipeError):  # the parent may be gone
                 send(out, stopped=True)
@@ -90,13 +66,13 @@ def end_with_parent(busy: threading.Event) -> None:
         os._exit(1)
 
 
-def run_job(job: Mapping[str, Any], out: TextIO) -> dict[str, Any]:
+def run_job(job: Mapping[str, Any]) -> dict[str, Any]:
     """Run a job, and return the message that says how it ended."""
     try:
         load_extensions()  # here, so that an error is in the message
         if job["kind"] == "time":
             return {"timing": asdict(time_cell(load_once(job["data"]), job["model"], job["values"]))}
-        train_cell(job, out)
+        train_cell(job)
     except OperaError as error:
         return _failed(str(error)) | ({"input": True} if isinstance(error, InputError) else {})
     except OSError as error:
@@ -114,7 +90,7 @@ def _failed(reason: str) -> dict[str, Any]:
     return {"failed": reason}
 
 
-def train_cell(job: Mapping[str, Any], out: TextIO) -> None:
+def train_cell(job: Mapping[str, Any]) -> None:
     """Train a cell, or resume it from its checkpoint, and delete its checkpoints."""
     folder = Path(job["out"])
     adapt(
@@ -122,7 +98,6 @@ def train_cell(job: Mapping[str, Any], out: TextIO) -> None:
         model=job["model"],
         out=folder,
         resume=holds_run(folder),
-        callbacks=[ProgressReport(out)],
         **job["values"],
     )
     drop_checkpoints(folder)

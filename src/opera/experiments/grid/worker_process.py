@@ -8,17 +8,17 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
 Message = dict[str, Any]
-"""``{"step": n, "steps": of}`` while a job runs; last ``{"done": true}``, ``{"failed": reason}``,
-with ``"input": true`` where the input is to blame, ``{"stopped": true}`` or ``{"timing": {...}}``."""
+"""How a job ended: ``{"done": true}``, ``{"failed": reason}``, with ``"input": true`` where the input is to blame,
+``{"stopped": true}`` or ``{"timing": {...}}``."""
 
 
 class WorkerLostError(Exception):
-    """A worker's process ended without a last message."""
+    """A worker's process ended without a message."""
 
 
 class WorkerProcess:
@@ -35,11 +35,11 @@ class WorkerProcess:
         self._process: subprocess.Popen[str] | None = None
         self._lock, self._terminated = threading.Lock(), False
 
-    def run_job(self, job: Mapping[str, Any]) -> Iterator[Message]:
-        """Send a job; yields its messages, of which the last says how it ended.
+    def run_job(self, job: Mapping[str, Any]) -> Message:
+        """Send a job, and wait for the message that says how it ended.
 
         Raises:
-            WorkerLostError: if the process ends without a last message.
+            WorkerLostError: if the process ends without one.
         """
         process = self._start()
         assert process.stdin is not None
@@ -49,14 +49,13 @@ class WorkerProcess:
             process.stdin.flush()
         except BrokenPipeError:
             raise WorkerLostError(self._exit_reason(process)) from None
-        for line in process.stdout:
-            message = json.loads(line)
-            if message.get("stopped"):  # it was terminated and takes no more jobs
-                self.close()
-            yield message
-            if "step" not in message:
-                return
-        raise WorkerLostError(self._exit_reason(process))
+        line = process.stdout.readline()
+        if not line:
+            raise WorkerLostError(self._exit_reason(process))
+        message: Message = json.loads(line)
+        if message.get("stopped"):  # it was terminated and takes no more jobs
+            self.close()
+        return message
 
     def terminate(self) -> None:
         """Send SIGTERM, on which a training saves a checkpoint. From now on no process is started."""

@@ -10,7 +10,7 @@ from opera.data import check_stays_out
 from opera.experiments.grid.compare import prepare_cells
 from opera.experiments.grid.folder import check_grid_folder, opened_grid
 from opera.experiments.grid.plan import Cell
-from opera.experiments.grid.progress import live_progress
+from opera.experiments.grid.progress import Progress
 from opera.experiments.grid.run import run_grid
 from opera.experiments.grid.status import Status
 from opera.experiments.reproduce.left_out import record_left_out
@@ -80,5 +80,4 @@ def run_reproduction(
 
             run_together(status, plan.model)
         else:
-            with live_progress(status) as on_change:
-                run_grid(status, plan.model, on_change)
+            run_grid(status, plan.model, Progress(status))
