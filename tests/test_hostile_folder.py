@@ -13,6 +13,7 @@ import opera
 from opera.cli import EXAMPLES
 from opera.core.errors import InputError
 from opera.core.extensions import load_extensions
+from opera.core.extras import require
 from opera.experiments.grid.worker_process import WorkerProcess
 from small_runs import SMALL
 from tiny_world import write_beir, write_bert_model
@@ -107,6 +108,17 @@ def test_settings_of_numba_are_refused(tmp_path: Path, monkeypatch: pytest.Monke
     for ask in (load_extensions, lambda: opera.load_data):
         with pytest.raises(InputError, match=r"^\.numba_config\.yaml: numba would take settings from this file"):
             ask()
+
+
+def test_settings_of_matplotlib_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unguarded, they are used: LaTeX would run with a preamble that reads any file."""
+    (tmp_path / "matplotlibrc").write_text("text.usetex: True")
+    monkeypatch.chdir(tmp_path)
+    code = "import matplotlib; print(matplotlib.rcParams['text.usetex'])"
+    unguarded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert unguarded.stdout.strip() == "True"
+    with pytest.raises(InputError, match=r"^matplotlibrc: matplotlib would take settings from this file"):
+        require("matplotlib", "opera theory")
 
 
 def test_every_command_is_here() -> None:

@@ -144,7 +144,7 @@ def test_a_folder_is_replaced_but_for_what_others_put_there(way: str, tmp_path: 
         home.symlink_to("elsewhere")
     replace_folder(home, writes(a="1", sub_b="1", old_c="1"))
     assert made(home) == {"a": "1", "sub/b": "1", "old/c": "1"}
-    (home / ".git").mkdir()
+    (home / ".git" / "refs" / "heads").mkdir(parents=True)  # empty after git gc, and git needs it
     theirs = {".git/config": "mine", "notes.txt": "mine", "sub/mine": "mine"}
     for name, text in theirs.items():
         (home / name).write_text(text)
@@ -153,6 +153,7 @@ def test_a_folder_is_replaced_but_for_what_others_put_there(way: str, tmp_path: 
     replace_folder(home, writes(a="2", new_d="2"))
     assert made(home) == {"a": "2", "new/d": "2", "old/c": f"-> {tmp_path / 'far'}", **theirs}
     assert home.is_symlink() == (way == "by a link")
+    assert (home / ".git" / "refs" / "heads").is_dir()
     assert {path.name for path in tmp_path.iterdir()} <= {"out", "elsewhere"}
 
 

@@ -144,6 +144,16 @@ def test_two_files_of_one_split_are_refused(make_beir: MakeBeir) -> None:
         load_data(folder)
 
 
+def test_splits_have_the_names_that_tables_give_them(make_beir: MakeBeir) -> None:
+    folder = make_beir()
+    (folder / "qrels" / "test.tsv").rename(folder / "qrels" / "TEST.tsv")
+    (folder / "qrels" / "train.tsv").rename(folder / "qrels" / "val.tsv")
+    assert set(load_data(folder).splits) == {"dev", "test"}
+    (folder / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\ntrain0\td0\t1\n")
+    with pytest.raises(DataError, match=r"val\.tsv: names the same split as dev\.tsv; keep one of the two"):
+        load_data(folder)
+
+
 def test_metadata_may_hold_any_json(make_beir: MakeBeir) -> None:
     folder = make_beir()
     edit_line(folder / "corpus.jsonl", 1, '{"_id": "d0", "text": "x", "metadata": [1, {"a": [null]}, 1e9]}')

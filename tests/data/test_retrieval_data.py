@@ -119,3 +119,11 @@ def test_a_relevant_grade_sets_lower_ones_to_zero(beir: Path) -> None:
     assert graded.notes == (f"relevant_grade=2: {below} judgements below it count as not relevant",)
     for name, qrels in graded.splits.items():
         assert np.array_equal(qrels.grades, np.where(data.split(name).grades < 2, 0, data.split(name).grades))
+
+
+def test_grades_may_be_whole_numbers_of_numpy() -> None:
+    texts = {"corpus": {"d": "a"}, "queries": {"q": "b"}}
+    plain, of_numpy = (
+        RetrievalData.from_dicts("mine", **texts, qrels={"train": {"q": {"d": grade}}}) for grade in (2, np.int64(2))
+    )
+    assert of_numpy.fingerprint == plain.fingerprint

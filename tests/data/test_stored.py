@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -98,6 +99,12 @@ def test_the_cache_lies_in_no_data(here: Path, monkeypatch: pytest.MonkeyPatch) 
     for load in (load_data, load_stored):
         with pytest.raises(SettingError, match=r"^OPERA_CACHE tables/cache: lies in tables, which is read as data"):
             load("tables")
+    (here / "data").mkdir()
+    (here / "data" / "pairs.csv").write_text("query,document\na,b\n")
+    monkeypatch.setenv("OPERA_CACHE", ".")  # its own folder of that name
+    with pytest.raises(SettingError, match=r"^OPERA_CACHE data/\*: lies in data, which is read as data"):
+        load_data("data")
+    shutil.rmtree(here / "data")
     assert sorted(here.rglob("*")) == before
     monkeypatch.setenv("OPERA_CACHE", "tables/.cache")
     assert load_data("tables").counts()["documents"] == 1

@@ -75,6 +75,15 @@ def test_tokens_without_a_row_are_refused(bert: Path, static_model: Path, tmp_pa
             load_model(model, "cpu")
 
 
+def test_a_tokenizer_without_its_file_is_refused(bert: Path) -> None:
+    """The library makes one of the special tokens alone, to which all texts of as many words are the same."""
+    (bert / "tokenizer.json").unlink()
+    with pytest.raises(
+        ModelError, match=r"its tokenizer knows 0 words, and its weights have rows for 121: a file of the"
+    ):
+        load_model(bert, "cpu")
+
+
 @pytest.mark.parametrize("name", ["evil.bin", "../other.safetensors", "/model.safetensors", "absent.safetensors", 7])
 def test_an_index_names_weights_of_its_own_folder_only(bert: Path, name: object) -> None:
     file = next(bert.rglob("model.safetensors"))

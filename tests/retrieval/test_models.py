@@ -16,7 +16,7 @@ from sentence_transformers.sentence_transformer.modules import Dense, Pooling, T
 
 from attacks import change
 from opera.core.errors import ModelError, SettingError
-from opera.retrieval.models import load_model, model_fingerprint, set_dropout_and_attention, set_lengths
+from opera.retrieval.models import fingerprints, load_model, model_fingerprint, set_dropout_and_attention, set_lengths
 from opera.retrieval.prompts import prompt_for
 
 
@@ -94,6 +94,16 @@ def test_prompts_are_those_of_encode_query(bert_model: Path) -> None:
     model = load_model(bert_model, "cpu")
     assert prompt_for(model, "query") == "common1 "
     assert prompt_for(model, "document") == "common2 "
+
+
+@pytest.mark.parametrize("setting", [{"truncation_side": "left"}, {"split_special_tokens": True}])
+def test_fingerprints_know_how_texts_are_cut(bert_model: Path, setting: dict[str, object]) -> None:
+    """The tokenizer's own file does not say it, and cached embeddings of the same weights would stand for these."""
+    model = load_model(bert_model, "cpu")
+    before = fingerprints(model)
+    for name, value in setting.items():
+        setattr(model[0].tokenizer, name, value)
+    assert not set(fingerprints(model)) & set(before)
 
 
 def test_fingerprints_tell_models_apart(bert_model: Path) -> None:

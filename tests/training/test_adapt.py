@@ -6,15 +6,17 @@ import json
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from transformers import TrainerCallback
 
 import opera
-from opera.core.errors import RunFolderError
+from opera.core.errors import DataError, RunFolderError
 from opera.methods import METHODS
 from opera.methods.schedules import cosine_schedule
 from opera.retrieval.measures import FULL_MEASURES
@@ -227,3 +229,12 @@ def test_it_trains_where_the_caller_computes_no_gradients(
     assert run.measures["fine_tuned"] != run.measures["before"]
     assert measured["nDCG@10"] == run.measures["after"]["nDCG@10"]
     assert not model[0].embedding.weight.is_inference()
+
+
+@pytest.mark.parametrize(
+    "data", [None, {"query": ["a"]}, pd.DataFrame({"query": ["a"]})], ids=["None", "dict", "frame"]
+)
+def test_data_of_another_kind_are_refused(data: Any, static_model: Path, tmp_path: Path) -> None:
+    """The columns of a DataFrame were taken for paths."""
+    with pytest.raises(DataError, match=r"^data: must be a path, a RetrievalData or a list of these, got '\w+'; a"):
+        opera.adapt(data, model=static_model, out=tmp_path / "run")

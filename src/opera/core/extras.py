@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from importlib.util import find_spec
 
-from opera.core.errors import MissingExtraError
+from opera.core.errors import InputError, MissingExtraError
 
 EXTRAS = {
     "matplotlib": ("matplotlib", "report"),
@@ -36,9 +37,15 @@ def require(module: str, use: str) -> None:
 
     Raises:
         MissingExtraError: with the command that installs it.
+        InputError: naming a file of the current folder that matplotlib would take settings from.
     """
     if not is_installed(module):
         raise missing(module, use)
+    if module == "matplotlib" and os.path.lexists("matplotlibrc"):
+        raise InputError(
+            "matplotlibrc: matplotlib would take settings from this file of the current folder, and these can make it "
+            "run LaTeX; remove it, or run the command elsewhere"
+        )
 
 
 def missing(module: str, use: str) -> MissingExtraError:

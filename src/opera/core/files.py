@@ -150,10 +150,11 @@ def _regular_files(folder: Path) -> Iterator[Path]:
 
 
 def remove_empty(folder: Path) -> None:
-    """Remove empty folders below a folder, and itself if it is empty."""
+    """Remove empty folders below a folder, and itself if it is empty. Those in hidden ones stay: git needs its own."""
     for root, _, _ in os.walk(folder, topdown=False):
-        with suppress(OSError):  # not empty
-            Path(root).rmdir()
+        if not any(part.startswith(".") for part in Path(root).relative_to(folder).parts):
+            with suppress(OSError):  # not empty
+                Path(root).rmdir()
 
 
 def _locked_temporary(path: Path, folder: bool = False) -> tuple[Path, int]:

@@ -18,6 +18,7 @@ from opera.core.storage import exhausted
 from opera.core.terminal import shortened, shown
 from opera.data.checks import check_id, parse_grade
 from opera.data.lines import json_records, numbered_lines, text_field
+from opera.data.names import SPLIT_NAMES
 from opera.data.qrels import Qrels
 from opera.data.retrieval_data import RetrievalData
 from opera.data.store import DataBuilder, digest_files, load_or_parse
@@ -29,7 +30,7 @@ QRELS_HEADER = ["query-id", "corpus-id", "score"]
 
 
 def load_beir(folder: Path) -> RetrievalData:
-    """Read a BEIR folder; each ``.tsv`` file in ``qrels/`` is a split.
+    """Read a BEIR folder; each ``.tsv`` file in ``qrels/`` is a split; ``val`` is dev.
 
     Raises:
         DataError: naming file, line, rule and value of the first error.
@@ -54,7 +55,8 @@ def load_beir(folder: Path) -> RetrievalData:
         return digest_files([corpus, queries, *qrels], "beir")
 
     data = load_or_parse(digest, folder.resolve().name, str(folder), parse)
-    return replace(data, notes=(*data.notes, *left_out))
+    splits = {SPLIT_NAMES.get(name.lower(), name): judgements for name, judgements in data.splits.items()}
+    return replace(data, splits=splits, notes=(*data.notes, *left_out))
 
 
 def write_beir(data: RetrievalData, folder: Path) -> None:
@@ -103,9 +105,11 @@ def _qrels_files(folder: Path) -> tuple[list[Path], list[str]]:
     names: dict[str, Path] = {}
     for path in files:
         check_id(f"{home}: the name of a split", path.stem)
-        if path.stem.casefold() in names:
-            raise DataError(f"{path}: names the same split as {names[path.stem.casefold()].name}; keep one of the two")
-        names[path.stem.casefold()] = path
+        split = path.stem.casefold()
+        split = SPLIT_NAMES.get(split, split)
+        if split in names:
+            raise DataError(f"{path}: names the same split as {names[split].name}; keep one of the two")
+        names[split] = path
     others = ", ".join(shown(path.name) for path in found if path not in files)
     return files, [f"in qrels/ only .tsv files that are not hidden are read, not {shortened(others)}"] if others else []
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from opera.core.cache import cache_folder
 from opera.core.errors import DataError, SettingError
 from opera.core.paths import expand_user
 from opera.core.terminal import shortened
@@ -13,7 +12,7 @@ from opera.data.combined import combine
 from opera.data.names import TABLES
 from opera.data.retrieval_data import RetrievalData
 from opera.data.sources import TableFileOrFolder, find_source
-from opera.data.stored import check_stays_out
+from opera.data.stored import check_cache_stays_out
 from opera.data.tables.source import TableSource
 
 
@@ -47,7 +46,7 @@ def load_data(
         return source
     text = data_source(source, pairs=pairs, documents=documents, queries=queries, columns=columns or {})
     reader = find_source(text)
-    check_stays_out(cache_folder(), "OPERA_CACHE", text, folder=True)
+    check_cache_stays_out(text)
     return reader.load(text)
 
 

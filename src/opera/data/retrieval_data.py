@@ -97,7 +97,11 @@ class RetrievalData:
                     raise DataError(f"{place} judges {kind} {shown(unknown[0])} without a text")
             query_rows, doc_rows = query_table.find_rows(query_ids), corpus_table.find_rows(doc_ids)
             splits[split] = Qrels.from_arrays(query_rows, doc_rows, np.array(grades, dtype=np.int32))
-        contents = json.dumps([dict(corpus), dict(queries), qrels], default=dict)
+
+        def plain(value: Any) -> Any:  # other mappings, and whole numbers of numpy
+            return dict(value) if isinstance(value, Mapping) else int(value)
+
+        contents = json.dumps([dict(corpus), dict(queries), qrels], default=plain)
         fingerprint = hashlib.sha256(f"dicts\0{contents}".encode()).hexdigest()
         notes = tuple(empty_text_notes(corpus_table, query_table))
         return cls(Path(source).stem, source, fingerprint, corpus_table, query_table, splits, notes=notes)

@@ -29,7 +29,7 @@ def load_stored(source: str) -> RetrievalData:
     Raises:
         InputError: as :func:`load_data`.
     """
-    check_stays_out(cache_folder(), "OPERA_CACHE", source, folder=True)
+    check_cache_stays_out(source)
     if source.startswith(TABLES):
         return load_tables(TableSource.parse(source))
     for known in (BeirFolder(), TrainingFiles(), TableFileOrFolder()):
@@ -87,6 +87,16 @@ def check_stays_out(place: Path, name: str, source: str | Path | RetrievalData, 
                 f"{name} {place_of(place)}: lies in {place_of(home)}, which is read as data, so what is written there "
                 "would be data too; pass another place"
             )
+
+
+def check_cache_stays_out(source: str) -> None:
+    """Check that the cache does not lie in data, and that data are not the folder ``data`` in it.
+
+    Raises:
+        SettingError: as :func:`check_stays_out`.
+    """
+    for place in (cache_folder(), cache_folder() / "data" / "*"):
+        check_stays_out(place, "OPERA_CACHE", source, folder=True)
 
 
 def _home_of_data(source: str, place: Path, folder: bool, tables: bool) -> Path | None:

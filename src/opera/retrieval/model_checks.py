@@ -23,6 +23,9 @@ LARGEST = 1e15
 """Weights of models in use stay below 1e4; float32 cannot hold the squares of values above 1.8e19."""
 
 
+FEWEST_WORDS = 0.01
+"""Of a vocabulary, per row of the weights: without the tokenizer's file, libraries know special tokens alone."""
+
 _ONE_AT_A_TIME = threading.RLock()
 """While transformers loads a model, it changes torch's default type and how weights begin, for all threads."""
 
@@ -125,7 +128,7 @@ def _check_missing(model: SentenceTransformer, missing: list[str], place: str) -
 
 
 def _check_vocabulary(model: SentenceTransformer, place: str) -> None:
-    """Refuse tokens without a row among the weights; added tokens, which few texts hold, are left to the text."""
+    """Refuse tokens without a row among the weights, and far too few; added ones, which few texts hold, may lack it."""
     first = model[0]
     if hasattr(first, "auto_model"):
         tokenizer, table = first.tokenizer, first.auto_model.get_input_embeddings()
@@ -133,13 +136,19 @@ def _check_vocabulary(model: SentenceTransformer, place: str) -> None:
         words = tokenizer.get_vocab() if hasattr(tokenizer, "get_vocab") else {}
         ids = {word: number for word, number in words.items() if word not in added}
     elif type(first).__name__ == "StaticEmbedding":
-        table, ids = first.embedding, first.tokenizer.get_vocab(with_added_tokens=False)
+        table = first.embedding
+        ids = words = first.tokenizer.get_vocab(with_added_tokens=False)
     else:
         return
-    if not ids or getattr(table, "weight", None) is None:
+    if not words or getattr(table, "weight", None) is None:
         return
     if not table.weight.any():
         raise ModelError(f"{place}: the weights of its vocabulary are all zero; use another copy of it")
+    if len(ids) < FEWEST_WORDS * len(table.weight):
+        raise ModelError(
+            f"{place}: its tokenizer knows {len(ids):,} words, and its weights have rows for {len(table.weight):,}: a "
+            "file of the tokenizer is missing; use a whole copy of it"
+        )
     word, highest = max(ids.items(), key=lambda item: item[1])
     if highest >= len(table.weight):
         raise ModelError(

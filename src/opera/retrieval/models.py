@@ -188,12 +188,14 @@ def fingerprints(model: SentenceTransformer) -> tuple[str, str]:
     rest = [model.max_seq_length, model.truncate_dim, model.similarity_fn_name]
     total.update(repr([model.prompts, *rest]).encode())
     others.update(repr(rest).encode())
-    tokenizer = getattr(model[0], "tokenizer", None)
+    tokenizer: Any = getattr(model[0], "tokenizer", None)
     backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
     if backend is not None and hasattr(backend, "to_str"):
         known = json.loads(backend.to_str())
         if backend is not tokenizer:
             known.update(truncation=None, padding=None)  # those of the last call
+            if (how := [tokenizer.truncation_side, tokenizer.split_special_tokens]) != ["right", False]:
+                known["how"] = how
         for digest in (total, others):
             digest.update(json.dumps(known).encode())
     return total.hexdigest(), others.hexdigest()

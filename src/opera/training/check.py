@@ -10,9 +10,10 @@ from typing import Any
 
 from opera.config.recipe import Recipe, make_recipe
 from opera.config.training import TrainSettings
-from opera.core.arguments import flag, several
-from opera.core.errors import SettingError
+from opera.core.arguments import flag
+from opera.core.errors import DataError, SettingError
 from opera.core.paths import expand_user, user_path
+from opera.core.terminal import shown
 from opera.data import RetrievalData, check_stays_out, files_read, load_all
 from opera.retrieval.locate import inputs_of, locate_model
 from opera.runs.housekeeping import check_out_folder, check_reads_survive
@@ -59,7 +60,12 @@ def check(
     model = expand_user(_model_or_vectors(model, recipe.train), "--model")
     folder = Path(os.path.normpath(user_path(out, "--out")))
     check_out_folder(folder, flag(resume, "resume"), flag(overwrite, "overwrite"))
-    sources = (data,) if isinstance(data, str | Path | RetrievalData) else several(data, "data", "data sets")
+    if not isinstance(data, str | Path | RetrievalData | Sequence):
+        raise DataError(
+            f"data: must be a path, a RetrievalData or a list of these, got {shown(type(data).__name__)}; a table in "
+            "memory is read by RetrievalData.from_pairs(pairs=...)"
+        )
+    sources = (data,) if isinstance(data, str | Path | RetrievalData) else tuple(data)
     for source in sources:
         check_stays_out(folder, "--out", source, folder=True)
     if overwrite:

@@ -271,6 +271,16 @@ def test_lists_with_something_behind_a_null(tmp_path: Path) -> None:
     assert data.corpus.texts(data.given_negatives.doc_rows) == ["x", "z"]
 
 
+def test_a_file_without_a_split_beside_those_with_one_is_noted(tmp_path: Path) -> None:
+    for name in ("train.csv", "my-test.csv", "eval.csv"):
+        (tmp_path / name).write_bytes(CSV)
+    data = load_data(tmp_path)
+    assert data.splits.keys() == {"train"}
+    assert data.notes[0] == (
+        "eval.csv, my-test.csv: no split begins the name, as in test.csv; train, unless a column says otherwise"
+    )
+
+
 @pytest.mark.parametrize("name", ["p.csv", "p.tsv", "p.csv.gz"])
 @pytest.mark.parametrize("again", ["question,answer", "answer,question", "\ufeffquestion,answer"])
 def test_a_header_in_the_middle_is_no_pair(tmp_path: Path, name: str, again: str) -> None:
@@ -278,3 +288,14 @@ def test_a_header_in_the_middle_is_no_pair(tmp_path: Path, name: str, again: str
     (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
     with pytest.raises(DataError, match=r"p\.[a-z.]+:3: is a header again .*, as where files were joined; remove it"):
         load_data(tmp_path / name)
+
+
+def test_a_stream_that_was_cut_between_two_batches_is_refused(tmp_path: Path) -> None:
+    """Arrow takes what is left for the whole."""
+    file = tmp_path / "p.arrow"
+    stream(file)
+    file.write_bytes(file.read_bytes()[:-8])
+    with pa.ipc.open_stream(file.read_bytes()) as opened:
+        assert opened.read_all() == TABLE
+    with pytest.raises(DataError, match=r"p\.arrow: cannot be read \(it was cut off: the mark at the end"):
+        load_data(file)

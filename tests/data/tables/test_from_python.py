@@ -77,6 +77,10 @@ def test_a_table_of_texts_with_columns() -> None:
         ({}, r"^pairs: is missing; give pairs, or queries and documents as two lists of texts, row by row$"),
         ({"queries": QUERIES, "documents": DOCUMENTS}, r"there are 2 queries and 3 documents; give pairs$"),
         (
+            {"queries": pd.DataFrame({"id": [1], "text": ["a"]}), "documents": pd.DataFrame(TABLE)},
+            r"^queries: without pairs, must be a list of texts, got 'DataFrame'$",  # a list of it holds its columns
+        ),
+        (
             {"queries": ["a", None], "documents": QUERIES},
             r"^queries\[1\]: must be a text, got None; tables need pairs$",
         ),
@@ -136,6 +140,14 @@ def test_what_is_wrong_is_named(arguments: dict[str, Any], message: str) -> None
 def test_columns_that_are_none(columns: Any) -> None:
     with pytest.raises(SettingError, match=r"^columns: must "):
         RetrievalData.from_pairs(pairs=[("a", "b")], columns=columns)
+
+
+@pytest.mark.parametrize("kind", ["itertuples", "to_records"])
+def test_names_of_values_go_before_their_places(kind: str) -> None:
+    frame = pd.DataFrame({"answer": ["a", "b"], "question": QUERIES})
+    pairs = list(frame.itertuples(index=False)) if kind == "itertuples" else frame.to_records(index=False)
+    data = RetrievalData.from_pairs(pairs=pairs)
+    assert (data.queries.texts(), data.corpus.texts()) == (QUERIES, ["a", "b"])
 
 
 def test_an_unknown_role() -> None:

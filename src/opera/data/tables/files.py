@@ -112,6 +112,10 @@ def open_tables(path: Path, kind: TableKind, given: Columns, notes: list[str]) -
             continue
         split = _split_of(file, path) if in_folder and kind == "pairs" else None
         tables.append(_open(file, kind, given, split, notes))
+    unsplit = [table.short for table in tables if table.split is None]
+    if 0 < len(unsplit) < len(tables):
+        listed = shortened(", ".join(unsplit), 200)
+        notes.append(f"{listed}: no split begins the name, as in test.csv; train, unless a column says otherwise")
     return tables
 
 

@@ -77,7 +77,7 @@ def _aligned(queries: Any, documents: Any) -> TableFile:
 
 
 def _list_of_texts(values: Any, name: str) -> pa.Array:
-    if isinstance(values, str | bytes | Mapping) or not hasattr(values, "__iter__"):
+    if isinstance(values, str | bytes | Mapping) or hasattr(values, "columns") or not hasattr(values, "__iter__"):
         raise DataError(f"{name}: without pairs, must be a list of texts, got {shown(type(values).__name__)}")
     check_ordered(values, name)
     found = list(values)

@@ -109,7 +109,9 @@ def as_table(value: Any, name: str, columns: Sequence[str]) -> MemoryTable | Dat
 
 
 def as_list(value: Any) -> Any:
-    """Return the values of a numpy array as a list, its rows as lists; anything else as it is."""
+    """Return the values of a numpy array as a list, its rows as lists or by their names; anything else as it is."""
+    if isinstance(value, np.ndarray) and value.dtype.names is not None:
+        return [dict(zip(value.dtype.names, row, strict=True)) for row in value.tolist()]
     return value.tolist() if isinstance(value, np.ndarray) else value
 
 
@@ -155,6 +157,7 @@ def _arrow(value: Any, name: str, columns: Sequence[str]) -> pa.Table:
 def _from_rows(rows: Sequence[Any], name: str, columns: Sequence[str]) -> pa.Table:
     if not rows:
         raise DataError(f"{name}: must not be empty")
+    rows = [row._asdict() if hasattr(row, "_asdict") else row for row in rows]  # a named tuple says what is what
     if all(isinstance(row, Mapping) for row in rows):
         keys = dict.fromkeys(key for row in rows for key in row)
         return pa.table([pa.array([row.get(key) for row in rows]) for key in keys], names=[str(key) for key in keys])

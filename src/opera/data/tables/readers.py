@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -16,6 +17,7 @@ from opera.data.lines import json_objects
 from opera.data.texts import BATCH_CHARACTERS
 
 BATCH_ROWS = 20_000
+END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 MOST_COLUMNS = 10_000
 """Columns of a JSON Lines file: one with more has values for keys, such as ids."""
 
@@ -98,7 +100,15 @@ class ArrowTable:
             whole = pa.ipc.open_file(file)
             return whole.schema, (whole.get_batch(at) for at in range(whole.num_record_batches))
         stream = pa.ipc.open_stream(file)
-        return stream.schema, iter(stream)
+        return stream.schema, _to_the_end(stream, file)
+
+
+def _to_the_end(stream: Any, file: Any) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a stream, and refuse one that was cut between two, which Arrow takes for its end."""
+    yield from stream
+    file.seek(-len(END_OF_STREAM), os.SEEK_END)
+    if file.read() != END_OF_STREAM:
+        raise OSError("it was cut off: the mark at the end of the stream is missing")
 
 
 class _arrow_errors:  # noqa: N801 - reads like contextlib's own
