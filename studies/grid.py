@@ -28,9 +28,8 @@ COMMAND = (
 
 
 def methods_table(table: ResultsTable) -> str:
-    """Quality, tests, coverage and cost on one data set, with its largest number of steps."""
-    heads = ["", PRIMARY, "retrieved-ideal", RECALL, f"points of {PRIMARY}", "p (t)", "p (random.)", "won : lost"]
-    heads += ["queries drawn", "pairs drawn", "effective pairs", "ms per step"]
+    """Quality, tests and cost on one data set, with its largest number of steps."""
+    heads = ["", PRIMARY, "retrieved-ideal", RECALL, f"points of {PRIMARY}", "p (t)", "won : lost", "ms per step"]
     before = table.untrained
     values = [f"{before[m]:.3f}" for m in (PRIMARY, f"retrieved_ideal_{PRIMARY}", RECALL)]
     return table_lines(heads, [["untrained", *values, *[""] * (len(heads) - 4)], *map(method_cells, table.rows)])
@@ -42,13 +41,11 @@ def method_cells(row: MethodResult) -> list[str]:
     cells = [row.method, *(f"{value.mean:.3f} ± {value.std:.3f}" for value in values)]
     test = row.tests.get(PRIMARY)
     if test is None:
-        cells += [""] * 4
+        cells += [""] * 3
     else:
         interval = f"({100 * test.low:+.1f} to {100 * test.high:+.1f})"
         cells += [f"{100 * test.difference:+.1f} {interval}", f"{test.t_test_holm:.2g}"]
-        cells += [f"{test.randomisation_holm:.2g}", f"{test.won} : {test.lost}"]
-    coverage = row.coverage
-    cells += [f"{share:.0%}" for share in (coverage.queries, coverage.pairs, coverage.effective_pairs)]
+        cells += [f"{test.won} : {test.lost}"]
     return [*cells, f"{1000 * row.seconds_per_step:.0f}"]
 
 

@@ -6,8 +6,6 @@ The pictures in docs/ are of this grid:
 
     .venv/bin/opera compare ../shared/data/scifact --model ../shared/models/potion-base-4m --out runs/grid \\
         --methods ft,infobatch,dp,sp+dp:k=0.75 --steps 50,100 --batch-size 64 --set temperature=0.05 --lr 0.01
-
-The query explorer is left out because its texts belong to the data set.
 """
 
 from __future__ import annotations
@@ -38,7 +36,6 @@ def save(picture: Image.Image, path: Path) -> None:
 def capture(page: Page, path: Path, selector: str | None = None) -> Image.Image:
     """Capture the window, scrolled to the first match of a selector."""
     if selector:
-        page.evaluate("document.documentElement.style.scrollBehavior = 'auto'")
         page.locator(selector).first.evaluate("(node) => node.scrollIntoView()")
     page.wait_for_timeout(300)
     page.screenshot(path=path)
@@ -56,21 +53,13 @@ def main() -> None:
         shot = Path(folder) / "shot.png"
         page = browser.new_page(viewport={"width": 1280, "height": 1100})
         page.goto(file.as_uri())
-        page.wait_for_selector("html[data-ready=true]")
-        third = page.locator("#data-0 .charts figure").nth(2).bounding_box()
-        assert third is not None
         page.screenshot(path=shot, full_page=True)
-        top = Image.open(shot).crop((0, 0, 1280, int(third["y"])))
-        page.locator("#sampling-step").fill("30")
-        sampling = capture(page, shot, "#sampling").crop((0, 0, 1280, 1060))
-        wide = Image.new("RGB", (1280, top.height + sampling.height), "white")
-        wide.paste(top, (0, 0))
-        wide.paste(sampling, (0, top.height))
-        save(wide, WIDE)
+        second = page.locator("#data-0 h3").nth(1).bounding_box()
+        assert second is not None
+        save(Image.open(shot).crop((0, 0, 1280, int(second["y"]))), WIDE)
         phone = browser.new_page(viewport=PHONE, color_scheme="dark")  # type: ignore[arg-type]
         phone.goto(file.as_uri())
-        phone.wait_for_selector("html[data-ready=true]")
-        parts = [capture(phone, shot, selector) for selector in (None, "#data-0 .charts", "#sampling")]
+        parts = [capture(phone, shot, selector) for selector in (None, "#data-0 .charts", "#data-0 h3")]
         narrow = Image.new("RGB", (3 * PHONE["width"] + 2 * GAP, PHONE["height"]), "white")
         for place, part in enumerate(parts):
             narrow.paste(part, (place * (PHONE["width"] + GAP), 0))

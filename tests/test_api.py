@@ -49,7 +49,7 @@ def test_a_tilde_is_the_home_folder_everywhere(
     assert opera.inspect("~/data", model="~/run").source == str(home / "data")
     opera.score("~/data", model="~/run", out="~/pairs.tsv")
     opera.mine("~/data", model="~/run", out="~/mined.tsv", range=(1, 5))
-    assert opera.report("~/run", data="~/data") == home / "run" / "report.html"
+    assert opera.report("~/run") == home / "run" / "report.html"
     assert opera.report("~/run", "~/page.html") == home / "page.html"
     assert [path.name for path in tmp_path.iterdir()] == ["home"]
 

@@ -20,7 +20,7 @@ from tiny_world import write_beir, write_bert_model
 
 STANDARD = ["argparse", "csv", "json", "logging", "pickle", "platform", "random", "string", "subprocess", "typing"]
 LIBRARIES = [
-    "accelerate", "datasets", "huggingface_hub", "jinja2", "matplotlib", "numba", "numpy", "pandas", "plotly",
+    "accelerate", "datasets", "huggingface_hub", "jinja2", "matplotlib", "numba", "numpy", "pandas",
     "pyarrow", "pydantic", "safetensors", "scipy", "sentence_transformers", "sklearn", "tokenizers", "torch", "tqdm",
     "transformers", "typer", "xxhash", "yaml",
 ]  # fmt: skip

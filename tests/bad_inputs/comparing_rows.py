@@ -147,16 +147,9 @@ ROWS = [
     Bad(
         "report: a table that is there",
         "report grid --tables .",
-        matching(r"--tables .*data-cost-4\.tex: exists; pass --overwrite to replace it, or another folder"),
+        matching(r"--tables .*data-cost-4\.csv: exists; pass --overwrite to replace it, or another folder"),
         with_grid,
-        write("data-cost-4.tex", "mine"),
-    ),
-    Bad(
-        "report: a chart that is there",
-        "report grid --charts charts",
-        matching(r"--charts charts/data-guard-4\.png: exists; pass --overwrite to replace it, or another folder"),
-        with_grid,
-        write("charts/data-guard-4.png", "mine"),
+        write("data-cost-4.csv", "mine"),
     ),
     Bad(
         "paper: an unknown table",

@@ -177,13 +177,6 @@ ROWS = [
         TABLES,
     ),
     Bad(
-        "output: tables of a report into the tables that it reads",
-        "report run --data tables --out page.html --tables tables/figures",
-        matching(rf"--tables tables/figures/.*\.csv: lies in tables{DATA}"),
-        TABLES,
-        with_run,
-    ),
-    Bad(
         "output: mine onto a file that exists",
         f"{MINE} mined.jsonl",
         "--out mined.jsonl: exists; pass --overwrite to replace it, or another file",

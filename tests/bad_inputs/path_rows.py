@@ -13,7 +13,7 @@ DOORS = {
     "--run-file": "evaluate data --model model --run-file PATH",
     "GRID|RUN": "report PATH",
     "--grid": "paper --table main --grid PATH",
-    "--data": "report grid --data PATH",
+    "--tables": "report grid --tables PATH",
 }
 """A command line for each option or argument that takes a path; ``PATH`` stands for it."""
 

@@ -44,16 +44,6 @@ ROWS = [
         matching(r"nfcorpus: absent: no such file or folder; [^\n]*"),
     ),
     Bad(
-        "reproduce: a table of data that are not there",
-        SMALL.replace("=data", "=absent") + " --table-only",
-        matching(r"--data nfcorpus: absent: no such file or folder; .*"),
-    ),
-    Bad(
-        "reproduce: several data sets in one --data",
-        "reproduce main --data nfcorpus=data,fiqa=data",
-        "--data nfcorpus=data,fiqa=data: several data sets in one; give --data nfcorpus=data --data fiqa=data",
-    ),
-    Bad(
         "reproduce: a table of large data sets at a small scale",
         "reproduce components --scale small --plan",
         "fever: 5,416,568 documents are many for --scale small; --data fever takes it all the same",
@@ -117,12 +107,6 @@ ROWS = [
         "reproduce: a table of no runs",
         f"{SMALL} --table-only",
         "--out here: no cell of table main is finished; the same command without --table-only runs them",
-    ),
-    Bad(
-        "reproduce: a reason for a missing data set that is no text",
-        "reproduce main --scale small --model model --out here --table-only",
-        "here/.left-out/fiqa: cannot be read as text; remove it, and the next run writes it",
-        write("here/.left-out/fiqa", b"\xff"),
     ),
     Bad(
         "reproduce: steps, which the table decides",

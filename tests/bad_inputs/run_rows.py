@@ -197,16 +197,12 @@ ROWS += [
          "column 'query_id' must be of the kind 'text', but is null"),
         ("per_query.parquet", "NaN", column("after nDCG@10", lambda found: [float("nan")] * len(found)),
          "column 'after nDCG@10' holds values that are no finite numbers"),
-        ("per_query.parquet", "documents as words", column("after documents", lambda found: ["d"] * len(found)),
-         "column 'after documents' must be of the kind 'texts', but is string"),
         ("per_query.parquet", "no measure", lambda found: found.drop_columns(["after nDCG@10"]),
          "column 'after nDCG@10' is missing"),
         ("trace.parquet", "no seconds", lambda found: found.drop_columns(["seconds"]), "column 'seconds' is missing"),
         ("trace.parquet", "seconds below 0", column("seconds", lambda found: [-1.0] * len(found)),
          "column 'seconds' holds negative values"),
         ("trace.parquet", "no steps", lambda found: found.slice(0, 0), "has no rows"),
-        ("trace.parquet", "losses that are words", column("loss", lambda found: ["low"] * len(found)),
-         "column 'loss' must be of the kind 'number', but is string"),
     )
 ]  # fmt: skip
 NAMES = "steps, query_ids, pair_ids, query_codes, document_codes, similarity"

@@ -10,13 +10,9 @@ from typing import Any
 import pytest
 
 from commands import Done, opera_here
-from grids import finish_cell
 from killable import under_fault
-from opera.core.errors import DataError
 from opera.core.locks import sole_use
-from opera.data import RetrievalData, load_data
 from opera.experiments.grid import worker_process
-from opera.experiments.grid.status import Status
 from opera.runs.folder import Run
 from processes import ForkedWorker, torchrun
 
@@ -69,7 +65,7 @@ def test_a_killed_reproduction_goes_on_to_the_table_and_the_report(finished: Pat
     assert "Table 2: five methods on eight data sets" in text
     assert "Made with --scale small" in text
     assert "not run" not in text
-    assert (finished / "report.html").stat().st_size > 100_000
+    assert (finished / "report.html").stat().st_size > 10_000
 
 
 @pytest.fixture
@@ -97,39 +93,6 @@ def test_shards_make_the_same_table(finished: Path, here: Any, beir: Path, stati
     assert "nfcorpus has other counts than Table 8" in (out / "main.txt").read_text()
     assert (out / "main.txt").read_text() == (finished / "main.txt").read_text()
     assert (out / "report.html").is_file()
-
-
-@pytest.mark.parametrize("count", [1, 3, 8])
-def test_shards_cut_the_same_cells_whatever_each_of_them_can_have(
-    here: Any, beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
-) -> None:
-    """FiQA cannot be had: each cell of NFCorpus is in one shard, and the table says what is missing."""
-
-    def load(source: str) -> RetrievalData:
-        if source == "paper:fiqa":
-            raise DataError("paper:fiqa: cannot be fetched")
-        return load_data(str(beir))
-
-    def finish(status: Status, *arguments: object) -> None:
-        for cell in status.cells:
-            finish_cell(cell)  # fails where another shard has made it
-            status.done.add(cell.folder)
-
-    monkeypatch.setattr("opera.experiments.reproduce.sets.load_data", load)
-    monkeypatch.setattr("opera.experiments.grid.compare.load_data", load)
-    monkeypatch.setattr("opera.experiments.reproduce.run.run_grid", finish)
-    monkeypatch.setattr("opera.experiments.reproduce.results.report", lambda out: out / "report.html")
-    arguments = ["reproduce", "main", "--scale", "small", "--model", static_model, "--out", tmp_path / "grid"]
-    for number in range(1, count + 1):
-        call = here([*arguments, "--shard", f"{number}/{count}"])
-        assert call.returncode == 0, call.stderr
-    assert "4 of all 4 cells are done" in call.stdout
-    made = {path.parent.relative_to(tmp_path / "grid").parts[:2] for path in tmp_path.rglob("run.json")}
-    assert made == {("nfcorpus", method) for method in METHODS}
-    call = here([*arguments, "--table-only"])
-    assert call.returncode == 0, call.stderr
-    assert "Left out: fiqa: paper:fiqa: cannot be fetched" in " ".join(call.stdout.split())
-    assert "the others are missing" not in call.stdout
 
 
 def test_opera_paper_knows_the_data_sets_of_the_grid(finished: Path, here: Any, beir: Path) -> None:
@@ -177,7 +140,7 @@ def test_one_process_at_a_time_and_ctrl_c_says_how_to_continue(
     def interrupt(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("opera.experiments.reproduce.run.run_grid", interrupt)
+    monkeypatch.setattr("opera.experiments.paper.run.run_grid", interrupt)
     call = here(command(beir, static_model, tmp_path / "grid"))
     assert call.returncode == 130
     assert "opera: interrupted; 0 of 4 cells are done; the same command continues where it stopped" in call.stderr
@@ -218,11 +181,9 @@ def test_a_plan_needs_neither_the_data_nor_the_model(here: Any) -> None:
         "ft", "sp", "dp:soft=false", "dp:alpha_start=4:alpha_end=4:v_end=0.25", "dp",
     ]  # fmt: skip
     assert {cell["steps"] for cell in plan["cells"]} == {32_000}
-    here_, there = plan["seconds"].values()
-    assert here_ > there > 5 * 32_000 / 2.43
-    sizes = plan["data"]["fever"]["bytes"]
-    assert sizes["embeddings"] == 5_416_568 * 1024 * 4
-    assert plan["bytes"] == sum(sizes.values()) + plan["checkpoint_bytes"]
+    assert plan["seconds_left"] is None
+    hours = 5 * 32_000 / 2.43 / 3600
+    assert any(f"about {hours:.0f} hours" in note for note in plan["notes"])
 
 
 def test_a_plan_with_a_setting_that_the_model_refuses_is_wrong_input(here: Any, beir: Path, static_model: Path) -> None:
@@ -235,9 +196,8 @@ def test_a_plan_with_a_setting_that_the_model_refuses_is_wrong_input(here: Any, 
 def test_a_plan_times_steps_on_data_that_are_here(here: Any, beir: Path, static_model: Path, tmp_path: Path) -> None:
     call = here(command(beir, static_model, tmp_path / "grid", "--plan", "--shard", "1/4"))
     assert call.returncode == 0, call.stderr
-    assert "1 of 1 cells to run" in call.stdout
-    assert "8 × A100: 8 × 312 TFLOP/s" in call.stdout
+    assert "0 of 1 cells done, about" in call.stdout
+    assert "each run keeps its trained model" in call.stdout
+    assert "eight A100s" not in call.stdout
     assert "nfcorpus has other counts than Table 8" in " ".join(call.stdout.split())
-    assert f"{len(load_data(str(beir)).corpus):,} │" in call.stdout
-    assert "3,633 │" not in call.stdout
     assert not (tmp_path / "grid").exists()

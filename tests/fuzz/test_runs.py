@@ -17,8 +17,7 @@ from opera.core.errors import TrainingError
 from opera.data import RetrievalData, load_data
 from opera.experiments.analysis import analyse_runs
 from opera.experiments.analysis.verdict import verdict
-from opera.experiments.report.document import collect_document
-from opera.experiments.report.guard import guard_chart
+from opera.experiments.report.write import render
 from opera.retrieval.locate import locate_model
 from opera.retrieval.run_model import run_corpus_text, trained_on_dev, with_run_splits
 from opera.runs.folder import Run, checkpoint_folders
@@ -87,12 +86,10 @@ def test_reports(run: Path) -> None:
                 (home / "grid" / "good" / "run.json").write_text(text)
             with only_refusals() as refusals:
                 comparison = analyse_runs(copy if alone else home / "grid")
-                json.dumps(collect_document(comparison), allow_nan=False)
+                render(comparison)
                 json.dumps(comparison.as_dict(), allow_nan=False)
                 verdict(comparison)
-                for table in comparison.tables:
-                    guard_chart(table)
-                for reason in comparison.damaged:
+                for reason in comparison.left_out.get("damaged", []):
                     assert str(copy) in reason
             assert all(str(home) in message and named not in message for message in refusals)
 

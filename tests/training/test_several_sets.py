@@ -146,16 +146,6 @@ def test_a_run_resumes_to_the_same_weights(
     assert_same_run(opera.adapt(sets, model=static_model, out=tmp_path / "cut", resume=True, **settings), whole)
 
 
-def test_a_report_finds_the_texts_of_each_set(sets: list[Path], static_model: Path, tmp_path: Path) -> None:
-    run = opera.adapt(sets, model=static_model, out=tmp_path / "run", method="ft", **{**SMALL, "guard": False})
-    opera.report(tmp_path / "run", out=tmp_path / "report.html")
-    page = (tmp_path / "report.html").read_text()
-    texts = load_all(sets).queries
-    queries = run.per_query()["query_id"].to_pylist()
-    assert {query.split("/")[0] for query in queries} == {"first", "second"}
-    assert all(text in page for text in texts.texts(texts.find_rows(queries)))
-
-
 def test_the_command_takes_more_sets_and_prints_each(
     sets: list[Path],
     static_model: Path,

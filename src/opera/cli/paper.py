@@ -64,7 +64,7 @@ def paper(
     else:
         from opera.config.yaml import parse_assignments
         from opera.experiments.analysis import find_groups
-        from opera.experiments.reproduce.notes import grid_notes
+        from opera.experiments.paper.results import grid_notes
 
         groups = with_settings(with_grid_names(find_groups(grid), grid), parse_assignments(set_ or []))
         rows = align_table(chosen, groups, data, steps)

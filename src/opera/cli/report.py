@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from opera.cli.options import OverwriteOption, parser_of, path_option, source_option
+from opera.cli.options import OverwriteOption, parser_of, path_option
 from opera.core.paths import user_path
 from opera.core.terminal import json_text, place, say
 
@@ -26,21 +26,15 @@ def report(
     baseline: Annotated[
         str | None, typer.Option("--baseline", help="the method to test against; default ft, else the first")
     ] = None,
-    data: Annotated[
-        str | None, source_option("--data", "where the data set is now, if it has moved since the runs")
-    ] = None,
-    tables: Annotated[
-        Path | None, path_option("--tables", "folder for the tables, as .csv and as .tex (LaTeX, booktabs)")
-    ] = None,
-    charts: Annotated[Path | None, path_option("--charts", "folder for the charts, as .svg and as .png")] = None,
+    tables: Annotated[Path | None, path_option("--tables", "folder for the tables, as .csv")] = None,
     json_: Annotated[bool, typer.Option("--json", help="print the analysis as JSON, and write no page")] = False,
 ) -> None:
-    """Write one HTML page on a grid or a run: verdict, tables, curves, sampling, and every test query."""
+    """Write one HTML page on a grid or a run: verdict, tables with tests, curves, what was drawn."""
     from opera.experiments.analysis import analyse_runs
     from opera.experiments.report import report as write_report
 
     if json_:
         say(json_text(analyse_runs(folder, baseline).as_dict()))
         return
-    path = write_report(folder, out, baseline=baseline, data=data, overwrite=overwrite, tables=tables, charts=charts)
+    path = write_report(folder, out, baseline=baseline, overwrite=overwrite, tables=tables)
     say(f"{place(path)}: open it in a browser (self-contained)")

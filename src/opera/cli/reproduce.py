@@ -29,8 +29,7 @@ from opera.core.terminal import json_text, place, say
 if TYPE_CHECKING:
     from opera.experiments.grid.plan import Cell
     from opera.experiments.grid.status import Status
-    from opera.experiments.reproduce.plan import ReproductionPlan, Shard
-    from opera.experiments.reproduce.sets import ChosenSets
+    from opera.experiments.paper.plan import ReproductionPlan, Shard
 
 
 def reproduce(
@@ -60,7 +59,7 @@ def reproduce(
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", help="how many cells to run at once")] = 1,
     set_: SetOption = None,
-    plan: Annotated[bool, typer.Option("--plan", help="print cells, hours and disk, then exit")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="print the cells and estimated times, then exit")] = False,
     table_only: Annotated[
         bool, typer.Option("--table-only", help="run nothing; make table and report of the cells that are finished")
     ] = False,
@@ -70,12 +69,11 @@ def reproduce(
     from opera.experiments.grid.axes import canonical_label
     from opera.experiments.grid.compare import MOST_JOBS
     from opera.experiments.paper import find_table
+    from opera.experiments.paper.cells import TableSettings
+    from opera.experiments.paper.plan import Shard, plan_reproduction
+    from opera.experiments.paper.scale import find_scale
+    from opera.experiments.paper.sets import choose_sets
     from opera.experiments.paper.tables import HUB_IDS
-    from opera.experiments.reproduce.cells import TableSettings
-    from opera.experiments.reproduce.left_out import left_out_before
-    from opera.experiments.reproduce.plan import Shard, plan_reproduction
-    from opera.experiments.reproduce.scale import find_scale
-    from opera.experiments.reproduce.sets import check_sources, choose_sets
 
     jobs = whole_number(jobs, "--jobs", 1, MOST_JOBS)
     found, size = find_table(table, "TABLE"), find_scale(scale)
@@ -91,83 +89,81 @@ def reproduce(
         size.seeds if seeds is None else tuple(numbers("seeds", seeds)),
         collect_values(None, set_, {}),
     )
-    chosen = choose_sets(found, size, data)
     folder = out or Path(f"reproduce-{found.name}{'' if size.name == 'full' else f'-{size.name}'}")
-    planned = plan_reproduction(shared, folder, chosen)
-    if plan:
-        _print_plan(planned, part, jobs, json_)
-    elif table_only:
-        check_sources(chosen)
-        _finish(planned.without(left_out_before(planned)), json_)
-    else:
-        _run(planned, part, jobs, json_)
-
-
-def _print_plan(planned: ReproductionPlan, part: Shard | None, jobs: int, as_json: bool) -> None:
-    from opera.cli.printing.console import console
-    from opera.cli.printing.reproduce import print_estimate
-    from opera.experiments.reproduce.estimate import estimate
-    from opera.experiments.reproduce.run import check_reproduction
-
+    planned = plan_reproduction(shared, folder, *choose_sets(found, size, data))
     cells = planned.cells if part is None else part.of(planned.cells)
-    with interruptible(lambda: "nothing was written"):
-        planned = check_reproduction(planned, cells, jobs)
-        estimated = estimate(planned, [cell for cell in cells if cell.data_name in planned.sources], jobs)
-    if as_json:
-        say(json_text(estimated.as_dict()))
+    if plan:
+        _print_plan(planned, cells, jobs, json_)
+    elif table_only:
+        _finish(planned, json_)
     else:
-        print_estimate(console(), estimated)
+        _run(planned, cells, part, jobs, json_)
 
 
-def _run(planned: ReproductionPlan, part: Shard | None, jobs: int, as_json: bool) -> None:
+def _print_plan(planned: ReproductionPlan, cells: Sequence[Cell], jobs: int, as_json: bool) -> None:
+    from opera.cli.printing.console import console
+    from opera.experiments.grid.preview import disk_line, plan_records, plan_table
+    from opera.experiments.grid.progress import progress_line
+    from opera.experiments.paper.run import preview
+
+    with interruptible(lambda: "nothing was written"):
+        status, notes = preview(planned, cells, jobs)
+    notes += _left_out(planned)
+    if as_json:
+        about = {"table": planned.shared.table.name, "model": planned.model, "notes": notes}
+        say(json_text({**about, **plan_records(status)}))
+        return
+    console().print(plan_table(status))
+    disk = "opera data lists what each data set takes on disk"
+    say("\n".join(line for line in (progress_line(status), disk_line(status), disk, *notes) if line))
+
+
+def _run(planned: ReproductionPlan, cells: Sequence[Cell], part: Shard | None, jobs: int, as_json: bool) -> None:
     """Fetch the data, run the cells, and make the table unless this is a shard."""
     from opera.experiments.grid.compare import prepare_cells
-    from opera.experiments.reproduce.run import check_folder_and_model, run_reproduction
+    from opera.experiments.paper.run import check_folder_and_model, run_reproduction
 
-    cells = planned.cells if part is None else part.of(planned.cells)  # cut before anything is fetched or left out
     check_folder_and_model(planned)
     with interruptible(lambda: "no cell was begun; the same command continues"):
-        planned = planned.with_sets(_fetched(planned, cells))
-        cells = [cell for cell in cells if cell.data_name in planned.sources]
+        notes = _fetched(planned, cells)
         status = prepare_cells(cells, jobs)
     if is_main_process():
-        _announce(planned, status, part)
+        _announce(planned, notes, status, part)
     with interruptible(lambda: how_to_continue(status)):
         run_reproduction(planned, status, part, several_processes(), is_main_process())
     if not is_main_process():
         return
-    if part is None and status.done:
+    if part is not None:
+        done, count = sum(cell.finished for cell in planned.cells), len(planned.cells)
+        advice = "once all are, the same command without --shard makes the table and the report"
+        words = f"{done} of all {count} cells are done; {advice}"
+        say(json_text({"cells": count, "finished": done}) if as_json else words)
+    elif status.done:
         _finish(planned, as_json)
-    elif part is not None:
-        _say_rest(planned, as_json)
     if status.failed:
         count = len(status.failed)
         say(f"{count} cell{'s' * (count > 1)} failed, see above; the same command tries again", file=sys.stderr)
         raise typer.Exit(1)
 
 
-def _fetched(planned: ReproductionPlan, cells: Sequence[Cell]) -> ChosenSets:
+def _fetched(planned: ReproductionPlan, cells: Sequence[Cell]) -> list[str]:
     """Fetch and load the data sets of the cells to run; under torchrun the main process goes first."""
-    from opera.experiments.reproduce.sets import fetch_sets
+    from opera.experiments.paper.sets import fetch_sets
 
     names = {cell.data_name for cell in cells}
     if not several_processes():
-        return fetch_sets(planned.chosen, names)
+        return fetch_sets(planned.sources, names)
     from opera.retrieval.device import join_processes
 
     with join_processes().main_process_first():
-        return fetch_sets(planned.chosen, names)
+        return fetch_sets(planned.sources, names)
 
 
-def _announce(planned: ReproductionPlan, status: Status, part: Shard | None) -> None:
+def _announce(planned: ReproductionPlan, notes: Sequence[str], status: Status, part: Shard | None) -> None:
     """Say which cells this call runs, and by which recipe of the model, on standard error."""
-    from opera.experiments.reproduce.cells import recipe_note
+    from opera.experiments.paper.cells import recipe_note
 
-    for note in (
-        recipe_note(planned.model),
-        *planned.chosen.notes,
-        *(f"left out: {name}: {why}" for name, why in planned.left_out.items()),
-    ):
+    for note in (recipe_note(planned.model), *notes, *_left_out(planned)):
         say(f"note: {note}", file=sys.stderr)
     if part is not None:
         say(f"shard {part.number}/{part.count}: {len(status.cells)} of {len(planned.cells)} cells", file=sys.stderr)
@@ -179,24 +175,15 @@ def _announce(planned: ReproductionPlan, status: Status, part: Shard | None) -> 
         say(f"all {len(status.cells)} cells are already done", file=sys.stderr)
 
 
-def _say_rest(planned: ReproductionPlan, as_json: bool) -> None:
-    """After a shard: how many cells of all are finished, and how the table is made."""
-    from opera.experiments.reproduce.left_out import left_out_before
-
-    planned = planned.without(left_out_before(planned))
-    done, count = sum(cell.finished for cell in planned.cells), len(planned.cells)
-    if as_json:
-        say(json_text({"cells": count, "finished": done}))
-    else:
-        advice = "once all are, the same command without --shard makes the table and the report"
-        say(f"{done} of all {count} cells are done; {advice}")
+def _left_out(planned: ReproductionPlan) -> list[str]:
+    return [f"left out: {name}: {reason}" for name, reason in planned.left_out.items()]
 
 
 def _finish(planned: ReproductionPlan, as_json: bool) -> None:
     """Print the table, and write it and the report."""
     from opera.cli.printing.console import console
-    from opera.cli.printing.reproduce import print_reproduced, reproduced_text
-    from opera.experiments.reproduce.results import collect_results, write_results
+    from opera.cli.printing.paper import print_reproduced, reproduced_text
+    from opera.experiments.paper.results import collect_results, write_results
 
     reproduced = collect_results(planned)
     paths = write_results(reproduced, reproduced_text(reproduced))

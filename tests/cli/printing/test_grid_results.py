@@ -10,7 +10,7 @@ from rich.console import Console
 
 from grids import N_QUERIES, RunsFolder, around, guard_record
 from opera.cli.printing.grid_results import print_grid_results
-from opera.experiments.analysis import PAPERS, PRIMARY, Comparison, analyse_runs
+from opera.experiments.analysis import PRIMARY, Comparison, analyse_runs
 from opera.experiments.analysis.verdict import verdict
 from opera.runs.grid_record import GridRecord
 from opera.runs.record import ShareMean
@@ -74,13 +74,6 @@ def test_ranks(folder: RunsFolder) -> None:
         for method, mean in by_method.items():
             folder.add(data=data, method=method, after=[mean] * N_QUERIES)
     assert f"average rank by {PRIMARY}: sp 1.75, dp 2.00, ft 2.25" in printed(analyse_runs(folder.home))
-
-
-def test_two_ndcgs_that_name_different_winners(folder: RunsFolder) -> None:
-    folder.add(method="ft", after=[0.5] * 9, papers=[0.9] * 9)
-    folder.add(method="dp", after=[0.6] * 9, papers=[0.8] * 9)
-    text = printed(analyse_runs(folder.home))
-    assert f"the two nDCGs name different winners: by {PRIMARY}: dp; by {PAPERS}: ft" in text
 
 
 def test_the_verdict_of_each_data_set_and_its_best_model(folder: RunsFolder) -> None:

@@ -15,6 +15,7 @@ import pytest
 from grids import RunsFolder
 from opera.core.errors import RunFolderError
 from opera.experiments.analysis import analyse_runs
+from opera.experiments.analysis.groups import DAMAGED, OTHER_FORMAT, UNFINISHED
 
 
 def test_runs_without_a_newer_setting_join_those_that_have_it(folder: RunsFolder) -> None:
@@ -67,8 +68,8 @@ def test_runs_of_another_format_are_left_out_and_named(folder: RunsFolder) -> No
     folder.add(method="ft")
     comparison = analyse_runs(folder.home)
     assert [row.method for row in comparison.tables[0].rows] == ["ft"]
-    assert (comparison.unfinished, comparison.other_format) == ((unfinished,), tuple(old))
-    assert comparison.as_dict()["other_format"] == [str(path) for path in old]
+    assert comparison.left_out[UNFINISHED] == [str(unfinished)]
+    assert comparison.as_dict()["left_out"][OTHER_FORMAT] == [str(path) for path in old]
     with pytest.raises(RunFolderError, match="use that version, or train again with --overwrite"):
         analyse_runs(old[0])
 
@@ -104,8 +105,8 @@ def test_unfinished_runs_are_left_out_and_named(folder: RunsFolder) -> None:
     (folder.home / "junk" / "run.json").write_text("{")
     comparison = analyse_runs(folder.home)
     assert [row.method for row in comparison.tables[0].rows] == ["ft", "dp"]
-    assert comparison.unfinished == (unfinished,)
-    assert [str(folder.home / "junk" / "run.json") in reason for reason in comparison.damaged] == [True]
+    assert comparison.left_out[UNFINISHED] == [str(unfinished)]
+    assert [str(folder.home / "junk" / "run.json") in reason for reason in comparison.left_out[DAMAGED]] == [True]
     with pytest.raises(RunFolderError, match="holds no finished run, only 1 unfinished"):
         analyse_runs(unfinished)
     with pytest.raises(RunFolderError, match=r"junk/run\.json: is not as OPERA wrote it: not JSON"):
@@ -123,4 +124,5 @@ def test_folders_that_may_not_be_read_are_named(folder: RunsFolder, monkeypatch:
     monkeypatch.setattr(os, "scandir", lambda path: refuse(path) if Path(path) == unlisted else scandir(path))
     monkeypatch.setattr(Path, "lstat", lambda path: refuse(path) if path.parent == unentered else lstat(path))
     comparison = analyse_runs(folder.home)
-    assert comparison.damaged == tuple(f"{path}: cannot be read (Permission denied)" for path in (unlisted, unentered))
+    damaged = [f"{path}: cannot be read (Permission denied)" for path in (unlisted, unentered)]
+    assert comparison.left_out[DAMAGED] == damaged

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 
 from grids import N_QUERIES, RunsFolder
-from opera.experiments.analysis import PAPERS, PRIMARY, analyse_runs, average_ranks, mean_ranks, winners
+from opera.experiments.analysis import PRIMARY, analyse_runs, average_ranks, mean_ranks
 
 
 def test_average_ranks_share_ties_and_need_a_method_everywhere(folder: RunsFolder) -> None:
@@ -27,16 +27,6 @@ def test_ranks_are_of_the_largest_number_of_steps(folder: RunsFolder) -> None:
         folder.add(data=data, method=method, max_steps=steps, after=[0.5 + ((method == "dp") == (steps == 8)) / 8] * 9)
     assert analyse_runs(folder.home).ranks[PRIMARY] == {"ft": 2.0, "dp": 1.0}
     assert analyse_runs(folder.home).final("two").steps == 8
-
-
-def test_two_ndcgs_that_name_different_winners(folder: RunsFolder) -> None:
-    folder.add(method="ft", after=[0.5] * 9, papers=[0.9] * 9)
-    folder.add(method="dp", after=[0.6] * 9, papers=[0.8] * 9)
-    assert winners(folder.groups()) == {PRIMARY: "dp", PAPERS: "ft"}
-    comparison = analyse_runs(folder.home)
-    assert comparison.tables[0].disagree
-    folder.add(method="dp", data="data/two")
-    assert not analyse_runs(folder.home).tables[1].disagree
 
 
 def test_equal_values_share_the_mean_of_their_ranks() -> None:

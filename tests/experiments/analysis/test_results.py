@@ -34,7 +34,7 @@ def test_one_seed_and_one_method(folder: RunsFolder) -> None:
     (row,) = comparison.tables[0].rows
     assert row.measures[PRIMARY].std is None
     assert (row.tests, row.step_ratio) == ({}, None)
-    assert (comparison.ranks, comparison.convergence, comparison.unfinished) == ({}, (), ())
+    assert (comparison.ranks, comparison.convergence, comparison.missing) == ({}, (), 0)
 
 
 def test_costs(folder: RunsFolder) -> None:
@@ -52,7 +52,6 @@ def test_everything_goes_to_json(folder: RunsFolder) -> None:
     record = json.loads(json.dumps(comparison.as_dict(), allow_nan=False))
     assert record["baseline"] == "ft"
     assert [(table["name"], table["steps"]) for table in record["tables"]] == list(product(("one", "two"), (4, 8)))
-    assert record["tables"][0]["disagree"] is False
     assert set(record["tables"][0]["rows"][1]["tests"]) == {PRIMARY, PAPERS, RECALL}
     assert len(record["convergence"]) == 4
     assert set(record["average_ranks"][RECALL]) == {"ft", "dp"}

@@ -23,7 +23,7 @@ def test_every_row_matches_runs_of_known_methods_and_settings() -> None:
                 continue
             for spec in matching_methods(row.method):
                 recipe = make_recipe({"method": spec.method, **spec.settings})
-                assert "ours" in spec.readings(recipe.flat()), row
+                assert spec.fits(recipe.flat()), row
                 labels.add(row.method)
     assert set(METHODS_BY_LABEL) <= labels
     with pytest.raises(KeyError):
@@ -46,7 +46,7 @@ def test_every_row_matches_runs_of_known_methods_and_settings() -> None:
     ],
 )
 def test_other_settings_do_not_match(label: str, settings: dict[str, Any]) -> None:
-    assert not any(spec.readings(make_recipe(settings).flat()) for spec in matching_methods(label))
+    assert not any(spec.fits(make_recipe(settings).flat()) for spec in matching_methods(label))
 
 
 def test_cbs_has_two_names_and_its_pool_counts() -> None:
@@ -56,8 +56,8 @@ def test_cbs_has_two_names_and_its_pool_counts() -> None:
         ({"method": "sp+cbs", "cbs_pool": 10}, False),
         ({"method": "sp"}, False),
     ):
-        assert any(spec.readings(make_recipe(settings).flat()) for spec in matching_methods("SP (CBS)")) is matches
-    assert matching_methods("SP")[0].readings(make_recipe({"method": "sp", "cbs_pool": 10}).flat()), (
+        assert any(spec.fits(make_recipe(settings).flat()) for spec in matching_methods("SP (CBS)")) is matches
+    assert matching_methods("SP")[0].fits(make_recipe({"method": "sp", "cbs_pool": 10}).flat()), (
         "without CBS it changes nothing"
     )
 

@@ -1,8 +1,7 @@
-"""A grid of real runs whose texts try to break out of the page, and its report."""
+"""A grid of real runs whose data set tries to break out of the page, and its report."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -10,20 +9,11 @@ import pytest
 import opera
 from tiny_world import write_beir
 
-HOSTILE = "</script><script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'><b>bold</b> & \u2028 ${x}"
-
 
 @pytest.fixture(scope="package")
 def hostile_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A BEIR folder whose texts and ids try to break out of the page."""
-    folder = write_beir(tmp_path_factory.mktemp("page") / "<i>topics")
-    for name in ("corpus", "queries"):
-        path = folder / f"{name}.jsonl"
-        records = [json.loads(line) for line in path.read_text().splitlines()]
-        for record in records:
-            record["text"] = f"{record['text']} {HOSTILE}"
-        path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    return folder
+    """A BEIR folder whose name tries to break out of the page."""
+    return write_beir(tmp_path_factory.mktemp("page") / "<i>topics")
 
 
 @pytest.fixture(scope="package")

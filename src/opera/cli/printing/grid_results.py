@@ -43,13 +43,9 @@ def print_grid_results(screen: Console, comparison: Comparison) -> None:
         verb = "is" if comparison.missing == 1 else "are"
         message = f"{comparison.missing} of the grid's {comparison.planned} cells {verb} not finished"
         screen.print(Text(message, style="bold"))
-    if comparison.unfinished:
-        screen.print(Text(f"left out, unfinished: {', '.join(map(str, comparison.unfinished))}"))
-    if comparison.other_format:
-        paths = ", ".join(map(str, comparison.other_format))
-        screen.print(Text(f"left out, written by another version of OPERA: {paths}"))
-    for reason in comparison.damaged:
-        screen.print(Text(f"left out, damaged: {reason}"))
+    for reason, found in comparison.left_out.items():
+        for run in found:
+            screen.print(Text(f"left out, {reason}: {run}"))
 
 
 def _print_table(screen: Console, comparison: Comparison, table: ResultsTable) -> None:
@@ -60,9 +56,6 @@ def _print_table(screen: Console, comparison: Comparison, table: ResultsTable) -
     _print_guard(screen, table)
     if table is comparison.final(table.data):
         screen.print(_cost_table(table))
-    if table.disagree:
-        winners = "; by ".join(f"{measure}: {label}" for measure, label in table.winners.items())
-        screen.print(Text(f"the two nDCGs name different winners: by {winners}"))
 
 
 def _print_guard(screen: Console, results: ResultsTable) -> None:
@@ -131,18 +124,12 @@ def _quality_table(results: ResultsTable, baseline: str | None) -> Table:
 
 
 def _cost_table(results: ResultsTable) -> Table:
-    noisy = any(row.coverage.noise_draws is not None for row in results.rows)
-    shares = ("queries\ndrawn", "effective\nqueries", "pairs\ndrawn", "effective\npairs")
-    table = _method_table(
-        *shares, *(["false\ndraws"] if noisy else []), "ms per\nstep", "against\nbaseline", "training"
-    )
+    noisy = any(row.noise for row in results.rows)
+    table = _method_table(*(["false\ndraws"] if noisy else []), "ms per\nstep", "against\nbaseline", "training")
     for row in results.rows:
-        coverage = row.coverage
-        parts = (coverage.queries, coverage.effective_queries, coverage.pairs, coverage.effective_pairs)
-        false = "" if coverage.noise_draws is None else f"{coverage.noise_draws:.1%}"
+        false = f"{row.noise['draws']:.1%}" if row.noise else ""
         table.add_row(
             Text(row.method),
-            *(f"{share:.0%}" for share in parts),
             *([false] if noisy else []),
             f"{1000 * row.seconds_per_step:.0f}",
             "" if row.step_ratio is None else f"× {row.step_ratio:.2f}",

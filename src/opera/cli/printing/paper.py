@@ -1,21 +1,25 @@
-"""The tables of ``opera paper``."""
+"""The tables of ``opera paper`` and ``opera reproduce``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from io import StringIO
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from opera.cli.printing.console import one_line
+from opera.core.console import SafeConsole
 from opera.core.intervals import signed
 from opera.experiments.paper.matching import our_measure
 from opera.experiments.paper.readings import READINGS
+from opera.experiments.paper.results import Reproduced
 from opera.experiments.paper.rows import ComparedFigure, ComparedRow
 from opera.experiments.paper.tables import TABLES, PaperTable
 
 UNKNOWN = "–"
+FILE_WIDTH = 160
 ROW_HEADS = ("data", "queries", "method", "reading", "steps", "grid's\nsteps")
 MAX_WIDTH = 21
 MEASURES_ALONE, MEASURES_WITH_GRID, MEASURES_UNGROUPED = 9, 2, 4
@@ -46,6 +50,20 @@ def print_paper_table(
         screen.print(_table(rows, block, with_grid))
     for note in _notes(table, rows, with_grid, measures):
         screen.print(Text(note))
+
+
+def print_reproduced(screen: Console, reproduced: Reproduced) -> None:
+    """Print the table of the paper beside ours."""
+    print_paper_table(screen, reproduced.plan.shared.table, reproduced.rows, reproduced.models)
+    for note in reproduced.notes:
+        screen.print(Text(note))
+
+
+def reproduced_text(reproduced: Reproduced) -> str:
+    """The same as plain text, for a file."""
+    screen = SafeConsole(file=StringIO(), width=FILE_WIDTH, record=True, color_system=None)
+    print_reproduced(screen, reproduced)
+    return screen.export_text()
 
 
 def _measure_blocks(measures: Sequence[str], most: int) -> list[list[str]]:

@@ -2,7 +2,6 @@
 
 from opera.experiments.analysis.checks import check_run
 from opera.experiments.analysis.convergence import Convergence, compute_convergence
-from opera.experiments.analysis.coverage import Coverage, compute_coverage
 from opera.experiments.analysis.difficulty import BUCKETS, measure_by_difficulty, tertiles
 from opera.experiments.analysis.groups import (
     PAPERS,
@@ -16,7 +15,7 @@ from opera.experiments.analysis.groups import (
 )
 from opera.experiments.analysis.guard import GuardResult
 from opera.experiments.analysis.labels import format_settings, method_label, short_name
-from opera.experiments.analysis.ranks import average_ranks, mean_ranks, winners
+from opera.experiments.analysis.ranks import average_ranks, mean_ranks
 from opera.experiments.analysis.results import (
     TESTED,
     UNTRAINED,
@@ -36,7 +35,6 @@ __all__ = [
     "UNTRAINED",
     "Comparison",
     "Convergence",
-    "Coverage",
     "Group",
     "GuardResult",
     "MeanStd",
@@ -47,7 +45,6 @@ __all__ = [
     "average_ranks",
     "check_run",
     "compute_convergence",
-    "compute_coverage",
     "find_groups",
     "find_runs",
     "format_settings",
@@ -61,5 +58,4 @@ __all__ = [
     "query_differences",
     "short_name",
     "tertiles",
-    "winners",
 ]

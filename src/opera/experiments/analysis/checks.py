@@ -33,21 +33,16 @@ def check_run(run: Run, measures: Sequence[str] = ()) -> None:
             if name not in run.measures[moment]:
                 raise broken(run.path / MEASURES_FILE, f"{moment}: {name} is missing")
     queries, pairs, trace = run.per_query(), run.pairs(), run.trace()
-    _check_columns(
-        run.path / PER_QUERY_FILE,
-        queries,
-        _per_query_kinds(queries) | {f"after {name}": "measure" for name in measures},
-    )
-    kinds = {"doc_id": "text", "kept": "flag", "similarity": "measure", "cbs": "measure"}
-    needed = {"doc_id": "text"} if "similarity" in pairs.column_names else {}
-    _check_columns(
-        run.path / PAIRS_FILE, pairs, needed | {name: kinds[name] for name in kinds if name in pairs.column_names}
-    )
+    values = [name for name in queries.column_names if name.split(" ")[0] in ("before", "after", "fine_tuned")]
+    measured = [name for name in (*values, "similarity") if name in queries.column_names and "documents" not in name]
+    needed = [*measured, *(f"after {name}" for name in measures)]
+    _check_columns(run.path / PER_QUERY_FILE, queries, dict.fromkeys(needed, "measure"))
+    with_similarity = {"doc_id": "text", "similarity": "measure"} if "similarity" in pairs.column_names else {}
+    _check_columns(run.path / PAIRS_FILE, pairs, with_similarity)
     drawn = pairs["times_drawn"].to_numpy()
     if (drawn < 0).any() or not drawn.any():
         raise broken(run.path / PAIRS_FILE, "column 'times_drawn' holds no counts")
-    values = dict.fromkeys(set(trace.column_names) - {"step"}, "number")
-    _check_columns(run.path / TRACE_FILE, trace, {**values, "seconds": "measure"})
+    _check_columns(run.path / TRACE_FILE, trace, {"seconds": "measure"})
     if (trace["seconds"].to_numpy() < 0).any():
         raise broken(run.path / TRACE_FILE, "column 'seconds' holds negative values")
     _check_sampling(run, pairs)
@@ -73,16 +68,6 @@ def _check_settings(run: Run) -> None:
             raise broken(place, f"{name}: must be a number of steps, got {shown(value)}")
     if record.guard is not None and record.guard.share not in {point.share for point in record.guard.curve}:
         raise broken(place, "guard.share: was not tried")
-    if record.training.evaluations and not isinstance(record.settings.get("metric_for_best_model"), str):
-        raise broken(place, "settings.metric_for_best_model: is missing, though the run was evaluated")
-
-
-def _per_query_kinds(table: pa.Table) -> dict[str, str]:
-    kinds = {"before documents": "texts", "after documents": "texts", "relevant": "texts", "similarity": "measure"}
-    measures = [name for name in table.column_names if name.split(" ")[0] in ("before", "after", "fine_tuned")]
-    found = dict.fromkeys(measures, "measure") | {name: kinds[name] for name in kinds if name in table.column_names}
-    documents = [name for name in measures if name.endswith(" documents")]
-    return found | dict.fromkeys(documents, "texts")
 
 
 def _check_columns(path: Path, table: pa.Table, kinds: dict[str, str]) -> None:
@@ -102,7 +87,3 @@ def _check_sampling(run: Run, pairs: pa.Table) -> None:
     queries = pairs["query_id"].to_numpy(zero_copy_only=False)[ids]
     if 1 + int((queries[1:] != queries[:-1]).sum()) != len(record.query_ids):
         raise broken(place, "its queries are not those of the run")
-    if record.similarity.shape[1]:
-        check_columns(run.path / PAIRS_FILE, pairs, {"kept": "flag"})
-        if not record.similarity.any():
-            raise broken(place, "its histogram is empty")

@@ -19,6 +19,8 @@ from opera.methods import METHODS
 from opera.runs.folder import RUN_FILE, Run, run_in
 
 PRIMARY, PAPERS, RECALL = "nDCG@10", "retrieved_ideal_nDCG@10", "R@20"
+REASONS = UNFINISHED, OTHER_FORMAT, DAMAGED = "unfinished", "written by another version of OPERA", "damaged"
+"""Why runs are left out."""
 WARM_UP = 5
 """Steps left out of timings: the first few load and compile."""
 
@@ -106,15 +108,11 @@ class FolderRuns:
 
     Attributes:
         finished: the finished runs.
-        unfinished: folders of the unfinished ones.
-        other_format: folders of those that another version of OPERA wrote.
-        damaged: why each run that cannot be used is left out; the sentence names the file.
+        left_out: the others, by the reasons :data:`REASONS`: folders, and of damaged ones why.
     """
 
     finished: tuple[Run, ...]
-    unfinished: tuple[Path, ...]
-    other_format: tuple[Path, ...]
-    damaged: tuple[str, ...]
+    left_out: dict[str, list[str]]
 
 
 def find_runs(folder: Path, measures: Sequence[str] = ()) -> FolderRuns:
@@ -134,14 +132,13 @@ def find_runs(folder: Path, measures: Sequence[str] = ()) -> FolderRuns:
     if os.path.lexists(folder / RUN_FILE) and (run := run_in(folder)) is not None:
         if run.finished:
             check_run(run, measures)
-            return FolderRuns((run,), (), (), ())
+            return FolderRuns((run,), {})
         candidates = [folder]
     else:
         candidates = _candidates(folder, closed)
     finished: list[Run] = []
-    unfinished: list[Path] = []
-    other_format: list[Path] = []
-    damaged = [f"{error.filename}: cannot be read ({error.strerror})" for error in closed]
+    left_out: dict[str, list[str]] = {reason: [] for reason in REASONS}
+    left_out[DAMAGED] = [f"{error.filename}: cannot be read ({error.strerror})" for error in closed]
     for path in candidates:
         try:
             run = run_in(path)
@@ -151,20 +148,16 @@ def find_runs(folder: Path, measures: Sequence[str] = ()) -> FolderRuns:
                 check_run(run, measures)
                 finished.append(run)
             else:
-                unfinished.append(path)
+                left_out[UNFINISHED].append(str(path))
         except OtherFormatError:
-            other_format.append(path)
+            left_out[OTHER_FORMAT].append(str(path))
         except RunFolderError as error:
-            damaged.append(str(error))
+            left_out[DAMAGED].append(str(error))
     if not finished:
-        kinds: dict[str, Sequence[object]] = {
-            "unfinished": unfinished,
-            "written by another version of OPERA": other_format,
-            f"damaged ({damaged[0] if damaged else ''})": damaged,
-        }
-        others = " and ".join(f"{len(found)} {kind}" for kind, found in kinds.items() if found)
+        others = " and ".join(f"{len(found)} {reason}" for reason, found in left_out.items() if found)
+        others += f" ({left_out[DAMAGED][0]})" if left_out[DAMAGED] else ""
         raise RunFolderError(f"{folder}: holds no finished run{f', only {others}' if others else ''}")
-    return FolderRuns(tuple(finished), tuple(unfinished), tuple(other_format), tuple(damaged))
+    return FolderRuns(tuple(finished), left_out)
 
 
 def _candidates(folder: Path, closed: list[OSError]) -> list[Path]:

@@ -31,7 +31,6 @@ class GuardResult:
         fine_tuned: each measure of the fine-tuned models, λ = 1.
         against_fine_tuned: nDCG@10 of the models handed over against the fine-tuned ones, Holm-corrected over the
             methods; ``None`` with fewer than two test queries.
-        fine_tuned_gain: nDCG@10 of the fine-tuned models against the untrained one, likewise.
     """
 
     shares: tuple[float, ...]
@@ -43,7 +42,6 @@ class GuardResult:
     warnings: tuple[str, ...]
     fine_tuned: dict[str, MeanStd]
     against_fine_tuned: PairedTest | None
-    fine_tuned_gain: PairedTest | None
 
 
 def guard_results(groups: Sequence[Group]) -> dict[str, GuardResult]:
@@ -55,12 +53,8 @@ def guard_results(groups: Sequence[Group]) -> dict[str, GuardResult]:
     records = {group.method: found for group in groups if (found := _records(group))}
     guarded = [group for group in groups if group.method in records]
     against_fine_tuned = paired_tests_within(guarded, PRIMARY, "after", "fine_tuned")
-    gains = paired_tests_within(guarded, PRIMARY, "fine_tuned", "before")
     return {
-        group.method: _result(
-            group, records[group.method], against_fine_tuned.get(group.method), gains.get(group.method)
-        )
-        for group in guarded
+        group.method: _result(group, records[group.method], against_fine_tuned.get(group.method)) for group in guarded
     }
 
 
@@ -76,9 +70,7 @@ def _records(group: Group) -> list[GuardRecord]:
     return records if len(records) == len(group.runs) else []
 
 
-def _result(
-    group: Group, records: Sequence[GuardRecord], against: PairedTest | None, gain: PairedTest | None
-) -> GuardResult:
+def _result(group: Group, records: Sequence[GuardRecord], against: PairedTest | None) -> GuardResult:
     means = {
         "dev_queries": min(record.dev_queries for record in records),
         "dev_seen": float(np.mean([record.dev_seen for record in records])),
@@ -98,5 +90,4 @@ def _result(
         warnings=tuple(warnings_of(typical)),
         fine_tuned={measure: group.mean_std(measure, "fine_tuned") for measure in DEFAULT_MEASURES},
         against_fine_tuned=against,
-        fine_tuned_gain=gain,
     )

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
-from opera.experiments.analysis.groups import PAPERS, PRIMARY, Group
+from opera.experiments.analysis.groups import Group
 
 
 def average_ranks(groups: Sequence[Group], measure: str) -> dict[str, float]:
@@ -36,8 +36,3 @@ def mean_ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
     Equal values share the mean of their ranks.
     """
     return np.asarray(rankdata(-np.asarray(values), axis=1).mean(axis=0), dtype=np.float64)
-
-
-def winners(groups: Sequence[Group], measures: Sequence[str] = (PRIMARY, PAPERS)) -> dict[str, str]:
-    """Return the label with the highest mean by each measure, among groups on one data set."""
-    return {measure: max(groups, key=lambda group: group.mean(measure)).method for measure in measures}

@@ -7,14 +7,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from opera.core.errors import SettingError
 from opera.experiments.analysis.convergence import Convergence, compute_convergence
-from opera.experiments.analysis.coverage import Coverage, compute_coverage
 from opera.experiments.analysis.difficulty import measure_by_difficulty
 from opera.experiments.analysis.groups import PAPERS, PRIMARY, RECALL, Group, MeanStd, find_runs, group_runs, ratio
 from opera.experiments.analysis.guard import GuardResult, guard_results
 from opera.experiments.analysis.labels import display_names, shared_settings
-from opera.experiments.analysis.ranks import average_ranks, winners
+from opera.experiments.analysis.ranks import average_ranks
 from opera.experiments.analysis.significance import PairedTest, paired_tests, paired_tests_within
 from opera.retrieval.measures import DEFAULT_MEASURES
 from opera.runs.folder import Run
@@ -37,7 +38,8 @@ class MethodResult:
         gain: nDCG@10 of the models handed over against the untrained model, Holm-corrected over the methods; ``None``
             with fewer than two queries.
         guard: what the guard chose, and the fine-tuned models; ``None`` for runs without it.
-        coverage: how much of the training data it drew.
+        noise: ``pairs``, the share of the training pairs that were injected as noise, and ``draws``, their share of the
+            draws, means over the seeds; empty without noise.
         difficulty: by measure, the mean in each third of the test queries; empty where runs recorded no similarity.
         seconds_per_step: seconds per training step.
         step_ratio: ``seconds_per_step`` divided by the baseline's; ``None`` without a baseline.
@@ -50,7 +52,7 @@ class MethodResult:
     tests: dict[str, PairedTest]
     gain: PairedTest | None
     guard: GuardResult | None
-    coverage: Coverage
+    noise: dict[str, float]
     difficulty: dict[str, dict[str, float]]
     seconds_per_step: float
     step_ratio: float | None
@@ -69,7 +71,6 @@ class ResultsTable:
         untrained: the pretrained model's measures.
         untrained_difficulty: the pretrained model's values of :attr:`MethodResult.difficulty`.
         rows: one result per method.
-        winners: label with the highest mean, by trec_eval's nDCG@10 and by the paper's.
     """
 
     data: str
@@ -79,12 +80,6 @@ class ResultsTable:
     untrained: dict[str, float]
     untrained_difficulty: dict[str, dict[str, float]]
     rows: tuple[MethodResult, ...]
-    winners: dict[str, str]
-
-    @property
-    def disagree(self) -> bool:
-        """Whether the two nDCGs name different winners."""
-        return len(set(self.winners.values())) > 1
 
     def best_row(self, measure: str) -> MethodResult:
         """The method with the highest mean."""
@@ -109,9 +104,7 @@ class Comparison:
         tables: one per data set and number of steps.
         convergence: when each method first matches the baseline's best.
         ranks: average ranks by measure, each data set with its largest number of steps; empty for one data set.
-        unfinished: folders of runs left out because they are unfinished.
-        other_format: folders of runs left out because another version of OPERA wrote them.
-        damaged: why each run that is damaged is left out.
+        left_out: the runs that are not compared, by the reason, as :class:`FolderRuns` has them.
         planned: number of cells in the grid's plan; 0 for a folder that is no grid.
         missing: how many of them are not finished.
     """
@@ -124,15 +117,13 @@ class Comparison:
     tables: tuple[ResultsTable, ...]
     convergence: tuple[Convergence, ...]
     ranks: dict[str, dict[str, float]]
-    unfinished: tuple[Path, ...]
-    other_format: tuple[Path, ...]
-    damaged: tuple[str, ...]
+    left_out: dict[str, list[str]]
     planned: int
     missing: int
 
     def as_dict(self) -> dict[str, Any]:
         """Everything but the runs themselves, for JSON."""
-        tables = [{**asdict(table), "disagree": table.disagree} for table in self.tables]
+        tables = [asdict(table) for table in self.tables]
         for guard in (row["guard"] for table in tables for row in table["rows"] if row["guard"] is not None):
             guard["typical"] = guard["typical"].model_dump()
         return {
@@ -143,9 +134,7 @@ class Comparison:
             "tables": tables,
             "convergence": [asdict(convergence) for convergence in self.convergence],
             "average_ranks": self.ranks,
-            "unfinished": [str(path) for path in self.unfinished],
-            "other_format": [str(path) for path in self.other_format],
-            "damaged": list(self.damaged),
+            "left_out": self.left_out,
             "planned_cells": self.planned,
             "missing_cells": self.missing,
         }
@@ -192,9 +181,7 @@ def analyse_runs(folder: Path, baseline: str | None = None) -> Comparison:
         tables=_tables(groups, baseline),
         convergence=tuple(compute_convergence(groups, baseline)) if baseline else (),
         ranks={measure: by_label for measure, by_label in ranks.items() if by_label},
-        unfinished=folder_runs.unfinished,
-        other_format=folder_runs.other_format,
-        damaged=folder_runs.damaged,
+        left_out=folder_runs.left_out,
         planned=len(planned),
         missing=len({path.resolve() for path in planned} - {run.path.resolve() for run in runs}),
     )
@@ -235,7 +222,6 @@ def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsT
             _method_result(group, reference, tests, gains.get(group.method), guards.get(group.method))
             for group in groups
         ),
-        winners=winners(groups),
     )
 
 
@@ -253,12 +239,21 @@ def _method_result(
         tests={measure: by_label[group.method] for measure, by_label in tests.items() if group.method in by_label},
         gain=gain,
         guard=guard,
-        coverage=compute_coverage(group),
+        noise=_noise(group),
         difficulty=_difficulty(group, "after"),
         seconds_per_step=group.seconds_per_step,
         step_ratio=ratio(group.seconds_per_step, reference.seconds_per_step) if reference else None,
         training_seconds=group.training_seconds,
     )
+
+
+def _noise(group: Group) -> dict[str, float]:
+    pairs, draws = [], []
+    for table in group.pair_tables:
+        drawn, injected = table["times_drawn"].to_numpy(), table["injected"].to_numpy(zero_copy_only=False)
+        pairs.append(injected.mean())
+        draws.append(drawn[injected].sum() / drawn.sum())
+    return {"pairs": float(np.mean(pairs)), "draws": float(np.mean(draws))} if any(pairs) else {}
 
 
 def _difficulty(group: Group, when: str) -> dict[str, dict[str, float]]:

@@ -69,7 +69,8 @@ def _bullets(table: ResultsTable, baseline: str | None) -> tuple[str, ...]:
     if baseline is None:
         return _change(table), against_untrained, *guard
     tests = {row.method: row.tests[PRIMARY] for row in table.rows if PRIMARY in row.tests}
-    against_baseline = _summary(tests) if tests else f"no comparison is possible: {_reason(table, baseline)}"
+    nothing = f"no comparison is possible: no other method has two test queries and a seed in common with {baseline}"
+    against_baseline = _summary(tests) if tests else nothing
     return _best(table), f"Against {baseline}: {against_baseline}", against_untrained, *guard
 
 
@@ -142,16 +143,6 @@ def _outcome(test: PairedTest) -> str:
     if not test.significant:
         return "not significantly different"
     return f"significantly {'better' if test.difference > 0 else 'worse'}"
-
-
-def _reason(table: ResultsTable, baseline: str) -> str:
-    """Why no method of a table is tested against the baseline."""
-    labels = [row.method for row in table.rows]
-    if baseline not in labels:
-        return f"{baseline} has no finished run here"
-    if len(labels) == 1:
-        return "no other method has a finished run here"
-    return f"the others share fewer than two test queries and seeds with {baseline}"
 
 
 def _listed(labels: Sequence[str], methods: int) -> str:

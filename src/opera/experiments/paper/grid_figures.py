@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -14,43 +13,18 @@ from opera.experiments.paper.matching import PRETRAINED, GridRuns, our_measure
 from opera.experiments.paper.tables import PaperRow
 
 NOT_MEASURED, NOT_RECORDED, NO_BASELINE = "not measured", "not recorded", "FT not run"
+SPEED, SPEED_DIFFERENCE, OVERHEAD = "Iters/sec", "Speed Diff (%)", "Per-step overhead (%)"
 
 
 class MissingFigureError(Exception):
     """The grid's runs lack a figure; the message says why."""
 
 
-@dataclass(frozen=True)
-class FigureSource:
-    """What a figure is computed from.
-
-    Attributes:
-        name: the paper's name of the measure.
-        row: the paper's row.
-        group: the runs that match it.
-        grid: all runs.
-        reading: the reading of the paper that the runs follow; ``None`` for any.
-    """
-
-    name: str
-    row: PaperRow
-    group: Group
-    grid: GridRuns
-    reading: str | None = None
-
-    @property
-    def measure(self) -> str:
-        """OPERA's name of the measure."""
-        name = our_measure(self.name)
-        assert name is not None
-        return name
-
-
 Figures = tuple[float, ...]
 """One figure per seed; a single one where seeds do not matter."""
 
 
-def grid_figure(name: str, row: PaperRow, group: Group, grid: GridRuns, reading: str | None = None) -> Figures:
+def grid_figure(name: str, row: PaperRow, group: Group, grid: GridRuns, reading: str) -> Figures:
     """Compute the grid's counterpart of a figure.
 
     Args:
@@ -58,82 +32,47 @@ def grid_figure(name: str, row: PaperRow, group: Group, grid: GridRuns, reading:
         row: the paper's row.
         group: the runs that match it.
         grid: all runs.
-        reading: the reading of the paper that the runs follow; ``None`` for any.
+        reading: the reading of the paper that the runs follow.
 
     Raises:
         MissingFigureError: if the runs lack it.
     """
-    source = FigureSource(name, row, group, grid, reading)
-    if name in FIGURES:
-        return FIGURES[name](source)
-    if row.part in BUCKETS:
-        return third_measure(source)
-    return pretrained_measure(source) if row.method == PRETRAINED else trained_measure(source)
+    if name == SPEED:
+        return (1 / _seconds_per_step(group),)
+    if name in (SPEED_DIFFERENCE, OVERHEAD):
+        ratio = _step_ratio(row, group, grid, reading)
+        return (100 * (1 / ratio - 1 if name == SPEED_DIFFERENCE else ratio - 1),)
+    if name == "queries":
+        return tuple(float(_queries_of(table, row.part).sum()) for table in group.query_tables)
+    measure = our_measure(name)
+    assert measure is not None
+    return _third(measure, row, group) if row.part in BUCKETS else _whole(measure, row, group)
 
 
-def trained_measure(source: FigureSource) -> Figures:
-    """A measure of rankings over all test queries, of the models as trained: the paper knows no guard."""
-    return _recorded_measure(source, "fine_tuned")
+def _whole(measure: str, row: PaperRow, group: Group) -> Figures:
+    """A measure over all test queries, of the models as trained: the paper knows no guard. Pretrained: one if equal."""
+    when = "before" if row.method == PRETRAINED else "fine_tuned"
+    if any(measure not in run.measures[when] for run in group.runs):
+        raise MissingFigureError(NOT_MEASURED)
+    values = tuple(float(run.measures[when][measure]) for run in group.runs)
+    return values[:1] if when == "before" and len(set(values)) == 1 else values
 
 
-def pretrained_measure(source: FigureSource) -> Figures:
-    """A measure of the pretrained model: a single figure if all seeds agree."""
-    values = _recorded_measure(source, "before")
-    return values[:1] if len(set(values)) == 1 else values
-
-
-def third_measure(source: FigureSource) -> Figures:
+def _third(measure: str, row: PaperRow, group: Group) -> Figures:
     """A measure after training over the hard, medium or easy third of the test queries."""
-    masks = [_third_mask(table, source.row.part) for table in source.group.query_tables]
-    tables = source.group.query_tables
-    guarded = all(f"fine_tuned {source.measure}" in table.column_names for table in tables)
-    column = f"{'fine_tuned' if guarded else 'after'} {source.measure}"
-    if any(column not in table.column_names for table in tables):
+    masks = [_queries_of(table, row.part) for table in group.query_tables]
+    guarded = all(f"fine_tuned {measure}" in table.column_names for table in group.query_tables)
+    column = f"{'fine_tuned' if guarded else 'after'} {measure}"
+    if any(column not in table.column_names for table in group.query_tables):
         raise MissingFigureError(NOT_MEASURED)
-    return tuple(float(table[column].to_numpy()[mask].mean()) for table, mask in zip(tables, masks, strict=True))
+    both = zip(group.query_tables, masks, strict=True)
+    return tuple(float(table[column].to_numpy()[mask].mean()) for table, mask in both)
 
 
-def query_count(source: FigureSource) -> Figures:
-    """The number of test queries, all or in a third."""
-    if source.row.part in BUCKETS:
-        return tuple(float(_third_mask(table, source.row.part).sum()) for table in source.group.query_tables)
-    return tuple(float(table.num_rows) for table in source.group.query_tables)
-
-
-def steps_per_second(source: FigureSource) -> Figures:
-    """Training steps per second."""
-    return (1 / _seconds_per_step(source.group),)
-
-
-def speed_difference(source: FigureSource) -> Figures:
-    """Steps per second relative to FT's, minus one, in percent."""
-    return (100 * (1 / _step_ratio(source) - 1),)
-
-
-def step_overhead(source: FigureSource) -> Figures:
-    """Seconds per step relative to FT's, minus one, in percent."""
-    return (100 * (_step_ratio(source) - 1),)
-
-
-FIGURES: dict[str, Callable[[FigureSource], Figures]] = {
-    "queries": query_count,
-    "Iters/sec": steps_per_second,
-    "Speed Diff (%)": speed_difference,
-    "Per-step overhead (%)": step_overhead,
-}
-"""Figures that are not measures of rankings, by the paper's name."""
-
-
-def _recorded_measure(source: FigureSource, when: str) -> Figures:
-    runs = source.group.runs
-    if any(source.measure not in run.measures[when] for run in runs):
-        raise MissingFigureError(NOT_MEASURED)
-    return tuple(float(run.measures[when][source.measure]) for run in runs)
-
-
-def _third_mask(table: pa.Table, part: str) -> NDArray[np.bool_]:
-    """Mark the test queries of a third, bool ``[queries]``."""
-
+def _queries_of(table: pa.Table, part: str) -> NDArray[np.bool_]:
+    """Mark the test queries of a third, or all, bool ``[queries]``."""
+    if part not in BUCKETS:
+        return np.ones(table.num_rows, dtype=np.bool_)
     if "similarity" not in table.column_names:
         raise MissingFigureError(NOT_RECORDED)
     return np.asarray(tertiles(table["similarity"].to_numpy()) == BUCKETS.index(part))
@@ -145,10 +84,10 @@ def _seconds_per_step(group: Group) -> float:
     return group.seconds_per_step
 
 
-def _step_ratio(source: FigureSource) -> float:
+def _step_ratio(row: PaperRow, group: Group, grid: GridRuns, reading: str) -> float:
     """Seconds per step divided by FT's."""
-    seconds = _seconds_per_step(source.group)
-    fine_tuning = source.grid.matching_groups(replace(source.row, method="FT"), reading=source.reading)
+    seconds = _seconds_per_step(group)
+    fine_tuning = grid.matching_groups(replace(row, method="FT"), None, reading)
     if len(fine_tuning) != 1 or not fine_tuning[0].seconds_per_step > 0:
         raise MissingFigureError(NO_BASELINE)
     return seconds / fine_tuning[0].seconds_per_step

@@ -11,7 +11,7 @@ from typing import Any
 from opera.core.errors import SettingError, nearest
 from opera.data.names import source_name
 from opera.experiments.analysis import Group
-from opera.experiments.paper.readings import READINGS, fewest_readings, fitting_readings, possible_readings
+from opera.experiments.paper.readings import READINGS, has_method, reading_of
 from opera.experiments.paper.tables import PaperRow, PaperTable
 from opera.runs.grid_record import GRID_FILE, GridRecord
 
@@ -45,9 +45,9 @@ class MethodSpec:
     method: str
     settings: Mapping[str, Any]
 
-    def readings(self, settings: Mapping[str, Any], processes: int = 1) -> frozenset[str]:
-        """The readings in which a run with these settings has this method, all other settings of it being theirs."""
-        return fitting_readings(settings, self.method, self.settings, processes)
+    def fits(self, settings: Mapping[str, Any]) -> bool:
+        """Whether a run with these settings has this method, all other settings of it being its reading's."""
+        return has_method(settings, self.method, self.settings)
 
 
 def matching_methods(label: str, k: float = 0.25) -> tuple[MethodSpec, ...]:
@@ -125,55 +125,44 @@ class GridRuns:
             return [count for count in counts if count == self.steps]
         return counts if self.table.by_steps else counts[-1:]
 
-    def matching_groups(self, row: PaperRow, steps: int | None = None, reading: str | None = None) -> list[Group]:
+    def matching_groups(self, row: PaperRow, steps: int | None, reading: str) -> list[Group]:
         """The groups that match a row: none, one, or several that differ in settings the paper does not name.
 
         Args:
             row: a row of a data set, not an average.
             steps: the number of steps; ``None`` for the largest of :meth:`step_counts`.
-            reading: only runs of this reading of the paper; ``None`` for any.
+            reading: only runs of this reading of the paper.
         """
-        return [group for group, readings in self._matches(row, steps) if reading is None or reading in readings]
+        if row.method == PRETRAINED:
+            groups = self._by_data.get(data_key(row.data), [])
+            own = [group for group in groups if reading_of(_settings(group)) == reading]
+            return [max(own, key=lambda group: len(group.runs))] if own else []
+        counts = self.step_counts(row.data)
+        count = steps if steps is not None else (counts or [-1])[-1]
+        specs = matching_methods(row.method, self.table.retention.get(row.data, 0.25))
+        return [
+            group
+            for group in self.on_data(row.data)
+            if group.steps == count
+            and count in counts
+            and reading_of(_settings(group)) == reading
+            and any(spec.fits(_settings(group)) for spec in specs)
+        ]
 
-    def readings(self, rows: Iterable[PaperRow]) -> tuple[str, ...]:
-        """The fewest readings of the paper that have every run that matches one of these rows."""
-        return fewest_readings(
-            readings
-            for row in rows
-            if row.method != PRETRAINED
-            for _, readings in self._matches(row, self.steps_of(row))
-        )
+    def readings(self, rows: Iterable[PaperRow]) -> list[str]:
+        """The readings of the paper that runs that match one of these rows have; ours where there is none."""
+        trained = [row for row in rows if row.method != PRETRAINED]
+        return [
+            reading
+            for reading in READINGS
+            if any(self.matching_groups(row, self.steps_of(row), reading) for row in trained)
+        ] or ["ours"]
 
     def steps_of(self, row: PaperRow) -> int | None:
         """How many steps runs must have to match a row; ``None`` where the table does not say."""
         if not self.table.by_steps or row.steps is None:
             return None
         return self.scaled(row.steps) if self.scaled else row.steps
-
-    def _matches(self, row: PaperRow, steps: int | None) -> list[tuple[Group, frozenset[str]]]:
-        """The groups that match a row in any reading, with those readings; for the pretrained model one per reading."""
-        if row.method == PRETRAINED:
-            return self._pretrained(row.data)
-        counts = self.step_counts(row.data)
-        count = steps if steps is not None else (counts or [-1])[-1]
-        if count not in counts:
-            return []
-        specs = matching_methods(row.method, self.table.retention.get(row.data, 0.25))
-        groups = [group for group in self.on_data(row.data) if group.steps == count]
-        fitting = [(group, frozenset().union(*(_readings(spec, group) for spec in specs))) for group in groups]
-        return [(group, readings) for group, readings in fitting if readings]
-
-    def _pretrained(self, data: str) -> list[tuple[Group, frozenset[str]]]:
-        """For each reading the group with most runs: texts and prompts, and so the pretrained model's, may differ."""
-        groups = sorted(self._by_data.get(data_key(data), []), key=lambda group: -len(group.runs))
-        found: dict[int, tuple[Group, frozenset[str]]] = {}
-        for reading in READINGS:
-            if fitting := [
-                group for group in groups if reading in possible_readings(_settings(group), _processes(group))
-            ]:
-                group, readings = found.get(id(fitting[0]), (fitting[0], frozenset()))
-                found[id(group)] = group, readings | {reading}
-        return list(found.values())
 
     def models(self, data_sets: Sequence[str]) -> list[str]:
         """Names of the models that the runs on these data sets started from."""
@@ -222,11 +211,3 @@ def model_name(source: str) -> str:
 
 def _settings(group: Group) -> dict[str, Any]:
     return group.runs[0].settings
-
-
-def _processes(group: Group) -> int:
-    return group.runs[0].record.processes
-
-
-def _readings(spec: MethodSpec, group: Group) -> frozenset[str]:
-    return spec.readings(_settings(group), _processes(group))

@@ -10,6 +10,7 @@ from opera.core.errors import SettingError, nearest
 from opera.experiments.analysis import Group
 from opera.experiments.paper.grid_figures import MissingFigureError, grid_figure
 from opera.experiments.paper.matching import PRETRAINED, GridRuns, data_key, our_measure
+from opera.experiments.paper.readings import READINGS
 from opera.experiments.paper.rows import ComparedRow, paper_figures
 from opera.experiments.paper.summaries import summary_rows
 from opera.experiments.paper.tables import SUMMARIES, PaperRow, PaperTable, table_rows
@@ -33,8 +34,8 @@ def align_table(
         scaled: the grid's number of steps for each of the paper's, where they differ.
 
     Returns:
-        The paper's rows in its order, then averages over the data sets that the grid has, where those are not all. A
-        row that the grid has in several readings of the paper stands there once for each.
+        The paper's rows in its order, then averages over the data sets that the grid has, where those are not all.
+        Where the grid has several readings of the paper, each row stands there once for each.
 
     Raises:
         SettingError: if the table does not have the data set.
@@ -46,9 +47,13 @@ def align_table(
     grid = None if groups is None else GridRuns(groups, table, steps, scaled)
     if table.by_steps:
         rows = _rows_by_steps(rows, grid, steps)
-    readings = () if grid is None else grid.readings(rows)
-    compared = [shown for row in rows for shown in _compared_rows(row, grid, readings)]
-    return compared if data is not None else compared + _summaries(table, compared, grid)
+    if grid is None:
+        every = rows if data is not None else [*rows, *(row for row in table_rows(table.name) if row.data in SUMMARIES)]
+        return [ComparedRow(row, None, paper_figures(row)) for row in every]
+    readings = grid.readings(rows)
+    compared = [_compared_row(row, grid, reading) for row in rows for reading in readings]
+    compared += [] if data is not None else _summaries(table, compared, readings)
+    return compared if len(readings) > 1 else [replace(row, reading="") for row in compared]
 
 
 def as_records(table: PaperTable, rows: Sequence[ComparedRow], with_grid: bool) -> list[dict[str, Any]]:
@@ -109,62 +114,35 @@ def _grid_only_rows(grid: GridRuns, rows: Sequence[PaperRow]) -> list[PaperRow]:
         for count in grid.step_counts(data)
         if (data, method, count) not in known
     ]
-    return [row for row in new if grid.matching_groups(row, row.steps)]
+    return [row for row in new if any(grid.matching_groups(row, row.steps, reading) for reading in READINGS)]
 
 
-def _compared_rows(row: PaperRow, grid: GridRuns | None, readings: Sequence[str]) -> list[ComparedRow]:
-    """A row beside the runs that match it; several rows, labelled, where different runs match in different readings."""
-    if grid is None:
-        return [ComparedRow(row, None, paper_figures(row))]
-    by_reading = {reading: grid.matching_groups(row, grid.steps_of(row), reading) for reading in readings}
-    shown = {reading: groups for reading, groups in by_reading.items() if groups}
-    distinct = {tuple(map(id, groups)) for groups in by_reading.values()}
-    if len(distinct) == 1:
-        return [_compared_row(row, grid, next(iter(by_reading.values())), readings[0], "")]
-    return [_compared_row(row, grid, groups, reading, reading) for reading, groups in shown.items()]
-
-
-def _compared_row(row: PaperRow, grid: GridRuns, groups: Sequence[Group], reading: str, label: str) -> ComparedRow:
-    figures = paper_figures(row)
+def _compared_row(row: PaperRow, grid: GridRuns, reading: str) -> ComparedRow:
+    """A row beside the runs of a reading that match it."""
+    groups, figures = grid.matching_groups(row, grid.steps_of(row), reading), paper_figures(row)
     if not groups:
-        return ComparedRow(row, None, figures, label)
+        return ComparedRow(row, None, figures, reading)
     if len(groups) > 1:
         reason = f"{len(groups)} kinds match"
         figures = {name: replace(figure, missing=reason) for name, figure in figures.items()}
-        return ComparedRow(row, groups[0].steps, figures, label, tuple(group.method for group in groups))
+        return ComparedRow(row, groups[0].steps, figures, reading, tuple(group.method for group in groups))
     for name, figure in figures.items():
         try:
             figures[name] = replace(figure, ours=grid_figure(name, row, groups[0], grid, reading))
         except MissingFigureError as error:
             figures[name] = replace(figure, missing=str(error))
-    return ComparedRow(row, None if row.method == PRETRAINED else groups[0].steps, figures, label)
+    return ComparedRow(row, None if row.method == PRETRAINED else groups[0].steps, figures, reading)
 
 
-def _summaries(table: PaperTable, rows: Sequence[ComparedRow], grid: GridRuns | None) -> list[ComparedRow]:
+def _summaries(table: PaperTable, rows: Sequence[ComparedRow], readings: Sequence[str]) -> list[ComparedRow]:
     """The paper's averages and average ranks, with the grid's; those of each reading by themselves."""
     stated: dict[str, dict[str, PaperRow]] = {}
     for row in table_rows(table.name):
         if row.data in SUMMARIES:
             stated.setdefault(row.data, {})[row.method] = row
-    if grid is None:
-        return [
-            ComparedRow(row, None, paper_figures(row)) for by_method in stated.values() for row in by_method.values()
-        ]
-    labels = list(dict.fromkeys(row.reading for row in rows if row.reading)) or [""]
     return [
-        replace(row, reading=label)
+        replace(row, reading=reading)
         for kind, by_method in stated.items()
-        for label in labels
-        for row in summary_rows(kind, by_method, _in_reading(rows, label))
+        for reading in readings
+        for row in summary_rows(kind, by_method, [own for own in rows if own.reading == reading])
     ]
-
-
-def _in_reading(rows: Sequence[ComparedRow], label: str) -> list[ComparedRow]:
-    """Choose one row for each of the paper's: a reading's, or the one that all readings share, or one not run."""
-    chosen: dict[int, ComparedRow] = {}
-    for compared in rows:
-        if compared.reading in (label, ""):
-            chosen[id(compared.row)] = compared
-        else:
-            chosen.setdefault(id(compared.row), ComparedRow(compared.row, None, paper_figures(compared.row)))
-    return list(chosen.values())

@@ -1,18 +1,17 @@
-"""A reproduction before it runs: its cells, the part of them that this call runs, and what ``grid.json`` records."""
+"""A reproduction before it runs: its cells, and the part of them that this call runs."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from opera.core.errors import SettingError
 from opera.core.terminal import shown
-from opera.experiments.grid.plan import Cell, GridPart, plan_parts
-from opera.experiments.reproduce.cells import TableSettings, settings_by_set, table_parts
-from opera.experiments.reproduce.sets import ChosenSets
+from opera.experiments.grid.plan import Cell, plan_parts
+from opera.experiments.paper.cells import TableSettings, table_parts
 
 MOST_SHARDS = 100_000
 
@@ -62,15 +61,17 @@ class ReproductionPlan:
     Attributes:
         shared: the table, and what all its rows share.
         out: the grid's folder.
-        chosen: the data sets.
-        parts: the grid's parts, one per data set and number of steps.
+        sources: where each data set is read from, by its name in the catalogue.
+        left_out: why each of the table's other sets that were not left out by name is left out.
+        settings_by_set: the settings of each data set, as ``grid.json`` records them.
         cells: all cells.
     """
 
     shared: TableSettings
     out: Path
-    chosen: ChosenSets
-    parts: tuple[GridPart, ...]
+    sources: Mapping[str, str]
+    left_out: Mapping[str, str]
+    settings_by_set: dict[str, dict[str, Any]]
     cells: tuple[Cell, ...]
 
     @property
@@ -78,38 +79,16 @@ class ReproductionPlan:
         """The model that all cells start from."""
         return self.shared.model
 
-    @property
-    def sources(self) -> Mapping[str, str]:
-        """Where each data set is read from, by its name in the catalogue."""
-        return self.chosen.sources
 
-    @property
-    def left_out(self) -> Mapping[str, str]:
-        """Why each of the table's other sets is left out."""
-        return self.chosen.left_out
-
-    @property
-    def settings_by_set(self) -> dict[str, dict[str, Any]]:
-        """The settings of each data set, as ``grid.json`` records them."""
-        return settings_by_set(self.parts)
-
-    def with_sets(self, chosen: ChosenSets) -> ReproductionPlan:
-        """The plan with fewer data sets; the cells of the others stay as they are."""
-        parts = tuple(part for part in self.parts if part.name in chosen.sources)
-        cells = tuple(cell for cell in self.cells if cell.data_name in chosen.sources)
-        return replace(self, chosen=chosen, parts=parts, cells=cells)
-
-    def without(self, reasons: Mapping[str, str]) -> ReproductionPlan:
-        """The plan without some data sets, by name with the reason."""
-        return self.with_sets(self.chosen.without(reasons))
-
-
-def plan_reproduction(shared: TableSettings, out: Path, chosen: ChosenSets) -> ReproductionPlan:
+def plan_reproduction(
+    shared: TableSettings, out: Path, sources: Mapping[str, str], left_out: Mapping[str, str]
+) -> ReproductionPlan:
     """List the cells of a reproduction and check every recipe. Looks at no data and no model.
 
     Raises:
         SettingError: for wrong settings, all of them at once.
     """
     shared.check()
-    parts = table_parts(shared, chosen.sources)
-    return ReproductionPlan(shared, out, chosen, tuple(parts), tuple(plan_parts(parts, out)))
+    parts = table_parts(shared, sources)
+    by_set = {part.name: dict(part.shared) for part in parts}
+    return ReproductionPlan(shared, out, sources, left_out, by_set, tuple(plan_parts(parts, out)))

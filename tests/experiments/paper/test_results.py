@@ -8,22 +8,21 @@ from pathlib import Path
 import pytest
 
 from grids import finish_cell
-from opera.cli.printing.reproduce import reproduced_text
+from opera.cli.printing.paper import reproduced_text
 from opera.core.errors import RunFolderError
 from opera.experiments.paper import find_table
-from opera.experiments.reproduce.cells import TableSettings
-from opera.experiments.reproduce.plan import ReproductionPlan, plan_reproduction
-from opera.experiments.reproduce.results import collect_results
-from opera.experiments.reproduce.scale import SCALES
-from opera.experiments.reproduce.sets import ChosenSets
+from opera.experiments.paper.cells import TableSettings
+from opera.experiments.paper.plan import ReproductionPlan, plan_reproduction
+from opera.experiments.paper.results import collect_results
+from opera.experiments.paper.scale import SCALES
 
 
 def planned(
     table: str, out: Path, *names: str, seeds: tuple[int, ...] = (0,), preset: str = "paper"
 ) -> ReproductionPlan:
     shared = TableSettings(find_table(table), "models/own", preset, SCALES["small"], None, seeds, {})
-    chosen = ChosenSets({name: f"anywhere/{name}-1" for name in names}, {"fever": "it is large"})
-    return plan_reproduction(shared, out, chosen)
+    sources = {name: f"anywhere/{name}-1" for name in names}
+    return plan_reproduction(shared, out, sources, {"fever": "it is large"})
 
 
 @pytest.mark.parametrize("preset", ["paper", "release"])

@@ -14,8 +14,7 @@ from opera.core.errors import SettingError
 from opera.data.catalogue import PAPER_SETS
 from opera.experiments.grid.plan import Cell, plan_parts
 from opera.experiments.paper import TABLES, PaperTable, find_table
-from opera.experiments.paper.tables import BGE, HUB_IDS, QWEN3
-from opera.experiments.reproduce.cells import (
+from opera.experiments.paper.cells import (
     OF_DATA,
     TableSettings,
     data_settings,
@@ -28,7 +27,9 @@ from opera.experiments.reproduce.cells import (
     title_in_table,
     trained_rows,
 )
-from opera.experiments.reproduce.scale import SCALES, find_scale
+from opera.experiments.paper.readings import reading_of
+from opera.experiments.paper.scale import SCALES, find_scale
+from opera.experiments.paper.tables import BGE, HUB_IDS, QWEN3
 from opera.methods import METHODS
 
 
@@ -60,7 +61,7 @@ def test_every_row_has_its_cells_and_no_cell_is_without_a_row(table: PaperTable,
             for cell in cells
             if titles[cell.data_name] == row.data
             and (not table.by_steps or cell.steps == shared.scale.steps(row.steps or 0))
-            and preset in spec.readings(flat[cell.folder])
+            and (reading_of(flat[cell.folder]), spec.fits(flat[cell.folder])) == (preset, True)
         ]
         assert len(fitting) == 1, row
         assert flat[fitting[0].folder]["noise"] == table.noise

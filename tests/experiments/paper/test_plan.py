@@ -7,20 +7,18 @@ from pathlib import Path
 import pytest
 
 from opera.core.errors import DataError, SettingError
-from opera.data import load_data
 from opera.experiments.paper import find_table
-from opera.experiments.reproduce.cells import TableSettings
-from opera.experiments.reproduce.plan import ReproductionPlan, Shard, plan_reproduction
-from opera.experiments.reproduce.scale import SCALES
-from opera.experiments.reproduce.sets import ChosenSets, choose_sets, fetch_sets
+from opera.experiments.paper.cells import TableSettings
+from opera.experiments.paper.plan import ReproductionPlan, Shard, plan_reproduction
+from opera.experiments.paper.scale import SCALES
+from opera.experiments.paper.sets import choose_sets, fetch_sets
 
 MAIN = find_table("main")
 
 
 def planned(seeds: tuple[int, ...] = (0, 1)) -> ReproductionPlan:
-    chosen = choose_sets(MAIN, SCALES["full"], None)
     shared = TableSettings(MAIN, "minilm", "paper", SCALES["full"], None, seeds, {})
-    return plan_reproduction(shared, Path("grid"), chosen)
+    return plan_reproduction(shared, Path("grid"), *choose_sets(MAIN, SCALES["full"], None))
 
 
 @pytest.mark.parametrize("count", [1, 3, 8, 64, 100])
@@ -40,20 +38,19 @@ def test_what_is_no_shard(text: str) -> None:
 
 
 def test_data_sets_by_name_and_by_place() -> None:
-    chosen = choose_sets(MAIN, SCALES["full"], ["fiqa, antique", "nfcorpus=a,b/c=d"])
-    assert chosen.sources == {"fiqa": "paper:fiqa", "antique": "paper:antique", "nfcorpus": "a,b/c=d"}
-    assert len(choose_sets(MAIN, SCALES["full"], None).sources) == 8
+    sources, left_out = choose_sets(MAIN, SCALES["full"], ["fiqa, antique", "nfcorpus=a,b/c=d"])
+    assert sources == {"fiqa": "paper:fiqa", "antique": "paper:antique", "nfcorpus": "a,b/c=d"}
+    assert left_out == {}
+    assert len(choose_sets(MAIN, SCALES["full"], None)[0]) == 8
 
 
 def test_a_small_scale_leaves_large_data_sets_out_and_says_so() -> None:
-    chosen = choose_sets(MAIN, SCALES["small"], None)
-    assert list(chosen.sources) == ["nfcorpus", "fiqa"]
-    assert chosen.left_out["fever"] == (
-        "5,416,568 documents are many for --scale small; --data fever takes it all the same"
-    )
+    sources, left_out = choose_sets(MAIN, SCALES["small"], None)
+    assert list(sources) == ["nfcorpus", "fiqa"]
+    assert left_out["fever"] == "5,416,568 documents are many for --scale small; --data fever takes it all the same"
     with pytest.raises(SettingError, match=r"fever: 5,416,568 documents are many .*; --data fever takes"):
         choose_sets(find_table("components"), SCALES["small"], None)
-    assert list(choose_sets(MAIN, SCALES["small"], ["fever"]).sources) == ["fever"]
+    assert list(choose_sets(MAIN, SCALES["small"], ["fever"])[0]) == ["fever"]
 
 
 @pytest.mark.parametrize(
@@ -71,24 +68,19 @@ def test_mistakes_in_data_sets(given: list[str], message: str) -> None:
     assert message in str(caught.value)
 
 
-def test_a_set_that_cannot_be_had_is_an_error_or_left_out(beir: Path) -> None:
+def test_a_set_that_cannot_be_had_is_an_error(beir: Path) -> None:
     sources = {"nfcorpus": str(beir), "fiqa": "absent"}
     with pytest.raises(DataError, match="fiqa: absent: no such file") as caught:
-        fetch_sets(ChosenSets(sources))
+        fetch_sets(sources, sources)
     assert str(caught.value).endswith("\n1 of 2 data sets cannot be had; --data nfcorpus goes without")
-    assert fetch_sets(ChosenSets(sources), ["nfcorpus"]).sources == sources, "a shard loads its own data sets alone"
-    here = fetch_sets(ChosenSets(sources, {"fever": "large"}, frozenset(sources)))
-    assert here.sources == {"nfcorpus": str(beir)}
-    assert here.left_out["fever"] == "large"
-    assert "nfcorpus has other counts than Table 8: documents" in here.notes[0]
-    assert "no such file" in here.left_out["fiqa"]
-    assert here.counts["nfcorpus"]["documents"] == len(load_data(str(beir)).corpus)
+    (note,) = fetch_sets(sources, ["nfcorpus"])  # a shard loads its own data sets alone
+    assert "nfcorpus has other counts than Table 8: documents" in note
 
 
 def test_a_set_of_the_catalogue_that_cannot_be_had_may_come_from_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(source: str) -> None:
         raise DataError("no network")
 
-    monkeypatch.setattr("opera.experiments.reproduce.sets.load_data", refuse)
+    monkeypatch.setattr("opera.experiments.paper.sets.load_data", refuse)
     with pytest.raises(DataError, match="1 of 1 data sets cannot be had; --data NAME=FOLDER takes one that you have"):
-        fetch_sets(ChosenSets({"fiqa": "paper:fiqa"}, {}, frozenset({"fiqa"})))
+        fetch_sets({"fiqa": "paper:fiqa"}, ["fiqa"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,10 @@ from opera.data.catalogue import PAPER_SETS, PaperSet
 from opera.experiments.analysis import format_settings
 from opera.experiments.grid.axes import AXIS_SETTINGS, GridAxes, check_lists, parsed_axis
 from opera.experiments.grid.plan import GridPart
-from opera.experiments.paper import PaperRow, PaperTable, data_key, matching_methods, method_settings, table_rows
-from opera.experiments.paper.matching import PRETRAINED, MethodSpec
-from opera.experiments.paper.tables import HUB_IDS, QWEN3, SUMMARIES
-from opera.experiments.reproduce.scale import Scale
+from opera.experiments.paper.matching import PRETRAINED, MethodSpec, data_key, matching_methods
+from opera.experiments.paper.readings import method_settings
+from opera.experiments.paper.scale import Scale
+from opera.experiments.paper.tables import HUB_IDS, QWEN3, SUMMARIES, PaperRow, PaperTable, table_rows
 from opera.retrieval.families import model_names
 
 NOISY = {"antique": "antique-noisy"}
@@ -185,8 +185,3 @@ def _label(spec: MethodSpec, preset: str) -> str:
     usual = method_settings(spec.method, preset, {})
     own = {name: value for name, value in spec.settings.items() if value != usual[name]}
     return ":".join([spec.method, *format_settings(own).split(", ")]) if own else spec.method
-
-
-def settings_by_set(parts: Sequence[GridPart]) -> dict[str, dict[str, Any]]:
-    """The settings of each data set of a plan, by its folder; a grid keeps them in ``grid.json``."""
-    return {part.name: dict(part.shared) for part in parts}

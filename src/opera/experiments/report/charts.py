@@ -1,0 +1,211 @@
+"""The report's charts: lines in a static SVG, which the template draws."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from opera.experiments.analysis import PRIMARY, RECALL, Group, ResultsTable
+
+COLOURS = {
+    "ft": "#7d8590",
+    "rp": "#b07a4a",
+    "sp": "#e0662a",
+    "sp+cbs": "#b98500",
+    "infobatch": "#12a07a",
+    "dp": "#2f86e0",
+    "sp+dp": "#c25c9e",
+}
+"""By method; they can be told apart on white and on black."""
+DASHES = ("none", "7 3", "2 3", "9 3 2 3")
+WIDTH, HEIGHT = 480, 280
+LEFT, RIGHT, TOP, BOTTOM = 56, 14, 14, 44
+"""Margins."""
+MAX_TICKS = 6
+BANDS = 40
+"""Number of bands by similarity, with equally many pairs each."""
+MOMENTS = {"at the start": 0.0, "halfway": 0.5, "at the end": 1.0}
+
+
+@dataclass(frozen=True)
+class Line:
+    """A method's line.
+
+    Attributes:
+        method: its label.
+        x: ascending.
+        y: a value for each x.
+        spread: ± at each point, or empty.
+        ring: the x of the point with a ring.
+    """
+
+    method: str
+    x: Sequence[float]
+    y: Sequence[float]
+    spread: Sequence[float] = ()
+    ring: float | None = None
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart, with the places of its values in the SVG.
+
+    Attributes:
+        caption: what it shows.
+        x_label: what x is.
+        y_label: what y is.
+        lines: one per method.
+        untrained: the untrained model's y, a line across.
+    """
+
+    caption: str
+    x_label: str
+    y_label: str
+    lines: Sequence[Line]
+    untrained: float | None = None
+
+    width, height, left, right, top, bottom = WIDTH, HEIGHT, LEFT, WIDTH - RIGHT, TOP, HEIGHT - BOTTOM
+
+    @cached_property
+    def x_ticks(self) -> list[float]:
+        """The values of x if they are few, else round numbers around them."""
+        values = sorted({value for line in self.lines for value in line.x})
+        return values if len(values) <= MAX_TICKS else nice_ticks(values)
+
+    @cached_property
+    def y_ticks(self) -> list[float]:
+        """Round numbers around the values of y and their spreads."""
+        values = [] if self.untrained is None else [self.untrained]
+        for line in self.lines:
+            spread = line.spread or [0.0] * len(line.y)
+            values += [y + sign * part for y, part in zip(line.y, spread, strict=True) for sign in (-1, 1)]
+        return nice_ticks(values)
+
+    def x_of(self, value: float) -> float:
+        """The place of a value of x; logarithmic where x grows by factors, as numbers of steps do."""
+        low, high = self.x_ticks[0], self.x_ticks[-1]
+        if low > 0 and high / low >= MAX_TICKS:
+            low, high, value = math.log(low), math.log(high), math.log(value)
+        return round(LEFT + (value - low) / ((high - low) or 1) * (WIDTH - LEFT - RIGHT), 1)
+
+    def y_of(self, value: float) -> float:
+        """The place of a value of y."""
+        low, high = self.y_ticks[0], self.y_ticks[-1]
+        return round(TOP + (high - value) / (high - low) * (HEIGHT - TOP - BOTTOM), 1)
+
+    def dash(self, line: Line) -> str:
+        """The dashes of a line, by its place among those of its colour."""
+        alike = [other.method for other in self.lines if colour(other.method) == colour(line.method)]
+        return DASHES[alike.index(line.method) % len(DASHES)]
+
+
+def colour(method: str) -> str:
+    """Return the colour of a label, its method's."""
+    return COLOURS.get(method.partition(":")[0], "#888888")
+
+
+def nice_ticks(values: Sequence[float], intervals: int = 4) -> list[float]:
+    """Round numbers at equal distances that enclose the values: steps of 1, 2 or 5 times a power of ten."""
+    low, high = min(values), max(values)
+    rough = max(high - low, 0.004) / intervals
+    power = 10.0 ** np.floor(np.log10(rough))
+    step = power * next(factor for factor in (1, 2, 5, 10) if factor * power >= rough * (1 - 1e-9))
+    first, last = int(np.floor(low / step + 1e-9)), int(np.ceil(high / step - 1e-9))
+    return [round(number * step, 10) for number in range(first, max(last, first + 1) + 1)]
+
+
+def steps_charts(groups: Sequence[Group], untrained: dict[str, float]) -> list[Chart]:
+    """Draw quality by number of steps; nothing where all runs of a data set have the same."""
+    if len({group.steps for group in groups}) < 2:
+        return []
+    charts = []
+    for measure in (PRIMARY, RECALL):
+        lines = []
+        for label in dict.fromkeys(group.method for group in groups):
+            own = sorted((group for group in groups if group.method == label), key=lambda group: group.steps)
+            values = [group.mean_std(measure) for group in own]
+            spread = [value.std or 0.0 for value in values]
+            lines.append(Line(label, [group.steps for group in own], [value.mean for value in values], spread))
+        caption = f"{measure} by number of steps, each point from its own runs; ± one standard deviation over the seeds"
+        charts.append(Chart(caption, "steps", measure, lines, untrained[measure]))
+    return charts
+
+
+def guard_chart(table: ResultsTable) -> Chart | None:
+    """Draw the dev curves of the methods' first seeds, with a ring at the λ handed over; ``None`` without a guard.
+
+    Methods that chose by another measure than the first are left out.
+    """
+    guards = {row.method: row.guard for row in table.rows if row.guard is not None}
+    if not guards:
+        return None
+    measure = next(iter(guards.values())).measure
+    lines = []
+    for label, guard in guards.items():
+        if guard.measure == measure:
+            shares, means = zip(*sorted(guard.curves[0]), strict=True)
+            lines.append(Line(label, shares, means, ring=guard.shares[0]))
+    caption = f"{measure} on dev by λ, first seed; the ring marks the λ handed over"
+    return Chart(caption, "λ: 0 untrained, 1 fine-tuned", measure, lines)
+
+
+def drawn_by_similarity(groups: Sequence[Group]) -> dict[str, NDArray[np.float64]]:
+    """How often the first seed of each group drew its recorded pairs, by their similarity (Figure 1).
+
+    A run without similarities takes those of another run with the same pairs; where none has them, it is left out.
+
+    Returns:
+        By label, float64 ``[T, bands]``: times as often as plain fine-tuning, from the least similar pairs.
+    """
+    tables = {group.method: group.pair_tables[0] for group in groups}
+    with_similarity = [table for table in tables.values() if "similarity" in table.column_names]
+    samplings = {}
+    for group in groups:
+        table, record = tables[group.method], group.runs[0].sampling()
+        if record is None or len(record.steps) == 0:
+            continue
+        candidates = [table, *with_similarity] if "similarity" in table.column_names else with_similarity
+        source = next((other for other in candidates if _same_pairs(other, table)), None)
+        if source is None:
+            continue
+        ids = table["query_id"].to_numpy(zero_copy_only=False)[record.pair_ids]
+        query = np.cumsum(np.concatenate([[False], ids[1:] != ids[:-1]]))  # pairs are sorted by query
+        similarity = source["similarity"].to_numpy()[record.pair_ids]
+        pair_ratio = record.query()[:, query] * record.document()
+        samplings[group.method] = _by_similarity(pair_ratio, query, similarity)
+    return samplings
+
+
+def _same_pairs(other: pa.Table, table: pa.Table) -> bool:
+    return all(other[name].equals(table[name]) for name in ("query_id", "doc_id"))
+
+
+def _by_similarity(
+    pair_ratio: NDArray[np.float64], query: NDArray[np.int64], similarity: NDArray[np.float32]
+) -> NDArray[np.float64]:
+    """From P(q, d) by fine-tuning's ``[T, P]``, each pair's query ``[P]`` and similarity ``[P]`` to ``[T, bands]``."""
+    counts = np.bincount(query)
+    fair = 1 / (len(counts) * counts[query])  # Equation 1, over the recorded queries
+    bands = np.array_split(np.argsort(similarity, kind="stable"), min(BANDS, len(similarity)))
+    drawn = pair_ratio * fair
+    return np.stack([drawn[:, band].sum(axis=1) / fair[band].sum() for band in bands], axis=1)
+
+
+def sampling_charts(groups: Sequence[Group]) -> list[Chart]:
+    """Draw Figure 1 of the paper at the start, in the middle and at the end of training."""
+    samplings = drawn_by_similarity(groups)
+    charts = []
+    for moment, share in MOMENTS.items() if samplings else ():
+        lines = []
+        for label, ratios in samplings.items():
+            ratio = ratios[round(share * (len(ratios) - 1))].tolist()
+            lines.append(Line(label, [100 * (band + 0.5) / len(ratio) for band in range(len(ratio))], ratio))
+        caption = f"how often pairs are drawn {moment}, relative to plain fine-tuning"
+        charts.append(Chart(caption, "pairs by similarity, percentile", "× as often as ft", lines))
+    return charts
