@@ -47,7 +47,7 @@ def opera_search(queries: np.ndarray, path: Path) -> Search:
     from opera.data import TextTable
     from opera.data.texts import TEXT_SCHEMA
     from opera.encoder.embeddings import Embeddings
-    from opera.retrieval.nearest import exact_search
+    from opera.retrieval.search import exact_search
 
     vectors = Embeddings.of(np.load(path, mmap_mode="r"))
     ids = [f"{number:07d}" for number in range(len(vectors))]

@@ -3,9 +3,9 @@
     python benchmarks/startup.py [--data ../shared/data/nfcorpus] [--model ../shared/models/potion-base-4m] [--rounds 5]
 
 Each round starts every command once, by turns, with one thread: what imports cost alone, commands that need no model,
-and searches whose index is kept, with a query nobody asked before. OPERA_REPRODUCIBLE sends the static model the long
-way, through torch. MiniLM has the first 300 documents only, as the first search, which fills the cache, counts for
-nothing. Writes benchmarks/startup.json and the table of docs/performance.md.
+and searches whose index is kept, with a query nobody asked before. MiniLM has the first 300 documents only, as the
+first search, which fills the cache, counts for nothing. Writes benchmarks/startup.json and the table of
+docs/performance.md.
 """
 
 from __future__ import annotations
@@ -27,30 +27,15 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT / "studies"))
 from page import fill, table_lines  # noqa: E402
 
-STATIC_QUERY = """
-import sys, numpy
-from safetensors.numpy import load_file
-from tokenizers import Tokenizer
-table = next(iter(load_file(sys.argv[1] + "/model.safetensors").values()))
-ids = Tokenizer.from_file(sys.argv[1] + "/tokenizer.json").encode("a query", add_special_tokens=False).ids
-print(table[ids].mean(axis=0))
-"""
-"""A static model's query without torch: the least that a search could do."""
-
-
-LONG_WAY = "OPERA_REPRODUCIBLE=1"
-"""Stands before a command's arguments."""
 FEW = 300
 
 
 def cost(*arguments: str) -> tuple[float, float]:
     """Run Python with some arguments; return the CPU seconds that the process took, and how long it took."""
-    variables = dict([arguments[0].split("=")]) if arguments[0] == LONG_WAY else {}
-    arguments = arguments[len(variables) :]
     before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
     subprocess.run(
         [sys.executable, *arguments], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        env={**os.environ, "OMP_NUM_THREADS": "1", **variables},
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     seconds, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime, seconds
@@ -75,7 +60,6 @@ def few_documents(data: str, folder: Path) -> str:
 def commands(data: str, few: str, model: str, number: int) -> dict[str, list[str]]:
     """Return the arguments of each command, by what the table calls it."""
     opera = ["-m", "opera"]
-    search = [*opera, "search", data, f"query {number}", "--model", model]
     return {
         "import torch": ["-c", "import torch"],
         "import torch, transformers": ["-c", "import torch, transformers"],
@@ -85,11 +69,9 @@ def commands(data: str, few: str, model: str, number: int) -> dict[str, list[str
         "opera search --help": [*opera, "search", "--help"],
         "opera train --help": [*opera, "train", "--help"],
         "import opera.experiments.report": ["-c", "import opera.experiments.report"],
-        "opera search, static model, index kept": search,
-        "the same, the long way": [LONG_WAY, *search],
+        "opera search, static model, index kept": [*opera, "search", data, f"query {number}", "--model", model],
         "opera search, MiniLM, index kept": [*opera, "search", few, f"query {number}", "--model", "minilm"],
         "opera evaluate, static model, ranking kept": [*opera, "evaluate", data, "--model", model, "--split", "test"],
-        "a static model's query, without torch": ["-c", STATIC_QUERY, model],
     }
 
 
@@ -105,7 +87,7 @@ def main() -> None:
         os.environ["OPERA_CACHE"] = f"{cache}/cache"
         few = few_documents(given.data, Path(cache, "few"))
         for name, arguments in commands(given.data, few, given.model, given.rounds).items():
-            if "kept" in name or LONG_WAY in arguments:
+            if "kept" in name:
                 cost(*arguments)
         for number in range(given.rounds):
             for name, arguments in commands(given.data, few, given.model, number).items():

@@ -24,7 +24,7 @@ from opera.data import RetrievalData
 from opera.data.novelty import seen_share
 from opera.data.splits import Future, draw_missing_splits
 from opera.retrieval.measures import per_query
-from opera.retrieval.nearest import exact_search
+from opera.retrieval.search import exact_search
 from opera.runs.folder import RunWriter
 from opera.training.guard.rule import Kind, choose_share
 from opera.training.train import train

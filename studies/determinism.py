@@ -100,7 +100,7 @@ import opera
 import numpy as np
 from opera.data import load_data
 from opera.retrieval.encoder import open_encoder
-from opera.retrieval.nearest import exact_search
+from opera.retrieval.search import exact_search
 
 model, data, out, precision, queries, passages = sys.argv[1:]
 data = load_data(data)

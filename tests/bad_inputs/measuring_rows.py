@@ -75,14 +75,14 @@ ROWS = [
     Bad(
         "evaluate: a cutoff of 10¹²",
         "evaluate data --model model --measures nDCG@1000000000000",
-        "unknown measure 'nDCG@1000000000000': 1000000000000 has more than 9 digits",
+        "unknown measure 'nDCG@1000000000000': of 100 characters at most, and numbers of 9 digits",
     ),
     Bad(
         "evaluate: a cutoff of 5,000 digits",
         f"evaluate data --model model --measures R@{'1' * 5000}",
         "unknown measure "
         "'R@11111111111111111111111111111111111111111111111…11111111111111111111111111111111111111111111"
-        "1111': the name is too long",
+        "1111': of 100 characters at most, and numbers of 9 digits",
     ),
     Bad(
         "evaluate: a cutoff that is no number",

@@ -97,7 +97,9 @@ RECIPES = [
 ]
 
 
-NO_WEIGHTS = "model: the weights '0.embedding.weight' hold values that are no numbers; use another copy of it"
+NO_WEIGHTS = (
+    "model: the weights '0.embedding.weight' hold values that are no numbers, or above 1e+15; use another copy of it"
+)
 MODELS = [
     Bad("model: NaN in the weights", "evaluate data --model model", NO_WEIGHTS, change_weights(float("nan"))),
     Bad("model: infinity in the weights", "search data x --model model", NO_WEIGHTS, change_weights(float("-inf"))),

@@ -39,9 +39,6 @@ def test_shards_are_read_as_one_array(count: int, stored: StoredAs, tmp_path: Pa
         for start in range(count + 1):
             for stop in range(start, count + 1):
                 assert np.array_equal(found[start:stop], expected[start:stop])
-                tiles = list(found.tiles(start, stop, 5))
-                assert np.array_equal(np.concatenate([expected[:0], *tiles]), expected[start:stop])
-                assert all(len(tile) == 5 for tile in tiles[:-1])
         assert np.array_equal(found[::-2], expected[::-2])
         rows = np.random.default_rng(2).integers(-count, count, size=(4, 5)) if count else np.empty((0, 2), int)
         assert np.array_equal(found[rows], expected[rows])

@@ -11,12 +11,13 @@ import opera
 from opera.config.recipe import make_recipe
 from opera.core import extras
 from opera.core.errors import MissingExtraError, OperaError, SettingError
-from opera.retrieval import approximate
-from opera.retrieval.approximate import ApproximateIndex
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.measures import Ranking
 from opera.retrieval.models import load_model
 from opera.retrieval.search import search_corpus
+
+faiss = pytest.importorskip("faiss")
+approximate = pytest.importorskip("opera.retrieval.approximate")
 
 ROWS = np.arange(30)
 INDEXES = pytest.mark.parametrize("kind", ["hnsw", "ivf"])
@@ -35,7 +36,6 @@ def same(one: Ranking, other: Ranking) -> bool:
 def test_what_is_found_has_its_exact_score_and_order(
     kind: str, beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    pytest.importorskip("faiss")
     monkeypatch.setattr(approximate, "LEAST_LISTS", 1)
     data, encoder = opera.load_data(beir), open_encoder(static_model)
     whole = search_corpus(encoder, data, ROWS, len(data.corpus))
@@ -57,7 +57,6 @@ def test_what_is_found_has_its_exact_score_and_order(
 
 @INDEXES
 def test_where_all_documents_are_wanted_all_are_found(kind: str, beir: Path, static_model: Path) -> None:
-    pytest.importorskip("faiss")
     data, encoder = opera.load_data(beir), open_encoder(static_model)
     depth = len(data.corpus)
     found = search_corpus(encoder, data, ROWS, depth + 5, index=kind)  # type: ignore[arg-type]
@@ -67,8 +66,7 @@ def test_where_all_documents_are_wanted_all_are_found(kind: str, beir: Path, sta
 def test_an_index_that_finds_too_little_is_made_up_for(
     beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    faiss = pytest.importorskip("faiss")
-    monkeypatch.setattr(ApproximateIndex, "_parameters", lambda *given: faiss.SearchParametersIVF(nprobe=1))
+    monkeypatch.setattr(approximate.ApproximateIndex, "_parameters", lambda *given: faiss.SearchParametersIVF(nprobe=1))
     data, encoder = opera.load_data(beir), open_encoder(static_model)
     with caplog.at_level("INFO", logger="opera"):
         found = search_corpus(encoder, data, ROWS, len(data.corpus) - 1, index="ivf")
@@ -76,26 +74,22 @@ def test_an_index_that_finds_too_little_is_made_up_for(
     assert same(found, search_corpus(encoder, data, ROWS, len(data.corpus) - 1))
 
 
-def test_lists_in_several_files_and_queries_in_parts_find_the_same(
-    beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@INDEXES
+def test_documents_and_queries_in_parts_find_the_same(
+    kind: str, beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("faiss")
     data, encoder = opera.load_data(beir), open_encoder(static_model)
-    expected = search_corpus(encoder, data, ROWS, 5, index="ivf")
+    expected = search_corpus(encoder, data, ROWS, 5, index=kind)  # type: ignore[arg-type]
     monkeypatch.setenv("OPERA_CACHE", str(tmp_path / "other"))
     monkeypatch.setattr(approximate, "TILE", 50)
-    monkeypatch.setattr(approximate, "FILE_BYTES", 1)
-    assert same(search_corpus(encoder, data, ROWS, 5, index="ivf"), expected)
-    assert len(list((tmp_path / "other" / "faiss").rglob("*.faiss"))) == 3
-    monkeypatch.setattr(approximate, "MEMORY", 1)
-    assert same(search_corpus(encoder, data, ROWS, 5, index="ivf"), expected)
+    monkeypatch.setattr(approximate, "QUERIES", 7)
+    assert same(search_corpus(encoder, data, ROWS, 5, index=kind), expected)  # type: ignore[arg-type]
 
 
 @INDEXES
 def test_the_index_and_its_recall_are_kept(
     kind: str, beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("faiss")
     data, query = opera.load_data(beir), "a query of mine"
     first = opera.search(data, query, model=static_model, index=kind)
 
@@ -111,7 +105,6 @@ def test_the_index_and_its_recall_are_kept(
 
 
 def test_without_a_cache_the_same_is_found(beir: Path, bert_model: Path) -> None:
-    pytest.importorskip("faiss")
     data = opera.load_data(beir)
     kept, other = (Encoder(load_model(bert_model, "cpu"), use_cache=use) for use in (True, False))
     assert same(*(search_corpus(encoder, data, ROWS, 10, index="ivf") for encoder in (kept, other)))
@@ -120,7 +113,6 @@ def test_without_a_cache_the_same_is_found(beir: Path, bert_model: Path) -> None
 def test_a_failure_of_faiss_is_an_error_of_one_line(
     beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    faiss = pytest.importorskip("faiss")
 
     def refuse(*given: object) -> None:
         raise RuntimeError("Error in faiss:\nwrite error: no space")
@@ -133,7 +125,6 @@ def test_a_failure_of_faiss_is_an_error_of_one_line(
 
 
 def test_training_mines_as_the_command_does(beir: Path, static_model: Path, tmp_path: Path) -> None:
-    pytest.importorskip("faiss")
     settings = {"negatives": "hard", "range": "1:9", "search_index": "ivf", "max_steps": 1, "guard": False}
     run = opera.adapt(beir, model=static_model, out=tmp_path / "run", method="ft", **settings)
     table = opera.mine(beir, model=static_model, range=(1, 9), keep=200, index="ivf")
@@ -163,7 +154,6 @@ def test_an_index_that_finds_next_to_nothing_is_refused(
     beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """fp16, which the graph keeps, cannot tell these vectors apart."""
-    pytest.importorskip("faiss")
     data, encoder = opera.load_data(beir), Encoder(load_model(static_model, "cpu"), use_cache=False)
     vectors = 1 + 1e-5 * np.random.default_rng(0).normal(size=(len(data.corpus), 24))
     vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)

@@ -15,7 +15,7 @@ from opera.config.tuning import AdapterSettings
 from opera.core.errors import ModelError
 from opera.retrieval import frozen
 from opera.retrieval.frozen import FrozenVectors, VectorLookup, embed_rows, lookup_of, set_vectors
-from opera.retrieval.models import is_static, load_model, model_fingerprint
+from opera.retrieval.models import fingerprints, is_static, load_model
 from small_runs import unit_vectors
 
 
@@ -84,7 +84,7 @@ def test_it_counts_as_a_table_not_a_transformer(model: SentenceTransformer, stat
 
 def test_the_digest_of_the_vectors_is_part_of_the_fingerprint() -> None:
     models = [SentenceTransformer(modules=[VectorLookup(6, digest)], device="cpu") for digest in ("a", "a", "b")]
-    first, same, other = map(model_fingerprint, models)
+    first, same, other = map(fingerprints, models)
     assert first == same != other
 
 

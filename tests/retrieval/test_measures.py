@@ -71,12 +71,7 @@ def test_recall_is_not_capped_at_the_cutoff() -> None:
         ("P", "unknown measure 'P': P needs a cutoff, such as P@10"),
         ("retrieved_ideal_nDCG", "needs a cutoff, such as retrieved_ideal_nDCG@10"),
         ("retrieved_ideal_nDCG@0", "needs a cutoff, such as retrieved_ideal_nDCG@10"),
-        (
-            "RBP(p=0.8)@10",
-            "measure 'RBP(p=0.8)@10': no installed provider of ir_measures computes it; "
-            "cwl_eval takes RBP(rel=REQUIRED,p=ANY)@NOT_PROVIDED",
-        ),
-        ("nDCG(dcg='exp-log2')", "gdeval takes nDCG(dcg='exp-log2',gains=NOT_PROVIDED,judged_only=False)@REQUIRED"),
+        ("RBP(p=0.8)@10", "measure 'RBP(p=0.8)@10': no installed provider of ir_measures computes it; see https://"),
         ("", "measures: name at least one, such as nDCG@10"),
     ],
 )

@@ -61,20 +61,6 @@ def test_a_pooler_that_nothing_depends_on_may_be_missing(bert: Path) -> None:
     assert load_model(bert, "cpu").encode_query(["common0"]).shape == (1, 32)
 
 
-def test_tokens_without_a_row_are_refused(bert: Path, static_model: Path, tmp_path: Path) -> None:
-    static = Path(shutil.copytree(static_model, tmp_path / "static"))
-    for model in (bert, static):
-        file = next(model.rglob("tokenizer.json"))
-        values = json.loads(file.read_text())
-        word = sorted(values["model"]["vocab"])[-1]
-        values["model"]["vocab"][word] = 500
-        file.write_text(json.dumps(values))
-        with pytest.raises(
-            ModelError, match=rf"vocabulary does not fit its weights: the token '{word}' has number 500"
-        ):
-            load_model(model, "cpu")
-
-
 def test_a_tokenizer_without_its_file_is_refused(bert: Path) -> None:
     """The library makes one of the special tokens alone, to which all texts of as many words are the same."""
     (bert / "tokenizer.json").unlink()
@@ -92,7 +78,7 @@ def test_an_index_names_weights_of_its_own_folder_only(bert: Path, name: object)
     file.rename(file.with_name("evil.bin"))
     index = {"metadata": {"total_size": 1}, "weight_map": dict.fromkeys(names, name)}
     file.with_name("model.safetensors.index.json").write_text(json.dumps(index))
-    with pytest.raises(ModelError, match=r"index\.json: (weights must be|the file|the name)"):
+    with pytest.raises(ModelError, match=r"index\.json: weights must be \.safetensors files in"):
         load_model(bert, "cpu")
 
 
@@ -117,24 +103,11 @@ def test_a_folder_with_a_colon_is_no_address(beir: Path, static_model: Path, tmp
     assert (tmp_path / "s3:x.parquet").is_file()
 
 
-def test_an_old_checkpoint_beside_the_model_is_not_read_unless_it_is_named(bert: Path) -> None:
-    (bert / "checkpoint-500").mkdir()
-    (bert / "checkpoint-500" / "pytorch_model.bin").write_bytes(b"a pickle of somebody")
-    load_model(bert, "cpu")
-    modules = json.loads((bert / "modules.json").read_text())
-    (bert / "modules.json").write_text(json.dumps([*modules, {**modules[-1], "path": "checkpoint-500"}]))
-    for text in (modules_text := (bert / "modules.json").read_text(), modules_text.replace("t-5", "t\\u002d5")):
-        (bert / "modules.json").write_text(text)
-        with pytest.raises(ModelError, match=r"checkpoint-500/pytorch_model\.bin: weights must be \.safetensors"):
-            load_model(bert, "cpu")
-
-
 @pytest.mark.parametrize(
     ("factor", "message"),
     [
-        (1e25, r"hold values up to [1-9]e\+2\d, and embeddings would overflow"),
+        (1e25, r"hold values that are no numbers, or above 1e\+15"),
         (1e-25, "its embeddings are too long or too short to be compared"),
-        (0.0, "the weights of its vocabulary are all zero"),
     ],
 )
 @pytest.mark.parametrize("kind", ["bert", "static", "static without Normalize"])

@@ -16,7 +16,7 @@ from sentence_transformers.sentence_transformer.modules import Dense, Pooling, T
 
 from attacks import change
 from opera.core.errors import ModelError, SettingError
-from opera.retrieval.models import fingerprints, load_model, model_fingerprint, set_dropout_and_attention, set_lengths
+from opera.retrieval.models import fingerprints, load_model, set_dropout_and_attention, set_lengths
 from opera.retrieval.prompts import prompt_for
 
 
@@ -108,9 +108,9 @@ def test_fingerprints_know_how_texts_are_cut(bert_model: Path, setting: dict[str
 
 def test_fingerprints_tell_models_apart(bert_model: Path) -> None:
     first, second = (load_model(bert_model, "cpu") for _ in range(2))
-    assert model_fingerprint(first) == model_fingerprint(second)
+    assert fingerprints(first) == fingerprints(second)
     set_lengths(second, 5, 60, set())
-    assert model_fingerprint(first) != model_fingerprint(second)
+    assert fingerprints(first) != fingerprints(second)
 
 
 def test_dropout_and_attention(bert_model: Path, static_model: Path) -> None:

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 
 import opera
 from opera.core import processes as shared
-from opera.retrieval.shared_rows import regrouped
 from processes import start
 
 JOIN = """
@@ -35,12 +34,12 @@ import numpy as np
 from opera.core.cache import cache_folder
 from opera.data import load_data
 from opera.encoder import shards
-from opera.retrieval import encoder as module, nearest
+from opera.retrieval import encoder as module, search
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.models import load_model
 
-nearest.UNIT, nearest.QUERY_BLOCK = 48, 7
+search.UNIT, search.BLOCK = 48, (7, 30)
 shards.LEAST_ROWS = 32  # four shards of documents
 folder, model_folder, out = sys.argv[1:]
 data, model = load_data(folder), load_model(model_folder, "cpu")
@@ -179,14 +178,6 @@ def test_rows_are_shared_in_whole_units(monkeypatch: pytest.MonkeyPatch) -> None
         assert max(units) - min(units) <= 1
 
     check()
-
-
-@given(st.lists(st.integers(0, 9), max_size=12), st.integers(1, 13))
-def test_regrouped_parts_have_the_same_rows(lengths: list[int], size: int) -> None:
-    rows = np.arange(sum(lengths) * 2, dtype=np.float32).reshape(-1, 2)
-    groups = list(regrouped(np.split(rows, np.cumsum(lengths)[:-1]) if lengths else [], size))
-    assert np.array_equal(np.concatenate([rows[:0], *groups]), rows)
-    assert [len(group) for group in groups[:-1]] == [size] * (len(groups) - 1)
 
 
 def test_commands_share_the_work_and_one_process_prints(beir: Path, static_model: Path, tmp_path: Path) -> None:

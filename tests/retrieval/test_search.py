@@ -18,8 +18,7 @@ from opera.data import TextTable
 from opera.data.texts import TEXT_SCHEMA
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.models import load_model
-from opera.retrieval.nearest import NearestDocuments, exact_search, query_parts
-from opera.retrieval.search import rank_by_size, search_corpus
+from opera.retrieval.search import NearestDocuments, exact_search, query_parts, rank_by_size, search_corpus
 
 
 def table(ids: list[str]) -> TextTable:
@@ -51,24 +50,11 @@ def test_search_is_exact_and_breaks_ties_by_descending_id(
         assert np.array_equal(scores, exact[expected[:depth]])
 
 
-def test_search_over_several_chunks_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(0)
-    queries, docs = (rng.integers(-2, 3, size=(n, 4)).astype(np.float32) for n in (11, 300))
-    ids = [f"{i:03d}" for i in rng.permutation(300)]
-    whole = exact_search(queries, docs, table(ids), 20)
-    monkeypatch.setattr("opera.retrieval.nearest.UNIT", 2)
-    monkeypatch.setattr("opera.retrieval.nearest.QUERY_BLOCK", 4)
-    parts = exact_search(queries, docs, table(ids), 20)
-    assert np.array_equal(whole.doc_rows, parts.doc_rows)
-    assert np.array_equal(whole.scores, parts.scores)
-
-
-@pytest.mark.parametrize("rows", [2, 64, 65_536])
 def test_embeddings_that_are_not_kept_are_searched_as_they_come(
-    rows: int, beir: Path, bert_model: Path, monkeypatch: pytest.MonkeyPatch
+    beir: Path, bert_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same ranking to the last bit as of embeddings that are encoded first, and no more than a tile at a time."""
-    monkeypatch.setattr("opera.retrieval.nearest.UNIT", rows)
+    """The same ranking to the last bit as of embeddings that are encoded first, and no more than a shard at a time."""
+    monkeypatch.setattr("opera.encoder.shards.LEAST_ROWS", 32)
     data, query_rows = opera.load_data(beir), np.arange(30)
     encoder = Encoder(load_model(bert_model, "cpu"), batch_size=1, use_cache=False)
     expected = exact_search(encoder.encode_queries(data, query_rows), encoder.encode_corpus(data), data.corpus, 20)
@@ -79,7 +65,7 @@ def test_embeddings_that_are_not_kept_are_searched_as_they_come(
     found = search_corpus(encoder, data, query_rows, 20)
     assert np.array_equal(found.doc_rows, expected.doc_rows)
     assert np.array_equal(found.scores, expected.scores)
-    assert (max(seen), sum(seen)) == (min(16 * rows, 120), 120)
+    assert seen == [32, 32, 32, 24]
 
 
 def test_the_memory_of_a_search_decides_on_its_parts_alone(

@@ -17,7 +17,7 @@ from opera.data.pairs import TrainingPairs
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.measures import Ranking
 from opera.retrieval.models import load_model
-from opera.retrieval.nearest import exact_search
+from opera.retrieval.search import exact_search
 from opera.training_set.build import build_training_set
 from opera.training_set.document_pool import DocumentPool
 from opera.training_set.known_positives import KnownPositives

@@ -32,19 +32,10 @@ def search(
     """Search a corpus with a model."""
     from opera.cli.printing.console import console
     from opera.cli.printing.results import print_search
-    from opera.config.search_index import checked_index
-    from opera.core.errors import DataError
-    from opera.data import load_data
-
-    if not query.strip():
-        raise DataError("query: must not be empty")
-    checked_index(index)
-    loaded = load_data(data)
-
     from opera.retrieval.one_query import search as search_data
 
     prompts = {"query_prompt": query_prompt, "document_prompt": document_prompt}
-    found = search_data(loaded, query, model=model, top=top, index=index, **prompts)
+    found = search_data(data, query, model=model, top=top, index=index, **prompts)
     if json_:
         say(json_text([asdict(document) for document in found]))
     else:

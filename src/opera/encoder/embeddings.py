@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -31,18 +31,16 @@ class Embeddings:
     Args:
         parts: arrays ``[rows, dimension]`` of float32 or float16, all of ``shards.size`` rows but the last.
         shards: how the rows are cut.
-        home: the folder of the cache entry that holds them, if one does.
 
     Attributes:
         shape: rows and dimension.
-        home: that folder, or ``None``.
     """
 
     dtype = np.dtype(np.float32)
     ndim = 2
 
-    def __init__(self, parts: Sequence[NDArray[np.floating[Any]]], shards: Shards, home: Path | None = None) -> None:
-        self._parts, self._shards, self.home = parts, shards, home
+    def __init__(self, parts: Sequence[NDArray[np.floating[Any]]], shards: Shards) -> None:
+        self._parts, self._shards = parts, shards
         self.shape = (shards.count, int(parts[0].shape[1]))
 
     @classmethod
@@ -53,7 +51,7 @@ class Embeddings:
     @classmethod
     def open(cls, folder: Path, shards: Shards) -> Embeddings:
         """Memory-map the shards of a folder."""
-        return cls([np.load(folder / name, mmap_mode="r") for name in shards.names(SUFFIX)], shards, folder)
+        return cls([np.load(folder / name, mmap_mode="r") for name in shards.names(SUFFIX)], shards)
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -85,11 +83,6 @@ class Embeddings:
             found[places] = self._parts[number][local]
             _release(self._parts[number])
         return found.reshape(*wanted.shape, self.dimension)
-
-    def tiles(self, start: int, stop: int, size: int) -> Iterator[NDArray[np.float32]]:
-        """Read a range of rows, ``size`` at a time and the last what is left: float32 ``[size, dimension]`` each."""
-        for first in range(start, stop, size):
-            yield self._range(first, min(first + size, stop))
 
     def _range(self, start: int, stop: int) -> NDArray[np.float32]:
         """Read a range; what is in memory already is not copied if it lies in one shard."""

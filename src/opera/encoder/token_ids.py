@@ -25,7 +25,7 @@ KNOWN_MODULES = (Pooling, Normalize, Dense, Dropout, LayerNorm)
 PACKED_FEATURES = {"position_ids", "seq_idx", "cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k"}
 """What it returns besides, and in place of the mask, where the library packs texts for flash attention."""
 PROBES = ("", "a", "Two words, and 3 more.", "ünïcode ß 中文 🙂", " spaces\tand\nlines ", "long " * 40)
-"""Texts that are read both ways before a short way is trusted: to token ids here, to embeddings in a light search."""
+"""Texts that are read both ways before the short way to their token ids is trusted."""
 
 
 def has_token_path(model: SentenceTransformer, task: Task | None = None, prompt: str = "") -> bool:

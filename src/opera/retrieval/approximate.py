@@ -1,8 +1,7 @@
 """Approximate search by FAISS, for those who ask for it: which documents are found is approximate, scores are exact.
 
 The index is built from the kept embeddings and lies beside them in the cache. Candidates are scored again by the
-embeddings, as :mod:`opera.retrieval.nearest` does, so a document that is found has the score and the place among the
-others that exact search gives it.
+embeddings, so a document that is found has the score and the place among the others that exact search gives it.
 """
 
 from __future__ import annotations
@@ -10,15 +9,13 @@ from __future__ import annotations
 import json
 import logging
 import math
-import tempfile
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import faiss
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from opera.config.search_index import SearchIndex
 from opera.core.arrays import IntArray
@@ -28,14 +25,13 @@ from opera.core.progress import counted
 from opera.data import RetrievalData
 from opera.data.texts import CorpusText
 from opera.encoder.embeddings import Vectors
-from opera.retrieval._top_kernels import candidate_keys, scores_and_ranks
-from opera.retrieval.encoder import Encoder, rows_digest
+from opera.retrieval.encoder import SEARCH_MEMORY, Encoder, rows_digest
 from opera.retrieval.measures import Ranking
-from opera.retrieval.nearest import MEMORY, empty_ranking, exact_search, fill
+from opera.retrieval.search import NearestDocuments, empty_ranking, exact_search, fill
 
 log = logging.getLogger("opera")
 
-LAYOUT = "1"
+LAYOUT = "2"
 """Goes up when the constants below change, or how indexes are built or searched: they are kept, and their recall."""
 LINKS = 32
 """HNSW: links of a document, twice as many in the lowest layer."""
@@ -49,14 +45,13 @@ RECALL_QUERIES = 100
 """Queries that recall is measured on."""
 LEAST_RECALL = 0.5
 """What an index must find; those that fit find more than 0.9."""
-TILE = 4096
-"""Documents that are added at once, and queries of one process at least."""
-FILE_BYTES = 2**28
-"""IVF: bytes of the vectors in a file, which is made in memory."""
+TILE, QUERIES = 4096, 1024
+"""Documents that are added at once, and queries that are searched at once."""
+INDEX_FILE, RECALL_FILE = "index.faiss", "recall.json"
 
 
 class ApproximateIndex:
-    """An index of a corpus by FAISS, which is installed; built, or opened in the cache. All processes make it together.
+    """An index of a corpus by FAISS; built, or opened in the cache. All processes make it together.
 
     Args:
         kind: ``hnsw`` or ``ivf``.
@@ -69,18 +64,15 @@ class ApproximateIndex:
     """
 
     def __init__(self, kind: SearchIndex, encoder: Encoder, data: RetrievalData, corpus_text: CorpusText) -> None:
-        faiss = _faiss()
-        self.kind, self.encoder, self.data, self.corpus_text = kind, encoder, data, corpus_text
+        self.kind, self.encoder, self.data = kind, encoder, data
         self.documents: Vectors = encoder.encode_corpus(data, corpus_text)
         self._key = (data.fingerprint, corpus_text, kind, f"layout {LAYOUT}, faiss {faiss.__version__}")
         faiss.omp_set_num_threads(torch.get_num_threads())
-        build = partial(_build, kind, self.documents)
         if encoder.use_cache:
-            self._open(encoder.cached("faiss", *self._key, write=_in_main(build), roles=["document"]))
+            home = self._kept("faiss", lambda folder: self._write(folder / INDEX_FILE), roles=["document"])
+            self._index = faiss.read_index(str(home / INDEX_FILE), faiss.IO_FLAG_MMAP if kind == "ivf" else 0)
         else:
-            with tempfile.TemporaryDirectory() as folder:
-                build(Path(folder))
-                self._open(Path(folder))
+            self._index = _build(kind, self.documents)
 
     def search(self, query_embeddings: Vectors, depth: int) -> Ranking:
         """Rank documents for each query; this process alone.
@@ -91,33 +83,47 @@ class ApproximateIndex:
             query_embeddings: float32 ``[n, dimension]``.
             depth: how many documents to return per query, at most the corpus.
         """
-        count, dimension = query_embeddings.shape
-        whole = empty_ranking(count, depth)
-        size = max(1, MEMORY // 4 // (depth * (4 * dimension + 16)))
-        starts, few = range(0, count, size), []
+        count, parameters = len(query_embeddings), self._parameters(depth)
+        whole, starts = empty_ranking(count, depth), range(0, count, QUERIES)
         for start in counted(starts, "searching", len(starts), "parts", hidden=len(starts) < 20 or process_index() > 0):
-            part = slice(start, min(start + size, count))
+            part = slice(start, min(start + QUERIES, count))
             queries = np.ascontiguousarray(query_embeddings[part])
-            found = [index.search(queries, depth, params=self._parameters(depth))[1] for index in self._indexes]
-            keys = self._keys(queries, np.concatenate(found, axis=1))[:, :depth]
-            few += (start + np.flatnonzero((keys == 0).any(axis=1))).tolist()
-            fill(whole, part, self._ranking(keys))
-        if few:
+            nearest = NearestDocuments(queries, self.data.corpus, depth)
+            for at, found in enumerate(self._index.search(queries, depth, params=parameters)[1]):
+                rows = np.unique(found[found >= 0])
+                nearest.add_some(at, rows, self.documents[rows])
+            fill(whole, part, nearest.ranking())
+        few = np.flatnonzero(np.isneginf(whole.scores).any(axis=1))
+        if few.size:
             log.info("note: %d of %d queries are searched exactly: the index found too little", len(few), count)
-            exact = exact_search(
-                query_embeddings[np.array(few)], self.documents, self.data.corpus, depth, self.encoder.device
-            )
+            exact = exact_search(query_embeddings[few], self.documents, self.data.corpus, depth, self.encoder.device)
             whole.doc_rows[few], whole.scores[few] = exact.doc_rows, exact.scores
         return whole
 
-    def recall(self, query_rows: IntArray, depth: int) -> float:
-        """Share of the best ``depth`` documents that are found, on up to 100 of some queries. All processes call this.
+    def rank(self, query_rows: IntArray, depth: int) -> Ranking:
+        """Rank the corpus for some of the data's queries, each process its share, and log the recall.
 
         Args:
-            query_rows: int ``[n]``, rows of the query table; 100 are taken at equal distances.
-            depth: how many documents per query.
+            query_rows: int ``[n]``, rows of the query table.
+            depth: how many documents to keep per query, at most the corpus.
         """
-        rows = query_rows[np.linspace(0, len(query_rows) - 1, min(RECALL_QUERIES, len(query_rows))).astype(np.int64)]
+        self.note_recall(query_rows, depth)
+        queries = self.encoder.encode_queries(self.data, query_rows)
+        parts = everywhere(lambda: self.search(queries[own_share(len(queries), QUERIES)], depth))
+        rows, scores = [part.doc_rows for part in parts], [part.scores for part in parts]
+        return Ranking(np.concatenate(rows), np.concatenate(scores))
+
+    def note_recall(self, query_rows: IntArray, depth: int) -> None:
+        """Log which share of the best ``depth`` documents is found, on up to 100 of some queries, at equal distances.
+
+        Raises:
+            OperaError: if the index finds less than half of what it should.
+        """
+        count = min(RECALL_QUERIES, len(query_rows))
+        if not count:
+            log.info("note: the data hold no queries to measure the recall of the %s index on", self.kind)
+            return
+        rows = query_rows[np.linspace(0, len(query_rows) - 1, count).astype(np.int64)]
         queries = self.encoder.encode_queries(self.data, rows)
 
         def measure() -> float:
@@ -125,25 +131,12 @@ class ApproximateIndex:
             found = self.search(queries, depth).doc_rows
             return sum(len(np.intersect1d(*pair)) for pair in zip(exact, found, strict=True)) / exact.size
 
-        if not self.encoder.use_cache:
-            return measure()
-
-        def write(folder: Path) -> None:
-            (folder / "recall.json").write_text(json.dumps(measure()), encoding="utf-8")
-
-        home = self.encoder.cached("recalls", *self._key, str(depth), rows_digest(rows), write=_in_main(write))
-        return float(json.loads((home / "recall.json").read_text(encoding="utf-8")))
-
-    def note_recall(self, query_rows: IntArray, depth: int) -> None:
-        """Log the recall; where the data hold no query, that it is not known.
-
-        Raises:
-            OperaError: if the index finds less than half of what it should.
-        """
-        if not len(query_rows):
-            log.info("note: the data hold no queries to measure the recall of the %s index on", self.kind)
-            return
-        recall, count = self.recall(query_rows, depth), min(RECALL_QUERIES, len(query_rows))
+        if self.encoder.use_cache:
+            key = (str(depth), rows_digest(rows))
+            home = self._kept("recalls", lambda folder: (folder / RECALL_FILE).write_text(json.dumps(measure())), *key)
+            recall = float(json.loads((home / RECALL_FILE).read_text()))
+        else:
+            recall = measure()
         if recall < LEAST_RECALL:
             raise OperaError(
                 f"search_index={self.kind}: recall@{depth} is {recall:.3f} against exact search, on {count} queries: "
@@ -153,116 +146,51 @@ class ApproximateIndex:
             shown = (depth, self.kind, recall, count)
             log.info("note: recall@%d of the %s index is %.3f against exact search, on %d queries", *shown)
 
-    def _open(self, folder: Path) -> None:
-        """Read HNSW into memory; the lists of IVF are memory-mapped."""
-        faiss = _faiss()
-        flags = faiss.IO_FLAG_MMAP if self.kind == "ivf" else 0
-        self._indexes = [faiss.read_index(str(path), flags) for path in sorted(folder.glob("*.faiss"))]
+    def _kept(self, kind: str, write: Callable[[Path], object], *key: str, **options: Any) -> Path:
+        """Return an entry of the cache, which the main process alone writes; where it fails, all fail."""
+
+        def write_in_main(folder: Path) -> None:
+            everywhere(lambda: write(folder) if process_index() == 0 else None)
+
+        return self.encoder.cached(kind, *self._key, *key, write=write_in_main, **options)
+
+    def _write(self, path: Path) -> None:
+        try:
+            faiss.write_index(_build(self.kind, self.documents), str(path))
+        except RuntimeError as error:  # of FAISS, as where the disk is full
+            reason = str(error).strip().splitlines()[-1:] or ["RuntimeError"]
+            place = f"the index in {path.parent}"
+            raise OperaError(f"search_index={self.kind}: FAISS cannot build {place}: {reason[0]}") from None
 
     def _parameters(self, depth: int) -> Any:
-        faiss = _faiss()
         if self.kind == "hnsw":
             return faiss.SearchParametersHNSW(efSearch=max(LEAST_WIDTH, 2 * depth))
-        lists = self._indexes[0].nlist
+        lists = self._index.nlist
         enough = math.ceil(4 * depth * lists / len(self.documents))
         return faiss.SearchParametersIVF(nprobe=min(lists, max(LEAST_LISTS, enough)))
 
-    def _keys(self, queries: NDArray[np.float32], rows: NDArray[np.int64]) -> NDArray[np.uint64]:
-        """Score candidates ``[n, k]``, -1 for none: their keys, best first, 0 for none."""
-        keys = np.zeros(rows.shape, dtype=np.uint64)
-        for at, own in enumerate(rows):
-            own = np.unique(own[own >= 0])
-            vectors = np.ascontiguousarray(self.documents[own])
-            keys[at, : len(own)] = candidate_keys(queries[at], vectors, self.data.corpus.id_rank[own])
-        return np.ascontiguousarray(np.sort(keys, axis=1)[:, ::-1])
 
-    def _ranking(self, keys: NDArray[np.uint64]) -> Ranking:
-        scores, ranks = np.empty(keys.shape, np.float32), np.empty(keys.shape, np.int32)
-        scores_and_ranks(np.ascontiguousarray(keys), scores, ranks)
-        row_of = np.empty(len(self.data.corpus), dtype=np.int32)
-        row_of[self.data.corpus.id_rank] = np.arange(len(row_of), dtype=np.int32)
-        return Ranking(row_of[ranks], scores)
+def _build(kind: SearchIndex, documents: Vectors) -> Any:
+    """Build an index of documents ``[n, dimension]`` in memory, vectors in fp16.
 
-
-def approximate_ranking(index: ApproximateIndex, query_rows: IntArray, depth: int) -> Ranking:
-    """Rank the corpus for some of the data's queries, each process its share, and log the recall.
-
-    Args:
-        index: the corpus.
-        query_rows: int ``[n]``, rows of the query table.
-        depth: how many documents to keep per query, at most the corpus.
+    A graph is built by one thread, so that it is always the same.
     """
-    index.note_recall(query_rows, depth)
-    queries = index.encoder.encode_queries(index.data, query_rows)
-    own = own_share(len(queries), TILE)
-    parts = everywhere(lambda: index.search(queries[own], depth))
-    columns = ([part.doc_rows for part in parts], [part.scores for part in parts])
-    return Ranking(np.concatenate(columns[0]), np.concatenate(columns[1]))
-
-
-def _in_main(write: Any) -> Any:
-    """Let the main process alone write; where it fails, all fail."""
-    return lambda folder: everywhere(lambda: write(folder) if process_index() == 0 else None)
-
-
-def _build(kind: SearchIndex, documents: Vectors, folder: Path) -> None:
-    """Build an index of documents ``[n, dimension]`` and write it to a folder."""
-    try:
-        if kind == "hnsw":
-            _build_hnsw(documents, folder)
-        else:
-            _build_ivf(documents, folder)
-    except RuntimeError as error:  # of FAISS, as where the disk is full
-        reason = str(error).strip().splitlines()[-1:] or ["RuntimeError"]
-        raise OperaError(f"search_index={kind}: FAISS cannot build the index in {folder}: {reason[0]}") from None
-
-
-def _build_hnsw(documents: Vectors, folder: Path) -> None:
-    """Build a graph in memory: vectors in fp16, and 4 bytes per link. One thread, so that it is always the same."""
-    faiss = _faiss()
     count, dimension = documents.shape
-    index = faiss.IndexHNSWSQ(dimension, faiss.ScalarQuantizer.QT_fp16, LINKS, faiss.METRIC_INNER_PRODUCT)
-    index.train(documents[:1])
-    faiss.omp_set_num_threads(1)
+    fp16, product = faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT
+    if kind == "hnsw":
+        index = faiss.IndexHNSWSQ(dimension, fp16, LINKS, product)
+        index.train(documents[:1])
+    else:
+        most = max(1, round(2 * math.sqrt(count)))
+        sample = min(count, PER_LIST * most, SEARCH_MEMORY // 2 // (4 * dimension))
+        lists = max(1, min(most, sample // 39))  # FAISS wants 39 documents per list, or warns
+        index = faiss.IndexIVFScalarQuantizer(faiss.IndexFlatIP(dimension), dimension, lists, fp16, product, False)
+        index.train(documents[np.linspace(0, count - 1, sample).astype(np.int64)])
+    faiss.omp_set_num_threads(1 if kind == "hnsw" else torch.get_num_threads())
     try:
-        for tile in _tiles(documents, range(count)):
-            index.add(tile)
+        starts = range(0, count, TILE)
+        for start in counted(starts, "indexing", len(starts), "parts", hidden=len(starts) < 10):
+            index.add(np.ascontiguousarray(documents[start : start + TILE]))
     finally:
         faiss.omp_set_num_threads(torch.get_num_threads())
-    faiss.write_index(index, str(folder / "0000.faiss"))
-
-
-def _build_ivf(documents: Vectors, folder: Path) -> None:
-    """Build inverted lists of vectors in fp16, in files of bounded size."""
-    faiss = _faiss()
-    count, dimension = documents.shape
-    sample = min(count, PER_LIST * _most_lists(count), MEMORY // 2 // (4 * dimension))
-    lists = max(1, min(_most_lists(count), sample // 39))  # FAISS wants 39 documents per list, or warns
-    kinds = (faiss.ScalarQuantizer.QT_fp16, faiss.METRIC_INNER_PRODUCT, False)
-    index = faiss.IndexIVFScalarQuantizer(faiss.IndexFlatIP(dimension), dimension, lists, *kinds)
-    index.train(documents[np.linspace(0, count - 1, sample).astype(np.int64)])
-    rows = max(TILE, FILE_BYTES // (2 * dimension) // TILE * TILE)
-    for number, start in enumerate(range(0, count, rows)):
-        index.reset()
-        first = start
-        for tile in _tiles(documents, range(start, min(start + rows, count))):
-            index.add_with_ids(tile, np.arange(first, first + len(tile)))
-            first += len(tile)
-        faiss.write_index(index, str(folder / f"{number:04d}.faiss"))
-
-
-def _faiss() -> Any:
-    """Import FAISS when it is needed; it is an extra."""
-    import faiss
-
-    return faiss
-
-
-def _most_lists(count: int) -> int:
-    return max(1, round(2 * math.sqrt(count)))
-
-
-def _tiles(documents: Vectors, rows: range) -> Iterator[NDArray[np.float32]]:
-    starts = range(rows.start, rows.stop, TILE)
-    for start in counted(starts, "indexing", len(starts), "parts", hidden=len(starts) < 10):
-        yield np.ascontiguousarray(documents[start : min(start + TILE, rows.stop)])
+    return index

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import logging
 from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property, partial
 from pathlib import Path
@@ -16,11 +15,19 @@ from sentence_transformers import SentenceTransformer
 
 from opera.core.arrays import IntArray, normalise
 from opera.core.errors import ModelError
-from opera.core.processes import cached_by_all, grown_by_all, process_count, process_index
+from opera.core.processes import (
+    cached_by_all,
+    everywhere,
+    grown_by_all,
+    own_share,
+    process_count,
+    process_index,
+    shares,
+)
 from opera.core.progress import progress
 from opera.core.reproducible import is_reproducible
 from opera.core.terminal import shortened, shown
-from opera.data import RetrievalData
+from opera.data import RetrievalData, TextTable
 from opera.data.texts import CorpusText
 from opera.encoder.batches import token_batches
 from opera.encoder.embeddings import SUFFIX, Embeddings, StoredAs, as_embeddings, shard_number, write_shard
@@ -32,23 +39,21 @@ from opera.encoder.token_store import TokenSource
 from opera.retrieval.device import Precision, autocast, pick_device, resolve_precision
 from opera.retrieval.frozen import CHUNK_ROWS, embed_rows, lookup_of
 from opera.retrieval.models import fingerprints, is_static, lengths_of, load_model, set_lengths
-from opera.retrieval.nearest import MEMORY
 from opera.retrieval.prompts import ROLES, Role, prompt_for, set_prompts, warn_of_prompts
-from opera.retrieval.row_texts import GivenTexts, RowTexts, Texts
+from opera.retrieval.row_texts import RowTexts
 from opera.retrieval.run_model import run_lengths
-from opera.retrieval.shared_rows import gather_rows
-
-log = logging.getLogger("opera")
 
 PLURALS: dict[Role, str] = {"query": "queries", "document": "documents"}
 KIND = "vectors"
 TOKENS_PER_TEXT = 128
 """A batch holds ``batch_size`` texts of this length, or as many tokens in fewer or more texts."""
+SEARCH_MEMORY = 2**28
+"""Bytes that a search may take by default, besides the queries, the results and what reads the corpus."""
 MEMORY_LIMIT = 2**30
 """Bytes of embeddings that processes send each other; more are searched by the process that computed them."""
 
-_LEFT_TO_LIBRARY: set[str] = set()
-"""Models that were said, in this process, to be encoded by sentence-transformers itself."""
+REFUSED_TEXTS = (IndexError, TypeError, ValueError, KeyError, AttributeError)
+"""What models raise that cannot encode a text."""
 
 
 class Encoder:
@@ -62,7 +67,7 @@ class Encoder:
         device: the device it computes on.
         precision: ``fp32``, ``bf16`` or ``fp16``, for computing; embeddings are always float32.
         stored_as: ``fp32`` or ``fp16``, of the embeddings in the cache; they are read as float32.
-        search_memory: bytes that a search by its embeddings may take; see :mod:`opera.retrieval.nearest`.
+        search_memory: bytes that a search by its embeddings may take; see :mod:`opera.retrieval.search`.
         prompts: what goes before a text, by role; empty for nothing.
     """
 
@@ -74,7 +79,7 @@ class Encoder:
         use_cache: bool = True,
         show_progress: bool = True,
         stored_as: StoredAs = "fp32",
-        search_memory: int = MEMORY,
+        search_memory: int = SEARCH_MEMORY,
     ) -> None:
         self.model, self.batch_size, self.use_cache, self.stored_as = model, batch_size, use_cache, stored_as
         self.search_memory = search_memory
@@ -106,7 +111,8 @@ class Encoder:
         Raises:
             ModelError: if the model cannot encode a text, or an embedding holds a value that is no number.
         """
-        given = GivenTexts(self.model, texts, role, self.prompts[role])
+        table = TextTable.from_texts({str(number): text for number, text in enumerate(texts)})
+        given = RowTexts(TokenSource(self.model, table, "", role, self.prompts[role], "text"))
         return self._vectors(given, slice(0, len(texts)), role, lambda count: None)
 
     def encode_corpus(self, data: RetrievalData, corpus_text: CorpusText = "title_text") -> Embeddings:
@@ -131,15 +137,15 @@ class Encoder:
 
     def document_parts(
         self, data: RetrievalData, corpus_text: CorpusText, share: slice
-    ) -> Iterator[NDArray[np.float32]]:
-        """Encode a range of the corpus in this process alone, part by part, and keep nothing.
+    ) -> Iterator[tuple[int, NDArray[np.float32]]]:
+        """Encode a range of the corpus in this process alone, and keep nothing: part by part, each from a row on.
 
         The bytes are those of :meth:`encode_corpus`: where the range cuts a shard, all of the shard is encoded.
         """
         if lookup_of(self.model) is not None:
             for start in range(share.start, share.stop, CHUNK_ROWS):
                 rows = np.arange(start, min(start + CHUNK_ROWS, share.stop))
-                yield np.asarray(embed_rows(self.model, "document", rows))
+                yield start, np.asarray(embed_rows(self.model, "document", rows))
         elif share.stop > share.start:
             size = Shards.of(len(data.corpus)).size
             first = share.start // size * size
@@ -147,7 +153,8 @@ class Encoder:
             documents = self._documents(data, corpus_text)
             self._find_ids(documents, "document", make=False)
             for part in self._parts(documents, "document", size, slice(first, stop)):
-                yield part[max(0, share.start - first) : share.stop - first]
+                start = max(share.start, first)
+                yield start, part[start - first : share.stop - first]
                 first += len(part)
 
     def cached(self, kind: str, *key: str, write: Callable[[Path], object], roles: Iterable[Role] = ROLES) -> Path:
@@ -214,12 +221,7 @@ class Encoder:
     def _has_token_path(self, role: Role) -> bool:
         prompt = self.prompts[role]
         if (role, prompt) not in self._token_paths:
-            found = has_token_path(self.model, role, prompt)
-            self._token_paths[role, prompt] = found
-            name = type(self.model[0]).__name__
-            if not found and not is_static(self.model) and name not in _LEFT_TO_LIBRARY and process_index() == 0:
-                _LEFT_TO_LIBRARY.add(name)
-                log.info("note: texts of this model (%s) are more than token ids; sentence-transformers encodes", name)
+            self._token_paths[role, prompt] = has_token_path(self.model, role, prompt)
         return self._token_paths[role, prompt]
 
     def _parts(self, texts: RowTexts, role: Role, size: int, *ranges: slice) -> Iterator[NDArray[np.float32]]:
@@ -231,7 +233,7 @@ class Encoder:
                 for start in range(part.start, part.stop, size):
                     yield self._vectors(texts, slice(start, min(start + size, part.stop)), role, bar.update)
 
-    def _vectors(self, texts: Texts, part: slice, role: Role, done: Callable[[int], object]) -> NDArray[np.float32]:
+    def _vectors(self, texts: RowTexts, part: slice, role: Role, done: Callable[[int], object]) -> NDArray[np.float32]:
         """Embed some texts: float32 ``[len(part), dimension]``, rows of length 1; ``done`` counts them."""
         try:
             with autocast(self.precision, self.device):
@@ -239,17 +241,21 @@ class Encoder:
                     raw = self._embed_ids(texts.ids(part), role, done)
                 else:
                     raw = self._embed_texts(texts.texts(part), role, done)
-        except (IndexError, TypeError, ValueError, KeyError, AttributeError) as error:
-            raise self._cannot_encode(error, texts.texts(part), role) from error
         except Exception as error:
-            if type(error) is not Exception:  # tokenizers knows no other
+            if not isinstance(error, REFUSED_TEXTS) and type(error) is not Exception:  # tokenizers knows no other
                 raise
-            raise self._cannot_encode(error, texts.texts(part), role) from error
-        self._check_finite(raw, texts, part, role)
-        if (bad := normalise(raw)).size:
+            given = texts.texts(part)
+            reason = shortened((str(error).strip().splitlines() or [type(error).__name__])[0])
+            which = f"the {role} {shown(given[0])}" if len(given) == 1 else f"one of {len(given):,} {PLURALS[role]}"
+            raise ModelError(f"the model cannot encode {which}: {reason}; its files may not belong together") from error
+        bad: IntArray = np.flatnonzero(~np.isfinite(raw).all(axis=1))
+        wrong = "holds values that are no numbers"
+        if not bad.size:
+            bad, wrong = normalise(raw), "is too long or too short to be brought to length 1"
+        if bad.size:
             raise ModelError(
-                f"the model's embedding of the {role} {texts.texts(part)[bad[0]][:60]!r} is too long or too short to "
-                f"be brought to length 1 ({bad.size:,} of {len(raw):,} texts); use another copy of the model"
+                f"the model's embedding of the {role} {texts.texts(part)[bad[0]][:60]!r} {wrong} ({bad.size:,} of "
+                f"{len(raw):,} texts; precision {self.precision}); use precision=fp32, or another copy of the model"
             )
         return raw
 
@@ -278,20 +284,6 @@ class Encoder:
             counting.remove()
         return np.array(raw, dtype=np.float32).reshape(len(texts), self.dimension)
 
-    def _cannot_encode(self, error: Exception, texts: list[str], role: Role) -> ModelError:
-        reason = shortened((str(error).strip().splitlines() or [type(error).__name__])[0])
-        which = f"the {role} {shown(texts[0])}" if len(texts) == 1 else f"one of {len(texts):,} {PLURALS[role]}"
-        return ModelError(f"the model cannot encode {which}: {reason}; its files may not belong together")
-
-    def _check_finite(self, embeddings: NDArray[np.float32], texts: Texts, part: slice, role: Role) -> None:
-        bad = np.flatnonzero(~np.isfinite(embeddings).all(axis=1))
-        if bad.size:
-            advice = "use precision=fp32, or another model" if self.precision == "fp16" else "use another model"
-            raise ModelError(
-                f"the model's embedding of the {role} {texts.texts(part)[bad[0]][:60]!r} holds values that are no "
-                f"numbers ({bad.size:,} of {len(embeddings):,} texts; precision {self.precision}); {advice}"
-            )
-
 
 def open_encoder(
     model: str | Path,
@@ -319,3 +311,24 @@ def open_encoder(
 def rows_digest(rows: IntArray) -> str:
     """SHA-256 of row numbers, in hex."""
     return hashlib.sha256(np.asarray(rows, dtype=np.int64).tobytes()).hexdigest()
+
+
+def gather_rows(
+    parts: Callable[[slice], Iterator[NDArray[np.float32]]], count: int, dimension: int, unit: int
+) -> NDArray[np.float32]:
+    """Compute rows, each process a range, and return them whole in every process: float32 ``[count, dimension]``.
+
+    Args:
+        parts: computes a range of rows, which starts at a unit, unit by unit.
+        count: how many rows there are.
+        dimension: length of a row.
+        unit: rows of a unit.
+    """
+    ranges, rows = shares(count, unit), np.empty((count, dimension), dtype=np.float32)
+    own = parts(own_share(count, unit))
+    most = max(share.stop - share.start for share in ranges)
+    for first in range(0, most, unit):
+        for share, part in zip(ranges, everywhere(lambda: next(own, None)), strict=True):
+            if part is not None:
+                rows[share.start + first : share.start + first + len(part)] = part
+    return rows

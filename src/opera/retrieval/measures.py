@@ -63,21 +63,15 @@ def check_measures(names: Sequence[str]) -> int:
         raise SettingError("measures: name at least one, such as nDCG@10")
     depth = RETRIEVED_DEPTH
     for name in names:
-        _check_size(name)
+        if len(name) > MAX_NAME or re.search(rf"\d{{{MAX_DIGITS + 1},}}", name):
+            limits = f"of {MAX_NAME} characters at most, and numbers of {MAX_DIGITS} digits"
+            raise SettingError(f"unknown measure {shown(name)}: {limits}")
         if own := _own_measure(name):
             depth = max(depth, own[1])
         else:
             cutoff = _parse(name).params.get("cutoff", WHOLE_RANKING_DEPTH)
             depth = max(depth, cutoff)
     return depth
-
-
-def _check_size(name: str) -> None:
-    """Refuse names and numbers that nobody means, before a parser meets them."""
-    if len(name) > MAX_NAME:
-        raise SettingError(f"unknown measure {shown(name)}: the name is too long")
-    if too_long := re.search(rf"\d{{{MAX_DIGITS + 1},}}", name):
-        raise SettingError(f"unknown measure '{name}': {too_long[0]} has more than {MAX_DIGITS} digits")
 
 
 def split_names(text: str) -> tuple[str, ...]:
@@ -202,24 +196,9 @@ def _parse(name: str) -> ir_measures.Measure:
         raise SettingError(f"unknown measure '{name}': gains must map whole numbers to whole numbers")
     if measure.params.get("cutoff", 1) < 1:
         raise SettingError(f"unknown measure '{name}': the cutoff must be 1 or more")
-    _check_provider(name, measure)
+    if not ir_measures.DefaultPipeline.supports(measure):
+        raise SettingError(f"measure '{name}': no installed provider of ir_measures computes it; see {LISTING}")
     return measure
-
-
-def _check_provider(name: str, measure: ir_measures.Measure) -> None:
-    """Check that an installed provider computes a measure; the error lists the providers and what they need."""
-    if ir_measures.DefaultPipeline.supports(measure):
-        return
-    offers = [
-        f"{provider.NAME} takes {supported}"
-        + ("" if provider.is_available() else f" and is not installed ({provider.install_instructions()})")
-        for provider in ir_measures.DefaultPipeline.providers
-        for supported in provider.SUPPORTED_MEASURES
-        if supported.NAME == measure.NAME
-    ]
-    raise SettingError(
-        f"measure '{name}': no installed provider of ir_measures computes it; {'; '.join(offers) or f'see {LISTING}'}"
-    )
 
 
 def _family(name: str) -> str:

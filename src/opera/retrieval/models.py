@@ -173,11 +173,6 @@ def freeze_unused_parameters(model: SentenceTransformer) -> list[str]:
     return unused
 
 
-def model_fingerprint(model: SentenceTransformer) -> str:
-    """SHA-256 of the weights and everything else that decides an embedding, in hex."""
-    return fingerprints(model)[0]
-
-
 def fingerprints(model: SentenceTransformer) -> tuple[str, str]:
     """SHA-256 of everything that decides an embedding, and of everything but the prompts and lengths, in hex."""
     total = _weights(model)
@@ -237,19 +232,20 @@ def quiet_libraries() -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
-def _open(spec: Path | str, device: str) -> SentenceTransformer:
+def load_safely(kind: type[BaseModel], folder: Path, device: str, **options: Any) -> tuple[Any, list[str]]:
+    """Load a model in float32 from a folder that may run no code, with the names of the weights that it lacks."""
     quiet_libraries()
+    check_model_folder(folder)
+    safe = {"trust_remote_code": False, "local_files_only": True, "model_kwargs": dict(SAFE_LOADING)}
+    with loading_model() as missing:
+        model = kind(str(folder), device=device, **safe, **options)
+    return model.float(), missing  # autocast handles half precision
+
+
+def _open(spec: Path | str, device: str) -> SentenceTransformer:
     try:
         folder = download_model(spec) if isinstance(spec, str) else spec
-        check_model_folder(folder)
-        with loading_model() as missing:
-            model = SentenceTransformer(
-                str(folder),
-                device=device,
-                trust_remote_code=False,
-                local_files_only=True,
-                model_kwargs=dict(SAFE_LOADING),
-            ).float()  # autocast handles half precision
+        model, missing = load_safely(SentenceTransformer, folder, device)
         check_model(model, missing, str(spec))
         check_pooling(model, str(spec), folder)
     except ModelError:

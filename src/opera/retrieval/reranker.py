@@ -26,11 +26,11 @@ from opera.core.terminal import first_line, shown
 from opera.data import RetrievalData
 from opera.data.texts import CorpusText
 from opera.retrieval.device import Precision, autocast, pick_device, resolve_precision
+from opera.retrieval.encoder import gather_rows
 from opera.retrieval.locate import locate_model
-from opera.retrieval.model_checks import check_numbers, loading_model
-from opera.retrieval.models import quiet_libraries, weights_digest
-from opera.retrieval.shared_rows import save_shared_rows
-from opera.retrieval.trust import SAFE_LOADING, check_model_folder, download_model
+from opera.retrieval.model_checks import check_numbers
+from opera.retrieval.models import load_safely, weights_digest
+from opera.retrieval.trust import download_model
 
 log = logging.getLogger("opera")
 
@@ -152,7 +152,9 @@ class Reranker:
 
         def write(folder: Path) -> None:
             self.model.to(self.device)
-            save_shared_rows(folder / SCORES_FILE, parts, pairs.shape[1], 1, chunk)
+            scores = gather_rows(parts, pairs.shape[1], 1, chunk)
+            if process_index() == 0:
+                np.save(folder / SCORES_FILE, scores)
             self.model.to("cpu")
 
         key = "\0".join([self.fingerprint, data.fingerprint, corpus_text, hashlib.sha256(pairs.tobytes()).hexdigest()])
@@ -169,23 +171,13 @@ def open_reranker(spec: str | Path, options: RerankerOptions | None = None) -> R
         ModelError: if there is none, it cannot be loaded, or it does not give one score per pair.
     """
     options = options or RerankerOptions()
-    quiet_libraries()
     place = expand_user(spec, "reranker")
     found = locate_model(place)
     try:
         organization = CrossEncoder.default_huggingface_organization
         folder = download_model(found, organization) if isinstance(found, str) else found
-        check_model_folder(folder)
-        with loading_model() as missing:
-            model = CrossEncoder(
-                str(folder),
-                device="cpu",
-                trust_remote_code=False,
-                local_files_only=True,
-                max_length=options.max_length,
-                activation_fn=torch.nn.Identity(),
-                model_kwargs=dict(SAFE_LOADING),
-            ).float()
+        reading = {"max_length": options.max_length, "activation_fn": torch.nn.Identity()}
+        model, missing = load_safely(CrossEncoder, folder, "cpu", **reading)
         _check(model, missing, place)
     except ModelError:
         raise

@@ -3,48 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
-from sentence_transformers import SentenceTransformer
 
 from opera.core.arrays import IntArray
-from opera.encoder.token_ids import TokenIds, token_ids
+from opera.encoder.token_ids import TokenIds
 from opera.encoder.token_store import TokenSource, TokenStore
-from opera.retrieval.prompts import Role
-
-
-class Texts(Protocol):
-    """Texts by place."""
-
-    def texts(self, part: slice) -> list[str]:
-        """Return some of them."""
-
-    def ids(self, part: slice) -> list[TokenIds]:
-        """Return the token ids of some of them, prompt in front."""
-
-
-@dataclass(frozen=True)
-class GivenTexts:
-    """A few texts in memory."""
-
-    model: SentenceTransformer
-    given: list[str]
-    role: Role
-    prompt: str
-
-    def texts(self, part: slice) -> list[str]:
-        """Return some of them."""
-        return self.given[part]
-
-    def ids(self, part: slice) -> list[TokenIds]:
-        """Return the token ids of some of them, prompt in front."""
-        return token_ids(self.model, self.given[part], self.role, self.prompt)
 
 
 @dataclass
 class RowTexts:
-    """Rows of a table, default all.
+    """Texts by place: rows of a table, default all.
 
     Attributes:
         source: the table, and how it is tokenised.

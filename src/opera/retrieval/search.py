@@ -1,35 +1,220 @@
-"""Rank a corpus for the queries of a data set."""
+"""Exact search: products of queries and the corpus, tile by tile, and the best documents of each query so far.
+
+Products are float32. The few documents that a product leaves a chance are scored again, pair by pair, in float64. So
+tiles, threads and processes decide how fast a ranking is found, and not what it is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+import torch
+from numba import njit
 from numpy.typing import NDArray
 
 from opera.config.search_index import SearchIndex
 from opera.core.arrays import IntArray
-from opera.core.processes import everywhere, process_index
-from opera.data import RetrievalData
+from opera.core.errors import ModelError
+from opera.core.processes import everywhere, own_share, process_index
+from opera.core.progress import counted
+from opera.data import RetrievalData, TextTable
 from opera.data.texts import CorpusText
-from opera.retrieval.approximate import ApproximateIndex, approximate_ranking
-from opera.retrieval.encoder import Encoder, rows_digest
+from opera.encoder.embeddings import Vectors
+from opera.retrieval.encoder import SEARCH_MEMORY, Encoder, rows_digest
 from opera.retrieval.measures import Ranking
-from opera.retrieval.nearest import (
-    NearestDocuments,
-    empty_ranking,
-    fill,
-    own_tiles,
-    query_parts,
-    tile_of,
-    tile_rows,
-    with_bar,
-)
-from opera.retrieval.shared_rows import regrouped
 
+UNIT = 4096
+"""Rows of a tile that is one process's own."""
+BLOCK, DEVICE_BLOCK = (256, 2048), (1024, 65_536)
+"""Queries and documents of one product: on a CPU its 2 MB of scores stay in a core's cache."""
+SUM_ERROR, DEVICE_ERROR = 2.0**-23, 2.0**-9
+"""What a float32 product may be off by, of the lengths: for each dimension, and by TF32 on a GPU. Twice the bounds."""
 RANKING_FILE = "ranking.npz"
+
+Keys = NDArray[np.uint64]
+"""Documents of queries, ``[queries, depth]``: a score's bits, in ascending order, above the rank of the document's id.
+
+So the greater key is the better document, ties included."""
+HALF, SIGN = np.uint64(32), np.uint32(2**31)
+NO_DOCUMENT = 0x007FFFFF_00000000
+"""The key of a place that nothing has taken: a score of -inf."""
+
+
+class NearestDocuments:
+    """The best documents of each query among those seen so far; of equal scores, the greater id, as in trec_eval.
+
+    Args:
+        query_embeddings: float32 ``[n, dimension]``.
+        documents: the corpus, for its ids.
+        depth: how many documents to keep per query.
+        device: where to multiply.
+    """
+
+    def __init__(
+        self, query_embeddings: NDArray[np.float32], documents: TextTable, depth: int, device: str = "cpu"
+    ) -> None:
+        self._queries, self._id_rank = np.require(query_embeddings, np.float32, ["C", "W"]), documents.id_rank
+        self._device, self._on_device = device, torch.from_numpy(self._queries).to(device)
+        self._keys = np.full((len(self._queries), min(depth, len(documents))), NO_DOCUMENT, dtype=np.uint64)
+        error = (self._queries.shape[1] + 8) * SUM_ERROR + (device != "cpu") * DEVICE_ERROR
+        self._off = error * _lengths(self._queries)
+
+    def add(self, first: int, tile: NDArray[np.float32]) -> None:
+        """Look through a tile of the corpus: float32 ``[documents, dimension]``, from row ``first`` on.
+
+        Raises:
+            ModelError: if an embedding holds a value that is no number, whose documents no search would find.
+        """
+        if not tile.size or not self._keys.size:
+            return
+        tile, ranks = np.require(tile, np.float32, ["C", "W"]), self._id_rank[first : first + len(tile)]
+        off = (self._off * _lengths(tile).max() + 1e-30).astype(np.float32)
+        if not np.isfinite(off).all():
+            raise ModelError("search: embeddings hold values that are no numbers, or too large; use another model")
+        documents, threads = torch.from_numpy(tile).to(self._on_device.device), torch.get_num_threads()
+        high, wide = BLOCK if self._device == "cpu" else DEVICE_BLOCK
+        high = min(high, -(-len(off) // threads))
+
+        def look(start: int) -> None:
+            part = slice(start, start + high)
+            for at in range(0, len(tile), wide):
+                block = slice(at, at + wide)
+                pairs = self._with_a_chance(part, self._on_device[part] @ documents[block].T, off[part])
+                _offer(pairs, self._queries[part], tile[block], ranks[block], self._keys[part])
+
+        try:  # each thread multiplies by itself: OpenMP's team would wait for its slowest member at every product
+            with ThreadPoolExecutor(threads if self._device == "cpu" else 1, "", torch.set_num_threads, (1,)) as pool:
+                list(pool.map(look, range(0, len(off), high)))
+        finally:
+            torch.set_num_threads(threads)
+
+    def _with_a_chance(self, part: slice, products: torch.Tensor, off: NDArray[np.float32]) -> NDArray[np.int64]:
+        """Count products ``[queries, documents]`` row by row, and return those of documents that may be among the best.
+
+        Their product reaches the least score that is kept, or, where there is none yet, the ``depth``-th best product.
+        """
+        least, depth = _scores(self._keys[part, 0]), self._keys.shape[1]
+        bound = least - off
+        if depth < products.shape[1] and np.isneginf(least).any():
+            best = torch.topk(products, depth, dim=1, sorted=False).values
+            bound = np.maximum(bound, best.amin(dim=1).cpu().numpy() - 2 * off)
+        if self._device == "cpu":
+            return np.flatnonzero(products.numpy() >= bound[:, None])
+        reached = products >= torch.from_numpy(bound).to(products.device)[:, None]
+        return np.asarray(reached.ravel().nonzero().ravel().cpu().numpy())
+
+    def add_some(self, query: int, rows: IntArray, vectors: NDArray[np.float32]) -> None:
+        """Score some documents for one query: rows of the corpus ``[k]``, and float32 ``[k, dimension]``."""
+        own = slice(query, query + 1)
+        _offer(np.arange(len(rows)), self._queries[own], vectors, self._id_rank[rows], self._keys[own])
+
+    def add_of_other_processes(self) -> None:
+        """Take in what the other processes have found in their tiles; all call this together."""
+        depth, high = self._keys.shape[1], DEVICE_BLOCK[0]
+        for start in range(0, len(self._keys), high):
+            keys = self._keys[start : start + high]
+            found = np.concatenate(everywhere(partial(np.copy, keys)), axis=1)
+            keys[:] = np.sort(found, axis=1)[:, -depth:]
+
+    def ranking(self) -> Ranking:
+        """What was found: ``n`` rows, best first; a score of -inf where there were too few documents."""
+        self._keys.sort(axis=1)  # which is a heap, too
+        best = self._keys[:, ::-1]
+        row_of = np.empty(len(self._id_rank), dtype=np.int32)
+        row_of[self._id_rank] = np.arange(len(row_of), dtype=np.int32)
+        return Ranking(row_of[best.astype(np.uint32)], _scores(best))
+
+
+def _lengths(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    with np.errstate(all="ignore"):
+        return np.asarray(np.sqrt(np.einsum("ij,ij->i", rows, rows)))
+
+
+def _scores(keys: Keys) -> NDArray[np.float32]:
+    bits = (keys >> HALF).astype(np.uint32)
+    return np.asarray(np.where(bits & SIGN, bits ^ SIGN, ~bits).view(np.float32))
+
+
+@njit(cache=True, nogil=True, fastmath={"reassoc"})
+def _offer(pairs, queries, documents, id_rank, keys):  # type: ignore[no-untyped-def]
+    """Score pairs, counted query by query, and keep the best; each row of keys is a heap whose least comes first."""
+    for pair in pairs:
+        at, doc = pair // len(documents), pair % len(documents)
+        score, best = 0.0, keys[at]
+        for i in range(queries.shape[1]):
+            score += np.float64(queries[at, i]) * np.float64(documents[doc, i])
+        bits = np.float32(np.float32(score) + np.float32(0)).view(np.uint32)  # -0 is 0
+        key = np.uint64(~bits if bits & SIGN else bits | SIGN) << HALF | np.uint64(id_rank[doc])
+        if key <= best[0]:
+            continue
+        place, child = 0, 1
+        while child < len(best):
+            if child + 1 < len(best) and best[child + 1] < best[child]:
+                child += 1
+            if key <= best[child]:
+                break
+            best[place] = best[child]
+            place, child = child, 2 * child + 1
+        best[place] = key
+
+
+def query_parts(count: int, dimension: int, depth: int, memory: int) -> list[slice]:
+    """Cut queries into parts of which each fits into half of the memory; the corpus is read once for each."""
+    size = max(1, memory // 2 // (24 * depth + 4 * dimension + 64))
+    return [slice(start, min(start + size, count)) for start in range(0, count, size)]
+
+
+def _tiles(documents: Vectors, share: slice, queries: int, memory: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """Read a range of the corpus, a quarter of the memory at once and at most 16 units."""
+    size = UNIT * min(16, max(1, memory // 4 // (4 * documents.shape[1] * UNIT)))
+    starts, hidden = range(share.start, share.stop, size), queries * len(documents) < 2e9 or process_index() > 0
+    for first in counted(starts, "searching", len(starts), "parts", hidden=hidden):
+        yield first, documents[first : min(first + size, share.stop)]
+
+
+def exact_search(
+    query_embeddings: Vectors,
+    document_embeddings: Vectors,
+    documents: TextTable,
+    depth: int,
+    device: str = "cpu",
+    memory: int = SEARCH_MEMORY,
+) -> Ranking:
+    """Rank all documents for each query by dot product and keep the best; this process alone.
+
+    Args:
+        query_embeddings: float32 ``[n, dimension]``.
+        document_embeddings: float32 ``[documents, dimension]``; read in tiles, so it may be memory-mapped.
+        documents: the corpus, for its ids.
+        depth: how many documents to keep per query.
+        device: where to multiply.
+        memory: bytes to take at most, besides queries, corpus and ranking. Many queries are searched in parts.
+
+    Returns:
+        A ranking of ``n`` rows and ``min(depth, documents)`` columns.
+    """
+    count, dimension = query_embeddings.shape
+    whole = empty_ranking(count, min(depth, len(documents)))
+    for part in query_parts(count, dimension, depth, memory):
+        nearest = NearestDocuments(query_embeddings[part], documents, depth, device)
+        for first, tile in _tiles(document_embeddings, slice(0, len(documents)), count, memory):
+            nearest.add(first, tile)
+        fill(whole, part, nearest.ranking())
+    return whole
+
+
+def empty_ranking(count: int, depth: int) -> Ranking:
+    """A ranking to be filled part by part: ``[count, depth]``."""
+    return Ranking(np.empty((count, depth), np.int32), np.empty((count, depth), np.float32))
+
+
+def fill(whole: Ranking, part: slice, found: Ranking) -> None:
+    """Write the ranking of a part of the queries into that of all."""
+    whole.doc_rows[part], whole.scores[part] = found.doc_rows, found.scores
 
 
 def search_corpus(
@@ -51,25 +236,24 @@ def search_corpus(
         index: ``exact``, or an approximate index, whose ranking depends on it and is not cached: the index is.
     """
     if index != "exact":
-        approximate = ApproximateIndex(index, encoder, data, corpus_text)
-        return approximate_ranking(approximate, query_rows, min(depth, len(data.corpus)))
+        from opera.retrieval.approximate import ApproximateIndex
+
+        return ApproximateIndex(index, encoder, data, corpus_text).rank(query_rows, min(depth, len(data.corpus)))
+
+    def rank() -> Ranking:
+        return rank_by_size(encoder, data, query_rows, depth, [encoder.dimension], corpus_text)[encoder.dimension]
 
     def write(folder: Path) -> None:
-        ranking = _rank(encoder, data, query_rows, depth, corpus_text)
+        ranking = rank()
         if process_index() == 0:
             np.savez(folder / RANKING_FILE, doc_rows=ranking.doc_rows, scores=ranking.scores)
 
     if not encoder.use_cache:
-        return _rank(encoder, data, query_rows, depth, corpus_text)
+        return rank()
     key = (data.fingerprint, corpus_text, str(depth), rows_digest(query_rows))
     home = encoder.cached("rankings", *key, write=write)
     with np.load(home / RANKING_FILE) as arrays:
         return Ranking(arrays["doc_rows"], arrays["scores"])
-
-
-def _rank(encoder: Encoder, data: RetrievalData, query_rows: IntArray, depth: int, corpus_text: CorpusText) -> Ranking:
-    """Rank the corpus: each process its own tiles. Embeddings that are not kept are searched as they are computed."""
-    return rank_by_size(encoder, data, query_rows, depth, [encoder.dimension], corpus_text)[encoder.dimension]
 
 
 def rank_by_size(
@@ -82,6 +266,8 @@ def rank_by_size(
 ) -> dict[int, Ranking]:
     """Rank the corpus by the first dimensions of its embeddings, each number of them by itself, in one pass.
 
+    Each process looks through its own rows. Embeddings that are not kept are searched as they are computed.
+
     Args:
         encoder: the model.
         data: the texts.
@@ -90,39 +276,29 @@ def rank_by_size(
         sizes: numbers of dimensions; what is left of an embedding is scaled to length 1.
         corpus_text: what of a document is encoded.
     """
-    queries, count = encoder.encode_queries(data, query_rows), len(data.corpus)
-    kept = encoder.encode_corpus(data, corpus_text) if encoder.keeps(count) else None
-    starts = own_tiles(count, tile_rows(encoder.dimension, encoder.search_memory))
-    depth, parts = min(depth, count), [slice(0, len(queries))]
-    if kept is not None:  # what is not kept is seen once
-        parts = query_parts(len(queries), sum(sizes), depth * len(sizes), encoder.search_memory)
+    queries, count, memory = encoder.encode_queries(data, query_rows), len(data.corpus), encoder.search_memory
+    own, depth = own_share(count, UNIT), min(depth, count)
+    tiles: Callable[[], Iterable[tuple[int, NDArray[np.float32]]]]
+    if encoder.keeps(count):
+        tiles = partial(_tiles, encoder.encode_corpus(data, corpus_text), own, len(queries), memory)
+        parts = query_parts(len(queries), sum(sizes), depth * len(sizes), memory)
+    else:  # what is not kept is seen once
+        tiles, parts = partial(encoder.document_parts, data, corpus_text, own), [slice(0, len(queries))]
 
-    def tiles() -> Iterator[tuple[int, NDArray[np.float32]]]:
-        if kept is not None:
-            for first in with_bar(starts, len(queries) * count):
-                yield first, tile_of(kept, first, starts)
-        else:
-            encoded = encoder.document_parts(data, corpus_text, slice(starts.start, starts.stop))
-            yield from zip(starts, regrouped(encoded, starts.step), strict=True)
+    def look(found: dict[int, NearestDocuments]) -> None:
+        for first, tile in tiles():
+            for size, nearest in found.items():
+                nearest.add(first, first_dimensions(tile, size))
 
     whole = {size: empty_ranking(len(queries), depth) for size in sizes}
     for part in parts:
-        found = {
-            size: NearestDocuments(first_dimensions(queries[part], size), data.corpus, depth, encoder.device)
-            for size in sizes
-        }
-        everywhere(partial(_look, found, tiles()))
-        for size, documents in found.items():
-            documents.add_of_other_processes()
-            fill(whole[size], part, documents.ranking())
-    return whole
-
-
-def _look(found: dict[int, NearestDocuments], tiles: Iterable[tuple[int, NDArray[np.float32]]]) -> None:
-    """Look through tiles, cut to each number of dimensions."""
-    for first, tile in tiles:
+        cut = {size: first_dimensions(queries[part], size) for size in sizes}
+        found = {size: NearestDocuments(cut[size], data.corpus, depth, encoder.device) for size in sizes}
+        everywhere(partial(look, found))
         for size, nearest in found.items():
-            nearest.add(first, first_dimensions(tile, size))
+            nearest.add_of_other_processes()
+            fill(whole[size], part, nearest.ranking())
+    return whole
 
 
 def first_dimensions(embeddings: NDArray[np.float32], size: int) -> NDArray[np.float32]:

@@ -27,7 +27,6 @@ from opera.retrieval.locate import check_readable
 DATA_FILES = ["*.json", "*.jinja", "*.model", "*.safetensors", "*.txt"]
 """What is downloaded from a repository on the hub: configuration, vocabulary and weights, no code and no pickle."""
 LISTS_OF_MODULES = ("modules.json", "router_config.json", "config.json")  # the last one in folders of old routers
-CHECKPOINT = re.compile(r"checkpoint-[0-9]+")
 ADAPTER_CONFIG = "adapter_config.json"
 SAFE_LOADING = {"use_safetensors": True, "weights_only": True}
 """What every loader of transformers is told; arguments of the caller go before those of a model's files."""
@@ -90,7 +89,7 @@ def check_model_folder(folder: Path, known: Iterable[str] = ()) -> None:
         if (found := kind_of_place(path)) not in ("a file", None):  # opening a pipe would wait for ever
             raise ModelError(f"{path}: must be a file, but is {found}")
         for name in _module_classes(path) if path.name in LISTS_OF_MODULES else ():
-            if name not in known and not _is_module(name):
+            if not isinstance(name, str) or (name not in known and not _is_module(name)):
                 raise ModelError(
                     f"{path}: the type of a module must be a module of sentence_transformers, got {shown(name)}; "
                     "OPERA runs no code that a model's folder names"
@@ -113,9 +112,6 @@ def _files(folder: Path) -> Iterator[Path]:
     for home, folders, names in os.walk(folder, onerror=_refuse, followlinks=True):
         seen.add(os.path.realpath(home))
         folders[:] = sorted(name for name in folders if os.path.realpath(Path(home, name)) not in seen)
-        if Path(home) == folder:  # what a trainer left, and nothing loads
-            named = _text_of_lists(folder)
-            folders[:] = [name for name in folders if not CHECKPOINT.fullmatch(name) or name in named]
         yield from (Path(home, name) for name in sorted(names))
 
 
@@ -123,21 +119,15 @@ def _refuse(error: OSError) -> None:
     raise ModelError(f"{place(error.filename)}: cannot be read ({error.strerror})")
 
 
-def _text_of_lists(folder: Path) -> str:
-    """The files that name the folders of modules, as one text; parsed, because JSON can write a name with escapes."""
-    places = [folder / name for name in LISTS_OF_MODULES]
-    return "".join(json.dumps(_parsed(path), ensure_ascii=False) for path in places if path.is_file())
-
-
-def _module_classes(path: Path) -> list[str]:
+def _module_classes(path: Path) -> list[Any]:
     """Return the classes that ``modules.json`` lists, or that the configuration of a router does."""
     content = _parsed(path)
     if path.name == "modules.json":
         if not isinstance(content, list) or not all(isinstance(entry, dict) for entry in content):
             raise ModelError(f"{path}: must be a list of objects, one per module")
-        return [_text(path, entry.get("type")) for entry in content]
+        return [entry.get("type") for entry in content]
     types = content.get("types", {}) if isinstance(content, dict) else {}
-    return [_text(path, name) for name in types.values()] if isinstance(types, dict) else []
+    return list(types.values()) if isinstance(types, dict) else []
 
 
 def _check_configuration(path: Path) -> None:
@@ -242,19 +232,10 @@ def _check_index(path: Path) -> None:
     """Check that the list of the parts of large weights names files of that format in that folder."""
     content = _parsed(path)
     parts = content.get("weight_map") if isinstance(content, dict) else None
-    if not isinstance(parts, dict):
-        raise ModelError(f"{path}: must be an object with the key 'weight_map'")
-    for name in sorted({_text(path, name, "name of a file") for name in parts.values()}):
-        if Path(name).name != name or not name.endswith(".safetensors"):
+    beside = {file.name for file in path.parent.glob("*.safetensors")}
+    for name in parts.values() if isinstance(parts, dict) else [parts]:
+        if not isinstance(name, str) or name not in beside:
             raise ModelError(f"{path}: weights must be .safetensors files in the same folder, got {shown(name)}")
-        if not (path.parent / name).is_file():
-            raise ModelError(f"{path}: the file {shown(name)} that it names is missing")
-
-
-def _text(path: Path, name: Any, what: str = "type of a module") -> str:
-    if not isinstance(name, str):
-        raise ModelError(f"{path}: the {what} must be a text, got {shown(name)}")
-    return name
 
 
 def _is_module(name: str, kind: type = Module) -> bool:

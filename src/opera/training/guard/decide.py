@@ -17,7 +17,7 @@ from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.measures import check_measures
 from opera.retrieval.measures import per_query as measure_per_query
 from opera.retrieval.models import is_static
-from opera.retrieval.nearest import exact_search
+from opera.retrieval.search import exact_search
 from opera.runs.record import GuardRecord, SecondTraining, ShareMean
 from opera.training.guard.dev_corpus import DevCorpus, reduced_corpus
 from opera.training.guard.rule import Kind, choose_share, cross_fitted, mean_variance
