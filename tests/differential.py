@@ -456,7 +456,7 @@ def table_data(
         values[side].append(text)
         identifier = text_of(row.get(own[f"{side}_id"])) if kept[side] and known[side] is None else None
         title = ""
-        if side == "document" and "title" in own:
+        if side == "document" and "title" in own and known[side] is None:  # else their table has the titles
             title = text_of(row.get(own["title"]), empty=True)
         titles[len(values[side]) * (1 if side == "query" else -1)] = (identifier, title)
         return len(values[side]) - 1
