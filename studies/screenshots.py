@@ -1,5 +1,6 @@
 """Take the two screenshots of a report in docs/, of runs/grid (from ``studies/grid.py``), with a Chromium on the PATH.
 
+    .venv/bin/python -m pip install playwright
     .venv/bin/python studies/screenshots.py
 
 The pictures in docs/ are of this grid:
