@@ -105,8 +105,8 @@ def recipe_of(arguments: list[str]) -> Any:
     given = parse(arguments)
     values = read_recipes(given["config"] or [])
     values |= parse_assignments(given["set_"] or [])
-    options = {"method": "method", "steps": "max_steps", "negatives": "negatives", "range_": "range"}
-    return make_recipe(values | {to: given[option] for option, to in options.items() if given[option] is not None})
+    options = ("method", "max_steps", "negatives", "range")
+    return make_recipe(values | {name: given[name] for name in options if given[name] is not None})
 
 
 def problem(token: str) -> str | None:

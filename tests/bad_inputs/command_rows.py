@@ -61,7 +61,7 @@ ROWS = [
     Bad(
         "evaluate: a model in place of data",
         "evaluate model data",
-        "missing option '--model'; evaluate takes one data set: opera evaluate my-data --model run",
+        "missing option '--model'; see opera evaluate --help",
     ),
     Bad("score: no file", "score data --model model", "missing option '--out'; see opera score --help"),
     Bad("mine: no file", "mine data --model model", "missing option '--out'; see opera mine --help"),
@@ -77,7 +77,6 @@ ROWS = [
     Bad(
         "search: three arguments",
         "search run data garlic --model model",
-        "got unexpected extra argument(s) (garlic); search takes one data set and one query: opera "
-        "search my-data QUERY --model run",
+        "got unexpected extra argument(s) (garlic); see opera search --help",
     ),
 ]

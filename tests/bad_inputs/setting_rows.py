@@ -165,8 +165,8 @@ save_total_limit=99999999999: must be less than or equal to 1000000000, got 9999
 snapshots=-1: must be greater than or equal to 0, got -1
 snapshots=99999999999: must be less than or equal to 100000, got 99999999999
 k=0.5 => setting 'k' applies only to the methods rp, sp, sp+cbs and sp+dp; this run's method is ft
-num_train_epochs=3 => unknown setting 'num_train_epochs'; use epochs (opera train --help-settings lists all)
-fp16=true => unknown setting 'fp16'; use precision=fp16 (opera train --help-settings lists all)
+num_train_epochs=3 => unknown setting 'num_train_epochs' (opera train --help-settings lists all)
+fp16=true => unknown setting 'fp16' (opera train --help-settings lists all)
 out=elsewhere => 'out' is not a setting: pass it as the argument or option out
 """
 """Each line ``SETTING=VALUE: RULE``, where the message is ``SETTING: RULE``; or ``SETTING=VALUE => MESSAGE``."""

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from commands import QUICK, Opera
-from opera.cli.tables import takes_tables
 from opera.data import load_data
 from opera.data.loading import data_source
 from opera.data.stored import load_stored
@@ -83,9 +82,3 @@ def test_a_grid_on_tables(tables: Path) -> None:
     axes, shared = grid_axes({}, ["ft", "rp"], [0], [4])
     cells = plan_grid([source], axes, Path("grid"), shared)
     assert {(cell.data, cell.data_name) for cell in cells} == {(source, "clicks")}
-
-
-def test_commands_without_data_stay_as_they_are() -> None:
-    def command(model: str) -> None: ...
-
-    assert takes_tables(command) is command

@@ -133,8 +133,8 @@ def test_options_are_read_in_each_form() -> None:
     [
         ("r=0", "lora: r: must be greater than or equal to 1"),
         ("rank=4", "unknown setting 'rank'"),
-        ("query;value", "must be NAME=VALUE, each once"),
-        ("r=4,r=8", "must be NAME=VALUE, each once"),
+        ("query;value", "must be key=value, such as lora r=16"),
+        ("r=4,r=8", "lora r: given twice"),
         (True, "must be r alone"),
     ],
 )

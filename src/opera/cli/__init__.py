@@ -33,7 +33,6 @@ from opera.cli.report import report
 from opera.cli.reproduce import reproduce
 from opera.cli.score import score
 from opera.cli.search import search
-from opera.cli.tables import takes_tables
 from opera.cli.theory import theory
 from opera.cli.train import train
 from opera.cli.usage import USAGE_ERROR, explain_usage
@@ -82,7 +81,7 @@ def _options(
 
 
 for command, example in EXAMPLES.items():
-    app.command(epilog=f"Example: opera {command.__name__} {example}")(takes_tables(command))
+    app.command(epilog=f"Example: opera {command.__name__} {example}")(command)
 
 
 def main() -> None:

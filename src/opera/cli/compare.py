@@ -10,36 +10,42 @@ import typer
 
 from opera.cli.options import (
     BatchSizeOption,
+    ColumnsOption,
     ConfigOption,
+    DocumentsOption,
     EpochsOption,
     FutureOption,
     JsonOption,
     LearningRateOption,
     ModelOption,
     NegativesOption,
+    PairsOption,
     PresetOption,
+    QueriesOption,
     RangeOption,
     SetOption,
     TeacherOption,
     TrainerOption,
-    batch_options,
     collect_values,
+    end_if_failed,
+    given_settings,
     how_to_continue,
     interruptible,
     listed,
     numbers,
+    one_source,
     path_option,
-    trainer_fields,
 )
 from opera.core.terminal import json_text, place, say
 
 if TYPE_CHECKING:
     from opera.experiments.analysis import Comparison
-    from opera.experiments.grid.status import Status
 
 
 def compare(
-    data: Annotated[list[str], typer.Argument(help="data sets, as for opera train", metavar="DATA...")],
+    context: typer.Context,
+    *,
+    data: Annotated[list[str] | None, typer.Argument(help="data sets, as for opera train", metavar="DATA...")] = None,
     model: ModelOption,
     out: Annotated[Path, path_option("--out", "folder of the grid")],
     methods: Annotated[
@@ -64,22 +70,27 @@ def compare(
         str | None, typer.Option("--baseline", help="the method to test against; default ft, else the first")
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", help="how many cells to run at once")] = 1,
-    batch_size: BatchSizeOption = None,
-    lr: LearningRateOption = None,
+    per_device_train_batch_size: BatchSizeOption = None,
+    learning_rate: LearningRateOption = None,
     negatives: NegativesOption = None,
-    range_: RangeOption = None,
-    teacher: TeacherOption = None,
+    range: RangeOption = None,
+    teacher_scores: TeacherOption = None,
     future: FutureOption = None,
     set_: SetOption = None,
     trainer: TrainerOption = None,
     config: ConfigOption = None,
     plan: Annotated[bool, typer.Option("--plan", help="print the cells and estimated times, then exit")] = False,
     json_: JsonOption = False,
+    pairs: PairsOption = None,
+    documents: DocumentsOption = None,
+    queries: QueriesOption = None,
+    columns: ColumnsOption = None,
 ) -> None:
     """Train methods x seeds x steps on one or more data sets and compare them. Finished cells are not repeated.
 
     Takes the settings of opera train, for all cells.
     """
+    from opera.cli.printing.plan import print_plan
     from opera.experiments.grid.axes import grid_axes
     from opera.experiments.grid.compare import analyse_grid, check_baseline, prepare_grid
     from opera.experiments.grid.folder import opened_grid
@@ -87,21 +98,20 @@ def compare(
     from opera.experiments.grid.progress import Progress
     from opera.experiments.grid.run import run_grid
 
-    options = {"method": methods, "seed": seeds, "max_steps": steps} | trainer_fields(trainer)
+    sources = [one_source(each, pairs, documents, queries, columns) for each in data or (None,)]
+    options = given_settings(context) | {"method": methods, "seed": seeds, "max_steps": steps}
     axes, shared = grid_axes(
-        collect_values(
-            config, set_, options | batch_options(epochs, preset, batch_size, lr, negatives, range_, teacher, future)
-        ),
+        collect_values(config, set_, options),
         None if methods is None else listed(methods),
         None if seeds is None else numbers("seeds", seeds),
         None if steps is None else numbers("steps", steps),
     )
-    status = prepare_grid(data, axes, out, model, shared, jobs)
+    status = prepare_grid(sources, axes, out, model, shared, jobs)
     baseline = check_baseline(baseline, axes)
     if plan:
         with interruptible(lambda: "nothing was written"):
             time_grid(status, model)
-        _print_plan(status, json_)
+        print_plan(status, json_)
         return
     if not status.waiting:
         say(f"all {len(status.cells)} cells are already done", file=sys.stderr)
@@ -110,22 +120,7 @@ def compare(
         run_grid(status, model, Progress(status))
     if status.done:
         _print_results(analyse_grid(status, out, baseline), out, json_)
-    if status.failed:
-        count = len(status.failed)
-        say(f"{count} cell{'s' * (count > 1)} failed, see above; the same command tries again", file=sys.stderr)
-        raise typer.Exit(1)
-
-
-def _print_plan(status: Status, as_json: bool) -> None:
-    from opera.cli.printing.console import console
-    from opera.experiments.grid.preview import disk_line, plan_records, plan_table
-    from opera.experiments.grid.progress import progress_line
-
-    if as_json:
-        say(json_text(plan_records(status)))
-    else:
-        console().print(plan_table(status))
-        say("\n".join(line for line in (progress_line(status), disk_line(status)) if line))
+    end_if_failed(status)
 
 
 def _print_results(comparison: Comparison, out: Path, as_json: bool) -> None:

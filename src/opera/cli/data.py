@@ -53,7 +53,7 @@ def data(
 
 def _get(names: list[str], out: Path | None, as_json: bool) -> None:
     from opera.cli.printing.data import print_counts
-    from opera.core.files import check_folder
+    from opera.core.files import check_folder, replace_folder
     from opera.data import check_stays_out, load_data
     from opera.data.catalogue import find_set
     from opera.data.names import PUBLISHED
@@ -78,7 +78,7 @@ def _get(names: list[str], out: Path | None, as_json: bool) -> None:
         unexplained |= any(not difference.reason for difference in differences)
         records.append(_record(loaded, counts, differences))
         if out is not None:
-            write_folder(loaded, out)
+            replace_folder(out, loaded.write_beir)
         if not as_json:
             print_counts(loaded, counts, entry, differences, out)
     if as_json:
@@ -95,14 +95,3 @@ def _record(loaded: RetrievalData, counts: dict[str, int], differences: list[Cou
         "differs_from_table_8": [vars(difference) for difference in differences],
         "notes": list(loaded.notes),
     }
-
-
-def write_folder(loaded: RetrievalData, out: Path) -> None:
-    """Write a BEIR folder whole or not at all; ``out`` is absent or an empty folder.
-
-    Raises:
-        StorageError: if it cannot be written.
-    """
-    from opera.core.files import replace_folder
-
-    replace_folder(out, loaded.write_beir)

@@ -8,13 +8,18 @@ from typing import Annotated
 import typer
 
 from opera.cli.options import (
+    ColumnsOption,
     DataArgument,
     DocumentPromptOption,
+    DocumentsOption,
     JsonOption,
     ModelOption,
     OverwriteOption,
+    PairsOption,
+    QueriesOption,
     QueryPromptOption,
     is_main_process,
+    one_source,
     path_option,
 )
 from opera.core.arguments import MOST
@@ -24,7 +29,8 @@ RUN_FORMATS = (".trec", ".run", ".txt")
 
 
 def evaluate(
-    data: DataArgument,
+    *,
+    data: DataArgument = None,
     model: ModelOption,
     split: Annotated[str, typer.Option("--split", help="which qrels to use")] = "test",
     measures: Annotated[
@@ -42,6 +48,10 @@ def evaluate(
     run_file: Annotated[Path | None, path_option("--run-file", "also write the ranking as a TREC run")] = None,
     overwrite: OverwriteOption = False,
     json_: JsonOption = False,
+    pairs: PairsOption = None,
+    documents: DocumentsOption = None,
+    queries: QueriesOption = None,
+    columns: ColumnsOption = None,
 ) -> None:
     """Measure a model on a split of a data set."""
     from opera.data import load_data
@@ -50,6 +60,7 @@ def evaluate(
     from opera.retrieval.trec import check_trec_ids, write_trec_run
     from opera.training_set.written import checked_output
 
+    data = one_source(data, pairs, documents, queries, columns)
     names = split_names(measures) if measures is not None else FULL_MEASURES if full else DEFAULT_MEASURES
     check_measures(names)
     if run_file:
@@ -74,11 +85,11 @@ def evaluate(
     )
     if run_file and is_main_process():
         write_trec_run(run_file, result, loaded)
-    intervals, queries = mean_intervals(result.per_query), len(result.query_ids)
+    intervals, count = mean_intervals(result.per_query), len(result.query_ids)
     if json_:
-        facts = {"model": model, "data": data, "split": split, "queries": queries}
+        facts = {"model": model, "data": data, "split": split, "queries": count}
         say(json_text({**facts, "measures": result.measures, "intervals": intervals}))
     else:
-        screen, title = console(), f"{model} on {data}, {split}: {queries} queries"
+        screen, title = console(), f"{model} on {data}, {split}: {count} queries"
         print_measures(screen, result.measures, title, intervals=intervals)
-        warn_of_few(screen, queries, split)
+        warn_of_few(screen, count, split)

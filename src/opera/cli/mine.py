@@ -8,15 +8,20 @@ from typing import Annotated
 import typer
 
 from opera.cli.options import (
+    ColumnsOption,
     DataArgument,
     DocumentPromptOption,
+    DocumentsOption,
     IndexOption,
     ModelOption,
     OverwriteOption,
+    PairsOption,
+    QueriesOption,
     QueryPromptOption,
     RelevantOption,
     SeedOption,
     load_training_data,
+    one_source,
     path_option,
     source_option,
 )
@@ -25,7 +30,8 @@ from opera.core.terminal import place, say
 
 
 def mine(
-    data: DataArgument,
+    *,
+    data: DataArgument = None,
     model: ModelOption,
     out: Annotated[Path, path_option("--out", "file to write: .jsonl (FlagEmbedding) or .tsv (ids)")],
     range_: Annotated[str, typer.Option("--range", help="ranks LO:HI to take negatives from")] = "10:100",
@@ -50,6 +56,10 @@ def mine(
     query_prompt: QueryPromptOption = None,
     document_prompt: DocumentPromptOption = None,
     overwrite: OverwriteOption = False,
+    pairs: PairsOption = None,
+    documents: DocumentsOption = None,
+    queries: QueriesOption = None,
+    columns: ColumnsOption = None,
 ) -> None:
     """Mine hard negatives for the training queries; OPERA and FlagEmbedding train with the .jsonl."""
     from opera.retrieval.locate import inputs_of, locate_model
@@ -57,6 +67,7 @@ def mine(
     from opera.training_set.negatives import check_range
     from opera.training_set.written import checked_output
 
+    data = one_source(data, pairs, documents, queries, columns)
     reads = [*inputs_of(data, model), *([] if reranker is None else [Path(locate_model(reranker))])]
     checked_output(out, NEGATIVES_FORMATS, overwrite, data, reads, "--out")
     ranks = mining_settings(range_, relative_margin, absolute_margin, max_score, reranker, index).mining_range

@@ -7,11 +7,12 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from opera.config.training import TrainSettings
+from opera.config.yaml import parse_assignments
 from opera.core.arguments import MOST, MOST_SEED
 from opera.core.errors import SettingError
 from opera.core.paths import expand_user, user_path
@@ -41,17 +42,40 @@ def source_option(name: str, help: str) -> Any:
     return typer.Option(name, help=help, metavar="PATH|NAME", parser=parser_of(expand_user, name))
 
 
-"""Bound of counts that have no smaller one; more is a typing mistake."""
+def setting_option(flag: str, name: str, path: bool = False) -> Any:
+    """Declare the option of a training setting, with the setting's own help; its parameter has the setting's name."""
+    words = str(TrainSettings.flat_fields[name].description)
+    about: dict[str, Any] = {"metavar": "PATH", "parser": parser_of(expand_user, flag)} if path else {}
+    return typer.Option(flag, help=f"{words.replace(f' ({flag})', '')} ({name})", **about)
+
 
 expand_data = parser_of(expand_user, "DATA")
 MODELS = "sentence-transformers folder or hub id, OPERA run, or 'minilm'"
 
 DataArgument = Annotated[
-    str,
+    str | None,
     typer.Argument(
         help="BEIR folder, table of pairs (CSV, TSV, JSONL, Parquet, Arrow), FlagEmbedding .jsonl file, "
         "python:PACKAGE, paper:NAME, irds:ID, or hf:OWNER/NAME; or give --pairs",
         metavar="DATA",
+    ),
+]
+PairsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--pairs",
+        help="table of pairs, or SPLIT=FILE; repeatable: CSV, TSV, JSONL, Parquet, Arrow, TREC qrels",
+        metavar="FILE",
+    ),
+]
+DocumentsOption = Annotated[
+    str | None, typer.Option("--documents", help="table of the documents whose ids are in --pairs", metavar="FILE")
+]
+QueriesOption = Annotated[str | None, typer.Option("--queries", help="table of the queries, likewise", metavar="FILE")]
+ColumnsOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--columns", help="which columns to read: query=q,document=doc_id,weight=clicks", metavar="ROLE=COLUMN"
     ),
 ]
 ModelOption = Annotated[str, source_option("--model", MODELS)]
@@ -66,49 +90,15 @@ RelevantOption = Annotated[
 ]
 SeedOption = Annotated[int, typer.Option("--seed", help="seed of every random draw", min=0, max=MOST_SEED)]
 
-StepsOption = Annotated[int | None, typer.Option("--steps", help="optimizer steps (max_steps)")]
-EpochsOption = Annotated[
-    float | None, typer.Option("--epochs", help="passes over the training queries, instead of --steps (epochs)")
-]
-PresetOption = Annotated[
-    str | None, typer.Option("--preset", help="settings of the paper or of its release, unless given (preset)")
-]
-BatchSizeOption = Annotated[
-    int | None,
-    typer.Option(
-        "--batch-size",
-        help="queries per batch and device (per_device_train_batch_size); over all devices: --set global_batch_size=N",
-    ),
-]
-LearningRateOption = Annotated[float | None, typer.Option("--lr", help="peak learning rate (learning_rate)")]
-NegativesOption = Annotated[
-    str | None, typer.Option("--negatives", help="random, hard, given, teacher, or a kind that you registered")
-]
-RangeOption = Annotated[str | None, typer.Option("--range", help="ranks LO:HI of hard negatives")]
-TeacherOption = Annotated[
-    Path | None,
-    path_option("--teacher", "a teacher's scores, as opera score writes them, for loss=distill (teacher_scores)"),
-]
-FutureOption = Annotated[
-    str | None,
-    typer.Option(
-        "--future",
-        help="will tomorrow's queries ask about the documents that training names? same-documents, new-documents, "
-        "both, or like-test (the default where a test split is given)",
-    ),
-]
-AdapterOption = Annotated[
-    str | None,
-    typer.Option("--adapter", help="train a projection of query or both vectors, and leave the model as it is"),
-]
-LoraOption = Annotated[
-    str | None,
-    typer.Option("--lora", help="train matrices of rank r beside the frozen weights: r=16, more options after commas"),
-]
-MatryoshkaOption = Annotated[
-    str | None,
-    typer.Option("--matryoshka", help="numbers of first dimensions to be used on their own: 256,128,64"),
-]
+StepsOption = Annotated[int | None, setting_option("--steps", "max_steps")]
+EpochsOption = Annotated[float | None, setting_option("--epochs", "epochs")]
+PresetOption = Annotated[str | None, setting_option("--preset", "preset")]
+BatchSizeOption = Annotated[int | None, setting_option("--batch-size", "per_device_train_batch_size")]
+LearningRateOption = Annotated[float | None, setting_option("--lr", "learning_rate")]
+NegativesOption = Annotated[str | None, setting_option("--negatives", "negatives")]
+RangeOption = Annotated[str | None, setting_option("--range", "range")]
+TeacherOption = Annotated[str | None, setting_option("--teacher", "teacher_scores", path=True)]
+FutureOption = Annotated[str | None, setting_option("--future", "future")]
 PublicOption = Annotated[bool, typer.Option("--public", help="make a new repository public; the default is private")]
 LanguageOption = Annotated[
     str | None, typer.Option("--language", help="languages of the texts for the model card, such as en,de; auto: none")
@@ -137,27 +127,10 @@ ConfigOption = Annotated[
 ]
 
 
-def batch_options(
-    epochs: float | None,
-    preset: str | None,
-    batch_size: int | None,
-    lr: float | None,
-    negatives: str | None,
-    range_: str | None,
-    teacher: Path | None,
-    future: str | None,
-) -> dict[str, Any]:
-    """Name the settings behind the options that opera train and opera compare share."""
-    return {
-        "epochs": epochs,
-        "preset": preset,
-        "per_device_train_batch_size": batch_size,
-        "learning_rate": lr,
-        "negatives": negatives,
-        "range": range_,
-        "teacher_scores": None if teacher is None else str(teacher),
-        "future": future,
-    }
+def given_settings(context: typer.Context) -> dict[str, Any]:
+    """Return the settings that a command's options gave; their parameters have the settings' names."""
+    known = ("method", *TrainSettings.flat_fields)
+    return {name: value for name, value in context.params.items() if name in known and value not in (None, ())}
 
 
 def collect_values(
@@ -170,9 +143,10 @@ def collect_values(
     """
     from opera.config.recipe import with_full_names
     from opera.config.recipe_files import override, read_recipes
-    from opera.config.yaml import parse_assignments
 
     given = {name: value for name, value in options.items() if value is not None}
+    if "trainer" in given:
+        given["trainer"] = parse_assignments(given["trainer"], "--trainer", "adam_beta2=0.98")
     assigned = with_full_names(parse_assignments(assignments or []))
     if twice := given.keys() & assigned.keys():
         raise SettingError(f"given twice, by its own option and by --set: {', '.join(sorted(twice))}")
@@ -180,11 +154,20 @@ def collect_values(
     return override(read_recipes(config or [], values.get("preset")), values)
 
 
-def trainer_fields(assignments: list[str] | None) -> dict[str, Any]:
-    """The setting behind ``--trainer``."""
-    from opera.config.yaml import parse_assignments
+def one_source(
+    data: str | None,
+    pairs: list[str] | None,
+    documents: str | None,
+    queries: str | None,
+    columns: list[str] | None,
+) -> str:
+    """Return one string for a data set, or for the tables in its place."""
+    from opera.data.loading import data_source
+    from opera.data.names import TABLES
 
-    return {"trainer": parse_assignments(assignments, "--trainer")} if assignments else {}
+    if data is not None and not data.startswith(TABLES):
+        data = expand_user(data, "DATA")
+    return data_source(data, pairs=pairs or (), documents=documents, queries=queries, columns=columns or ())
 
 
 def listed(text: str) -> list[str]:
@@ -254,3 +237,10 @@ def interruptible(advice: Callable[[], str]) -> Iterator[None]:
 def how_to_continue(status: Status) -> str:
     """Say after Ctrl-C how far a grid came."""
     return f"{len(status.done)} of {len(status.cells)} cells are done; the same command continues where it stopped"
+
+
+def end_if_failed(status: Status) -> None:
+    """End with exit status 1 where cells of a grid failed."""
+    if count := len(status.failed):
+        say(f"{count} cell{'s' * (count > 1)} failed, see above; the same command tries again", file=sys.stderr)
+        raise typer.Exit(1)

@@ -13,6 +13,7 @@ from opera.cli.options import (
     JsonOption,
     SetOption,
     collect_values,
+    end_if_failed,
     how_to_continue,
     interruptible,
     is_main_process,
@@ -101,21 +102,14 @@ def reproduce(
 
 
 def _print_plan(planned: ReproductionPlan, cells: Sequence[Cell], jobs: int, as_json: bool) -> None:
-    from opera.cli.printing.console import console
-    from opera.experiments.grid.preview import disk_line, plan_records, plan_table
-    from opera.experiments.grid.progress import progress_line
+    from opera.cli.printing.plan import print_plan
     from opera.experiments.paper.run import preview
 
     with interruptible(lambda: "nothing was written"):
         status, notes = preview(planned, cells, jobs)
     notes += _left_out(planned)
-    if as_json:
-        about = {"table": planned.shared.table.name, "model": planned.model, "notes": notes}
-        say(json_text({**about, **plan_records(status)}))
-        return
-    console().print(plan_table(status))
-    disk = "opera data lists what each data set takes on disk"
-    say("\n".join(line for line in (progress_line(status), disk_line(status), disk, *notes) if line))
+    about = {"table": planned.shared.table.name, "model": planned.model, "notes": notes}
+    print_plan(status, as_json, about, ["opera data lists what each data set takes on disk", *notes])
 
 
 def _run(planned: ReproductionPlan, cells: Sequence[Cell], part: Shard | None, jobs: int, as_json: bool) -> None:
@@ -140,10 +134,7 @@ def _run(planned: ReproductionPlan, cells: Sequence[Cell], part: Shard | None, j
         say(json_text({"cells": count, "finished": done}) if as_json else words)
     elif status.done:
         _finish(planned, as_json)
-    if status.failed:
-        count = len(status.failed)
-        say(f"{count} cell{'s' * (count > 1)} failed, see above; the same command tries again", file=sys.stderr)
-        raise typer.Exit(1)
+    end_if_failed(status)
 
 
 def _fetched(planned: ReproductionPlan, cells: Sequence[Cell]) -> list[str]:

@@ -9,14 +9,19 @@ import typer
 
 from opera.cli.options import (
     MODELS,
+    ColumnsOption,
     DataArgument,
     DocumentPromptOption,
+    DocumentsOption,
     OverwriteOption,
+    PairsOption,
+    QueriesOption,
     QueryPromptOption,
     RelevantOption,
     RerankerOption,
     SeedOption,
     load_training_data,
+    one_source,
     path_option,
     source_option,
 )
@@ -25,7 +30,8 @@ from opera.core.errors import SettingError
 
 
 def score(
-    data: DataArgument,
+    *,
+    data: DataArgument = None,
     out: Annotated[Path, path_option("--out", "file to write: .parquet, .tsv or .jsonl")],
     model: Annotated[str | None, source_option("--model", f"{MODELS}; beside --reranker it mines")] = None,
     reranker: RerankerOption = None,
@@ -48,6 +54,10 @@ def score(
         int | None, typer.Option("--max-length", help="tokens of a pair that the reranker reads", min=8, max=MOST)
     ] = None,
     overwrite: OverwriteOption = False,
+    pairs: PairsOption = None,
+    documents: DocumentsOption = None,
+    queries: QueriesOption = None,
+    columns: ColumnsOption = None,
 ) -> None:
     """Write the pretrained similarity and estimated loss of every training pair: what SP ranks by and DP starts from.
 
@@ -59,6 +69,7 @@ def score(
     from opera.training_set.export_inputs import SCORE_FORMATS, ScoreInputs
     from opera.training_set.written import checked_output
 
+    data = one_source(data, pairs, documents, queries, columns)
     if cbs_pool and not cbs:
         raise SettingError("--cbs-pool: needs --cbs")
     pool = (cbs_pool or CBS_POOL) if cbs else 0

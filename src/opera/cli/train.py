@@ -10,30 +10,32 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from opera.cli.options import (
-    AdapterOption,
     BatchSizeOption,
+    ColumnsOption,
     ConfigOption,
     DataArgument,
+    DocumentsOption,
     EpochsOption,
     FutureOption,
     JsonOption,
     LearningRateOption,
-    LoraOption,
-    MatryoshkaOption,
     NegativesOption,
     OptionalModelOption,
+    PairsOption,
     PresetOption,
+    QueriesOption,
     RangeOption,
     SetOption,
     StepsOption,
     TeacherOption,
     TrainerOption,
-    batch_options,
     collect_values,
+    given_settings,
     interruptible,
     is_main_process,
+    one_source,
     path_option,
-    trainer_fields,
+    setting_option,
 )
 from opera.core.errors import SettingError
 from opera.core.terminal import json_text, say
@@ -56,7 +58,9 @@ def _print_settings(requested: bool) -> None:
 
 
 def train(
-    data: DataArgument,
+    context: typer.Context,
+    *,
+    data: DataArgument = None,
     out: Annotated[Path, path_option("--out", "run folder to write")],
     model: OptionalModelOption = None,
     method: Annotated[
@@ -65,34 +69,26 @@ def train(
             "--method", help="ft (the default), rp, sp, sp+cbs, infobatch, dp, sp+dp, or one that you registered"
         ),
     ] = None,
-    steps: StepsOption = None,
+    max_steps: StepsOption = None,
     epochs: EpochsOption = None,
     preset: PresetOption = None,
-    batch_size: BatchSizeOption = None,
-    lr: LearningRateOption = None,
-    seed: Annotated[int | None, typer.Option("--seed", help="seed of every random draw")] = None,
+    per_device_train_batch_size: BatchSizeOption = None,
+    learning_rate: LearningRateOption = None,
+    seed: Annotated[int | None, setting_option("--seed", "seed")] = None,
     negatives: NegativesOption = None,
-    range_: RangeOption = None,
-    teacher: TeacherOption = None,
+    range: RangeOption = None,
+    teacher_scores: TeacherOption = None,
     future: FutureOption = None,
-    adapter: AdapterOption = None,
-    lora: LoraOption = None,
-    matryoshka: MatryoshkaOption = None,
-    query_vectors: Annotated[
-        Path | None,
-        path_option("--query-vectors", ".npy or .parquet of a model that cannot be loaded: trains an adapter"),
-    ] = None,
-    document_vectors: Annotated[
-        Path | None, path_option("--document-vectors", "vectors of the documents, likewise")
-    ] = None,
+    adapter: Annotated[str | None, setting_option("--adapter", "adapter")] = None,
+    lora: Annotated[str | None, setting_option("--lora", "lora")] = None,
+    matryoshka: Annotated[str | None, setting_option("--matryoshka", "matryoshka")] = None,
+    query_vectors: Annotated[str | None, setting_option("--query-vectors", "query_vectors", path=True)] = None,
+    document_vectors: Annotated[str | None, setting_option("--document-vectors", "document_vectors", path=True)] = None,
     also: Annotated[
         list[str] | None,
         typer.Option("--also", help="another data set to train on, likewise; repeatable", metavar="DATA"),
     ] = None,
-    mix: Annotated[
-        str | None,
-        typer.Option("--mix", help="how often each data set is drawn: proportional, equal, or NAME=2,NAME=1"),
-    ] = None,
+    mix: Annotated[str | None, setting_option("--mix", "mix")] = None,
     set_: SetOption = None,
     trainer: TrainerOption = None,
     config: ConfigOption = None,
@@ -109,6 +105,10 @@ def train(
         bool,
         typer.Option("--help-settings", help="list every setting and exit", is_eager=True, callback=_print_settings),
     ] = False,
+    pairs: PairsOption = None,
+    documents: DocumentsOption = None,
+    queries: QueriesOption = None,
+    columns: ColumnsOption = None,
 ) -> None:
     """Adapt a model to a data set, and measure it before and after on the test split."""
     from opera.config.recipe import make_recipe
@@ -117,15 +117,10 @@ def train(
     from opera.runs.housekeeping import check_reads_survive
     from opera.training.adapt import adapt
 
-    options = {"method": method, "max_steps": steps, "seed": seed, "mix": mix}
-    options |= {"adapter": adapter, "lora": lora, "matryoshka": matryoshka}
-    vectors = {"query_vectors": query_vectors, "document_vectors": document_vectors}
-    options |= {name: str(path) for name, path in vectors.items() if path is not None}
-    options |= trainer_fields(trainer)
-    shared = batch_options(epochs, preset, batch_size, lr, negatives, range_, teacher, future)
-    values = collect_values(config, set_, options | shared)
+    data = one_source(data, pairs, documents, queries, columns)
+    values = collect_values(config, set_, given_settings(context))
     _refuse_label(method)
-    if require_gain and not make_recipe(values).train.guard.guard:
+    if not make_recipe(values).train.guard.guard and require_gain:
         raise SettingError("--require-gain: needs the guard's verdict, but guard is false; pass --set guard=true")
     if overwrite:
         check_reads_survive(out, map(recipe_path, config or []))
@@ -165,9 +160,14 @@ def _print_run(run: Run, as_json: bool) -> None:
     from rich.text import Text
 
     from opera.cli.printing.console import console
-    from opera.cli.printing.matryoshka import print_sizes
-    from opera.cli.printing.results import format_rates, how_to_use, print_before_after, print_guard
-    from opera.cli.printing.sets import print_sets
+    from opera.cli.printing.results import (
+        format_rates,
+        how_to_use,
+        print_before_after,
+        print_guard,
+        print_sets,
+        print_sizes,
+    )
     from opera.runs.changes import changes_on_test
     from opera.runs.guard_words import verdict_words
 

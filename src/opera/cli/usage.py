@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import takewhile
 from typing import Any
 
 import typer
@@ -19,35 +18,27 @@ TYPER_RULES = {
     "a valid number": RULES["float_type"],
     "Unable to parse input string as an integer, exceeded maximum size": f"must be {RULES['int_parsing_size']}",
 }
-TAKES = {
-    "evaluate": (1, "evaluate takes one data set: opera evaluate my-data --model run"),
-    "search": (2, "search takes one data set and one query: opera search my-data QUERY --model run"),
-}
-"""How many arguments a command takes, and how to call it, by its name."""
 
 
 def explain_usage(error: Any, arguments: Sequence[str]) -> str:
     """Say which argument is wrong, the rule, its value, and where to look."""
-    command = "opera" if error.ctx is None else error.ctx.command_path
-    hint = _one_data_set(arguments) or f"see {command} --help"
+    hint = f"see {'opera' if error.ctx is None else error.ctx.command_path} --help"
     options: Sequence[str] = getattr(getattr(error, "param", None), "opts", ())
     value = _value_of(options, arguments)
     if value is not None and hasattr(error, "message") and error.message:
         return f"{options[0]}: {_rule(error.message)}, got {shown(value)}; {hint}"
-    if hint_for := _hint_for(getattr(error, "option_name", None)):
-        return f"no such option: {error.option_name}; {hint_for}"
+    if hasattr(error, "possibilities") and (name := _setting_named(error.option_name)):
+        return f"no such option: {error.option_name}; give it as --set {name}=VALUE"
     message = " ".join(error.format_message().split()).replace(". Did you mean", "; did you mean").rstrip(".")
     return f"{message[:1].lower()}{message[1:]}; {hint}"
 
 
-def _hint_for(option: str | None) -> str:
-    """What is meant by an option of another tool's; empty for any other mistake."""
-    if option is None:
-        return ""
-    from opera.config.hints import option_hint
+def _setting_named(option: str) -> str | None:
+    """The setting that an unknown option names, as in ``--warmup-ratio``."""
     from opera.config.training import TrainSettings
 
-    return option_hint(option, TrainSettings.flat_fields)
+    name = option.lstrip("-").replace("-", "_")
+    return name if name in TrainSettings.flat_fields else None
 
 
 def _rule(message: str) -> str:
@@ -66,11 +57,3 @@ def _value_of(options: Sequence[str], arguments: Sequence[str]) -> str | None:
         if name in options:
             value = rest if equals else next(iter(arguments[at + 1 :]), None)
     return value
-
-
-def _one_data_set(arguments: Sequence[str]) -> str:
-    """Explain a model given as an argument, as in ``opera evaluate RUN DATA``; empty for other calls."""
-    command, *others = arguments or [""]
-    most, hint = TAKES.get(command, (0, ""))
-    leading = list(takewhile(lambda argument: not argument.startswith("-"), others))
-    return hint if len(leading) > most else ""

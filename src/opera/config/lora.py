@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator
 
-from opera.config.yaml import parse_scalar
+from opera.config.yaml import parse_assignments
 from opera.core.errors import SettingError
 from opera.core.settings import Settings, setting
 
@@ -55,15 +55,7 @@ def lora_options(text: str) -> LoraOptions:
     Raises:
         SettingError: naming the option, the rule and the value.
     """
-    return LoraOptions.parse({name.strip(): parse_scalar(value) for name, value in _assignments(text)})
-
-
-def _assignments(text: str) -> list[tuple[str, str]]:
-    parts = [part.partition("=") for part in text.split(",") if part.strip()]
-    names = [name.strip() for name, _, _ in parts]
-    if not parts or not all(equals for _, equals, _ in parts) or len(set(names)) < len(names):
-        raise SettingError(f"must be NAME=VALUE, each once, such as {EXAMPLE}")
-    return [(name, value) for name, _, value in parts]
+    return LoraOptions.parse(parse_assignments(text.split(","), "lora", EXAMPLE))
 
 
 def _as_text(value: Any) -> str:

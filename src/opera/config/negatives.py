@@ -73,24 +73,16 @@ class NegativeSettings(Settings):
     )
 
     @model_validator(mode="after")
-    def _range_needs_hard_negatives(self) -> Self:
-        if self.range is not None and self.negatives != "hard":
-            negatives = self.negatives or "auto"
-            raise ValueError(
-                f"range={self.range[0]}:{self.range[1]} needs negatives=hard, but negatives is {negatives}"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _mining_needs_hard_negatives(self) -> Self:
-        for name in ("mining_relative_margin", "mining_absolute_margin", "mining_max_score", "mining_reranker"):
+    def _belongs_to_hard_negatives(self) -> Self:
+        for name in (
+            "range",
+            *(name for name in type(self).model_fields if name.startswith("mining_")),
+            "search_index",
+        ):
             value = getattr(self, name)
-            if value is not None and self.negatives != "hard":
-                raise ValueError(f"{name}={value} needs negatives=hard, but negatives is {self.negatives or 'auto'}")
-        if self.search_index != "exact" and self.negatives != "hard":
-            raise ValueError(
-                f"search_index={self.search_index} needs negatives=hard, but negatives is {self.negatives or 'auto'}"
-            )
+            if value not in (None, "exact") and self.negatives != "hard":
+                written = ":".join(map(str, value)) if isinstance(value, tuple) else value
+                raise ValueError(f"{name}={written} needs negatives=hard, but negatives is {self.negatives or 'auto'}")
         return self
 
     @property

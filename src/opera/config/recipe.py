@@ -7,7 +7,6 @@ from typing import Annotated, Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from opera.config.hints import EVERYDAY, OTHER_NAMES
 from opera.config.optional import check_installed
 from opera.config.presets import with_preset
 from opera.config.search_index import require_index
@@ -15,7 +14,7 @@ from opera.config.trainer_arguments import check_trainer_fields
 from opera.config.training import TrainSettings
 from opera.core.errors import SettingError
 from opera.core.extras import require
-from opera.core.settings import LISTING, SettingDoc, Settings, explain, resolved, unknown_setting
+from opera.core.settings import SettingDoc, Settings, explain, resolved, unknown_setting
 from opera.data.pairs import TrainingPairs
 from opera.methods import METHODS, Method, PairScores, Plan, method_named
 from opera.methods.default import AUTO, DEFAULT_METHOD, PRESET_METHOD
@@ -133,16 +132,14 @@ def parse_value(name: str, value: Any) -> Any:
 
 
 def docs_by_group() -> dict[str, list[SettingDoc]]:
-    """Describe every setting once: everyday ones, those of training by group, those of methods."""
+    """Describe every setting once: those of training by group, then those of methods."""
     methods: dict[type[Settings], list[str]] = {}
     for name, method in METHODS.items():
         if method.settings_class.model_fields:
             methods.setdefault(method.settings_class, []).append(name)
     described = {f"method {', '.join(names)}": settings.docs() for settings, names in methods.items()}
     of_training = {name.replace("_", " "): docs for name, docs in TrainSettings.docs_by_group().items()}
-    by_name = {doc.name: doc for docs in of_training.values() for doc in docs}
-    others = {name: [doc for doc in docs if doc.name not in EVERYDAY] for name, docs in of_training.items()}
-    return {"everyday settings": [by_name[name] for name in EVERYDAY], **others, **described}
+    return {**of_training, **described}
 
 
 def _misplaced(name: str, method: type[Method[Any]]) -> str:
@@ -160,8 +157,6 @@ def unknown_name(name: str, known: Iterable[str]) -> str:
     """Say that ``name`` is no setting, and what to use instead."""
     if name in ADAPT_ARGUMENTS:
         return f"'{name}' is not a setting: pass it as the argument or option {name}"
-    if name in OTHER_NAMES:
-        return f"unknown setting '{name}'; {OTHER_NAMES[name]} ({LISTING})"
     return unknown_setting(name, dict.fromkeys([*known, "method"]))
 
 

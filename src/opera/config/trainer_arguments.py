@@ -73,7 +73,7 @@ def _as_mapping(value: Any) -> Any:
     """Read ``name=value,name=value``, or take a mapping, and refuse the fields that are OPERA's own."""
     if isinstance(value, str):
         try:
-            value = parse_assignments(value.split(","), "trainer")
+            value = parse_assignments(value.split(","), "trainer", "adam_beta2=0.98")
         except SettingError as error:
             raise ValueError("; ".join(error.lines)) from None
     if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):

@@ -55,10 +55,15 @@ def read_recipe(path: Path) -> dict[str, Any]:
     return values
 
 
-def parse_assignments(assignments: Sequence[str], option: str = "--set") -> dict[str, Any]:
+def parse_assignments(
+    assignments: Sequence[str], option: str = "--set", example: str = "temperature=0.05"
+) -> dict[str, Any]:
     """Read ``--set key=value`` arguments; values are YAML scalars, but those of :data:`VERBATIM` are kept as they are.
 
-    ``option`` is what the messages start with.
+    Args:
+        assignments: as they were given.
+        option: what the messages start with.
+        example: of an assignment.
 
     Raises:
         SettingError: if one is not ``key=value``, or a key is given twice.
@@ -67,8 +72,7 @@ def parse_assignments(assignments: Sequence[str], option: str = "--set") -> dict
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
         if not equals or not key.strip():
-            example = {"--set": "--set temperature=0.05"}.get(option, f"{option} adam_beta2=0.98")
-            raise SettingError(f"{option} {shortened(assignment)}: must be key=value, such as {example}")
+            raise SettingError(f"{option} {shortened(assignment)}: must be key=value, such as {option} {example}")
         if (name := key.strip()) in values:
             raise SettingError(f"{option} {shortened(name)}: given twice")
         values[name] = _verbatim(text) if name in VERBATIM else parse_scalar(text)

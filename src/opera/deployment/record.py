@@ -118,3 +118,21 @@ def verdict_sentence(form: ExportedForm) -> str:
     if form.verdict == "not distinguishable":
         sentence += f"; a loss of up to {points(-form.figures.low)[1:]} points is possible"
     return sentence
+
+
+HEADS = ("form", "file", MEASURE, "points", "95% interval", "speed", "MB")
+"""Columns of the table of an export, on the terminal and in its README."""
+
+
+def table_rows(exported: Export) -> list[tuple[str, ...]]:
+    """Write the model as trained and each form as rows under :data:`HEADS`, blank where nothing was measured."""
+    measured = [form.figures for form in exported.forms if form.figures is not None]
+    before = (f"{measured[0].before:.4f}", "", "", "1.0×") if measured else ("", "", "", "")
+    rows: list[tuple[str, ...]] = [("as trained", "", *before, f"{exported.megabytes:.1f}")]
+    for form in exported.forms:
+        found, cells = form.figures, ("", "", "", "")
+        if found is not None:
+            interval = f"{points(found.low)} to {points(found.high)}"
+            cells = (f"{found.after:.4f}", points(found.difference), interval, f"{found.speed:.1f}×")
+        rows.append((form.form, form.file, *cells, f"{form.megabytes:.1f}"))
+    return rows

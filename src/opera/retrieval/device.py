@@ -54,8 +54,8 @@ def describe_device(device: str) -> str:
     """Describe the device, such as ``cuda (NVIDIA H100)`` or ``cpu (2 threads)``."""
     if device == "cuda":
         return f"cuda ({torch.cuda.get_device_name()})"
-    agreed = ", reproducible" if is_reproducible() else ""
-    return f"cpu ({torch.get_num_threads()} threads{agreed})" if device == "cpu" else device
+    threads, agreed = torch.get_num_threads(), ", reproducible" if is_reproducible() else ""
+    return f"cpu ({threads} thread{'s' * (threads > 1)}{agreed})" if device == "cpu" else device
 
 
 def resolve_precision(precision: Precision, device: str, is_transformer: bool) -> Literal["fp32", "bf16", "fp16"]:

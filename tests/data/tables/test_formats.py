@@ -114,6 +114,14 @@ def test_a_table_of_ids_that_are_no_ids(tmp_path: Path) -> None:
         load_data(pairs=tmp_path / "p.parquet", documents=tmp_path / "d.parquet")
 
 
+def test_a_file_of_a_beir_folder(tmp_path: Path) -> None:
+    lines(tmp_path / "corpus.jsonl", {"_id": "d", "title": "", "text": "x"})
+    with pytest.raises(
+        DataError, match=r"corpus\.jsonl: holds texts and no pairs, as in a BEIR folder; give the folder"
+    ):
+        load_data(tmp_path / "corpus.jsonl")
+
+
 def test_columns_by_number_where_there_is_no_header(tmp_path: Path) -> None:
     for name, text in (("p.csv", "what?,that\nwho?,he\n"), ("p.tsv", "what?\tthat\nwho?\the\n")):
         (tmp_path / name).write_text(text)

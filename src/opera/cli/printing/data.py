@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from opera.cli.printing.console import table_of
 from opera.core.terminal import place, say
 from opera.data import RetrievalData
 from opera.data.catalogue import PAPER_SETS, CountDifference, PaperSet
@@ -26,20 +26,18 @@ COUNTS = {
 
 def print_sets(screen: Console) -> None:
     """Print the paper's data sets: sizes, licences, sources and disk."""
-    sizes = Table("NAME", "in the paper", *COUNTS.values(), "here", title="the paper's data sets (Table 8)")
-    origins = Table("NAME", "ir_datasets", "licence", "to fetch", "texts", "embeddings")
-    for column in sizes.columns[2:7]:
-        column.justify = "right"
-    for column in origins.columns[3:]:
-        column.justify = "right"
+    sizes, origins = [], []
     for entry in PAPER_SETS.values():
         counts = [f"{count:,}" for count in entry.table_counts.values()]
-        sizes.add_row(entry.name, f"{entry.title}, {entry.domain}", *counts, "yes" if is_here(entry.splits) else "")
+        here = "yes" if is_here(entry.splits) else ""
+        sizes.append((entry.name, f"{entry.title}, {entry.domain}", here, *counts))
         fetch = amount(entry.download_bytes) if entry.download_bytes else "on request"
         disk = (f"~{amount(entry.text_bytes)}", amount(entry.embedding_bytes()))
-        origins.add_row(entry.name, ", ".join(entry.splits.values()), entry.licence, fetch, *disk)
-    for table in (sizes, origins):
-        screen.print(table)
+        origins.append((entry.name, ", ".join(entry.splits.values()), entry.licence, fetch, *disk))
+    screen.print(Text("the paper's data sets (Table 8)", style="bold"))
+    screen.print(table_of(("NAME", "in the paper", "here", *COUNTS.values()), sizes, words=3))
+    heads = ("NAME", "ir_datasets", "licence", "to fetch", "texts", "embeddings")
+    screen.print(table_of(heads, origins, words=3))
     screen.print(Text("texts: in OPERA's cache. embeddings: of 1,024 fp32 numbers per document, as bge-large's."))
     screen.print(Text("opera data get NAME fetches one; then paper:NAME is a data set wherever one is asked for."))
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from opera.cli.printing.console import one_line
+from opera.cli.printing.console import one_line, table_of
 from opera.cli.printing.results import warn_of_few
 from opera.core.intervals import signed
 from opera.data.names import source_title
@@ -91,17 +90,15 @@ def _print_similarities(screen: Console, inspection: Inspection) -> None:
     similarities, quality = inspection.similarities, inspection.quality
     highest = max(*similarities.labelled_counts, *similarities.random_counts)
     screen.print(Text("\nSimilarity of query and document", style="bold"))
-    table = Table()
-    table.add_column("")
-    for name in ("minimum", "5%", "25%", "median", "75%", "95%", "maximum"):
-        table.add_column(name, justify="right")
-    table.add_column(f"from {similarities.edges[0]:.2f} to {similarities.edges[-1]:.2f}")
-    for name, values, shares in (
-        ("training pairs", similarities.labelled, similarities.labelled_counts),
-        ("random pairs", similarities.random, similarities.random_counts),
-    ):
-        table.add_row(name, *(f"{value:.3f}" for value in values), histogram(shares, highest))
-    screen.print(table)
+    heads = ("", "minimum", "5%", "25%", "median", "75%", "95%", "maximum")
+    rows = [
+        (name, *(f"{value:.3f}" for value in values), histogram(shares, highest))
+        for name, values, shares in (
+            ("training pairs", similarities.labelled, similarities.labelled_counts),
+            ("random pairs", similarities.random, similarities.random_counts),
+        )
+    ]
+    screen.print(table_of((*heads, f"from {similarities.edges[0]:.2f} to {similarities.edges[-1]:.2f}"), rows))
     screen.print(
         Text(
             f"Within a query: its labelled document is closer than a random one with probability {quality.auc:.3f} "
@@ -125,13 +122,12 @@ def _noise_in_words(quality: Quality) -> str:
 
 def _print_retentions(screen: Console, inspection: Inspection) -> None:
     screen.print(Text("\nWhat static pruning (methods sp, sp+cbs) would keep", style="bold"))
-    table = Table()
-    for name in ("share kept (k)", "pairs", "queries lost", "lowest similarity", "true pairs", "gain"):
-        table.add_column(name, justify="right")
+    heads = ("share kept (k)", "pairs", "queries lost", "lowest similarity", "true pairs", "gain")
+    rows = []
     for row in inspection.retentions:
-        cells = (f"{row.kept_pairs:,}", f"{row.lost_queries:.1%}", f"{row.lowest:.3f}")
-        table.add_row(f"{row.k:g}", *cells, f"{row.precision:.3f}", signed(row.gain, 4))
-    screen.print(table)
+        cells = (f"{row.kept_pairs:,}", f"{row.lost_queries:.1%}", f"{row.lowest:.3f}", f"{row.precision:.3f}")
+        rows.append((f"{row.k:g}", *cells, signed(row.gain, 4)))
+    screen.print(table_of(heads, rows, words=0))
     screen.print(
         Text(
             "True pairs: their estimated share among those kept. Gain: estimated change of the similarity that "
@@ -159,9 +155,7 @@ def _print_duplicates(screen: Console, inspection: Inspection) -> None:
         )
         _print_examples(screen, leak.examples)
     if not inspection.leaks:
-        screen.print(
-            Text("There is no split but train: opera train draws test and dev from it, with documents new to train.")
-        )
+        screen.print(Text("There is no split but train: opera train draws test and dev from it, as --future says."))
 
 
 def _duplicates_in_words(duplicates: Duplicates) -> str:

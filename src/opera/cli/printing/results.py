@@ -6,19 +6,22 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
-from opera.cli.printing.console import one_line
+from opera.cli.printing.console import one_line, table_of
 from opera.core.intervals import few_queries, points
 from opera.retrieval.measures import DEFAULT_MEASURES
 from opera.runs.changes import changes_on_test
 from opera.runs.guard_words import dev_sentence, share_sentence, verdict_sentence, warnings_of
+from opera.runs.record import mean_of_sets
 
 if TYPE_CHECKING:
     from opera.retrieval.one_query import FoundDocument
     from opera.runs.folder import Run
     from opera.runs.record import GuardRecord
+
+MEASURE = "nDCG@10"
+"""Of the tables by size and by data set."""
 
 
 def print_before_after(screen: Console, run: Run, title: str) -> None:
@@ -31,16 +34,13 @@ def print_before_after(screen: Console, run: Run, title: str) -> None:
     shown = {"before": "before", "fine_tuned": "fine-tuned", "after": "after"}
     if measures["fine_tuned"] == measures["after"]:
         del shown["fine_tuned"]
-    table = Table()
-    table.add_column("measure")
-    for column in (*shown.values(), "points", "95% interval"):
-        table.add_column(column, justify="right")
+    rows = []
     for name in DEFAULT_MEASURES:
         gain, change = measures["after"][name] - measures["before"][name], changes.get(name)
         interval = "" if change is None else interval_in_points(change.low, change.high)
-        table.add_row(name, *(f"{measures[when][name]:.4f}" for when in shown), points(gain), interval)
+        rows.append((name, *(f"{measures[when][name]:.4f}" for when in shown), points(gain), interval))
     screen.print(Text(f"\n{title}", style="bold"))
-    screen.print(table)
+    screen.print(table_of(("measure", *shown.values(), "points", "95% interval"), rows))
     warn_of_few(screen, per_query.num_rows)
 
 
@@ -75,16 +75,42 @@ def print_measures(
     intervals: Mapping[str, tuple[float, float]] | None = None,
 ) -> None:
     """Print the measures of one evaluation with their intervals, or other named values under their ``head``."""
-    table = Table()
-    table.add_column(head)
-    for column in ("value", *(() if intervals is None else ("95% interval",))):
-        table.add_column(column, justify="right")
-    for name, value in values.items():
-        table.add_row(
-            name, f"{value:.4f}", *(() if intervals is None else ("{:.4f} to {:.4f}".format(*intervals[name]),))
-        )
+    found = {} if intervals is None else {name: ("{:.4f} to {:.4f}".format(*intervals[name]),) for name in values}
+    rows = [(name, f"{value:.4f}", *found.get(name, ())) for name, value in values.items()]
     screen.print(Text(title, style="bold"))
-    screen.print(table)
+    screen.print(table_of((head, "value", *(("95% interval",) if found else ())), rows))
+
+
+def print_sizes(screen: Console, run: Run) -> None:
+    """Print a measure of a run at each number of first dimensions; nothing for a run without sizes."""
+    if sizes := run.record.matryoshka:
+        measured = [("all", run.measures), *((str(s.size), {"before": s.before, "after": s.after}) for s in sizes)]
+        rows = [(size, *_change_cells(test)) for size, test in measured]
+        screen.print(Text(f"\n{MEASURE} of the first dimensions alone", style="bold"))
+        screen.print(table_of(("dimensions", "before", "after", "points"), rows, words=0))
+
+
+def print_sets(screen: Console, run: Run) -> None:
+    """Print a measure of a run on each of several data sets, before and after; nothing for a run on one."""
+    sets = run.record.sets
+    if not sets:
+        return
+    rows = []
+    for each in sets:
+        drawn = "" if each.share_of_draws is None else f"{each.share_of_draws:.1%}"
+        queries = str(each.counts.get("test_queries", 0))
+        rows.append((one_line(each.name), drawn, queries, *_change_cells(each.test)))
+    rows.append(("mean of the sets", "", "", *_change_cells(mean_of_sets(sets))))
+    screen.print(Text(f"\n{MEASURE} on the test queries of each data set", style="bold"))
+    screen.print(table_of(("data set", "drawn", "test queries", "before", "after", "points"), rows))
+
+
+def _change_cells(test: Mapping[str, Mapping[str, float]] | None) -> tuple[str, str, str]:
+    """Write a measure before and after, and its change in points, as cells of a table."""
+    if test is None:
+        return ("", "", "")
+    before, after = test["before"][MEASURE], test["after"][MEASURE]
+    return f"{before:.4f}", f"{after:.4f}", points(after - before)
 
 
 def print_search(screen: Console, documents: Sequence[FoundDocument], title: str) -> None:

@@ -5,40 +5,31 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from opera.cli.printing.console import table_of
 from opera.diagnostics.theory import METHOD_NAMES, Outcome, Point
 
 
 def print_theory(screen: Console, points: Sequence[Point], held: str) -> None:
     """Print Theorem 1 and the simulation for each world; ``held`` lists the settings that all worlds share."""
-    table = Table()
-    for column in ("noise", "AUC", "γ", "ρ"):
-        table.add_column(column, justify="right")
-    for column in ("theorem", "simulated", "one query"):
-        table.add_column(f"{column}\n" + "    ".join(METHOD_NAMES))
-    for column in ("best by\ntheorem", "best for\none query"):
-        table.add_column(column)
 
     def by_method(outcomes: Mapping[str, Outcome], field: str) -> str:
         return " ".join(f"{getattr(outcomes[name], field):.3f}" for name in METHOD_NAMES)
 
+    heads = [f"{column}\n" + "    ".join(METHOD_NAMES) for column in ("theorem", "simulated", "one query")]
+    rows = []
     for point in points:
         closed, simulated = point.closed_form, point.simulated
-        table.add_row(
-            f"{point.world.noise:g}",
-            f"{point.world.auc:g}",
-            *(f"{closed[name].precision:.3f}" for name in ("sp", "dp")),
-            by_method(closed, "similarity"),
-            by_method(simulated, "similarity"),
-            by_method(simulated, "one_query"),
-            point.best or "–",
-            point.best_for_one_query or "–",
-        )
+        world = (f"{point.world.noise:g}", f"{point.world.auc:g}")
+        precisions = (f"{closed[name].precision:.3f}" for name in ("sp", "dp"))
+        similarities = (by_method(closed, "similarity"), by_method(simulated, "similarity"))
+        best = (point.best or "–", point.best_for_one_query or "–")
+        rows.append((*world, *precisions, *similarities, by_method(simulated, "one_query"), *best))
     largest = max(outcome.error for point in points for outcome in point.simulated.values())
     screen.print(Text(f"E, the expected cosine of the best query embedding with a true document; {held}", style="bold"))
-    screen.print(table)
+    columns = ("noise", "AUC", "γ", "ρ", *heads, "best by\ntheorem", "best for\none query")
+    screen.print(table_of(columns, rows, words=0))
     screen.print(
         "γ, ρ: share of true documents among those that sp keeps and dp prefers. Pruning beats ft if it exceeds\n"
         "1 - noise; then, at γ = ρ, sp also beats dp. If scores mislead (AUC below 0.5), dp loses less than sp.\n"

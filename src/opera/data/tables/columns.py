@@ -216,6 +216,8 @@ def unknown_columns(
         kind: of table.
         may_lack_header: whether ``names`` may be a row and no header.
     """
+    if kind == "pairs" and {"_id", "text"} <= set(names):
+        return DataError(f"{place}: holds texts and no pairs, as in a BEIR folder; give the folder that has its qrels/")
     taken = {column for columns in chosen.values() for column in columns}
     free = [name for name in names if name not in taken]
     where = "" if kind == "pairs" else f"{kind}."

@@ -154,12 +154,11 @@ def count_duplicates(
         if not others:
             continue
         near_duplicates += 1
-        row, overlap = max(others, key=lambda duplicate: duplicate[1])
-        if len(examples) < max_examples and frozenset((own_row, row)) not in shown:
-            shown.add(frozenset((own_row, row)))
-            both = np.array([own_row, row])
-            (text_id, duplicate_id), (text, duplicate_text) = table.ids(both), table.texts(both)
-            examples.append(NearDuplicate(text_id, duplicate_id, text, duplicate_text, overlap))
+        pair = frozenset((own_row, max(others, key=lambda duplicate: duplicate[1])[0]))
+        if len(examples) < max_examples and pair not in shown:
+            shown.add(pair)
+            own = slice(own_row, own_row + 1)
+            examples.append(_example(table.ids(own)[0], table.texts(own)[0], others, table))
     return Duplicates(len(table), len(rows), near_duplicates, _count_copies(table), examples)
 
 
