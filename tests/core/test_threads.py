@@ -69,7 +69,7 @@ def test_torch_loads_after_the_variable_is_set_and_keeps_to_it() -> None:
     answer = subprocess.run(
         [sys.executable, "-c", code], env={**environment, THREADS: "1"}, check=True, capture_output=True, text=True
     )
-    assert answer.stdout.splitlines() == ["PASSIVE", "cpu (1 threads)"]
+    assert answer.stdout.splitlines() == ["PASSIVE", "cpu (1 thread)"]
 
 
 class TestQuota:

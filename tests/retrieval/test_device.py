@@ -24,7 +24,8 @@ def test_the_fastest_device_is_picked(monkeypatch: pytest.MonkeyPatch, cuda: boo
 
 def test_devices_are_described(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA H100")
-    assert describe_device("cpu") == f"cpu ({torch.get_num_threads()} threads)"
+    threads = torch.get_num_threads()
+    assert describe_device("cpu") == f"cpu ({threads} thread{'s' * (threads > 1)})"
     assert describe_device("cuda") == "cuda (NVIDIA H100)"
     assert describe_device("mps") == "mps"
 
