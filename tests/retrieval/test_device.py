@@ -70,7 +70,7 @@ class TestReproducible:
     def test_it_is_the_processor_in_fp32(self) -> None:
         assert pick_device() == "cpu"
         assert resolve_precision("auto", "cpu", is_transformer=True) == "fp32"
-        assert describe_device("cpu") == f"cpu ({torch.get_num_threads()} threads, reproducible)"
+        assert describe_device("cpu").endswith(", reproducible)")
 
     @pytest.mark.parametrize("precision", ["bf16", "fp16"])
     def test_half_precision_is_refused(self, precision: Precision) -> None:

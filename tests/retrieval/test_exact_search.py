@@ -60,7 +60,7 @@ def problems(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, list[str], int]:
 
 
 @given(problem=problems(), unit=st.integers(1, 40), block=st.tuples(st.integers(1, 9), st.integers(1, 70)))
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=40)
 def test_it_finds_what_brute_force_finds(
     problem: tuple[np.ndarray, np.ndarray, list[str], int], unit: int, block: tuple[int, int]
 ) -> None:
