@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pytest
 
 from opera.core.errors import DataError, InputError
@@ -23,6 +24,14 @@ def test_missing_files(make_beir: MakeBeir, tmp_path: Path) -> None:
     (folder / "queries.jsonl").unlink()
     with pytest.raises(DataError, match=r"not a BEIR folder: queries\.jsonl is missing"):
         load_data(folder)
+
+
+@pytest.mark.parametrize("pairs", [3, pd.DataFrame({"query": ["a"], "document": ["b"]})])
+def test_pairs_that_are_no_path(pairs: Any) -> None:
+    with pytest.raises(
+        InputError, match=r"^pairs: must be a path, or several, got '(int|DataFrame)'; a table in memory"
+    ):
+        load_data(pairs=pairs)
 
 
 def test_a_folder_that_may_not_be_entered(make_beir: MakeBeir, monkeypatch: pytest.MonkeyPatch) -> None:

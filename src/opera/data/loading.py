@@ -7,7 +7,7 @@ from pathlib import Path
 
 from opera.core.errors import DataError, SettingError
 from opera.core.paths import expand_user
-from opera.core.terminal import shortened
+from opera.core.terminal import shortened, shown
 from opera.data.combined import combine
 from opera.data.names import TABLES
 from opera.data.retrieval_data import RetrievalData
@@ -87,6 +87,11 @@ def data_source(
     Raises:
         SettingError: for both, or neither; for tables of texts without pairs; and as :meth:`TableSource.of`.
     """
+    if not isinstance(pairs, str | Path | Sequence | Mapping | None):
+        raise SettingError(
+            f"pairs: must be a path, or several, got {shown(type(pairs).__name__)}; a table in memory is read by "
+            "RetrievalData.from_pairs(pairs=...)"
+        )
     given = [f"--{name}" for name, value in (("pairs", pairs), ("documents", documents), ("queries", queries)) if value]
     if source is not None and given:
         raise SettingError(f"{' '.join(given)}: not beside a data set ({shortened(str(source))}); give one of the two")
