@@ -28,9 +28,7 @@ def test_missing_files(make_beir: MakeBeir, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pairs", [3, pd.DataFrame({"query": ["a"], "document": ["b"]})])
 def test_pairs_that_are_no_path(pairs: Any) -> None:
-    with pytest.raises(
-        InputError, match=r"^pairs: must be a path, or several, got '(int|DataFrame)'; a table"
-    ):
+    with pytest.raises(InputError, match=r"^pairs: must be a path, or several, got '(int|DataFrame)'; a table"):
         load_data(pairs=pairs)
 
 
