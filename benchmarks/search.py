@@ -25,6 +25,9 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT / "studies"))
+from page import fill, table_lines  # noqa: E402
+
 QUERIES, DIMENSION = 1000, 384
 DEPTHS = (10, 100)
 ENGINES = ("opera", "faiss", "semantic_search")
@@ -145,9 +148,6 @@ def row_of(
 
 def table(rows: list[dict[str, Any]]) -> str:
     """Lines of the table."""
-    sys.path.insert(0, str(ROOT / "studies"))
-    from page import table_lines
-
     head = ["documents", "k", "threads", "OPERA, queries/s", "FAISS flat", "semantic_search", "OPERA / FAISS",
             "OPERA / semantic_search", "peak memory, GB: OPERA, FAISS, semantic_search"]  # fmt: skip
     lines = [
@@ -190,8 +190,6 @@ def main() -> None:
     record = {"rounds": options.rounds, "queries": QUERIES, "dimension": DIMENSION, "machine": platform.processor(),
               "cpus": os.cpu_count(), "python": platform.python_version(), "rows": rows}  # fmt: skip
     (ROOT / "benchmarks/search.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    from page import fill
-
     fill(ROOT / "docs/performance.md", {"search": table(rows)})
 
 
