@@ -188,6 +188,15 @@ def write_lines(path: Path, rows: list[Row]) -> None:
     path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
 
 
+def written(folder: Path, tables: Mapping[str, list[Row]]) -> tuple[Path, dict[str, Path]]:
+    """Write a JSON Lines file per table; return what is given to OPERA, a lone file itself, and the files by name."""
+    folder.mkdir()
+    files = {name: folder / f"{name}.jsonl" for name in tables}
+    for name, rows in tables.items():
+        write_lines(files[name], rows)
+    return folder if len(files) > 1 else files["train_lines"], files
+
+
 @examples
 @given(st.data())
 def test_beir_folders(data: st.DataObject) -> None:
@@ -236,11 +245,7 @@ def test_flagembedding(data: st.DataObject) -> None:
     name = draw(st.sampled_from(sorted(tables)))
     spoilt = {**tables, name: draw(changed(tables[name], ["neg", "pos_scores", "neg_scores", "prompt"]))}
     with workplace() as folder:
-        (folder / "data").mkdir()
-        for name, lines in spoilt.items():
-            write_lines(folder / f"data/{name}.jsonl", lines)
-        source = folder / "data" if len(spoilt) > 1 else folder / "data/train_lines.jsonl"
-        files = {name: folder / f"data/{name}.jsonl" for name in spoilt}
+        source, files = written(folder / "data", spoilt)
         compare(
             lambda: load_data(source), lambda: flagembedding_data(files), same(spoilt, tables) and "corpus" not in also
         )
@@ -274,9 +279,5 @@ def test_tevatron(data: st.DataObject) -> None:
         if lists and type((passages := lists[-1])[-1]) is dict:
             passages[-1:] = draw(changed(passages[-1:]))
     with workplace() as folder:
-        (folder / "data").mkdir()
-        for name, lines in spoilt.items():
-            write_lines(folder / f"data/{name}.jsonl", lines)
-        source = folder / "data" if len(spoilt) > 1 else folder / "data/train_lines.jsonl"
-        files = {name: folder / f"data/{name}.jsonl" for name in spoilt}
+        source, files = written(folder / "data", spoilt)
         compare(lambda: load_data(source), lambda: tevatron_data(files), same(spoilt, tables))

@@ -29,9 +29,7 @@ def named_share(qrels: Qrels, train: Qrels, n_documents: int) -> float:
         train: the judgements that train.
         n_documents: size of the corpus.
     """
-    named = np.zeros(n_documents, dtype=bool)
-    named[train.relevant().doc_rows] = True
-    return float(named[qrels.relevant().doc_rows].mean())
+    return float(_named(train, n_documents)[qrels.relevant().doc_rows].mean())
 
 
 def recurring_share(train: Qrels) -> float:
@@ -57,9 +55,15 @@ def asks_about_known(qrels: Qrels, train: Qrels, n_documents: int) -> NDArray[np
         train: the judgements that train.
         n_documents: size of the corpus.
     """
-    relevant, named = qrels.relevant(), np.zeros(n_documents, dtype=bool)
-    named[train.relevant().doc_rows] = True
+    relevant, named = qrels.relevant(), _named(train, n_documents)
     return np.asarray(np.add.reduceat(named[relevant.doc_rows], relevant.offsets[:-1]) * 2 >= np.diff(relevant.offsets))
+
+
+def _named(train: Qrels, n_documents: int) -> NDArray[np.bool_]:
+    """Which documents ``train`` judges relevant: bool, by row of the corpus."""
+    named = np.zeros(n_documents, dtype=bool)
+    named[train.relevant().doc_rows] = True
+    return named
 
 
 def query_components(pairs: TrainingPairs) -> NDArray[np.int32]:

@@ -228,11 +228,11 @@ class DynamicPruning(Method[DynamicSettings]):
     def observe(self, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray) -> None:
         """Update **q** and **p** from the forward pass."""
         queries = np.unique(self.pairs.pair_query[pair_ids])
-        before = self._query_scores(queries)
+        before = self._query_scores(queries) if self._on_queries else None
         change = self.scores.observe(pair_ids, similarity, loss)
         if self._similarities is not None:
             self._similarities.move(change.old_similarity, change.similarity)
-        if self._qualities is not None:
+        if self._qualities is not None and before is not None:
             self._qualities.move(before, self._query_scores(queries))
             self._changed_since.append((queries, before))
 

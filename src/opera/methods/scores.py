@@ -82,14 +82,6 @@ class PairScores:
         cbs = None if self.cbs is None else self.cbs[kept]
         return PairScores(kept_pairs, self.similarity[kept], self.loss[kept], cbs)
 
-    def mean_similarity(self) -> NDArray[np.float64]:
-        """Mean similarity over each query's pairs: float64 ``[n]``."""
-        return self.pairs.sum_by_query(self.similarity) / self.pairs.positives_per_query
-
-    def mean_loss(self) -> NDArray[np.float64]:
-        """Mean contrastive loss over each query's pairs (the paper's **q**, before its offset): float64 ``[n]``."""
-        return self.pairs.sum_by_query(self.loss) / self.pairs.positives_per_query
-
     def state_dict(self) -> dict[str, Any]:
         """Return what training changes: both arrays."""
         return {"similarity": self.similarity.copy(), "loss": self.loss.copy()}

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from sentence_transformers import SentenceTransformer
 
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import Evaluation, evaluate_encoder, query_difficulty, relevant_ids
@@ -18,6 +17,7 @@ from opera.training.fit import Fit
 from opera.training.guard.verdict import guarded_measure
 from opera.training.session import Session
 from opera.training_set.prepare import Prepared
+from opera.training_set.prepare_model import encoder_of
 
 
 def test_queries_of(prepared: Prepared) -> dict[str, Any]:
@@ -44,15 +44,7 @@ def evaluate_saved(run: RunWriter, prepared: Prepared) -> Evaluation:
     saved = prepared.model if adapter else load_model(run.model_path, prepared.encoder.device)
     if not adapter:
         put_lengths(saved, prepared.lengths)
-    return evaluate_test(encoder_of(saved, prepared), prepared)
-
-
-def encoder_of(model: SentenceTransformer, prepared: Prepared) -> Encoder:
-    """An encoder without a cache, for a model that this run made."""
-    encoding = prepared.settings.encoding
-    return Encoder(
-        model, encoding.precision, encoding.encode_batch_size, use_cache=False, search_memory=encoding.search_bytes
-    )
+    return evaluate_test(encoder_of(saved, prepared.settings.encoding), prepared)
 
 
 def by_set(

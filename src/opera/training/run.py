@@ -40,7 +40,6 @@ from opera.training.model_card import write_model_card
 from opera.training.on_test import (
     by_set,
     by_size_of,
-    encoder_of,
     evaluate_saved,
     evaluate_test,
     test_queries_of,
@@ -51,6 +50,7 @@ from opera.training.session import Session
 from opera.training.trainer import training_arguments
 from opera.training.trainer_check import check_trainer
 from opera.training_set.prepare import Prepared, prepare
+from opera.training_set.prepare_model import encoder_of
 
 log = logging.getLogger("opera")
 
@@ -70,10 +70,12 @@ def run_training(checked: Checked, callbacks: Sequence[TrainerCallback | type[Tr
         arguments = training_arguments(prepared.settings, prepared.model, RunWriter(folder).checkpoints)
         check_trainer(prepared.settings, arguments, prepared.model)
     if resume:
-        prepared = _as_before(folder, prepared)
-        if Run.open(folder).finished:
+        refuse_other_settings(folder, prepared.identity, TrainSettings.without_effect())
+        earlier = Run.open(folder)
+        prepared = _as_before(earlier, prepared)
+        if earlier.finished:
             log.info("%s is already finished: nothing to do", folder)
-            return Run.open(folder)
+            return earlier
     processes.wait_for_everyone()  # every process has looked at the folder
     services = Services(service_names(checked.recipe.train.logging.report_to), arguments, prepared.model)
     with _held(folder, resume, checked.overwrite) if processes.is_main_process else nullcontext():
@@ -89,14 +91,12 @@ def run_training(checked: Checked, callbacks: Sequence[TrainerCallback | type[Tr
             services.close()
 
 
-def _as_before(folder: Path, prepared: Prepared) -> Prepared:
-    """Check that a run may be resumed, and return it with what was chosen automatically then."""
-    refuse_other_settings(folder, prepared.identity, TrainSettings.without_effect())
-    earlier = Run.open(folder)
+def _as_before(earlier: Run, prepared: Prepared) -> Prepared:
+    """Return what is prepared with what was chosen automatically in the run that is resumed."""
     for name in AUTOMATIC:
         recorded_settings(earlier, {name: earlier.settings[name]} if name in earlier.settings else {})
         if name in earlier.settings and earlier.settings[name] is None:  # a run records what was chosen
-            raise broken(folder / RUN_FILE, f"{name}: must have a value")
+            raise broken(earlier.path / RUN_FILE, f"{name}: must have a value")
     return prepared.resolved_as(earlier.settings)
 
 
@@ -171,7 +171,7 @@ def _hand_over(session: Session, guarded: Guarded | None, before: Evaluation) ->
         _save_model(session, FINE_TUNED_FOLDER)
     if guarded is not None and share < 1:
         with session.phase("evaluate_fine_tuned", "measuring the fine-tuned model on test"):
-            fine_tuned = evaluate_test(encoder_of(prepared.model, prepared), prepared)
+            fine_tuned = evaluate_test(encoder_of(prepared.model, prepared.settings.encoding), prepared)
         mix(guarded.untrained, Weights.of(prepared.model), share).put_into(prepared.model)
     _save_model(session, MODEL_FOLDER)
     if share == 0:

@@ -141,3 +141,10 @@ def check_gradient_cache(texts: int | None, model: SentenceTransformer) -> None:
             f"gradient_cache={texts}: is for transformers; {type(model[0]).__name__} keeps nothing between its layers, "
             "so large batches need no cache; leave the setting out"
         )
+
+
+def encoder_of(model: SentenceTransformer, encoding: EncodingSettings) -> Encoder:
+    """Return an encoder without a cache, for a model that this run made."""
+    return Encoder(
+        model, encoding.precision, encoding.encode_batch_size, use_cache=False, search_memory=encoding.search_bytes
+    )

@@ -24,6 +24,7 @@ from opera.training.guard.rule import Kind, choose_share, cross_fitted, mean_var
 from opera.training.guard.verdict import guarded_measure, verdict_of
 from opera.training.guard.weights import Weights, mix
 from opera.training_set.prepare import Prepared
+from opera.training_set.prepare_model import encoder_of
 
 PerQuery = NDArray[np.float64]
 
@@ -92,11 +93,7 @@ def measure_shares(
 
 def model_values(model: SentenceTransformer, dev: DevCorpus, settings: TrainSettings) -> PerQuery:
     """The deciding measure of each dev query, float64 ``[n]``, of a model as it is now."""
-    encoding = settings.encoding
-    encoder = Encoder(
-        model, encoding.precision, encoding.encode_batch_size, use_cache=False, search_memory=encoding.search_bytes
-    )
-    return dev_values(encoder, dev, settings)
+    return dev_values(encoder_of(model, settings.encoding), dev, settings)
 
 
 def kinds_of(prepared: Prepared) -> dict[str, Kind]:
