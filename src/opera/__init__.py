@@ -10,12 +10,26 @@
 import os
 import sys
 
-if sys.argv[:1] == ["-m"] and " -m opera " in f"{' '.join(sys.orig_argv)} " and not sys.flags.safe_path:
-    del sys.path[0]  # python -m puts the current folder first; nothing in a data folder is to be imported
-if "".join(sys.argv[:1]).endswith(("-m", "opera")) and "" in os.environ.get("PYTHONPATH", "-").split(os.pathsep):
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, os.environ["PYTHONPATH"].split(os.pathsep)))
+if (
+    sys.argv[:1] == ["-m"]
+    and " -m opera " in f"{' '.join(sys.orig_argv)} "
+    and not sys.flags.safe_path
+):
+    del sys.path[
+        0
+    ]  # python -m puts the current folder first; nothing in a data folder is to be imported
+if "".join(sys.argv[:1]).endswith(("-m", "opera")) and "" in os.environ.get(
+    "PYTHONPATH", "-"
+).split(os.pathsep):
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        filter(None, os.environ["PYTHONPATH"].split(os.pathsep))
+    )
     # An empty item is the current folder. This must not import pathlib, which that folder may hold.
-    sys.path[:] = [path for path in sys.path if not (os.path.isdir(path) and os.path.samefile(path, "."))]  # noqa: PTH112, PTH121
+    sys.path[:] = [
+        path
+        for path in sys.path
+        if not (os.path.isdir(path) and os.path.samefile(path, "."))  # noqa: PTH112, PTH121
+    ]
 
 from typing import TYPE_CHECKING
 

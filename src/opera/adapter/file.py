@@ -73,14 +73,18 @@ class NumpyAdapter:
         return self._apply(vectors, "document")
 
     def _apply(self, vectors: ArrayLike, role: str) -> NDArray[np.float32]:
-        moved = np.atleast_2d(np.asarray(vectors, dtype=np.float64))  # which holds the squares of all float32
+        moved = np.atleast_2d(
+            np.asarray(vectors, dtype=np.float64)
+        )  # which holds the squares of all float32
         with np.errstate(all="ignore"):  # what is no number is looked for below
             if role in self.matrices:
                 moved = moved @ self.matrices[role].T
             lengths = np.linalg.norm(moved, axis=1, keepdims=True)
         bad = np.flatnonzero(~(np.isfinite(lengths[:, 0]) & (lengths[:, 0] > 0)))
         if bad.size:
-            raise DataError(f"vectors: row {bad[0]} is zero, too long, or holds a value that is not a number")
+            raise DataError(
+                f"vectors: row {bad[0]} is zero, too long, or holds a value that is not a number"
+            )
         return np.asarray(moved / lengths, dtype=np.float32)
 
 
@@ -94,7 +98,14 @@ def load(path: str | Path) -> NumpyAdapter:
         ModelError: if there is no adapter, or it cannot be read or holds something else.
     """
     given = user_path(path, "path")
-    place = next((p for p in (given, given / ADAPTER_FILE, given / MODEL_FOLDER / ADAPTER_FILE) if p.is_file()), None)
+    place = next(
+        (
+            p
+            for p in (given, given / ADAPTER_FILE, given / MODEL_FOLDER / ADAPTER_FILE)
+            if p.is_file()
+        ),
+        None,
+    )
     if place is None:
         raise ModelError(
             f"{path}: holds no {ADAPTER_FILE}; the adapter of a sentence-transformers model is part of it: load "
@@ -113,10 +124,14 @@ def load(path: str | Path) -> NumpyAdapter:
 def _check(matrices: Mapping[str, NDArray[Any]], place: Path) -> None:
     for role, matrix in matrices.items():
         if role not in ROLES:
-            raise ModelError(f"{place}: must hold matrices named {' and '.join(ROLES)}, got {shown(role)}")
+            raise ModelError(
+                f"{place}: must hold matrices named {' and '.join(ROLES)}, got {shown(role)}"
+            )
         if matrix.dtype != np.float32 or matrix.ndim != 2 or len(set(matrix.shape)) != 1:
             got = f"{list(matrix.shape)} of {matrix.dtype}"
-            raise ModelError(f"{place}: the matrix '{role}' must be [d, d] of float32, got {shortened(got)}")
+            raise ModelError(
+                f"{place}: the matrix '{role}' must be [d, d] of float32, got {shortened(got)}"
+            )
         if not np.isfinite(matrix).all():
             raise ModelError(f"{place}: the matrix '{role}' holds values that are no numbers")
     if len({len(matrix) for matrix in matrices.values()}) != 1:

@@ -43,7 +43,9 @@ def adapter_model(
     routes: dict[str, list[Module]] = {"query": [], "document": []}
     for role in ("query", "document") if settings.kind == "both" else ("query",):
         routes[role].append(ResidualProjection(dimension, settings.adapter_rank).start(seed, role))
-    model = SentenceTransformer(modules=[VectorLookup(dimension, digest), _router(routes)], device=device)
+    model = SentenceTransformer(
+        modules=[VectorLookup(dimension, digest), _router(routes)], device=device
+    )
     model.model_card_data.local_files_only = True  # saving the model must not query the hub
     return model
 
@@ -73,7 +75,9 @@ def attach(base: SentenceTransformer, trained: SentenceTransformer) -> SentenceT
     return joined
 
 
-def save_adapted(folder: Path, base: SentenceTransformer | None, trained: SentenceTransformer) -> None:
+def save_adapted(
+    folder: Path, base: SentenceTransformer | None, trained: SentenceTransformer
+) -> None:
     """Write what a run hands over: a sentence-transformers folder, or ``adapter.npz`` where there is no base model."""
     if base is None:
         save(folder, matrices(trained))
@@ -104,7 +108,9 @@ def check_saved(
     for role, table, corpus_text in parts:
         rows = np.linspace(0, len(table) - 1, min(CHECKED_TEXTS, len(table))).astype(np.int64)
         again = loaded.encode(table.texts(rows, corpus_text), role)
-        apart = np.square(again - embed_rows(trained, role, rows)).sum(axis=1)  # 0 too where a text has no token at all
+        apart = np.square(again - embed_rows(trained, role, rows)).sum(
+            axis=1
+        )  # 0 too where a text has no token at all
         if not (apart <= 2 - 2 * SAME_COSINE).all():
             raise TrainingError(
                 f"{folder}: the saved model embeds a {role} otherwise than the vectors that the adapter was "
@@ -114,7 +120,9 @@ def check_saved(
 
 def _router(routes: dict[str, list[Module]]) -> Router:
     """Route by role; a text without one counts as a document."""
-    return Router.for_query_document(query_modules=routes["query"], document_modules=routes["document"])
+    return Router.for_query_document(
+        query_modules=routes["query"], document_modules=routes["document"]
+    )
 
 
 def _projections(trained: SentenceTransformer) -> dict[str, ResidualProjection]:

@@ -54,14 +54,20 @@ class ResidualProjection(Module):  # type: ignore[misc]
     def as_dense(self) -> Dense:
         """Return the same projection as a module of sentence-transformers."""
         return Dense(
-            self.dimension, self.dimension, bias=False, activation_function=nn.Identity(), init_weight=self.matrix()
+            self.dimension,
+            self.dimension,
+            bias=False,
+            activation_function=nn.Identity(),
+            init_weight=self.matrix(),
         )
 
     def get_embedding_dimension(self) -> int:
         """Length of a vector."""
         return self.dimension
 
-    def save(self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any) -> None:
+    def save(
+        self, output_path: str, *args: Any, safe_serialization: bool = True, **kwargs: Any
+    ) -> None:
         """Write configuration and weights."""
         self.save_config(output_path)
         self.save_torch_weights(output_path, safe_serialization=safe_serialization)

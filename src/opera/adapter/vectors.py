@@ -59,12 +59,16 @@ def read_vectors(path: Path, table: TextTable, kind: str) -> tuple[NDArray[np.fl
         DataError: for a file that cannot be read, a row without a vector, or a vector without a direction.
     """
     if path.suffix not in SUFFIXES:
-        raise DataError(f"{path}: must end in {' or '.join(SUFFIXES)}; the suffix decides the format")
+        raise DataError(
+            f"{path}: must end in {' or '.join(SUFFIXES)}; the suffix decides the format"
+        )
 
     def write(folder: Path) -> None:
         ids, vectors = _read_npy(path) if path.suffix == ".npy" else _read_parquet(path)
         rows = _find(ids, table, path, kind)
-        save_rows(folder / VECTORS_FILE, _parts(vectors, rows, ids, path), len(rows), vectors.shape[1])
+        save_rows(
+            folder / VECTORS_FILE, _parts(vectors, rows, ids, path), len(rows), vectors.shape[1]
+        )
         if _digest(path, table) != digest:
             raise DataError(f"{path}: changed while it was read; run the command again")
 
@@ -72,7 +76,9 @@ def read_vectors(path: Path, table: TextTable, kind: str) -> tuple[NDArray[np.fl
         digest = _digest(path, table)
         home = cached("vectors", digest[:32], write)
     except OSError as error:
-        raise DataError(f"{error.filename or path}: cannot be read ({error.strerror or error})") from None
+        raise DataError(
+            f"{error.filename or path}: cannot be read ({error.strerror or error})"
+        ) from None
     return np.load(home / VECTORS_FILE, mmap_mode="r"), digest
 
 
@@ -88,20 +94,32 @@ def _digest(path: Path, table: TextTable) -> str:
 def _ids_file(path: Path) -> Path:
     ids = path.with_suffix(".txt")
     if os.path.lexists(path) and not os.path.lexists(ids):
-        raise DataError(f"{path}: needs {ids.name} beside it, with the id of each row, one per line")
+        raise DataError(
+            f"{path}: needs {ids.name} beside it, with the id of each row, one per line"
+        )
     return ids
 
 
 def _read_npy(path: Path) -> tuple[list[str], NDArray[np.floating]]:
     try:
-        vectors = np.lib.format.open_memmap(path, mode="r")  # unlike np.load it reads neither archives nor pickles
-    except Exception as error:  # the header is an expression of Python; a spoilt one raises many types
-        raise DataError(f"{path}: is not a NumPy array that can be read ({_reason(error)})") from None
+        vectors = np.lib.format.open_memmap(
+            path, mode="r"
+        )  # unlike np.load it reads neither archives nor pickles
+    except (
+        Exception
+    ) as error:  # the header is an expression of Python; a spoilt one raises many types
+        raise DataError(
+            f"{path}: is not a NumPy array that can be read ({_reason(error)})"
+        ) from None
     if vectors.ndim != 2 or vectors.dtype.kind != "f":
-        raise DataError(f"{path}: must hold an array [n, d] of floats, got {list(vectors.shape)} of {vectors.dtype}")
+        raise DataError(
+            f"{path}: must hold an array [n, d] of floats, got {list(vectors.shape)} of {vectors.dtype}"
+        )
     ids = [line for _, line in numbered_lines(_ids_file(path))]
     if len(ids) != len(vectors):
-        raise DataError(f"{path}: has {len(vectors):,} rows, but {_ids_file(path).name} has {len(ids):,} ids")
+        raise DataError(
+            f"{path}: has {len(vectors):,} rows, but {_ids_file(path).name} has {len(ids):,} ids"
+        )
     return ids, vectors
 
 
@@ -118,18 +136,26 @@ def _read_parquet(path: Path) -> tuple[list[str], NDArray[np.floating]]:
     except DataError:
         raise
     except Exception as error:  # Arrow raises many types on spoilt files
-        raise DataError(f"{path}: is not a Parquet file that can be read ({_reason(error)})") from None
+        raise DataError(
+            f"{path}: is not a Parquet file that can be read ({_reason(error)})"
+        ) from None
 
 
 def _ids_and_vectors(path: Path, table: pa.Table) -> tuple[list[str], NDArray[np.floating]]:
     ids, column = table["id"].cast(pa.string()).to_pylist(), table["vector"]
     kind = column.type
-    lists = pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind) or pa.types.is_large_list(kind)
+    lists = (
+        pa.types.is_list(kind) or pa.types.is_fixed_size_list(kind) or pa.types.is_large_list(kind)
+    )
     if not lists or not pa.types.is_floating(kind.value_type):
-        raise DataError(f"{path}: the column 'vector' must hold lists of floats, got {shown(str(kind))}")
+        raise DataError(
+            f"{path}: the column 'vector' must hold lists of floats, got {shown(str(kind))}"
+        )
     lengths = set(pc.list_value_length(column).to_pylist())
     if len(lengths) != 1 or None in lengths or None in ids:
-        raise DataError(f"{path}: every row must have an id and a vector of the same length, and there must be a row")
+        raise DataError(
+            f"{path}: every row must have an id and a vector of the same length, and there must be a row"
+        )
     flat = pa.concat_arrays([chunk.flatten() for chunk in column.chunks])
     return ids, flat.to_numpy(zero_copy_only=False).reshape(len(ids), lengths.pop())
 
@@ -167,5 +193,7 @@ def _parts(
         bad = np.flatnonzero(~(np.isfinite(lengths[:, 0]) & (lengths[:, 0] > 0)))
         if bad.size:
             name = shown(ids[part[bad[0]]])
-            raise DataError(f"{path}: the vector of {name} is zero, too long, or holds a value that is no number")
+            raise DataError(
+                f"{path}: the vector of {name} is zero, too long, or holds a value that is no number"
+            )
         yield (chunk / lengths).astype(np.float32)

@@ -74,7 +74,10 @@ def _print_version(requested: bool) -> None:
 @app.callback()
 def _options(
     show_version: Annotated[
-        bool, typer.Option("--version", help="print the version and exit", is_eager=True, callback=_print_version)
+        bool,
+        typer.Option(
+            "--version", help="print the version and exit", is_eager=True, callback=_print_version
+        ),
     ] = False,
 ) -> None:
     """Adapt a dense retriever to your own data (OPERA, COLM 2026)."""
@@ -86,10 +89,14 @@ for command, example in EXAMPLES.items():
 
 def main() -> None:
     """Run the command line; this is what ``opera`` calls."""
-    sys.stdout, sys.stderr = (stream or io.StringIO() for stream in (sys.stdout, sys.stderr))  # None where it is closed
+    sys.stdout, sys.stderr = (
+        stream or io.StringIO() for stream in (sys.stdout, sys.stderr)
+    )  # None where it is closed
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a terminal that knows no λ must not end hours of training
+            stream.reconfigure(
+                errors="backslashreplace"
+            )  # a terminal that knows no λ must not end hours of training
     with redirect_stderr(Unfailing(sys.stderr)):
         _run()
 
@@ -100,7 +107,9 @@ def _run() -> NoReturn:
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[_TqdmHandler()])
     logging.getLogger("opera").setLevel(logging.INFO if is_main_process() else logging.WARNING)
     sys.argv[1:] = map(_as_typed, sys.argv[1:])
-    os.environ["PYTHONSAFEPATH"] = "1"  # no process that a library starts imports what the current folder holds
+    os.environ["PYTHONSAFEPATH"] = (
+        "1"  # no process that a library starts imports what the current folder holds
+    )
     try:
         check_launcher()
         load_extensions()
@@ -128,7 +137,10 @@ def _fail_unforeseen(error: Exception) -> NoReturn:
         place = "" if error.filename is None else f"{error.filename}: "
         _fail(f"{place}{(error.strerror or str(error)).lower()}", status=1)
     if several_processes() and any(word in str(error) for word in LOST_PROCESS):
-        say(f"opera, process {os.environ['RANK']}: another process ended; see its message", file=sys.stderr)
+        say(
+            f"opera, process {os.environ['RANK']}: another process ended; see its message",
+            file=sys.stderr,
+        )
     else:  # what no code expected; its message may hold a user's text, which Python would print as it is
         say("".join(traceback.format_exception(error)).rstrip(), file=sys.stderr)
     sys.exit(1)
@@ -175,7 +187,13 @@ class _TqdmHandler(logging.Handler):
         from tqdm.auto import tqdm
 
         if isinstance(record.args, tuple):  # a value that holds a line break must not forge a line
-            record.args = tuple(one_line(value) if isinstance(value, str | Path) else value for value in record.args)
+            record.args = tuple(
+                one_line(value) if isinstance(value, str | Path) else value for value in record.args
+            )
         library = record.name.partition(".")[0]
-        line = self.format(record) if library == "opera" else f"warning: {library}: {one_line(record.getMessage())}"
+        line = (
+            self.format(record)
+            if library == "opera"
+            else f"warning: {library}: {one_line(record.getMessage())}"
+        )
         tqdm.write(printable(line), file=sys.stderr)

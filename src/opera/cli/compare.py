@@ -45,7 +45,9 @@ if TYPE_CHECKING:
 def compare(
     context: typer.Context,
     *,
-    data: Annotated[list[str] | None, typer.Argument(help="data sets, as for opera train", metavar="DATA...")] = None,
+    data: Annotated[
+        list[str] | None, typer.Argument(help="data sets, as for opera train", metavar="DATA...")
+    ] = None,
     model: ModelOption,
     out: Annotated[Path, path_option("--out", "folder of the grid")],
     methods: Annotated[
@@ -56,18 +58,21 @@ def compare(
         ),
     ] = None,
     seeds: Annotated[
-        str | None, typer.Option("--seeds", help="comma-separated; default the recipe's, else 0,1,2")
+        str | None,
+        typer.Option("--seeds", help="comma-separated; default the recipe's, else 0,1,2"),
     ] = None,
     steps: Annotated[
         str | None,
         typer.Option(
-            "--steps", help="numbers of optimizer steps, comma-separated; default the recipe's, else set from the data"
+            "--steps",
+            help="numbers of optimizer steps, comma-separated; default the recipe's, else set from the data",
         ),
     ] = None,
     epochs: EpochsOption = None,
     preset: PresetOption = None,
     baseline: Annotated[
-        str | None, typer.Option("--baseline", help="the method to test against; default ft, else the first")
+        str | None,
+        typer.Option("--baseline", help="the method to test against; default ft, else the first"),
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", help="how many cells to run at once")] = 1,
     per_device_train_batch_size: BatchSizeOption = None,
@@ -79,7 +84,9 @@ def compare(
     set_: SetOption = None,
     trainer: TrainerOption = None,
     config: ConfigOption = None,
-    plan: Annotated[bool, typer.Option("--plan", help="print the cells and estimated times, then exit")] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="print the cells and estimated times, then exit")
+    ] = False,
     json_: JsonOption = False,
     pairs: PairsOption = None,
     documents: DocumentsOption = None,

@@ -21,14 +21,18 @@ DIFFERS = 1
 
 def data(
     action: Annotated[
-        str | None, typer.Argument(help="'get' fetches; without it, the sets are listed", show_default=False)
+        str | None,
+        typer.Argument(help="'get' fetches; without it, the sets are listed", show_default=False),
     ] = None,
     names: Annotated[
         list[str] | None,
-        typer.Argument(help="data sets of the paper, or irds:ID, or hf:OWNER/NAME", show_default=False),
+        typer.Argument(
+            help="data sets of the paper, or irds:ID, or hf:OWNER/NAME", show_default=False
+        ),
     ] = None,
     out: Annotated[
-        Path | None, path_option("--out", "write the one set as a BEIR folder, too", show_default=False)
+        Path | None,
+        path_option("--out", "write the one set as a BEIR folder, too", show_default=False),
     ] = None,
     json_: JsonOption = False,
 ) -> None:
@@ -47,7 +51,9 @@ def data(
             print_sets(console())
         return
     if action != "get":
-        raise SettingError(f"{shown(action)}: must be get{nearest(action, ['get'])}; opera data alone lists the sets")
+        raise SettingError(
+            f"{shown(action)}: must be get{nearest(action, ['get'])}; opera data alone lists the sets"
+        )
     _get(names or [], out, json_)
 
 
@@ -59,7 +65,9 @@ def _get(names: list[str], out: Path | None, as_json: bool) -> None:
     from opera.data.names import PUBLISHED
 
     if not names:
-        raise SettingError("get: needs the name of a data set, such as nfcorpus (opera data lists them)")
+        raise SettingError(
+            "get: needs the name of a data set, such as nfcorpus (opera data lists them)"
+        )
     if out is not None:
         if len(names) > 1:
             raise SettingError(f"--out {place(out)}: takes one data set, got {len(names)}")
@@ -67,7 +75,10 @@ def _get(names: list[str], out: Path | None, as_json: bool) -> None:
         if out.is_dir() and any(out.iterdir()):
             raise SettingError(f"--out {place(out)}: is not empty; pass a new folder")
     sources = [name if name.startswith(PUBLISHED) else find_set(name).source for name in names]
-    entries = [find_set(source.removeprefix("paper:")) if source.startswith("paper:") else None for source in sources]
+    entries = [
+        find_set(source.removeprefix("paper:")) if source.startswith("paper:") else None
+        for source in sources
+    ]
     if out is not None:
         check_stays_out(out, "--out", sources[0], folder=True)
     records, unexplained = [], False
@@ -87,7 +98,9 @@ def _get(names: list[str], out: Path | None, as_json: bool) -> None:
         raise typer.Exit(DIFFERS)
 
 
-def _record(loaded: RetrievalData, counts: dict[str, int], differences: list[CountDifference]) -> dict[str, Any]:
+def _record(
+    loaded: RetrievalData, counts: dict[str, int], differences: list[CountDifference]
+) -> dict[str, Any]:
     return {
         "source": loaded.source,
         "fingerprint": loaded.fingerprint,

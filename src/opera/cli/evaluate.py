@@ -34,18 +34,28 @@ def evaluate(
     model: ModelOption,
     split: Annotated[str, typer.Option("--split", help="which qrels to use")] = "test",
     measures: Annotated[
-        str | None, typer.Option("--measures", help="comma-separated, as ir_measures names them: nDCG@10,R@100,AP")
+        str | None,
+        typer.Option(
+            "--measures", help="comma-separated, as ir_measures names them: nDCG@10,R@100,AP"
+        ),
     ] = None,
-    full: Annotated[bool, typer.Option("--full", help="all measures at 1, 5, 10, 20, 50 and 100")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="all measures at 1, 5, 10, 20, 50 and 100")
+    ] = False,
     relevant_grade: Annotated[
         int | None,
         typer.Option(
-            "--relevant-grade", help="lowest grade that counts as relevant; auto: a run's own, or 1", min=1, max=MOST
+            "--relevant-grade",
+            help="lowest grade that counts as relevant; auto: a run's own, or 1",
+            min=1,
+            max=MOST,
         ),
     ] = None,
     query_prompt: QueryPromptOption = None,
     document_prompt: DocumentPromptOption = None,
-    run_file: Annotated[Path | None, path_option("--run-file", "also write the ranking as a TREC run")] = None,
+    run_file: Annotated[
+        Path | None, path_option("--run-file", "also write the ranking as a TREC run")
+    ] = None,
     overwrite: OverwriteOption = False,
     json_: JsonOption = False,
     pairs: PairsOption = None,
@@ -56,12 +66,23 @@ def evaluate(
     """Measure a model on a split of a data set."""
     from opera.data import load_data
     from opera.retrieval.locate import inputs_of
-    from opera.retrieval.measures import DEFAULT_MEASURES, FULL_MEASURES, check_measures, split_names
+    from opera.retrieval.measures import (
+        DEFAULT_MEASURES,
+        FULL_MEASURES,
+        check_measures,
+        split_names,
+    )
     from opera.retrieval.trec import check_trec_ids, write_trec_run
     from opera.training_set.written import checked_output
 
     data = one_source(data, pairs, documents, queries, columns)
-    names = split_names(measures) if measures is not None else FULL_MEASURES if full else DEFAULT_MEASURES
+    names = (
+        split_names(measures)
+        if measures is not None
+        else FULL_MEASURES
+        if full
+        else DEFAULT_MEASURES
+    )
     check_measures(names)
     if run_file:
         checked_output(run_file, RUN_FORMATS, overwrite, data, inputs_of(data, model), "--run-file")

@@ -29,14 +29,19 @@ def export(
     model: Annotated[
         str,
         typer.Argument(
-            help=f"the model: {MODELS}", metavar="RUN|MODEL", parser=lambda text: expand_user(text, "RUN|MODEL")
+            help=f"the model: {MODELS}",
+            metavar="RUN|MODEL",
+            parser=lambda text: expand_user(text, "RUN|MODEL"),
         ),
     ],
     out: Annotated[Path, path_option("--out", "folder to write")],
     onnx: Annotated[
-        bool, typer.Option("--onnx", help="an ONNX file, as sentence-transformers' backend reads it")
+        bool,
+        typer.Option("--onnx", help="an ONNX file, as sentence-transformers' backend reads it"),
     ] = False,
-    int8: Annotated[bool, typer.Option("--int8", help="an ONNX file with weights of 8 bits")] = False,
+    int8: Annotated[
+        bool, typer.Option("--int8", help="an ONNX file with weights of 8 bits")
+    ] = False,
     static: Annotated[
         bool, typer.Option("--static", help="a static model: a vector per token, no transformer")
     ] = False,
@@ -49,10 +54,16 @@ def export(
             parser=expand_data,
         ),
     ] = None,
-    measure: Annotated[bool, typer.Option("--measure/--no-measure", help="measure each form beside the model")] = True,
+    measure: Annotated[
+        bool, typer.Option("--measure/--no-measure", help="measure each form beside the model")
+    ] = True,
     push: Annotated[
         str | None,
-        typer.Option("--push", help="also upload it to the Hugging Face Hub, as opera push", metavar="OWNER/NAME"),
+        typer.Option(
+            "--push",
+            help="also upload it to the Hugging Face Hub, as opera push",
+            metavar="OWNER/NAME",
+        ),
     ] = None,
     public: PublicOption = False,
     language: LanguageOption = None,
@@ -61,7 +72,9 @@ def export(
 ) -> None:
     """Write a trained model as ONNX, as ONNX of 8 bits or as a static model, and measure each beside it."""
     chosen: dict[Form, bool] = {"onnx": onnx, "int8": int8, "static": static}
-    check_folder(out, "--out")  # before torch is loaded, which ends the process where the current folder is gone
+    check_folder(
+        out, "--out"
+    )  # before torch is loaded, which ends the process where the current folder is gone
 
     from opera.cli.printing.console import console
     from opera.cli.printing.export import print_export

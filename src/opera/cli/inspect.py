@@ -28,7 +28,9 @@ def inspect(
     *,
     data: DataArgument = None,
     model: ModelOption,
-    show: Annotated[int, typer.Option("--show", help="how many suspicious pairs to show", min=0, max=MOST)] = 10,
+    show: Annotated[
+        int, typer.Option("--show", help="how many suspicious pairs to show", min=0, max=MOST)
+    ] = 10,
     relevant_grade: RelevantOption = 1,
     seed: SeedOption = 0,
     query_prompt: QueryPromptOption = None,

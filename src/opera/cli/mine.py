@@ -33,22 +33,36 @@ def mine(
     *,
     data: DataArgument = None,
     model: ModelOption,
-    out: Annotated[Path, path_option("--out", "file to write: .jsonl (FlagEmbedding) or .tsv (ids)")],
-    range_: Annotated[str, typer.Option("--range", help="ranks LO:HI to take negatives from")] = "10:100",
-    keep: Annotated[int, typer.Option("--keep", help="maximum negatives per query", min=1, max=MOST)] = 15,
+    out: Annotated[
+        Path, path_option("--out", "file to write: .jsonl (FlagEmbedding) or .tsv (ids)")
+    ],
+    range_: Annotated[
+        str, typer.Option("--range", help="ranks LO:HI to take negatives from")
+    ] = "10:100",
+    keep: Annotated[
+        int, typer.Option("--keep", help="maximum negatives per query", min=1, max=MOST)
+    ] = 15,
     relative_margin: Annotated[
         float | None,
-        typer.Option("--relative-margin", help="leave out what is above (1 - MARGIN) times the positive's similarity"),
+        typer.Option(
+            "--relative-margin",
+            help="leave out what is above (1 - MARGIN) times the positive's similarity",
+        ),
     ] = None,
     absolute_margin: Annotated[
-        float | None, typer.Option("--absolute-margin", help="leave out what is above that similarity minus MARGIN")
+        float | None,
+        typer.Option(
+            "--absolute-margin", help="leave out what is above that similarity minus MARGIN"
+        ),
     ] = None,
     max_score: Annotated[
         float | None, typer.Option("--max-score", help="leave out what is above this similarity")
     ] = None,
     reranker: Annotated[
         str | None,
-        source_option("--reranker", "cross-encoder: leave out what it scores as high as a positive"),
+        source_option(
+            "--reranker", "cross-encoder: leave out what it scores as high as a positive"
+        ),
     ] = None,
     index: IndexOption = "exact",
     relevant_grade: RelevantOption = 1,
@@ -70,7 +84,9 @@ def mine(
     data = one_source(data, pairs, documents, queries, columns)
     reads = [*inputs_of(data, model), *([] if reranker is None else [Path(locate_model(reranker))])]
     checked_output(out, NEGATIVES_FORMATS, overwrite, data, reads, "--out")
-    ranks = mining_settings(range_, relative_margin, absolute_margin, max_score, reranker, index).mining_range
+    ranks = mining_settings(
+        range_, relative_margin, absolute_margin, max_score, reranker, index
+    ).mining_range
     loaded = load_training_data(data, model)
     check_range(ranks, len(loaded.corpus))
 

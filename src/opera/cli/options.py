@@ -45,7 +45,9 @@ def source_option(name: str, help: str) -> Any:
 def setting_option(flag: str, name: str, path: bool = False) -> Any:
     """Declare the option of a training setting, with the setting's own help; its parameter has the setting's name."""
     words = str(TrainSettings.flat_fields[name].description)
-    about: dict[str, Any] = {"metavar": "PATH", "parser": parser_of(expand_user, flag)} if path else {}
+    about: dict[str, Any] = (
+        {"metavar": "PATH", "parser": parser_of(expand_user, flag)} if path else {}
+    )
     return typer.Option(flag, help=f"{words.replace(f' ({flag})', '')} ({name})", **about)
 
 
@@ -69,13 +71,20 @@ PairsOption = Annotated[
     ),
 ]
 DocumentsOption = Annotated[
-    str | None, typer.Option("--documents", help="table of the documents whose ids are in --pairs", metavar="FILE")
+    str | None,
+    typer.Option(
+        "--documents", help="table of the documents whose ids are in --pairs", metavar="FILE"
+    ),
 ]
-QueriesOption = Annotated[str | None, typer.Option("--queries", help="table of the queries, likewise", metavar="FILE")]
+QueriesOption = Annotated[
+    str | None, typer.Option("--queries", help="table of the queries, likewise", metavar="FILE")
+]
 ColumnsOption = Annotated[
     list[str] | None,
     typer.Option(
-        "--columns", help="which columns to read: query=q,document=doc_id,weight=clicks", metavar="ROLE=COLUMN"
+        "--columns",
+        help="which columns to read: query=q,document=doc_id,weight=clicks",
+        metavar="ROLE=COLUMN",
     ),
 ]
 ModelOption = Annotated[str, source_option("--model", MODELS)]
@@ -86,51 +95,75 @@ RerankerOption = Annotated[
 OverwriteOption = Annotated[bool, typer.Option("--overwrite", help="replace the file if it exists")]
 JsonOption = Annotated[bool, typer.Option("--json", help="print JSON on standard output")]
 RelevantOption = Annotated[
-    int, typer.Option("--relevant-grade", help="lowest grade that counts as relevant", min=1, max=MOST)
+    int,
+    typer.Option("--relevant-grade", help="lowest grade that counts as relevant", min=1, max=MOST),
 ]
-SeedOption = Annotated[int, typer.Option("--seed", help="seed of every random draw", min=0, max=MOST_SEED)]
+SeedOption = Annotated[
+    int, typer.Option("--seed", help="seed of every random draw", min=0, max=MOST_SEED)
+]
 
 StepsOption = Annotated[int | None, setting_option("--steps", "max_steps")]
 EpochsOption = Annotated[float | None, setting_option("--epochs", "epochs")]
 PresetOption = Annotated[str | None, setting_option("--preset", "preset")]
-BatchSizeOption = Annotated[int | None, setting_option("--batch-size", "per_device_train_batch_size")]
+BatchSizeOption = Annotated[
+    int | None, setting_option("--batch-size", "per_device_train_batch_size")
+]
 LearningRateOption = Annotated[float | None, setting_option("--lr", "learning_rate")]
 NegativesOption = Annotated[str | None, setting_option("--negatives", "negatives")]
 RangeOption = Annotated[str | None, setting_option("--range", "range")]
 TeacherOption = Annotated[str | None, setting_option("--teacher", "teacher_scores", path=True)]
 FutureOption = Annotated[str | None, setting_option("--future", "future")]
-PublicOption = Annotated[bool, typer.Option("--public", help="make a new repository public; the default is private")]
+PublicOption = Annotated[
+    bool, typer.Option("--public", help="make a new repository public; the default is private")
+]
 LanguageOption = Annotated[
-    str | None, typer.Option("--language", help="languages of the texts for the model card, such as en,de; auto: none")
+    str | None,
+    typer.Option(
+        "--language", help="languages of the texts for the model card, such as en,de; auto: none"
+    ),
 ]
 QueryPromptOption = Annotated[
     str | None,
-    typer.Option("--query-prompt", help="text before each query, empty for none; auto: the data's or model's"),
+    typer.Option(
+        "--query-prompt", help="text before each query, empty for none; auto: the data's or model's"
+    ),
 ]
 DocumentPromptOption = Annotated[
     str | None, typer.Option("--document-prompt", help="text before each document, likewise")
 ]
 IndexOption = Annotated[
     str,
-    typer.Option("--index", help="how to search: exact, or approximately by FAISS (extra faiss): hnsw, ivf"),
+    typer.Option(
+        "--index", help="how to search: exact, or approximately by FAISS (extra faiss): hnsw, ivf"
+    ),
 ]
-SetOption = Annotated[list[str] | None, typer.Option("--set", help="any setting, as key=value; repeatable")]
+SetOption = Annotated[
+    list[str] | None, typer.Option("--set", help="any setting, as key=value; repeatable")
+]
 TrainerOption = Annotated[
     list[str] | None,
-    typer.Option("--trainer", help="another field of the trainer's arguments, as key=value; repeatable"),
+    typer.Option(
+        "--trainer", help="another field of the trainer's arguments, as key=value; repeatable"
+    ),
 ]
 EXAMPLES = {"seeds": "0,1,2", "steps": "100,1000"}
 """Of options that take several numbers."""
 ConfigOption = Annotated[
     list[str] | None,
-    source_option("--config", "YAML recipe: a file, or the name of one of OPERA's; repeatable, later ones win"),
+    source_option(
+        "--config", "YAML recipe: a file, or the name of one of OPERA's; repeatable, later ones win"
+    ),
 ]
 
 
 def given_settings(context: typer.Context) -> dict[str, Any]:
     """Return the settings that a command's options gave; their parameters have the settings' names."""
     known = ("method", *TrainSettings.flat_fields)
-    return {name: value for name, value in context.params.items() if name in known and value not in (None, ())}
+    return {
+        name: value
+        for name, value in context.params.items()
+        if name in known and value not in (None, ())
+    }
 
 
 def collect_values(
@@ -149,7 +182,9 @@ def collect_values(
         given["trainer"] = parse_assignments(given["trainer"], "--trainer", "adam_beta2=0.98")
     assigned = with_full_names(parse_assignments(assignments or []))
     if twice := given.keys() & assigned.keys():
-        raise SettingError(f"given twice, by its own option and by --set: {', '.join(sorted(twice))}")
+        raise SettingError(
+            f"given twice, by its own option and by --set: {', '.join(sorted(twice))}"
+        )
     values = {**assigned, **given}
     return override(read_recipes(config or [], values.get("preset")), values)
 
@@ -167,7 +202,9 @@ def one_source(
 
     if data is not None and not data.startswith(TABLES):
         data = expand_user(data, "DATA")
-    return data_source(data, pairs=pairs or (), documents=documents, queries=queries, columns=columns or ())
+    return data_source(
+        data, pairs=pairs or (), documents=documents, queries=queries, columns=columns or ()
+    )
 
 
 def listed(text: str) -> list[str]:
@@ -210,7 +247,9 @@ def check_launcher() -> None:
     for name in ("WORLD_SIZE", "RANK", "LOCAL_RANK", "MASTER_PORT"):
         value = os.environ.get(name, "0")
         if not re.fullmatch(r"-?[0-9]{1,9}", value):
-            raise SettingError(f"{name}: must be a whole number, got {shown(value)}; unset it, or start with torchrun")
+            raise SettingError(
+                f"{name}: must be a whole number, got {shown(value)}; unset it, or start with torchrun"
+            )
 
 
 def several_processes() -> bool:
@@ -242,5 +281,8 @@ def how_to_continue(status: Status) -> str:
 def end_if_failed(status: Status) -> None:
     """End with exit status 1 where cells of a grid failed."""
     if count := len(status.failed):
-        say(f"{count} cell{'s' * (count > 1)} failed, see above; the same command tries again", file=sys.stderr)
+        say(
+            f"{count} cell{'s' * (count > 1)} failed, see above; the same command tries again",
+            file=sys.stderr,
+        )
         raise typer.Exit(1)

@@ -15,21 +15,33 @@ from opera.core.terminal import json_text, say
 
 def paper(
     table: Annotated[
-        str | None, typer.Option("--table", help="which table; omit to list them", show_default=False)
+        str | None,
+        typer.Option("--table", help="which table; omit to list them", show_default=False),
     ] = None,
     grid: Annotated[
-        Path | None, path_option("--grid", "folder of finished runs to set beside it", show_default=False)
+        Path | None,
+        path_option("--grid", "folder of finished runs to set beside it", show_default=False),
     ] = None,
     data: Annotated[
-        str | None, typer.Option("--data", help="only this data set, such as fiqa", show_default=False)
+        str | None,
+        typer.Option("--data", help="only this data set, such as fiqa", show_default=False),
     ] = None,
     steps: Annotated[
         int | None,
-        typer.Option("--steps", help="runs with this many steps; default: the most on each data set", min=1, max=MOST),
+        typer.Option(
+            "--steps",
+            help="runs with this many steps; default: the most on each data set",
+            min=1,
+            max=MOST,
+        ),
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", help="only runs with this setting, as key=value; repeatable", show_default=False),
+        typer.Option(
+            "--set",
+            help="only runs with this setting, as key=value; repeatable",
+            show_default=False,
+        ),
     ] = None,
     json_: JsonOption = False,
 ) -> None:
@@ -50,7 +62,9 @@ def paper(
 
     if table is None:
         if grid or data or steps or set_:
-            raise SettingError("needs --table: which of the paper's tables (opera paper lists them)")
+            raise SettingError(
+                "needs --table: which of the paper's tables (opera paper lists them)"
+            )
         if json_:
             say(json_text([{"table": t.name, "number": t.number, "what": t.what} for t in TABLES]))
         else:
@@ -66,10 +80,15 @@ def paper(
         from opera.experiments.analysis import find_groups
         from opera.experiments.paper.results import grid_notes
 
-        groups = with_settings(with_grid_names(find_groups(grid), grid), parse_assignments(set_ or []))
+        groups = with_settings(
+            with_grid_names(find_groups(grid), grid), parse_assignments(set_ or [])
+        )
         rows = align_table(chosen, groups, data, steps)
         shown = {compared.row.data for compared in rows}
-        models, notes = GridRuns(groups, chosen).models(list(shown)), grid_notes(grid, groups, shown)
+        models, notes = (
+            GridRuns(groups, chosen).models(list(shown)),
+            grid_notes(grid, groups, shown),
+        )
     if json_:
         say(json_text(as_records(chosen, rows, grid is not None)))
     else:

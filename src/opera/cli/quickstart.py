@@ -15,7 +15,9 @@ def quickstart(
     out: Annotated[Path, path_option("--out", "folder to write")] = Path("quickstart"),
     method: Annotated[str, typer.Option("--method", help="as for opera train")] = "auto",
     seed: SeedOption = 0,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace an earlier quickstart")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="replace an earlier quickstart")
+    ] = False,
 ) -> None:
     """Teach all-MiniLM-L6-v2 to search the Python standard library: about 4 minutes on 2 cores."""
     check_folder(out / "run", "--out")  # before torch is loaded, as in opera export

@@ -21,13 +21,20 @@ def report(
             parser=parser_of(user_path, "GRID|RUN"),
         ),
     ],
-    out: Annotated[Path | None, path_option("--out", "file to write; default report.html in the folder")] = None,
+    out: Annotated[
+        Path | None, path_option("--out", "file to write; default report.html in the folder")
+    ] = None,
     overwrite: OverwriteOption = False,
     baseline: Annotated[
-        str | None, typer.Option("--baseline", help="the method to test against; default ft, else the first")
+        str | None,
+        typer.Option("--baseline", help="the method to test against; default ft, else the first"),
     ] = None,
-    tables: Annotated[Path | None, path_option("--tables", "folder for the tables, as .csv")] = None,
-    json_: Annotated[bool, typer.Option("--json", help="print the analysis as JSON, and write no page")] = False,
+    tables: Annotated[
+        Path | None, path_option("--tables", "folder for the tables, as .csv")
+    ] = None,
+    json_: Annotated[
+        bool, typer.Option("--json", help="print the analysis as JSON, and write no page")
+    ] = False,
 ) -> None:
     """Write one HTML page on a grid or a run: verdict, tables with tests, curves, what was drawn."""
     from opera.experiments.analysis import analyse_runs

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
 
 
 def reproduce(
-    table: Annotated[str, typer.Argument(help="a table of opera paper, such as main", metavar="TABLE")],
+    table: Annotated[
+        str, typer.Argument(help="a table of opera paper, such as main", metavar="TABLE")
+    ],
     data: Annotated[
         list[str] | None,
         typer.Option(
@@ -43,26 +45,43 @@ def reproduce(
             metavar="NAME[=SOURCE]",
         ),
     ] = None,
-    model: Annotated[str | None, source_option("--model", "the model in place of the table's")] = None,
+    model: Annotated[
+        str | None, source_option("--model", "the model in place of the table's")
+    ] = None,
     out: Annotated[
-        Path | None, path_option("--out", "folder of the grid, the table and the report; default reproduce-TABLE")
+        Path | None,
+        path_option(
+            "--out", "folder of the grid, the table and the report; default reproduce-TABLE"
+        ),
     ] = None,
     methods: Annotated[
-        str | None, typer.Option("--methods", help="only these of its methods, comma-separated: ft,dp")
+        str | None,
+        typer.Option("--methods", help="only these of its methods, comma-separated: ft,dp"),
     ] = None,
-    seeds: Annotated[str | None, typer.Option("--seeds", help="comma-separated; default 0,1,2, or 0 if small")] = None,
-    preset: Annotated[str, typer.Option("--preset", help="settings of the paper's text, or of its release")] = "paper",
+    seeds: Annotated[
+        str | None, typer.Option("--seeds", help="comma-separated; default 0,1,2, or 0 if small")
+    ] = None,
+    preset: Annotated[
+        str, typer.Option("--preset", help="settings of the paper's text, or of its release")
+    ] = "paper",
     scale: Annotated[
-        str, typer.Option("--scale", help="full, or small: the same way with minilm and a few steps")
+        str,
+        typer.Option("--scale", help="full, or small: the same way with minilm and a few steps"),
     ] = "full",
     shard: Annotated[
-        str | None, typer.Option("--shard", help="run part K of N alone, such as 3/32; all parts share --out")
+        str | None,
+        typer.Option("--shard", help="run part K of N alone, such as 3/32; all parts share --out"),
     ] = None,
     jobs: Annotated[int, typer.Option("--jobs", help="how many cells to run at once")] = 1,
     set_: SetOption = None,
-    plan: Annotated[bool, typer.Option("--plan", help="print the cells and estimated times, then exit")] = False,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="print the cells and estimated times, then exit")
+    ] = False,
     table_only: Annotated[
-        bool, typer.Option("--table-only", help="run nothing; make table and report of the cells that are finished")
+        bool,
+        typer.Option(
+            "--table-only", help="run nothing; make table and report of the cells that are finished"
+        ),
     ] = False,
     json_: JsonOption = False,
 ) -> None:
@@ -80,7 +99,9 @@ def reproduce(
     found, size = find_table(table, "TABLE"), find_scale(scale)
     part = None if shard is None else Shard.parse(shard)
     if part is not None and table_only:
-        raise SettingError("--shard runs a part of the cells and --table-only none: give one of them")
+        raise SettingError(
+            "--shard runs a part of the cells and --table-only none: give one of them"
+        )
     shared = TableSettings(
         found,
         model or size.model or HUB_IDS[found.model],
@@ -109,10 +130,14 @@ def _print_plan(planned: ReproductionPlan, cells: Sequence[Cell], jobs: int, as_
         status, notes = preview(planned, cells, jobs)
     notes += _left_out(planned)
     about = {"table": planned.shared.table.name, "model": planned.model, "notes": notes}
-    print_plan(status, as_json, about, ["opera data lists what each data set takes on disk", *notes])
+    print_plan(
+        status, as_json, about, ["opera data lists what each data set takes on disk", *notes]
+    )
 
 
-def _run(planned: ReproductionPlan, cells: Sequence[Cell], part: Shard | None, jobs: int, as_json: bool) -> None:
+def _run(
+    planned: ReproductionPlan, cells: Sequence[Cell], part: Shard | None, jobs: int, as_json: bool
+) -> None:
     """Fetch the data, run the cells, and make the table unless this is a shard."""
     from opera.experiments.grid.compare import prepare_cells
     from opera.experiments.paper.run import check_folder_and_model, run_reproduction
@@ -150,14 +175,19 @@ def _fetched(planned: ReproductionPlan, cells: Sequence[Cell]) -> list[str]:
         return fetch_sets(planned.sources, names)
 
 
-def _announce(planned: ReproductionPlan, notes: Sequence[str], status: Status, part: Shard | None) -> None:
+def _announce(
+    planned: ReproductionPlan, notes: Sequence[str], status: Status, part: Shard | None
+) -> None:
     """Say which cells this call runs, and by which recipe of the model, on standard error."""
     from opera.experiments.paper.cells import recipe_note
 
     for note in (recipe_note(planned.model), *notes, *_left_out(planned)):
         say(f"note: {note}", file=sys.stderr)
     if part is not None:
-        say(f"shard {part.number}/{part.count}: {len(status.cells)} of {len(planned.cells)} cells", file=sys.stderr)
+        say(
+            f"shard {part.number}/{part.count}: {len(status.cells)} of {len(planned.cells)} cells",
+            file=sys.stderr,
+        )
         for cell in status.cells:
             say(f"  {cell.title}{': done' if cell.folder in status.done else ''}", file=sys.stderr)
     if not status.cells:

@@ -33,25 +33,38 @@ def score(
     *,
     data: DataArgument = None,
     out: Annotated[Path, path_option("--out", "file to write: .parquet, .tsv or .jsonl")],
-    model: Annotated[str | None, source_option("--model", f"{MODELS}; beside --reranker it mines")] = None,
+    model: Annotated[
+        str | None, source_option("--model", f"{MODELS}; beside --reranker it mines")
+    ] = None,
     reranker: RerankerOption = None,
     negatives: Annotated[
         str | None,
         typer.Option(
-            "--negatives", help="also score the negatives 'given' with the data, or N per query mined with --model"
+            "--negatives",
+            help="also score the negatives 'given' with the data, or N per query mined with --model",
         ),
     ] = None,
-    range_: Annotated[str, typer.Option("--range", help="ranks LO:HI to mine them from")] = "10:100",
-    cbs: Annotated[bool, typer.Option("--cbs", help="also rank each pair among random documents (CBS)")] = False,
+    range_: Annotated[
+        str, typer.Option("--range", help="ranks LO:HI to mine them from")
+    ] = "10:100",
+    cbs: Annotated[
+        bool, typer.Option("--cbs", help="also rank each pair among random documents (CBS)")
+    ] = False,
     cbs_pool: Annotated[
-        int | None, typer.Option("--cbs-pool", help="how many random documents; default 10,000", min=1, max=MOST)
+        int | None,
+        typer.Option(
+            "--cbs-pool", help="how many random documents; default 10,000", min=1, max=MOST
+        ),
     ] = None,
     relevant_grade: RelevantOption = 1,
     seed: SeedOption = 0,
     query_prompt: QueryPromptOption = None,
     document_prompt: DocumentPromptOption = None,
     max_length: Annotated[
-        int | None, typer.Option("--max-length", help="tokens of a pair that the reranker reads", min=8, max=MOST)
+        int | None,
+        typer.Option(
+            "--max-length", help="tokens of a pair that the reranker reads", min=8, max=MOST
+        ),
     ] = None,
     overwrite: OverwriteOption = False,
     pairs: PairsOption = None,

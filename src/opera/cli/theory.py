@@ -13,13 +13,22 @@ from opera.core.terminal import json_text, place, say
 
 
 def theory(
-    noise: Annotated[list[float] | None, typer.Option("--noise", help="noise rates of the table; repeatable")] = None,
-    auc: Annotated[list[float] | None, typer.Option("--auc", help="scoring qualities of the table; repeatable")] = None,
+    noise: Annotated[
+        list[float] | None, typer.Option("--noise", help="noise rates of the table; repeatable")
+    ] = None,
+    auc: Annotated[
+        list[float] | None, typer.Option("--auc", help="scoring qualities of the table; repeatable")
+    ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", help="k, v, beta, angle, documents, repeats, dimension, concentration, as key=value"),
+        typer.Option(
+            "--set",
+            help="k, v, beta, angle, documents, repeats, dimension, concentration, as key=value",
+        ),
     ] = None,
-    out: Annotated[Path, path_option("--out", "chart to write: .svg, .png or .pdf")] = Path("theory.svg"),
+    out: Annotated[Path, path_option("--out", "chart to write: .svg, .png or .pdf")] = Path(
+        "theory.svg"
+    ),
     overwrite: OverwriteOption = False,
     seed: SeedOption = 0,
     json_: JsonOption = False,
@@ -45,7 +54,9 @@ def theory(
         raise SettingError(f"--set {name}: has an option of its own, --{name}; use that")
     world = World.parse({**base, **assigned})
     points = grid(world, noises, aucs)
-    held = ", ".join(f"{name} = {getattr(world, name):g}" for name in ("k", "v", "beta", "angle", "documents"))
+    held = ", ".join(
+        f"{name} = {getattr(world, name):g}" for name in ("k", "v", "beta", "angle", "documents")
+    )
     write_theory_chart(out, sweeps(world), f"noise = {world.noise:g}, AUC = {world.auc:g}, {held}")
     if json_:
         say(json_text({"chart": str(out), "points": as_records(points)}))

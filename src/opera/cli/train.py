@@ -66,7 +66,8 @@ def train(
     method: Annotated[
         str | None,
         typer.Option(
-            "--method", help="ft (the default), rp, sp, sp+cbs, infobatch, dp, sp+dp, or one that you registered"
+            "--method",
+            help="ft (the default), rp, sp, sp+cbs, infobatch, dp, sp+dp, or one that you registered",
         ),
     ] = None,
     max_steps: StepsOption = None,
@@ -82,11 +83,17 @@ def train(
     adapter: Annotated[str | None, setting_option("--adapter", "adapter")] = None,
     lora: Annotated[str | None, setting_option("--lora", "lora")] = None,
     matryoshka: Annotated[str | None, setting_option("--matryoshka", "matryoshka")] = None,
-    query_vectors: Annotated[str | None, setting_option("--query-vectors", "query_vectors", path=True)] = None,
-    document_vectors: Annotated[str | None, setting_option("--document-vectors", "document_vectors", path=True)] = None,
+    query_vectors: Annotated[
+        str | None, setting_option("--query-vectors", "query_vectors", path=True)
+    ] = None,
+    document_vectors: Annotated[
+        str | None, setting_option("--document-vectors", "document_vectors", path=True)
+    ] = None,
     also: Annotated[
         list[str] | None,
-        typer.Option("--also", help="another data set to train on, likewise; repeatable", metavar="DATA"),
+        typer.Option(
+            "--also", help="another data set to train on, likewise; repeatable", metavar="DATA"
+        ),
     ] = None,
     mix: Annotated[str | None, setting_option("--mix", "mix")] = None,
     set_: SetOption = None,
@@ -95,15 +102,23 @@ def train(
     require_gain: Annotated[
         bool,
         typer.Option(
-            "--require-gain", help="end with exit status 3 unless the verdict is 'better', on dev and on test"
+            "--require-gain",
+            help="end with exit status 3 unless the verdict is 'better', on dev and on test",
         ),
     ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="continue the run in --out")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="replace the run in --out")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="replace the run in --out")
+    ] = False,
     json_: JsonOption = False,
     help_settings: Annotated[
         bool,
-        typer.Option("--help-settings", help="list every setting and exit", is_eager=True, callback=_print_settings),
+        typer.Option(
+            "--help-settings",
+            help="list every setting and exit",
+            is_eager=True,
+            callback=_print_settings,
+        ),
     ] = False,
     pairs: PairsOption = None,
     documents: DocumentsOption = None,
@@ -121,12 +136,21 @@ def train(
     values = collect_values(config, set_, given_settings(context))
     _refuse_label(method)
     if not make_recipe(values).train.guard.guard and require_gain:
-        raise SettingError("--require-gain: needs the guard's verdict, but guard is false; pass --set guard=true")
+        raise SettingError(
+            "--require-gain: needs the guard's verdict, but guard is false; pass --set guard=true"
+        )
     if overwrite:
         check_reads_survive(out, map(recipe_path, config or []))
     started = time.time()
     with interruptible(lambda: _how_to_continue(out, started, overwrite)):
-        run = adapt([data, *(also or [])], model=model, out=out, resume=resume, overwrite=overwrite, **values)
+        run = adapt(
+            [data, *(also or [])],
+            model=model,
+            out=out,
+            resume=resume,
+            overwrite=overwrite,
+            **values,
+        )
     if is_main_process():
         _print_run(run, json_)
     if require_gain and not gained(run.record.guard):
@@ -153,7 +177,9 @@ def _refuse_label(method: str | None) -> None:
     name, *assignments = re.split(r":(?=[A-Za-z_]\w*=)", method or "")
     if assignments:
         alone = " ".join(["--method", name, *(f"--set {assignment}" for assignment in assignments)])
-        raise SettingError(f"--method {method}: settings after colons are for opera compare; use {alone}")
+        raise SettingError(
+            f"--method {method}: settings after colons are for opera compare; use {alone}"
+        )
 
 
 def _print_run(run: Run, as_json: bool) -> None:
@@ -191,7 +217,9 @@ def _print_run(run: Run, as_json: bool) -> None:
         screen.print("no guard: the fine-tuned weights are handed over as they are")
     else:
         print_guard(screen, guard)
-    title = f"{settings['method']}, {run.steps} steps, {format_rates(settings)}; {queries} test queries"
+    title = (
+        f"{settings['method']}, {run.steps} steps, {format_rates(settings)}; {queries} test queries"
+    )
     print_before_after(screen, run, title)
     print_sizes(screen, run)
     print_sets(screen, run)

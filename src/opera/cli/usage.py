@@ -29,7 +29,11 @@ def explain_usage(error: Any, arguments: Sequence[str]) -> str:
         return f"{options[0]}: {_rule(error.message)}, got {shown(value)}; {hint}"
     if hasattr(error, "possibilities") and (name := _setting_named(error.option_name)):
         return f"no such option: {error.option_name}; give it as --set {name}=VALUE"
-    message = " ".join(error.format_message().split()).replace(". Did you mean", "; did you mean").rstrip(".")
+    message = (
+        " ".join(error.format_message().split())
+        .replace(". Did you mean", "; did you mean")
+        .rstrip(".")
+    )
     return f"{message[:1].lower()}{message[1:]}; {hint}"
 
 

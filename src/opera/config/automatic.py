@@ -96,7 +96,9 @@ def resolve(settings: TrainSettings, situation: Situation) -> TrainSettings:
     per_device = batching.given_per_device(situation.processes) or _batch_size(defaults, situation)
     queries_per_step = per_device * situation.processes * batching.gradient_accumulation_steps
     per_epoch = math.ceil(situation.queries / queries_per_step)
-    steps = optimisation.max_steps or _steps(optimisation.epochs, per_epoch, defaults, situation.device)
+    steps = optimisation.max_steps or _steps(
+        optimisation.epochs, per_epoch, defaults, situation.device
+    )
     return settings.with_values(
         {
             "max_steps": steps,

@@ -14,7 +14,9 @@ from opera.core.settings import Settings, setting
 class DistillationSettings(Settings):
     """Where a teacher's scores come from, and how ``loss=distill`` learns from them."""
 
-    teacher_scores: Annotated[str, AfterValidator(partial(expand_user, name="teacher_scores"))] | None = setting(
+    teacher_scores: (
+        Annotated[str, AfterValidator(partial(expand_user, name="teacher_scores"))] | None
+    ) = setting(
         None,
         "file of a teacher's scores that opera score wrote, .parquet, .tsv or .jsonl (--teacher); auto: those that "
         "came with the data, such as FlagEmbedding's pos_scores and neg_scores",

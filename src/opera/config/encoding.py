@@ -37,12 +37,18 @@ class EncodingSettings(Settings):
         512, "tokens of a document, at most the model's own limit", "Appendix C.2", ge=1, le=MOST
     )
     save_lengths: bool = setting(
-        False, "write these lengths into the saved model, which otherwise keeps its own limit", "OPERA"
+        False,
+        "write these lengths into the saved model, which otherwise keeps its own limit",
+        "OPERA",
     )
     query_prompt: Prompt | None = setting(
-        None, "text before each query, kept as it is; empty for none; auto: the model's own", "docs/models.md"
+        None,
+        "text before each query, kept as it is; empty for none; auto: the model's own",
+        "docs/models.md",
     )
-    document_prompt: Prompt | None = setting(None, "text before each document, likewise", "docs/models.md")
+    document_prompt: Prompt | None = setting(
+        None, "text before each document, likewise", "docs/models.md"
+    )
     prompt_phases: Literal["all", "search"] = setting(
         "all",
         "where prompts hold: in all phases, as in the release, or in search alone (mining, evaluation, the guard) and "
@@ -50,10 +56,16 @@ class EncodingSettings(Settings):
         "the release",
     )
     corpus_text: Literal["title_text", "text"] = setting(
-        "title_text", "what of a document is encoded; the release encodes the text alone", "paper.md, row 11"
+        "title_text",
+        "what of a document is encoded; the release encodes the text alone",
+        "paper.md, row 11",
     )
     encode_batch_size: int = setting(
-        128, "texts of 128 tokens per batch when encoding, or as many tokens", "OPERA", ge=1, le=MOST_AT_ONCE
+        128,
+        "texts of 128 tokens per batch when encoding, or as many tokens",
+        "OPERA",
+        ge=1,
+        le=MOST_AT_ONCE,
     )
     stored_embeddings: Literal["fp32", "fp16"] = setting(
         "fp32", "how embeddings are kept in the cache; fp16 takes half the disk", "OPERA"
@@ -68,9 +80,13 @@ class EncodingSettings(Settings):
         le=2**20,
     )
     precision: Literal["auto", "fp32", "bf16", "fp16"] = setting(
-        "auto", "autocast in training and encoding; auto: bf16 where the device computes in it", "OPERA"
+        "auto",
+        "autocast in training and encoding; auto: bf16 where the device computes in it",
+        "OPERA",
     )
-    dropout: float | None = setting(None, "dropout rate in training; auto: the model's own", "OPERA", ge=0, lt=1)
+    dropout: float | None = setting(
+        None, "dropout rate in training; auto: the model's own", "OPERA", ge=0, lt=1
+    )
     attn_implementation: Literal["eager", "sdpa", "flash_attention_2"] | None = setting(
         None, "how attention is computed; auto: what transformers picks", "transformers"
     )

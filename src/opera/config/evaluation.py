@@ -14,13 +14,19 @@ class EvaluationSettings(Settings):
     """Evaluation during training, and the splits that are drawn where the data has none."""
 
     eval_steps: int | None = setting(
-        None, "steps between two evaluations on the dev split; auto: none", "transformers", ge=1, le=MOST
+        None,
+        "steps between two evaluations on the dev split; auto: none",
+        "transformers",
+        ge=1,
+        le=MOST,
     )
     metric_for_best_model: str = setting(
         "nDCG@10", "dev measure that chooses the guard's share, and the best model", "OPERA"
     )
     load_best_model_at_end: bool = setting(
-        False, "keep the model of the best evaluation; needs eval_steps, and saves at each", "transformers"
+        False,
+        "keep the model of the best evaluation; needs eval_steps, and saves at each",
+        "transformers",
     )
     eval_corpus_sample: int | None = setting(
         None,
@@ -31,7 +37,11 @@ class EvaluationSettings(Settings):
         le=MOST,
     )
     early_stopping_patience: int | None = setting(
-        None, "evaluations without improvement before training stops; needs eval_steps", "transformers", ge=1, le=MOST
+        None,
+        "evaluations without improvement before training stops; needs eval_steps",
+        "transformers",
+        ge=1,
+        le=MOST,
     )
     future: Literal["same-documents", "new-documents", "both", "like-test"] | None = setting(
         None,
@@ -49,14 +59,20 @@ class EvaluationSettings(Settings):
         lt=1,
     )
     test_fraction: float = setting(
-        0.1, "share of train queries drawn as test, where the data has no test split", "OPERA", gt=0, lt=1
+        0.1,
+        "share of train queries drawn as test, where the data has no test split",
+        "OPERA",
+        gt=0,
+        lt=1,
     )
 
     @model_validator(mode="after")
     def _best_model_needs_evaluations(self) -> Self:
         for name in ("load_best_model_at_end", "early_stopping_patience", "eval_corpus_sample"):
             if getattr(self, name) and self.eval_steps is None:
-                raise ValueError(f"{name}={getattr(self, name)} needs eval_steps: steps between two evaluations")
+                raise ValueError(
+                    f"{name}={getattr(self, name)} needs eval_steps: steps between two evaluations"
+                )
         return self
 
     @property
@@ -96,4 +112,6 @@ class GuardSettings(Settings):
         ge=100,
         le=MOST,
     )
-    keep_fine_tuned: bool = setting(False, "keep the fine-tuned model, share 1, in RUN/fine_tuned", "issue 11")
+    keep_fine_tuned: bool = setting(
+        False, "keep the fine-tuned model, share 1, in RUN/fine_tuned", "issue 11"
+    )

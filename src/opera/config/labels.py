@@ -15,7 +15,11 @@ class LabelSettings(Settings):
     """Which qrels count as relevant, and the label noise to inject for experiments."""
 
     relevant_grade: int = setting(
-        1, "lowest grade in the qrels that counts as relevant, in every split", "BEIR", ge=1, le=MOST
+        1,
+        "lowest grade in the qrels that counts as relevant, in every split",
+        "BEIR",
+        ge=1,
+        le=MOST,
     )
     noise: Literal["none", "grade", "random", "hard"] = setting(
         "none",
@@ -31,19 +35,31 @@ class LabelSettings(Settings):
         le=MOST,
     )
     noise_share: float | None = setting(
-        None, "share of the training pairs that are false after noise=random or hard", "OPERA", gt=0, le=0.95
+        None,
+        "share of the training pairs that are false after noise=random or hard",
+        "OPERA",
+        gt=0,
+        le=0.95,
     )
     noise_range: RankRange | None = setting(
-        None, "ranks LO:HI of the pretrained ranking that noise=hard comes from; auto: 10:100", "OPERA"
+        None,
+        "ranks LO:HI of the pretrained ranking that noise=hard comes from; auto: 10:100",
+        "OPERA",
     )
 
     @model_validator(mode="after")
     def _noise_is_consistent(self) -> Self:
-        for name, kinds in (("noise_grade", ["grade"]), ("noise_share", ["random", "hard"]), ("noise_range", ["hard"])):
+        for name, kinds in (
+            ("noise_grade", ["grade"]),
+            ("noise_share", ["random", "hard"]),
+            ("noise_range", ["hard"]),
+        ):
             value = getattr(self, name)
             if value is not None and self.noise not in kinds:
                 shown = ":".join(map(str, value)) if isinstance(value, tuple) else value
-                raise ValueError(f"{name}={shown} needs noise={' or '.join(kinds)}, but noise is {self.noise}")
+                raise ValueError(
+                    f"{name}={shown} needs noise={' or '.join(kinds)}, but noise is {self.noise}"
+                )
             if value is None and self.noise in kinds and name != "noise_range":
                 example = {"noise_grade": 2, "noise_share": 0.3}[name]
                 raise ValueError(f"noise={self.noise} needs {name}, such as {name}={example}")

@@ -13,15 +13,22 @@ from opera.config.trainer_arguments import TrainerFields
 from opera.core.arguments import MOST
 from opera.core.settings import Settings, setting
 
-Service = Annotated[str, AfterValidator(partial(check_known, known=SERVICES, kind="a logging service"))]
+Service = Annotated[
+    str, AfterValidator(partial(check_known, known=SERVICES, kind="a logging service"))
+]
 
 
 class LoggingSettings(Settings):
     """What a run logs and saves on its way."""
 
-    logging_steps: int = setting(10, "steps between two log lines", "transformers", effect=False, ge=1, le=MOST)
+    logging_steps: int = setting(
+        10, "steps between two log lines", "transformers", effect=False, ge=1, le=MOST
+    )
     report_to: Service = setting(
-        "none", "where transformers logs to: none, tensorboard, wandb, ...", "transformers", effect=False
+        "none",
+        "where transformers logs to: none, tensorboard, wandb, ...",
+        "transformers",
+        effect=False,
     )
     save_steps: int | None = setting(
         None,
@@ -31,7 +38,9 @@ class LoggingSettings(Settings):
         ge=1,
         le=MOST,
     )
-    save_total_limit: int = setting(2, "checkpoints kept", "transformers", effect=False, ge=2, le=MOST)
+    save_total_limit: int = setting(
+        2, "checkpoints kept", "transformers", effect=False, ge=2, le=MOST
+    )
     trainer: TrainerFields | None = setting(
         None,
         "other fields of sentence-transformers' training arguments, by name (--trainer adam_beta2=0.98, repeatable); "

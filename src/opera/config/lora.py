@@ -29,7 +29,9 @@ class LoraOptions(Settings):
     listing = f"such as lora={EXAMPLE}"
 
     r: int = setting(16, "rank", "peft", ge=1, le=10_000)
-    alpha: float | None = setting(None, "weight of the product, times r; auto: 2 r", "OPERA", gt=0, le=100_000)
+    alpha: float | None = setting(
+        None, "weight of the product, times r; auto: 2 r", "OPERA", gt=0, le=100_000
+    )
     dropout: float = setting(0.0, "dropout rate", "peft", ge=0, lt=1)
     target: str = setting("all-linear", "layers", "arXiv:2305.14314")
     merge: bool = setting(True, "add the product to the weights when the model is saved", "OPERA")
@@ -45,8 +47,14 @@ class LoraOptions(Settings):
         return 2.0 * self.r if self.alpha is None else self.alpha
 
     def __str__(self) -> str:
-        chosen = {name: value for name, value in self.model_dump(exclude_defaults=True).items() if name != "r"}
-        return ",".join([f"r={self.r}", *(f"{name}={_as_text(value)}" for name, value in chosen.items())])
+        chosen = {
+            name: value
+            for name, value in self.model_dump(exclude_defaults=True).items()
+            if name != "r"
+        }
+        return ",".join(
+            [f"r={self.r}", *(f"{name}={_as_text(value)}" for name, value in chosen.items())]
+        )
 
 
 def lora_options(text: str) -> LoraOptions:

@@ -47,5 +47,7 @@ class MixingSettings(Settings):
         "OPERA",
     )
     one_set_per_step: bool = setting(
-        False, "draw all pairs of a step from one data set, so that in-batch negatives are its own", "FlagEmbedding"
+        False,
+        "draw all pairs of a step from one data set, so that in-batch negatives are its own",
+        "FlagEmbedding",
     )

@@ -14,7 +14,9 @@ from opera.core.paths import expand_user
 from opera.core.registry import Registry
 from opera.core.settings import OneOf, Settings, setting
 
-NEGATIVES: Registry[Any] = Registry("kind of negatives", shipped=("random", "hard", "given", "teacher"))
+NEGATIVES: Registry[Any] = Registry(
+    "kind of negatives", shipped=("random", "hard", "given", "teacher")
+)
 """Values of ``negatives``; :mod:`opera.training_set.negatives` defines them."""
 
 NegativeKind = Annotated[str, OneOf(NEGATIVES)]
@@ -24,7 +26,9 @@ class NegativeSettings(Settings):
     """Explicit negatives, and which in-batch negatives count."""
 
     mask_known_positives: bool = setting(
-        True, "leave a query's known positives out of its negatives; the paper has no such mask", "OPERA"
+        True,
+        "leave a query's known positives out of its negatives; the paper has no such mask",
+        "OPERA",
     )
     negatives: NegativeKind | None = setting(
         None,
@@ -52,7 +56,9 @@ class NegativeSettings(Settings):
     mining_max_score: float | None = setting(
         None, "likewise above this similarity; auto: none", "sentence-transformers", ge=-1, le=1
     )
-    mining_reranker: Annotated[str, AfterValidator(partial(expand_user, name="mining_reranker"))] | None = setting(
+    mining_reranker: (
+        Annotated[str, AfterValidator(partial(expand_user, name="mining_reranker"))] | None
+    ) = setting(
         None,
         "folder or hub id of a cross-encoder; leave out mined documents that it scores as high as the query's worst "
         "positive; auto: none",
@@ -64,7 +70,9 @@ class NegativeSettings(Settings):
         "is always exact",
         "OPERA",
     )
-    max_mined_negatives: int = setting(200, "hard negatives kept per query", "the release", ge=1, le=MOST_AT_ONCE)
+    max_mined_negatives: int = setting(
+        200, "hard negatives kept per query", "the release", ge=1, le=MOST_AT_ONCE
+    )
     prune_before_mining: bool = setting(
         False,
         "prune first (sp, sp+cbs, rp, sp+dp) and know only the kept positives from then on: a pruned positive may "
@@ -82,7 +90,9 @@ class NegativeSettings(Settings):
             value = getattr(self, name)
             if value not in (None, "exact") and self.negatives != "hard":
                 written = ":".join(map(str, value)) if isinstance(value, tuple) else value
-                raise ValueError(f"{name}={written} needs negatives=hard, but negatives is {self.negatives or 'auto'}")
+                raise ValueError(
+                    f"{name}={written} needs negatives=hard, but negatives is {self.negatives or 'auto'}"
+                )
         return self
 
     @property

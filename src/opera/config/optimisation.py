@@ -27,8 +27,16 @@ LOSSES: Registry[Any] = Registry("loss", shipped=("infonce", "distill"))
 
 def _parse_sizes(value: Any) -> Any:
     """Read ``256,128,64``, or one number, as numbers of dimensions, the largest first."""
-    parts = re.split(r"[,;]", value) if isinstance(value, str) else [value] if type(value) is int else value
-    if isinstance(parts, list | tuple) and all(re.fullmatch(r" *\d{1,6} *", str(part), re.ASCII) for part in parts):
+    parts = (
+        re.split(r"[,;]", value)
+        if isinstance(value, str)
+        else [value]
+        if type(value) is int
+        else value
+    )
+    if isinstance(parts, list | tuple) and all(
+        re.fullmatch(r" *\d{1,6} *", str(part), re.ASCII) for part in parts
+    ):
         sizes = sorted({int(part) for part in parts}, reverse=True)
         if sizes and sizes[-1] >= 1:
             return tuple(sizes)
@@ -46,7 +54,9 @@ def _check_rate(value: float | None) -> float | None:
 
 Sizes = Annotated[tuple[int, ...], BeforeValidator(_parse_sizes)]
 LossName = Annotated[str, OneOf(LOSSES)]
-Optimizer = Annotated[str, AfterValidator(partial(check_known, known=OPTIMIZERS, kind="an optimizer"))]
+Optimizer = Annotated[
+    str, AfterValidator(partial(check_known, known=OPTIMIZERS, kind="an optimizer"))
+]
 
 
 class OptimisationSettings(Settings):
@@ -68,7 +78,11 @@ class OptimisationSettings(Settings):
         le=1_000_000,
     )
     max_steps: int | None = setting(
-        None, "optimizer steps (--steps); auto: those of the epochs, within limits", "docs/defaults.md", ge=1, le=MOST
+        None,
+        "optimizer steps (--steps); auto: those of the epochs, within limits",
+        "docs/defaults.md",
+        ge=1,
+        le=MOST,
     )
     learning_rate: Annotated[float | None, AfterValidator(_check_rate)] = setting(
         None,
@@ -77,9 +91,9 @@ class OptimisationSettings(Settings):
         "docs/defaults.md (the paper: 1e-6 for bge-large over 32,000 steps)",
         gt=0,
     )
-    lr_scheduler_type: Literal["linear", "cosine", "constant", "constant_with_warmup", "polynomial"] = setting(
-        "linear", "decay of the learning rate after warm-up", "Appendix C.2"
-    )
+    lr_scheduler_type: Literal[
+        "linear", "cosine", "constant", "constant_with_warmup", "polynomial"
+    ] = setting("linear", "decay of the learning rate after warm-up", "Appendix C.2")
     warmup_ratio: float | None = setting(
         None,
         "share of the steps spent warming up; auto: 0.1 for a transformer, 0 for others",
@@ -88,8 +102,12 @@ class OptimisationSettings(Settings):
         lt=1,
     )
     weight_decay: float = setting(0.0, "AdamW's weight decay", "Appendix C.2", ge=0, le=10)
-    max_grad_norm: float = setting(1.0, "gradient norm to clip at; 0 turns clipping off", "Appendix C.2", ge=0, le=MOST)
-    optim: Optimizer = setting("adamw_torch", "optimizer, by its name in transformers", "transformers")
+    max_grad_norm: float = setting(
+        1.0, "gradient norm to clip at; 0 turns clipping off", "Appendix C.2", ge=0, le=MOST
+    )
+    optim: Optimizer = setting(
+        "adamw_torch", "optimizer, by its name in transformers", "transformers"
+    )
     temperature: float | None = setting(
         None,
         "temperature of the InfoNCE loss over cosine similarities; auto: 0.07 for a static model, 0.05 for others",
@@ -138,7 +156,9 @@ class BatchingSettings(Settings):
         ge=1,
         le=MOST_AT_ONCE,
     )
-    gradient_accumulation_steps: int = setting(1, "batches per optimizer step", "transformers", ge=1, le=MOST_AT_ONCE)
+    gradient_accumulation_steps: int = setting(
+        1, "batches per optimizer step", "transformers", ge=1, le=MOST_AT_ONCE
+    )
     gradient_cache: int | None = setting(
         None,
         "texts per forward pass, to train large batches in the memory of small ones, at the cost of a second forward "
@@ -148,7 +168,11 @@ class BatchingSettings(Settings):
         le=MOST_AT_ONCE,
     )
     train_group_size: int = setting(
-        2, "documents per query in a batch: one positive, the rest negatives", "FlagEmbedding", ge=1, le=1000
+        2,
+        "documents per query in a batch: one positive, the rest negatives",
+        "FlagEmbedding",
+        ge=1,
+        le=1000,
     )
     dataloader_num_workers: int = setting(
         0, "processes that look texts up ahead of training", "transformers", ge=0, le=256

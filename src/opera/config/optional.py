@@ -54,14 +54,21 @@ SERVICES: Mapping[str, str] = {
 }
 """Values of ``report_to``, and the module that each needs; ``all`` takes what is installed."""
 
-PACKAGES = {"lomo_optim": "lomo-optim", "optimi": "torch-optimi", "comet_ml": "comet-ml", "azureml": "azureml-core"}
+PACKAGES = {
+    "lomo_optim": "lomo-optim",
+    "optimi": "torch-optimi",
+    "comet_ml": "comet-ml",
+    "azureml": "azureml-core",
+}
 """Where the package has another name than its module."""
 
 
 def service_names(report_to: str) -> list[str]:
     """The services that ``report_to`` stands for."""
     if report_to == "all":
-        return [name for name, module in SERVICES.items() if module and find_spec(module) is not None]
+        return [
+            name for name, module in SERVICES.items() if module and find_spec(module) is not None
+        ]
     return [] if report_to == "none" else [report_to]
 
 

@@ -24,7 +24,9 @@ def _parse_range(value: Any) -> Any:
         value = (int(low), int(high))
     if isinstance(value, tuple | list) and len(value) == 2 and all(type(v) is int for v in value):
         if not 1 <= value[0] <= value[1] <= MOST:
-            raise ValueError("must be LO:HI with 1 <= LO <= HI (ranks count from 1, both ends included)")
+            raise ValueError(
+                "must be LO:HI with 1 <= LO <= HI (ranks count from 1, both ends included)"
+            )
         return tuple(value)
     raise ValueError("must be LO:HI, two ranks such as 10:100")
 

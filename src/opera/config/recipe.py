@@ -46,7 +46,11 @@ class Recipe(Settings):
         return METHODS[self.method]
 
     def make_method(
-        self, pairs: TrainingPairs, scores: PairScores | None, processes: int, mixture: Mixture | None = None
+        self,
+        pairs: TrainingPairs,
+        scores: PairScores | None,
+        processes: int,
+        mixture: Mixture | None = None,
     ) -> Method[Any]:
         """Make the method for some training pairs; automatic settings must be resolved.
 
@@ -56,16 +60,24 @@ class Recipe(Settings):
             processes: how many processes train together.
             mixture: how several data sets are drawn; ``None`` for one.
         """
-        optimisation, batch_size = self.train.optimisation, self.train.batching.queries_per_step(processes)
+        optimisation, batch_size = (
+            self.train.optimisation,
+            self.train.batching.queries_per_step(processes),
+        )
         plan = Plan(optimisation.seed, resolved(optimisation.max_steps), batch_size)
         if mixture is not None:
-            return MixedMethod(self.method_class, pairs, plan, self.method_settings, scores, mixture)
+            return MixedMethod(
+                self.method_class, pairs, plan, self.method_settings, scores, mixture
+            )
         return self.method_class(pairs, plan, self.method_settings, scores)
 
     def flat(self) -> dict[str, Any]:
         """All settings by their flat names, as written to ``run.json``."""
         values = {"method": self.method, **self.train.flat(), **self.method_settings.model_dump()}
-        return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+        return {
+            name: list(value) if isinstance(value, tuple) else value
+            for name, value in values.items()
+        }
 
     def identity(self) -> dict[str, Any]:
         """The settings that change a result, likewise; runs that differ in others alone are the same."""
@@ -88,9 +100,13 @@ def make_recipe(values: Mapping[str, Any]) -> Recipe:
         name = PRESET_METHOD if values.get("preset") else DEFAULT_METHOD
     method = method_named(name)
     values = with_preset(values, {*TrainSettings.flat_fields, *method.settings_class.model_fields})
-    own = {name: value for name, value in values.items() if name in method.settings_class.model_fields}
+    own = {
+        name: value for name, value in values.items() if name in method.settings_class.model_fields
+    }
     shared = {name: value for name, value in values.items() if name in TrainSettings.flat_fields}
-    mistakes = [_misplaced(name, method) for name in values if name not in own and name not in shared]
+    mistakes = [
+        _misplaced(name, method) for name in values if name not in own and name not in shared
+    ]
     train, train_mistakes = TrainSettings.from_flat(shared)
     mistakes += train_mistakes
     method_settings: Settings | None = None
@@ -137,8 +153,12 @@ def docs_by_group() -> dict[str, list[SettingDoc]]:
     for name, method in METHODS.items():
         if method.settings_class.model_fields:
             methods.setdefault(method.settings_class, []).append(name)
-    described = {f"method {', '.join(names)}": settings.docs() for settings, names in methods.items()}
-    of_training = {name.replace("_", " "): docs for name, docs in TrainSettings.docs_by_group().items()}
+    described = {
+        f"method {', '.join(names)}": settings.docs() for settings, names in methods.items()
+    }
+    of_training = {
+        name.replace("_", " "): docs for name, docs in TrainSettings.docs_by_group().items()
+    }
     return {**of_training, **described}
 
 
@@ -147,9 +167,7 @@ def _misplaced(name: str, method: type[Method[Any]]) -> str:
     owners = [other for other, cls in METHODS.items() if name in cls.settings_class.model_fields]
     if owners:
         plural = "s" * (len(owners) > 1)
-        return (
-            f"setting '{name}' applies only to the method{plural} {_listed(owners)}; this run's method is {method.name}"
-        )
+        return f"setting '{name}' applies only to the method{plural} {_listed(owners)}; this run's method is {method.name}"
     return unknown_name(name, [*TrainSettings.flat_fields, *method.settings_class.model_fields])
 
 

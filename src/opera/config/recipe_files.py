@@ -24,7 +24,9 @@ HOME = Path(__file__).parents[1] / "recipes"
 
 def recipe_names() -> list[str]:
     """List OPERA's own recipes: ``fiqa``, ``models/bge-m3``, ..."""
-    return sorted(path.relative_to(HOME).with_suffix("").as_posix() for path in HOME.rglob("*.yaml"))
+    return sorted(
+        path.relative_to(HOME).with_suffix("").as_posix() for path in HOME.rglob("*.yaml")
+    )
 
 
 def recipe_path(source: str | Path) -> Path:
@@ -67,7 +69,9 @@ def read_recipes(sources: Iterable[str | Path], preset: str | None = None) -> di
         preset = preset or read[-1][1].get("preset")
     merged: dict[str, Any] = {}
     for path, values in read:
-        merged = override(merged, fitted_to_preset(values, preset) if path.parent == HOME else values)
+        merged = override(
+            merged, fitted_to_preset(values, preset) if path.parent == HOME else values
+        )
     return merged
 
 
@@ -92,13 +96,23 @@ def _mistakes(name: str, value: Any) -> list[str]:
     """List what is wrong with one setting, whatever the others are."""
     if name == "method":
         return []
-    own = [method.settings_class for method in METHODS.values() if name in method.settings_class.model_fields]
-    groups: list[type[Settings]] = [TrainSettings.group_class(name)] if name in TrainSettings.flat_fields else own
+    own = [
+        method.settings_class
+        for method in METHODS.values()
+        if name in method.settings_class.model_fields
+    ]
+    groups: list[type[Settings]] = (
+        [TrainSettings.group_class(name)] if name in TrainSettings.flat_fields else own
+    )
     if not groups:
-        known = [field for method in METHODS.values() for field in method.settings_class.model_fields]
+        known = [
+            field for method in METHODS.values() for field in method.settings_class.model_fields
+        ]
         return [unknown_name(name, [*TrainSettings.flat_fields, *known])]
     try:
         groups[0](**{name: value})
     except ValidationError as error:
-        return [line for line in explain(error, groups[0].model_fields) if line.startswith(f"{name}: ")]
+        return [
+            line for line in explain(error, groups[0].model_fields) if line.startswith(f"{name}: ")
+        ]
     return []

@@ -24,7 +24,9 @@ def checked_index(index: Any) -> SearchIndex:
             require_index(known, f"--index {known}")
             return known
     hint = nearest(str(index), SEARCH_INDEXES)
-    raise SettingError(f"--index: must be one of {', '.join(SEARCH_INDEXES)}, got {shown(index)}{hint}")
+    raise SettingError(
+        f"--index: must be one of {', '.join(SEARCH_INDEXES)}, got {shown(index)}{hint}"
+    )
 
 
 def require_index(index: SearchIndex, use: str) -> None:

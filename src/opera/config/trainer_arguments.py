@@ -98,14 +98,21 @@ def check_trainer_fields(values: Mapping[str, Any]) -> None:
     from sentence_transformers import SentenceTransformerTrainingArguments
 
     hints = get_type_hints(SentenceTransformerTrainingArguments)
-    known = {name: hint for name, hint in hints.items() if not name.startswith("_") and name not in TAKEN}
+    known = {
+        name: hint for name, hint in hints.items() if not name.startswith("_") and name not in TAKEN
+    }
     mistakes = []
     for name, value in values.items():
         if name not in known:
-            hint = nearest(name, known) or "; see sentence-transformers' SentenceTransformerTrainingArguments"
+            hint = (
+                nearest(name, known)
+                or "; see sentence-transformers' SentenceTransformerTrainingArguments"
+            )
             mistakes.append(f"--trainer {shortened(name)}: the trainer has no such field{hint}")
         elif not _fits(value, known[name]):
-            mistakes.append(f"--trainer {name}: must be {_in_words(known[name])}, got {shown(value)}")
+            mistakes.append(
+                f"--trainer {name}: must be {_in_words(known[name])}, got {shown(value)}"
+            )
     if mistakes:
         raise SettingError(*mistakes)
 
@@ -113,7 +120,9 @@ def check_trainer_fields(values: Mapping[str, Any]) -> None:
 def _fits(value: Any, hint: Any) -> bool:
     try:
         TypeAdapter(hint).validate_python(value)
-    except PydanticSchemaGenerationError:  # an object, which neither YAML nor the command line holds
+    except (
+        PydanticSchemaGenerationError
+    ):  # an object, which neither YAML nor the command line holds
         return False
     except ValidationError:
         return False

@@ -66,12 +66,16 @@ class TrainSettings(Settings):
         Returns:
             The settings, with defaults for a group that has mistakes; and every mistake, a sentence each.
         """
-        mistakes = [unknown_setting(name, cls.flat_fields) for name in values if name not in cls.flat_fields]
+        mistakes = [
+            unknown_setting(name, cls.flat_fields) for name in values if name not in cls.flat_fields
+        ]
         groups = {}
         for name, field in cls.model_fields.items():
             group: type[Settings] = field.annotation  # type: ignore[assignment]
             try:
-                groups[name] = group(**{key: value for key, value in values.items() if key in group.model_fields})
+                groups[name] = group(
+                    **{key: value for key, value in values.items() if key in group.model_fields}
+                )
             except ValidationError as error:
                 mistakes += explain(error, group.model_fields)
         return cls(**groups), mistakes
@@ -103,20 +107,30 @@ class TrainSettings(Settings):
     def with_effect(cls, values: Mapping[str, Any]) -> dict[str, Any]:
         """Leave out the settings that change no result, fields of the trainer among them."""
         kept = {name: value for name, value in values.items() if name not in cls.without_effect()}
-        fields = {name: value for name, value in (kept.get("trainer") or {}).items() if name not in WITHOUT_EFFECT}
+        fields = {
+            name: value
+            for name, value in (kept.get("trainer") or {}).items()
+            if name not in WITHOUT_EFFECT
+        }
         return {**kept, "trainer": fields or None} if "trainer" in kept else kept
 
     @classmethod
     def without_effect(cls) -> set[str]:
         """The settings that change no result, and so are no part of a run's identity."""
-        return {name for name, field in cls.flat_fields.items() if not (field.json_schema_extra or {})["effect"]}  # type: ignore[index]
+        return {
+            name
+            for name, field in cls.flat_fields.items()
+            if not (field.json_schema_extra or {})["effect"]  # type: ignore[index]
+        }
 
     def with_values(self, values: Mapping[str, Any]) -> Self:
         """Replace settings by their flat names. The values are taken as they are, contradictions among them."""
         groups = {name: getattr(self, name) for name in {self.group_of[name] for name in values}}
         return self.model_copy(
             update={
-                name: group.model_copy(update={key: values[key] for key in values if self.group_of[key] == name})
+                name: group.model_copy(
+                    update={key: values[key] for key in values if self.group_of[key] == name}
+                )
                 for name, group in groups.items()
             }
         )
@@ -135,7 +149,9 @@ class TrainSettings(Settings):
         """``save_steps``, or its automatic value; with ``load_best_model_at_end`` every evaluation is saved."""
         if self.evaluation.load_best_model_at_end and self.evaluation.eval_steps is not None:
             return self.evaluation.eval_steps
-        return self.logging.save_steps or min(500, max(1, resolved(self.optimisation.max_steps) // 10))
+        return self.logging.save_steps or min(
+            500, max(1, resolved(self.optimisation.max_steps) // 10)
+        )
 
 
 _FLAT = {

@@ -22,15 +22,19 @@ class AdapterSettings(Settings):
         "documents stays valid, or of both sides; auto: query with query_vectors, else none",
         "OPERA",
     )
-    adapter_rank: int | None = setting(None, "rank of the projection; auto: full", "OPERA", ge=1, le=MOST_AT_ONCE)
-    query_vectors: Annotated[str, AfterValidator(partial(expand_user, name="query_vectors"))] | None = setting(
+    adapter_rank: int | None = setting(
+        None, "rank of the projection; auto: full", "OPERA", ge=1, le=MOST_AT_ONCE
+    )
+    query_vectors: (
+        Annotated[str, AfterValidator(partial(expand_user, name="query_vectors"))] | None
+    ) = setting(
         None,
         "file of the queries' vectors, .npy or .parquet, for a model that cannot be loaded (--query-vectors)",
         "OPERA",
     )
-    document_vectors: Annotated[str, AfterValidator(partial(expand_user, name="document_vectors"))] | None = setting(
-        None, "file of the documents' vectors, likewise (--document-vectors)", "OPERA"
-    )
+    document_vectors: (
+        Annotated[str, AfterValidator(partial(expand_user, name="document_vectors"))] | None
+    ) = setting(None, "file of the documents' vectors, likewise (--document-vectors)", "OPERA")
 
     lora: LoraText | None = setting(
         None,
@@ -43,12 +47,16 @@ class AdapterSettings(Settings):
     @model_validator(mode="after")
     def _belong_together(self) -> Self:
         if self.lora is not None and self.kind is not None:
-            raise ValueError(f"lora: with adapter={self.kind} the model itself does not train; give one of them")
+            raise ValueError(
+                f"lora: with adapter={self.kind} the model itself does not train; give one of them"
+            )
         if (self.query_vectors is None) != (self.document_vectors is None):
             given, absent = ("query", "document") if self.query_vectors else ("document", "query")
             raise ValueError(f"{given}_vectors needs {absent}_vectors: give both files")
         if self.adapter_rank is not None and self.kind is None:
-            raise ValueError(f"adapter_rank={self.adapter_rank} needs adapter=query or adapter=both")
+            raise ValueError(
+                f"adapter_rank={self.adapter_rank} needs adapter=query or adapter=both"
+            )
         return self
 
     @property

@@ -17,5 +17,8 @@ class WeightSettings(Settings):
         "docs/data.md",
     )
     min_pair_weight: float | None = setting(
-        None, "training pairs of a lower weight are left out, and are no negatives either; auto: none", "OPERA", ge=0
+        None,
+        "training pairs of a lower weight are left out, and are no negatives either; auto: none",
+        "OPERA",
+        ge=0,
     )

@@ -9,7 +9,13 @@ from typing import Any
 from ruamel.yaml import YAML
 from ruamel.yaml.constructor import SafeConstructor
 from ruamel.yaml.error import YAMLError
-from ruamel.yaml.events import AliasEvent, CollectionEndEvent, CollectionStartEvent, DocumentStartEvent, NodeEvent
+from ruamel.yaml.events import (
+    AliasEvent,
+    CollectionEndEvent,
+    CollectionStartEvent,
+    DocumentStartEvent,
+    NodeEvent,
+)
 
 from opera.core.errors import SettingError
 from opera.core.reading import read_text
@@ -72,7 +78,9 @@ def parse_assignments(
     for assignment in assignments:
         key, equals, text = assignment.partition("=")
         if not equals or not key.strip():
-            raise SettingError(f"{option} {shortened(assignment)}: must be key=value, such as {option} {example}")
+            raise SettingError(
+                f"{option} {shortened(assignment)}: must be key=value, such as {option} {example}"
+            )
         if (name := key.strip()) in values:
             raise SettingError(f"{option} {shortened(name)}: given twice")
         values[name] = _verbatim(text) if name in VERBATIM else parse_scalar(text)
@@ -104,7 +112,10 @@ def _parse(text: str) -> Any:
         _check_events(text)
         value = _construct(text)
     except YAMLError as error:
-        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None) or str(error)
+        mark, problem = (
+            getattr(error, "problem_mark", None),
+            getattr(error, "problem", None) or str(error),
+        )
         line = f"line {mark.line + 1}: " if mark else ""
         raise ValueError(f"not YAML ({line}{shortened(' '.join(problem.split()))})") from None
     _check_values(value)
@@ -117,7 +128,9 @@ def _construct(text: str) -> Any:
     except TypeError:  # a list with a mapping in it, as a key
         raise ValueError("keys must be plain values, and one is a list or a mapping") from None
     except ValueError:
-        raise ValueError(f"holds a number that is none, or one of more than {MAX_BITS:,} bits") from None
+        raise ValueError(
+            f"holds a number that is none, or one of more than {MAX_BITS:,} bits"
+        ) from None
 
 
 def _check_events(text: str) -> None:
@@ -126,9 +139,13 @@ def _check_events(text: str) -> None:
     for event in _loader().parse(text):
         place = f"line {event.start_mark.line + 1}"
         if isinstance(event, AliasEvent) or getattr(event, "anchor", None):
-            raise ValueError(f"{place}: anchors and aliases (& and *) are not read; repeat the value, or quote it")
+            raise ValueError(
+                f"{place}: anchors and aliases (& and *) are not read; repeat the value, or quote it"
+            )
         if isinstance(event, NodeEvent) and getattr(event, "tag", None):
-            raise ValueError(f"{place}: tags such as !!int are not read; leave the tag out, or quote the value")
+            raise ValueError(
+                f"{place}: tags such as !!int are not read; leave the tag out, or quote the value"
+            )
         if isinstance(event, DocumentStartEvent) and event.version not in (None, (1, 2)):
             raise ValueError(f"{place}: must be YAML 1.2; remove the directive %YAML")
         depth += isinstance(event, CollectionStartEvent) - isinstance(event, CollectionEndEvent)
@@ -149,7 +166,9 @@ def _items(value: Any) -> Iterator[Any]:
     yield value
     if isinstance(value, dict):
         yield from value
-    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+    for inner in (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    ):
         yield from _items(inner)
 
 

@@ -24,7 +24,9 @@ def whole_number(value: Any, name: str, lowest: int, highest: int = MOST) -> int
         raise SettingError(f"{name}: must be a whole number, got {shown(value)}")
     number = int(value)
     if not lowest <= number <= highest:
-        bound = f"{lowest} or more" if number < lowest and highest == MOST else f"{lowest} to {highest}"
+        bound = (
+            f"{lowest} or more" if number < lowest and highest == MOST else f"{lowest} to {highest}"
+        )
         raise SettingError(f"{name}: must be {bound}, got {shown(number)}")
     return number
 

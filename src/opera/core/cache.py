@@ -163,7 +163,9 @@ def _make(home: Path, problem: str, write: Callable[[Path], Any]) -> None:
         try:
             write(folder)
             files = {path.name: facts_of(path) for path in sorted(folder.iterdir())}
-            (folder / MANIFEST).write_text(json.dumps({"key": home.name, "files": files}, indent=1), encoding="utf-8")
+            (folder / MANIFEST).write_text(
+                json.dumps({"key": home.name, "files": files}, indent=1), encoding="utf-8"
+            )
             folder.rename(home)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
@@ -195,7 +197,9 @@ def facts_of(path: Path) -> dict[str, Any]:
 
 def sweep(home: Path) -> None:
     """Remove what killed processes left of other entries."""
-    left = {path.with_suffix("") for path in home.parent.glob(".*") if path.suffix in (".new", ".lock")}
+    left = {
+        path.with_suffix("") for path in home.parent.glob(".*") if path.suffix in (".new", ".lock")
+    }
     for other in sorted(home.with_name(path.name.removeprefix(".")) for path in left):
         if other != home:
             _clear(other)

@@ -22,7 +22,9 @@ class SafeConsole(Console):
         with printing_to(self.file):
             super().print(*objects, **arguments)
 
-    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterable[Segment]:
         """Render, with every segment of text escaped; rich's own control segments pass."""
         for segment in super().render(renderable, options):
             yield segment if segment.control else Segment(printable(segment.text), segment.style)

@@ -27,7 +27,9 @@ def check_surroundings() -> None:
             "run code; remove it and set its values as variables NUMBA_..., or run the command elsewhere"
         )
     if sys.flags.optimize > 1:
-        raise InputError("PYTHONOPTIMIZE=2, or python -OO: transformers needs its docstrings; use 1, or unset it")
+        raise InputError(
+            "PYTHONOPTIMIZE=2, or python -OO: transformers needs its docstrings; use 1, or unset it"
+        )
 
 
 def load_extensions() -> None:
@@ -42,4 +44,6 @@ def load_extensions() -> None:
             import_module(name)
         except (Exception, SystemExit) as error:
             reason = " ".join(f"{type(error).__name__}: {error}".split())
-            raise InputError(f"{VARIABLE}: the module '{name}' cannot be imported: {reason}") from error
+            raise InputError(
+                f"{VARIABLE}: the module '{name}' cannot be imported: {reason}"
+            ) from error

@@ -30,4 +30,6 @@ def write_figure(path: Path, figure: Figure) -> None:
     reproducible: dict[Any, Any] = {"svg.hashsalt": "opera", "savefig.dpi": 150}
     metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix)
     with matplotlib.rc_context(reproducible):
-        replace_file(path, lambda part: figure.savefig(part, format=path.suffix[1:], metadata=metadata))
+        replace_file(
+            path, lambda part: figure.savefig(part, format=path.suffix[1:], metadata=metadata)
+        )

@@ -86,7 +86,9 @@ def replace_folder(home: Path, write: Callable[[Path], T], later: Sequence[str] 
             list_written(temporary, later)
             _take_place(temporary, home)
         finally:
-            shutil.rmtree(temporary, ignore_errors=True)  # frees the space; after a success there is nothing
+            shutil.rmtree(
+                temporary, ignore_errors=True
+            )  # frees the space; after a success there is nothing
             os.close(held)
     return made
 
@@ -94,7 +96,9 @@ def replace_folder(home: Path, write: Callable[[Path], T], later: Sequence[str] 
 def list_written(folder: Path, later: Sequence[str] = ()) -> None:
     """List all files of a folder as written by OPERA, and those that are written there later."""
     names = {*later, *(file.relative_to(folder).as_posix() for file in _regular_files(folder))}
-    (folder / LIST_FILE).write_text(json.dumps(sorted(names - {LIST_FILE}), indent=0) + "\n", encoding="utf-8")
+    (folder / LIST_FILE).write_text(
+        json.dumps(sorted(names - {LIST_FILE}), indent=0) + "\n", encoding="utf-8"
+    )
 
 
 def written_files(folder: Path) -> list[Path]:
@@ -104,7 +108,9 @@ def written_files(folder: Path) -> list[Path]:
     """
     files, listed = sorted(_regular_files(folder)), folder / LIST_FILE
     names = written_names(folder) if listed in files else set()
-    ours = [file for file in files if file != listed and file.relative_to(folder).as_posix() in names]
+    ours = [
+        file for file in files if file != listed and file.relative_to(folder).as_posix() in names
+    ]
     return [*ours, listed] if names else []
 
 
@@ -123,7 +129,9 @@ def _take_place(temporary: Path, home: Path) -> None:
     new = [file.relative_to(temporary) for file in sorted(_regular_files(temporary))]
     for name in new:
         if os.path.lexists(home / name) and home / name not in ours:
-            raise RunFolderError(f"{place(home / name)}: was not written by OPERA and would be lost; move it away")
+            raise RunFolderError(
+                f"{place(home / name)}: was not written by OPERA and would be lost; move it away"
+            )
     for file in ours[:-1]:
         file.unlink()
     remove_empty(home)
@@ -165,23 +173,33 @@ def _locked_temporary(path: Path, folder: bool = False) -> tuple[Path, int]:
             temporary.mkdir()
             held = os.open(temporary, os.O_RDONLY)
         else:
-            held = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)  # the kernel applies the umask
+            held = os.open(
+                temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666
+            )  # the kernel applies the umask
         _lock(held, wait=True)
         if _identity(temporary) is not None:
             return temporary, held
-        os.close(held)  # before it was locked, another process took it for one that a killed process left
+        os.close(
+            held
+        )  # before it was locked, another process took it for one that a killed process left
 
 
 def unfinished_files(path: Path) -> list[Path]:
     """Return what :func:`temporary_beside` named for ``path`` and is still there, perhaps of a killed process."""
-    return sorted(left for left in path.parent.glob(f"{glob.escape(_prefix(path))}*") if is_unfinished(left, path))
+    return sorted(
+        left
+        for left in path.parent.glob(f"{glob.escape(_prefix(path))}*")
+        if is_unfinished(left, path)
+    )
 
 
 def is_unfinished(file: Path, path: Path) -> bool:
     """Whether :func:`temporary_beside` may have named ``file`` for ``path``."""
     prefix = _prefix(path)
     digits = file.name.removeprefix(prefix)
-    return file.name.startswith(prefix) and re.fullmatch(f"[0-9a-f]{{{DIGITS}}}", digits) is not None
+    return (
+        file.name.startswith(prefix) and re.fullmatch(f"[0-9a-f]{{{DIGITS}}}", digits) is not None
+    )
 
 
 def _remove_unfinished(path: Path) -> None:
@@ -247,7 +265,9 @@ def check_output(
     """
     where = f"{name} {place(path)}"
     if path.suffix not in suffixes:
-        raise SettingError(f"{where}: must end in {' or '.join(suffixes)}; the suffix decides the format")
+        raise SettingError(
+            f"{where}: must end in {' or '.join(suffixes)}; the suffix decides the format"
+        )
     folder = path.parent
     if not folder.is_dir():
         raise SettingError(f"{where}: its folder does not exist; create it first")
@@ -281,9 +301,13 @@ def check_folder(path: Path, name: str) -> None:
     try:
         whole = path.absolute()
     except FileNotFoundError:
-        raise RunFolderError(f"{where}: the current folder has been deleted; pass an absolute path") from None
+        raise RunFolderError(
+            f"{where}: the current folder has been deleted; pass an absolute path"
+        ) from None
     if len(os.fsencode(whole)) + ROOM > PATH_MAX:
-        raise RunFolderError(f"{where}: the path is too long for the files in it; pass a shorter one")
+        raise RunFolderError(
+            f"{where}: the path is too long for the files in it; pass a shorter one"
+        )
     existing = next(parent for parent in (path, *path.parents, Path()) if os.path.lexists(parent))
     if not existing.is_dir():
         raise RunFolderError(f"{where}: {place(existing)} is not a folder that can be written to")
@@ -291,7 +315,9 @@ def check_folder(path: Path, name: str) -> None:
         raise RunFolderError(f"{where}: {place(existing)} cannot be written to ({reason})")
 
 
-def check_reads_stay(folder: Path, name: str, reads: Iterable[Path], removed: Iterable[Path]) -> None:
+def check_reads_stay(
+    folder: Path, name: str, reads: Iterable[Path], removed: Iterable[Path]
+) -> None:
     """Check that a command reads nothing of what it removes from its output folder.
 
     Args:
@@ -306,7 +332,9 @@ def check_reads_stay(folder: Path, name: str, reads: Iterable[Path], removed: It
     home, gone = folder.resolve(), [place.resolve() for place in removed]
     for read in reads:
         found = read.resolve()
-        if found.is_relative_to(home) and any(p.is_relative_to(found) or found.is_relative_to(p) for p in gone):
+        if found.is_relative_to(home) and any(
+            p.is_relative_to(found) or found.is_relative_to(p) for p in gone
+        ):
             raise RunFolderError(
                 f"{name} {place(folder)}: --overwrite would delete {place(read)}, which this "
                 "command reads; pass another folder"
@@ -317,7 +345,9 @@ def _unwritable(folder: Path) -> str:
     """Say why no file can be made in a folder, by making one; permissions alone do not tell. Empty if one can."""
     try:
         try:
-            os.close(os.open(folder, os.O_WRONLY | os.O_TMPFILE, 0o600))  # has no name, so a kill leaves nothing
+            os.close(
+                os.open(folder, os.O_WRONLY | os.O_TMPFILE, 0o600)
+            )  # has no name, so a kill leaves nothing
         except OSError as error:
             if error.errno not in NO_TMPFILE:
                 raise
@@ -337,7 +367,11 @@ def _reading(path: Path, reads: Iterable[Path]) -> str:
             if _identity(file) == this:
                 if file != path:
                     return f"is the same file as {place(file)}, which this command reads"
-                return "is read by this command" if file == read else f"lies in {read}, which this command reads"
+                return (
+                    "is read by this command"
+                    if file == read
+                    else f"lies in {read}, which this command reads"
+                )
     return ""
 
 

@@ -26,7 +26,11 @@ SEAL = ".done.json"
 
 
 def grown(
-    kind: str, key: str, names: Sequence[str], write: Callable[[Path, list[str]], Any], about: Mapping[str, Any]
+    kind: str,
+    key: str,
+    names: Sequence[str],
+    write: Callable[[Path, list[str]], Any],
+    about: Mapping[str, Any],
 ) -> Path:
     """Return the folder of an entry of many files. Those that are absent or damaged are made first.
 
@@ -75,7 +79,12 @@ def _grow(
         if problem:
             log.info("note: the cached %s cannot be used (%s); making it anew", home, problem)
         elif files:
-            log.info("note: %d of %d files are there from a run that was broken off: %s", len(files), len(names), home)
+            log.info(
+                "note: %d of %d files are there from a run that was broken off: %s",
+                len(files),
+                len(names),
+                home,
+            )
         try:
             if missing:
                 write(folder, missing)
@@ -84,7 +93,11 @@ def _grow(
             if not any(folder.glob(f"*{SEAL}")):
                 shutil.rmtree(folder, ignore_errors=True)
             raise
-        manifest = {"key": home.name, **about, "files": {name: files[name] for name in sorted(files)}}
+        manifest = {
+            "key": home.name,
+            **about,
+            "files": {name: files[name] for name in sorted(files)},
+        }
         (folder / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
         for name in names:
             (folder / f"{name}{SEAL}").unlink(missing_ok=True)

@@ -36,10 +36,14 @@ def sole_use(folder: Path, what: str) -> Iterator[None]:
     path = folder / LOCK_FILE
     lock = _acquired(path)
     try:
-        path.write_text(json.dumps({"process": os.getpid(), "host": socket.gethostname(), "what": what}))
+        path.write_text(
+            json.dumps({"process": os.getpid(), "host": socket.gethostname(), "what": what})
+        )
         yield
     finally:
-        path.unlink(missing_ok=True)  # while it is held: who waits for it notices, and makes a new one
+        path.unlink(
+            missing_ok=True
+        )  # while it is held: who waits for it notices, and makes a new one
         lock.release()
 
 

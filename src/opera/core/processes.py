@@ -49,7 +49,9 @@ def everywhere(work: Callable[[], T]) -> list[T]:
     except Exception as raised:
         error = raised
     results: list[Any] = [None] * process_count()
-    _torch_distributed().all_gather_object(results, (value, None if error is None else _told(error)))
+    _torch_distributed().all_gather_object(
+        results, (value, None if error is None else _told(error))
+    )
     if error is not None:
         raise error
     for _, other in results:
@@ -82,12 +84,17 @@ def cached_by_all(kind: str, key: str, write: Callable[[Path], object]) -> Path:
     if process_count() == 1:
         return cached(kind, key, write)
     return _made_by_all(
-        lambda make: cached(kind, key, lambda folder: make((folder, None))), lambda work: write(work[0])
+        lambda make: cached(kind, key, lambda folder: make((folder, None))),
+        lambda work: write(work[0]),
     )
 
 
 def grown_by_all(
-    kind: str, key: str, names: Sequence[str], write: Callable[[Path, list[str]], object], about: Mapping[str, Any]
+    kind: str,
+    key: str,
+    names: Sequence[str],
+    write: Callable[[Path, list[str]], object],
+    about: Mapping[str, Any],
 ) -> Path:
     """Return the folder of a cache entry of many files, as :func:`opera.core.growing.grown` does; all write it.
 
@@ -101,7 +108,10 @@ def grown_by_all(
     if process_count() == 1:
         return grown(kind, key, names, write, about)
     return _made_by_all(
-        lambda make: grown(kind, key, names, lambda folder, missing: make((folder, missing)), about), write_share
+        lambda make: grown(
+            kind, key, names, lambda folder, missing: make((folder, missing)), about
+        ),
+        write_share,
     )
 
 
@@ -109,7 +119,9 @@ Work = tuple[Path, Any]
 """The folder of an entry, and what is to be written there."""
 
 
-def _made_by_all(find: Callable[[Callable[[Work], object]], Path], write: Callable[[Work], object]) -> Path:
+def _made_by_all(
+    find: Callable[[Callable[[Work], object]], Path], write: Callable[[Work], object]
+) -> Path:
     """Let the main process find an entry; where it must be made, all processes write it.
 
     Args:
@@ -122,7 +134,9 @@ def _made_by_all(find: Callable[[Callable[[Work], object]], Path], write: Callab
     return from_main(Path())
 
 
-def _lead(find: Callable[[Callable[[Work], object]], Path], write: Callable[[Work], object]) -> Path:
+def _lead(
+    find: Callable[[Callable[[Work], object]], Path], write: Callable[[Work], object]
+) -> Path:
     asked = False
 
     def together(work: Work) -> None:
@@ -154,7 +168,9 @@ def _told(error: Exception) -> OperaError:
     if isinstance(error, OperaError):
         return error
     kind, said = type(error).__name__, str(error).strip().splitlines()
-    return OperaError(f"process {process_index()} failed ({': '.join([kind, *said[:1]])}); see its message")
+    return OperaError(
+        f"process {process_index()} failed ({': '.join([kind, *said[:1]])}); see its message"
+    )
 
 
 def _joined() -> bool:

@@ -27,7 +27,9 @@ class ProgressLines:
         n: how many are done.
     """
 
-    def __init__(self, doing: str, total: int | None, unit: str, initial: int = 0, rate: bool = False) -> None:
+    def __init__(
+        self, doing: str, total: int | None, unit: str, initial: int = 0, rate: bool = False
+    ) -> None:
         self.doing, self.total, self.unit, self.n, self.rate = doing, total, unit, initial, rate
         self._first, self._more = initial, ""
         self._start = self._last = time.monotonic()
@@ -40,8 +42,21 @@ class ProgressLines:
             self._last = now
             of = "" if self.total is None else f" of {self._amount(self.total)}"
             unit = "" if self.unit == "B" else f" {self.unit}"
-            rate = f", {(self.n - self._first) / (now - self._start):,.0f} per second" if self.rate else ""
-            log.info("%s: %s%s%s%s%s%s", self.doing, self._amount(self.n), of, unit, rate, self._more, self._left(now))
+            rate = (
+                f", {(self.n - self._first) / (now - self._start):,.0f} per second"
+                if self.rate
+                else ""
+            )
+            log.info(
+                "%s: %s%s%s%s%s%s",
+                self.doing,
+                self._amount(self.n),
+                of,
+                unit,
+                rate,
+                self._more,
+                self._left(now),
+            )
 
     def set_postfix(self, values: Mapping[str, str]) -> None:
         """Set what every line also says, such as the latest loss."""
@@ -67,7 +82,13 @@ class ProgressLines:
 
 
 def progress(
-    doing: str, total: int | None, unit: str, *, hidden: bool = False, initial: int = 0, rate: bool = False
+    doing: str,
+    total: int | None,
+    unit: str,
+    *,
+    hidden: bool = False,
+    initial: int = 0,
+    rate: bool = False,
 ) -> Any:
     """Return a progress bar, or :class:`ProgressLines` where standard error is no terminal; close it at the end.
 
@@ -85,7 +106,9 @@ def progress(
     return tqdm(total=total, desc=doing, initial=initial, disable=hidden, **scaled)
 
 
-def counted(items: Iterable[Item], doing: str, total: int | None, unit: str, *, hidden: bool = False) -> Iterator[Item]:
+def counted(
+    items: Iterable[Item], doing: str, total: int | None, unit: str, *, hidden: bool = False
+) -> Iterator[Item]:
     """Yield the items and report how many there were so far; arguments as for :func:`progress`."""
     with progress(doing, total, unit, hidden=hidden) as bar:
         for item in items:

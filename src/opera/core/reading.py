@@ -81,10 +81,17 @@ def check_not_wide(start: bytes) -> None:
 
 def _wide_encoding(start: bytes) -> str:
     """Say that a file is in UTF-16 or UTF-32, marked or not, by its first bytes; empty if it is in neither."""
-    marks = {"UTF-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE), "UTF-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)}
-    found = [name for name, bytes_ in marks.items() if start.startswith(bytes_)]  # one mark starts with the other
+    marks = {
+        "UTF-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE),
+        "UTF-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
+    }
+    found = [
+        name for name, bytes_ in marks.items() if start.startswith(bytes_)
+    ]  # one mark starts with the other
     head = start[: min(len(start), SHOWS_WIDTH) // 4 * 4]
-    where = {at % 4 for at, byte in enumerate(head) if byte == 0 and not (head[at % 4 :: 4].strip(b"\0"))}
+    where = {
+        at % 4 for at, byte in enumerate(head) if byte == 0 and not (head[at % 4 :: 4].strip(b"\0"))
+    }
     if len(where) == 3:
         found = ["UTF-32"]
     elif not found and where in ({0, 2}, {1, 3}):

@@ -61,7 +61,9 @@ class Registry(dict[str, T]):
         known = self.spelling(name)
         if known is None:
             near = nearest(name.lower(), self.names)
-            raise SettingError(f"unknown {self.kind} '{shortened(name)}'{near} (known: {', '.join(self.names)})")
+            raise SettingError(
+                f"unknown {self.kind} '{shortened(name)}'{near} (known: {', '.join(self.names)})"
+            )
         return self[known]
 
 

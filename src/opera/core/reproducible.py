@@ -37,12 +37,16 @@ def fix_arithmetic() -> None:
     """
     threads = dict.fromkeys(THREADS, os.environ.get("OMP_NUM_THREADS") or "1")
     wanted = {**KERNELS, **threads, "MKL_DYNAMIC": "FALSE", "CUDA_VISIBLE_DEVICES": ""}
-    if not is_reproducible() or all(os.environ.get(name) == value for name, value in wanted.items()):
+    if not is_reproducible() or all(
+        os.environ.get(name) == value for name, value in wanted.items()
+    ):
         return  # the process that started this one may have set them
     _problems.extend(_find_problems())
     if not _problems:
         os.environ.update(wanted)
-        warnings.filterwarnings("ignore", "During parsing environment variable: 'NPY_DISABLE", ImportWarning)
+        warnings.filterwarnings(
+            "ignore", "During parsing environment variable: 'NPY_DISABLE", ImportWarning
+        )
 
 
 def check_arithmetic() -> None:
@@ -64,4 +68,7 @@ def _find_problems() -> list[str]:
     if platform.machine().lower() not in ("x86_64", "amd64") or "avx2" not in flags:
         return [f"needs an x86-64 processor with AVX2, this is {platform.machine()}; unset it"]
     early = [name for name in ("numpy", "torch") if name in sys.modules]
-    return [f"{name} was imported before opera and has chosen its kernels; import opera first" for name in early]
+    return [
+        f"{name} was imported before opera and has chosen its kernels; import opera first"
+        for name in early
+    ]

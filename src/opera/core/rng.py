@@ -18,4 +18,6 @@ def generator(seed: int, name: str, step: int = 0) -> np.random.Generator:
         name: purpose of the draws, such as ``"ft.queries"``.
         step: the step, pass or refresh the draws belong to, 0 or more.
     """
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, zlib.crc32(name.encode()), step])))
+    return np.random.Generator(
+        np.random.PCG64(np.random.SeedSequence([seed, zlib.crc32(name.encode()), step]))
+    )

@@ -24,7 +24,9 @@ from opera.core.errors import SettingError, nearest
 from opera.core.registry import Registry
 from opera.core.terminal import shortened, shown
 
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|nan)", re.ASCII | re.IGNORECASE)
+_NUMBER = re.compile(
+    r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|nan)", re.ASCII | re.IGNORECASE
+)
 LISTING = "opera train --help-settings lists all"
 
 RULES = {
@@ -48,7 +50,12 @@ def setting(default: Any, help: str, source: str, *, effect: bool = True, **boun
     ``effect`` is false for a setting that changes no result: a run may be resumed with another value of it. ``bounds``
     are pydantic's (``gt``, ``ge``, ``lt``, ``le``).
     """
-    return Field(default=default, description=help, json_schema_extra={"source": source, "effect": effect}, **bounds)
+    return Field(
+        default=default,
+        description=help,
+        json_schema_extra={"source": source, "effect": effect},
+        **bounds,
+    )
 
 
 T = TypeVar("T")
@@ -57,7 +64,9 @@ T = TypeVar("T")
 def resolved(value: T | None) -> T:
     """Return the value of an automatic setting, which :func:`opera.config.automatic.resolve` has filled in."""
     if value is None:
-        raise RuntimeError("a setting is still automatic: call opera.config.automatic.resolve first")
+        raise RuntimeError(
+            "a setting is still automatic: call opera.config.automatic.resolve first"
+        )
     return value
 
 
@@ -78,21 +87,27 @@ class OneOf:
 
     registry: Registry[Any]
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
         return no_info_after_validator_function(self._check, handler(source))
 
     def _check(self, value: str) -> str:
         name = self.registry.spelling(value)
         if name is None:
             *others, last = [repr(known) for known in self.registry.names]
-            raise ValueError(f"must be {', '.join(others)} or {last}" if others else f"must be {last}")
+            raise ValueError(
+                f"must be {', '.join(others)} or {last}" if others else f"must be {last}"
+            )
         return name
 
 
 class Settings(BaseModel):
     """A frozen group of settings. Unknown names are refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False
+    )
     listing: ClassVar[str] = LISTING
 
     @field_validator("*", mode="before")
@@ -101,7 +116,11 @@ class Settings(BaseModel):
         """Refuse what pydantic would take for a number: true, and digits with spaces, underscores, of other scripts."""
         kinds = _leaves(cls.model_fields[info.field_name or ""].annotation)
         truth = isinstance(value, bool) and bool not in kinds and bool(kinds & {int, float})
-        text = isinstance(value, str) and kinds <= {int, float, type(None)} and not _NUMBER.fullmatch(value)
+        text = (
+            isinstance(value, str)
+            and kinds <= {int, float, type(None)}
+            and not _NUMBER.fullmatch(value)
+        )
         if truth or text:
             raise ValueError(f"must be {RULES['float_type' if float in kinds else 'int_type']}")
         return value
@@ -124,7 +143,11 @@ class Settings(BaseModel):
         return [
             SettingDoc(
                 name=name,
-                kind=kind_of(Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation),
+                kind=kind_of(
+                    Annotated[field.annotation, *field.metadata]
+                    if field.metadata
+                    else field.annotation
+                ),
                 default="auto" if field.default is None else str(field.default),
                 help=field.description or "",
                 source=str((field.json_schema_extra or {}).get("source", "")),  # type: ignore[union-attr]
@@ -141,9 +164,15 @@ def explain(error: ValidationError, known: Mapping[str, Any], listing: str = LIS
         if mistake["type"] == "extra_forbidden":
             sentences.append(unknown_setting(name, known, listing))
         else:
-            message = f"Input should be {RULES[mistake['type']]}" if mistake["type"] in RULES else mistake["msg"]
+            message = (
+                f"Input should be {RULES[mistake['type']]}"
+                if mistake["type"] in RULES
+                else mistake["msg"]
+            )
             rule = message.removeprefix("Value error, ").replace("Input should be ", "must be ", 1)
-            says_value = mistake["type"] == "value_error" and ", got " in rule  # of a part of the value
+            says_value = (
+                mistake["type"] == "value_error" and ", got " in rule
+            )  # of a part of the value
             got = "" if says_value else f", got {shown(mistake['input'])}"
             sentences.append(f"{name}: {rule}{got}" if name else rule)
     return list(dict.fromkeys(sentences))
@@ -159,13 +188,19 @@ def _leaves(annotation: Any) -> set[Any]:
     inner = get_args(annotation)
     if get_origin(annotation) is Annotated:
         return _leaves(inner[0])
-    return set().union(*map(_leaves, inner)) if get_origin(annotation) in (Union, types.UnionType) else {annotation}
+    return (
+        set().union(*map(_leaves, inner))
+        if get_origin(annotation) in (Union, types.UnionType)
+        else {annotation}
+    )
 
 
 def kind_of(annotation: Any) -> str:
     """Name a setting's type in a word or two: ``int``, ``float``, ``random | hard | given``."""
     origin = get_origin(annotation)
-    if choices := next((part for part in get_args(annotation)[1:] if isinstance(part, OneOf)), None):
+    if choices := next(
+        (part for part in get_args(annotation)[1:] if isinstance(part, OneOf)), None
+    ):
         return " | ".join(choices.registry.names)
     if origin is Literal:
         return " | ".join(str(choice) for choice in get_args(annotation))

@@ -44,7 +44,9 @@ FAILED_WRITING = (
 def storage_error(place: Path, error: OSError, note: str = "") -> StorageError:
     """Describe an error of the operating system, met while ``place`` was written; ``note`` says what the place is."""
     where = f"{error.filename or place}{note}: cannot be written"
-    if error.errno is None and any(words in str(error) for words in (*FAILED_WRITING, "requested and")):
+    if error.errno is None and any(
+        words in str(error) for words in (*FAILED_WRITING, "requested and")
+    ):
         return _full(where)  # numpy counts the bytes requested and written
     return StorageError(f"{where}: {_reason(error)}")
 
@@ -75,7 +77,9 @@ def _full(where: str) -> StorageError:
 def _concerns(error: OSError, place: Path) -> bool:
     """Whether an error is one of writing ``place`` or what is in it."""
     if error.filename is None:
-        return error.errno is None or error.errno in ADVICE  # a lost connection is no fault of the disk
+        return (
+            error.errno is None or error.errno in ADVICE
+        )  # a lost connection is no fault of the disk
     return Path(os.fsdecode(error.filename)).is_relative_to(place)
 
 
@@ -94,7 +98,9 @@ def writing(place: Path, note: str = "", final: Path | None = None) -> Iterator[
     except OSError as error:
         if not _concerns(error, place):
             raise
-        if final is not None and error.filename is not None:  # without one, setting it would change what str() says
+        if (
+            final is not None and error.filename is not None
+        ):  # without one, setting it would change what str() says
             error.filename = None
         raise storage_error(final or place, error, note) from error
     except Exception as error:

@@ -29,7 +29,11 @@ def parse_json(text: str) -> Any:
     try:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
-        place = f"column {error.colno}" if error.lineno == 1 else f"line {error.lineno}, column {error.colno}"
+        place = (
+            f"column {error.colno}"
+            if error.lineno == 1
+            else f"line {error.lineno}, column {error.colno}"
+        )
         raise ValueError(f"not JSON ({error.msg.removesuffix(' at')} at {place})") from None
     except RecursionError:
         raise _too_deep() from None
@@ -59,7 +63,9 @@ def _check(value: Any) -> None:
         elif isinstance(item, dict | list):
             if depth == MAX_DEPTH:
                 raise _too_deep()
-            left += [(inner, depth + 1) for inner in (item.values() if isinstance(item, dict) else item)]
+            left += [
+                (inner, depth + 1) for inner in (item.values() if isinstance(item, dict) else item)
+            ]
             if isinstance(item, dict):
                 left += [(key, depth) for key in item]
 
@@ -78,14 +84,18 @@ def _too_deep() -> ValueError:
 def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     values = dict(pairs)
     if len(values) < len(pairs):
-        twice = next(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+        twice = next(
+            name for name, count in Counter(name for name, _ in pairs).items() if count > 1
+        )
         raise ValueError(f"the key {shown(twice)} occurs twice")
     return values
 
 
 def _integer(digits: str) -> int:
     if len(digits) > MAX_DIGITS:
-        raise ValueError(f"holds a whole number of {len(digits):,} digits; at most {MAX_DIGITS:,} are read")
+        raise ValueError(
+            f"holds a whole number of {len(digits):,} digits; at most {MAX_DIGITS:,} are read"
+        )
     return int(digits)
 
 
@@ -100,4 +110,6 @@ def _constant(name: str) -> NoReturn:
     raise ValueError(f"holds {name}, which is no number of JSON")
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=_integer, parse_float=_float, parse_constant=_constant)
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_object, parse_int=_integer, parse_float=_float, parse_constant=_constant
+)

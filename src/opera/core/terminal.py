@@ -23,7 +23,9 @@ _UNSAFE_IN_LINES = re.compile(f"(?!\n)[{_CONTROLS}]")
 
 def printable(text: object) -> str:
     r"""Escape what a terminal or a reader could mistake, as Python does (``\x1b``, ``\u202e``); newlines stay."""
-    return _UNSAFE_IN_LINES.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), str(text))
+    return _UNSAFE_IN_LINES.sub(
+        lambda found: found[0].encode("unicode_escape").decode("ascii"), str(text)
+    )
 
 
 def say(text: object = "", *, file: TextIO | None = None) -> None:

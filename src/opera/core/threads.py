@@ -38,7 +38,10 @@ def usable_cores() -> int:
     if not hasattr(os, "sched_getaffinity"):  # macOS and Windows
         return os.cpu_count() or 1
     allowed = os.sched_getaffinity(0)
-    siblings = {_read(Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")) for cpu in allowed}
+    siblings = {
+        _read(Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"))
+        for cpu in allowed
+    }
     return len(allowed) if "" in siblings else len(siblings)
 
 
@@ -59,7 +62,9 @@ def cpu_quota(
     quotas = []
     for line in _read(groups).splitlines():
         _, controllers, path = line.split(":", 2)
-        home = version_2 if not controllers else version_1 if "cpu" in controllers.split(",") else None
+        home = (
+            version_2 if not controllers else version_1 if "cpu" in controllers.split(",") else None
+        )
         if home is None:
             continue
         group = home / path.lstrip("/")

@@ -47,7 +47,9 @@ def load_beir(folder: Path) -> RetrievalData:
 
     def parse(builder: DataBuilder) -> None:
         for path, optional in ((corpus, ["title", "metadata"]), (queries, ["metadata"])):
-            check_unique_ids(path, builder.write_texts(path.stem, _texts(path, ["_id", "text"], optional)))
+            check_unique_ids(
+                path, builder.write_texts(path.stem, _texts(path, ["_id", "text"], optional))
+            )
         for path in qrels:
             builder.splits[path.stem] = _read_qrels(path, builder)
 
@@ -55,7 +57,9 @@ def load_beir(folder: Path) -> RetrievalData:
         return digest_files([corpus, queries, *qrels], "beir")
 
     data = load_or_parse(digest, folder.resolve().name, str(folder), parse)
-    splits = {SPLIT_NAMES.get(name.lower(), name): judgements for name, judgements in data.splits.items()}
+    splits = {
+        SPLIT_NAMES.get(name.lower(), name): judgements for name, judgements in data.splits.items()
+    }
     return replace(data, splits=splits, notes=(*data.notes, *left_out))
 
 
@@ -69,7 +73,12 @@ def write_beir(data: RetrievalData, folder: Path) -> None:
     }
     if any(lost.values()):
         listed = ", ".join(what for what, there in lost.items() if there)
-        log.warning("%s: a BEIR folder has no place for all of %s; not written: %s", folder, data.name, listed)
+        log.warning(
+            "%s: a BEIR folder has no place for all of %s; not written: %s",
+            folder,
+            data.name,
+            listed,
+        )
     (folder / "qrels").mkdir(parents=True, exist_ok=True)
     for name, table in (("corpus", data.corpus), ("queries", data.queries)):
         with (folder / f"{name}.jsonl").open("w", encoding="utf-8") as file:
@@ -98,20 +107,30 @@ def _qrels_files(folder: Path) -> tuple[list[Path], list[str]]:
     except FileNotFoundError:
         found = []
     except OSError as error:
-        raise exhausted(home, error) or DataError(f"{home}: cannot be read ({error.strerror})") from None
-    files = [path for path in found if path.suffix.lower() == ".tsv" and not path.name.startswith(".")]
+        raise exhausted(home, error) or DataError(
+            f"{home}: cannot be read ({error.strerror})"
+        ) from None
+    files = [
+        path for path in found if path.suffix.lower() == ".tsv" and not path.name.startswith(".")
+    ]
     if not files:
-        raise DataError(f"{folder}: not a BEIR folder: qrels/ holds no .tsv file such as qrels/train.tsv")
+        raise DataError(
+            f"{folder}: not a BEIR folder: qrels/ holds no .tsv file such as qrels/train.tsv"
+        )
     names: dict[str, Path] = {}
     for path in files:
         check_id(f"{home}: the name of a split", path.stem)
         split = path.stem.casefold()
         split = SPLIT_NAMES.get(split, split)
         if split in names:
-            raise DataError(f"{path}: names the same split as {names[split].name}; keep one of the two")
+            raise DataError(
+                f"{path}: names the same split as {names[split].name}; keep one of the two"
+            )
         names[split] = path
     others = ", ".join(shown(path.name) for path in found if path not in files)
-    return files, [f"in qrels/ only .tsv files that are not hidden are read, not {shortened(others)}"] if others else []
+    return files, [
+        f"in qrels/ only .tsv files that are not hidden are read, not {shortened(others)}"
+    ] if others else []
 
 
 def check_unique_ids(path: Path, table: TextTable) -> None:
@@ -130,7 +149,9 @@ def check_unique_ids(path: Path, table: TextTable) -> None:
     if len(lines) < 2:
         raise DataError(f"{path}: changed while it was read; run the command again")
     place = f"{path}:{lines[1]}"
-    raise DataError(f"{place}: duplicate _id {shown(repeated)}, first seen on line {lines[0]}; ids must be unique")
+    raise DataError(
+        f"{place}: duplicate _id {shown(repeated)}, first seen on line {lines[0]}; ids must be unique"
+    )
 
 
 def _texts(path: Path, required: list[str], optional: list[str]) -> Iterator[TextRow]:
@@ -148,7 +169,9 @@ def _read_qrels(path: Path, builder: DataBuilder) -> Qrels:
     for number, line in lines:
         fields = line.split("\t")
         if len(fields) != 3:
-            raise DataError(f"{path}:{number}: must have 3 columns separated by tabs, got {len(fields)}: {shown(line)}")
+            raise DataError(
+                f"{path}:{number}: must have 3 columns separated by tabs, got {len(fields)}: {shown(line)}"
+            )
         grades.append(parse_grade(f"{path}:{number}", fields[2]))
         numbers.append(number)
         query_ids.append(fields[0])
@@ -163,22 +186,32 @@ def _read_qrels(path: Path, builder: DataBuilder) -> Qrels:
     ):
         if (rows < 0).any():
             at = int(np.argmax(rows < 0))
-            raise DataError(f"{path}:{numbers[at]}: {what} {shown(ids[at])} does not exist in {file}")
+            raise DataError(
+                f"{path}:{numbers[at]}: {what} {shown(ids[at])} does not exist in {file}"
+            )
     builder.note_places(query_rows, doc_rows, lambda at: f"qrels/{path.name}:{numbers[at]}")
-    return _merge_repeats(path, np.array(numbers), query_rows, doc_rows, np.array(grades), builder.notes)
+    return _merge_repeats(
+        path, np.array(numbers), query_rows, doc_rows, np.array(grades), builder.notes
+    )
 
 
 def _check_header(path: Path, number: int, header: str) -> None:
     if number == 0:
-        raise DataError(f"{path}: is empty; it must start with the header {' TAB '.join(QRELS_HEADER)}")
+        raise DataError(
+            f"{path}: is empty; it must start with the header {' TAB '.join(QRELS_HEADER)}"
+        )
     found = header.split("\t")
     if found == QRELS_HEADER:
         return
     if len(found) == 1:
-        raise DataError(f"{path}:{number}: columns must be separated by tabs, and there is none in {shown(header)}")
+        raise DataError(
+            f"{path}:{number}: columns must be separated by tabs, and there is none in {shown(header)}"
+        )
     wrong = next((name for name in found if name not in QRELS_HEADER), None)
     hint = f": unknown column {shown(wrong)}{nearest(wrong[:100], QRELS_HEADER)}" if wrong else ""
-    raise DataError(f"{path}:{number}: the header must be {' TAB '.join(QRELS_HEADER)}, got {shown(header)}{hint}")
+    raise DataError(
+        f"{path}:{number}: the header must be {' TAB '.join(QRELS_HEADER)}, got {shown(header)}{hint}"
+    )
 
 
 def _merge_repeats(

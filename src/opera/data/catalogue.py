@@ -89,7 +89,9 @@ class PaperSet:
         """Compare the counts of loaded data with Table 8."""
         return self.differing_counts(self.counts_of(loaded), loaded.left_out)
 
-    def differing_counts(self, counts: Mapping[str, int], left_out: Mapping[str, int]) -> list[CountDifference]:
+    def differing_counts(
+        self, counts: Mapping[str, int], left_out: Mapping[str, int]
+    ) -> list[CountDifference]:
         """Compare counts with Table 8.
 
         Args:

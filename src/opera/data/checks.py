@@ -10,7 +10,9 @@ from opera.data.texts import LONGEST_TEXT
 
 MAX_GRADE = 1000
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_GRADE = re.compile("-?[0-9]+")  # of ASCII; int() also reads " 1", "+1", "1_0" and the digits of other scripts
+_GRADE = re.compile(
+    "-?[0-9]+"
+)  # of ASCII; int() also reads " 1", "+1", "1_0" and the digits of other scripts
 
 
 def check_id(place: str, identifier: object) -> None:
@@ -25,7 +27,9 @@ def check_id(place: str, identifier: object) -> None:
     """
     text = check_string(place, identifier)
     if CONTROL.search(text):
-        raise DataError(f"{place} must not hold a tab, a line break or another control character, got {shown(text)}")
+        raise DataError(
+            f"{place} must not hold a tab, a line break or another control character, got {shown(text)}"
+        )
     if not text.strip():
         raise DataError(f"{place} must not be empty")
 
@@ -58,7 +62,9 @@ def parse_grade(place: str, text: str) -> int:
         raise DataError(f"{place}: score must be a whole number in plain digits, got {shown(text)}")
     digits = text.lstrip("-0") or "0"
     if len(digits) > len(str(MAX_GRADE)):
-        raise DataError(f"{place}: score must lie between -{MAX_GRADE} and {MAX_GRADE}, got {shown(text)}")
+        raise DataError(
+            f"{place}: score must lie between -{MAX_GRADE} and {MAX_GRADE}, got {shown(text)}"
+        )
     return check_grade(place, -int(digits) if text.startswith("-") else int(digits))
 
 
@@ -71,7 +77,9 @@ def check_grade(place: str, grade: object) -> int:
     if isinstance(grade, bool) or not hasattr(grade, "__index__"):
         raise DataError(f"{place}: score must be a whole number, got {shown(grade)}")
     if abs(int(grade)) > MAX_GRADE:
-        raise DataError(f"{place}: score must lie between -{MAX_GRADE} and {MAX_GRADE}, got {shown(grade)}")
+        raise DataError(
+            f"{place}: score must lie between -{MAX_GRADE} and {MAX_GRADE}, got {shown(grade)}"
+        )
     return int(grade)
 
 
@@ -88,9 +96,13 @@ def check_string(place: str, value: object) -> str:
     if not isinstance(value, str):
         raise DataError(f"{place} must be a string, got {shown(value)}")
     if len(value) > LONGEST_TEXT:
-        raise DataError(f"{place} must have at most {LONGEST_TEXT:,} characters, got {len(value):,}")
+        raise DataError(
+            f"{place} must have at most {LONGEST_TEXT:,} characters, got {len(value):,}"
+        )
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:  # as in texts cut in the middle of an emoji
-        raise DataError(f"{place} holds half a character ({value[error.start]!r}); remove it") from None
+        raise DataError(
+            f"{place} holds half a character ({value[error.start]!r}); remove it"
+        ) from None
     return value

@@ -42,14 +42,25 @@ def combine(sets: Sequence[RetrievalData]) -> RetrievalData:
     corpora, queries = [data.corpus for data in sets], [data.queries for data in sets]
     parts = tuple(
         DataPart(
-            name, data.source, data.fingerprint, data.corpus, data.queries, int(document), int(query), _weighted(data)
+            name,
+            data.source,
+            data.fingerprint,
+            data.corpus,
+            data.queries,
+            int(document),
+            int(query),
+            _weighted(data),
         )
-        for name, data, document, query in zip(names, sets, _firsts(corpora), _firsts(queries), strict=True)
+        for name, data, document, query in zip(
+            names, sets, _firsts(corpora), _firsts(queries), strict=True
+        )
     )
     prompts = {data.query_prompt for data in sets}
     notes = _named(names, sets)
     if len(prompts) > 1:
-        notes.append("the data sets have different query prompts: none is used; give one for all with query_prompt")
+        notes.append(
+            "the data sets have different query prompts: none is used; give one for all with query_prompt"
+        )
     whole = RetrievalData(
         name="+".join(names),
         source=" + ".join(data.source for data in sets),
@@ -73,7 +84,11 @@ def views(data: RetrievalData, split: str | None = None) -> list[RetrievalData]:
         split: only those with a relevant judgement in this split.
     """
     found = [_view(data, number) for number in range(len(data.parts))] if data.parts else [data]
-    return [view for view in found if split is None or (split in view.splits and view.splits[split].has_relevant.any())]
+    return [
+        view
+        for view in found
+        if split is None or (split in view.splits and view.splits[split].has_relevant.any())
+    ]
 
 
 def one_set(data: RetrievalData, use: str) -> RetrievalData:
@@ -83,11 +98,15 @@ def one_set(data: RetrievalData, use: str) -> RetrievalData:
         DataError: if they are several data sets; ``use`` names what takes one.
     """
     if data.parts:
-        raise DataError(f"{data.title}: is several data sets, and {use} takes one; call it for each")
+        raise DataError(
+            f"{data.title}: is several data sets, and {use} takes one; call it for each"
+        )
     return data
 
 
-def for_each(data: RetrievalData, change: Callable[[RetrievalData], RetrievalData]) -> RetrievalData:
+def for_each(
+    data: RetrievalData, change: Callable[[RetrievalData], RetrievalData]
+) -> RetrievalData:
     """Apply a change to each of several data sets that leaves its tables as they are; its notes get the set's name."""
     changed = [change(view) for view in views(data)]
     notes = _named([part.name for part in data.parts], changed)
@@ -120,7 +139,9 @@ def _weighted(data: RetrievalData) -> bool:
 
 def _named(names: Sequence[str], sets: Sequence[RetrievalData]) -> list[str]:
     """The notes of all sets, each with its set's name in front; those on a file often have it."""
-    notes = [(f"{name}: ", note) for name, data in zip(names, sets, strict=True) for note in data.notes]
+    notes = [
+        (f"{name}: ", note) for name, data in zip(names, sets, strict=True) for note in data.notes
+    ]
     return [note if note.startswith(name) else f"{name}{note}" for name, note in notes]
 
 
@@ -140,7 +161,10 @@ def _with_names(tables: Sequence[TextTable], names: Sequence[str], key: str) -> 
     """Put tables one after another, each id behind the name of its set; the ids are in a file of the cache."""
 
     def write(folder: Path) -> None:
-        with pa.OSFile(str(folder / "ids.arrow"), "wb") as sink, pa.ipc.new_file(sink, IDS_SCHEMA) as writer:
+        with (
+            pa.OSFile(str(folder / "ids.arrow"), "wb") as sink,
+            pa.ipc.new_file(sink, IDS_SCHEMA) as writer,
+        ):
             for name, table in zip(names, tables, strict=True):
                 for chunk in table.table["id"].chunks:
                     ids = pc.binary_join_element_wise(pa.scalar(name), chunk, "/")
@@ -184,18 +208,30 @@ def _joined_negatives(whole: RetrievalData, sets: Sequence[RetrievalData]) -> Gi
     counts, rows = [np.zeros(1, dtype=np.int64)], []
     for part, data in zip(whole.parts, sets, strict=True):
         given = data.given_negatives
-        counts.append(np.zeros(len(data.queries), dtype=np.int64) if given is None else np.diff(given.offsets))
-        rows.append(np.empty(0, dtype=np.int32) if given is None else given.doc_rows + part.first_document)
+        counts.append(
+            np.zeros(len(data.queries), dtype=np.int64) if given is None else np.diff(given.offsets)
+        )
+        rows.append(
+            np.empty(0, dtype=np.int32) if given is None else given.doc_rows + part.first_document
+        )
     return GivenNegatives(np.cumsum(np.concatenate(counts)), np.concatenate(rows).astype(np.int32))
 
 
 def _joined_teacher(whole: RetrievalData, sets: Sequence[RetrievalData]) -> TeacherScores | None:
-    scored = [(part, data.teacher) for part, data in zip(whole.parts, sets, strict=True) if data.teacher is not None]
+    scored = [
+        (part, data.teacher)
+        for part, data in zip(whole.parts, sets, strict=True)
+        if data.teacher is not None
+    ]
     if not scored:
         return None
     return TeacherScores(
-        np.concatenate([teacher.query_rows + np.int32(part.first_query) for part, teacher in scored]),
-        np.concatenate([teacher.doc_rows + np.int32(part.first_document) for part, teacher in scored]),
+        np.concatenate(
+            [teacher.query_rows + np.int32(part.first_query) for part, teacher in scored]
+        ),
+        np.concatenate(
+            [teacher.doc_rows + np.int32(part.first_document) for part, teacher in scored]
+        ),
         np.concatenate([teacher.scores for _, teacher in scored]),
     )
 
@@ -210,7 +246,9 @@ def _view(data: RetrievalData, number: int) -> RetrievalData:
     if negatives is not None:
         start, stop = negatives.offsets[first], negatives.offsets[end]
         offsets, rows = negatives.offsets[first : end + 1] - start, negatives.doc_rows[start:stop]
-        negatives = GivenNegatives(offsets, rows - np.int32(part.first_document)) if stop > start else None
+        negatives = (
+            GivenNegatives(offsets, rows - np.int32(part.first_document)) if stop > start else None
+        )
     if teacher is not None:
         at = slice(*np.searchsorted(teacher.query_rows, [first, end]).tolist())
         rows = teacher.doc_rows[at] - np.int32(part.first_document)
@@ -231,11 +269,15 @@ def _view(data: RetrievalData, number: int) -> RetrievalData:
 
 
 def _own_qrels(part: DataPart, qrels: Qrels) -> Qrels:
-    inside = (qrels.query_rows >= part.first_query) & (qrels.query_rows < part.first_query + len(part.queries))
+    inside = (qrels.query_rows >= part.first_query) & (
+        qrels.query_rows < part.first_query + len(part.queries)
+    )
     own = qrels.select_queries(inside)
     return replace(
         own,
         query_rows=(own.query_rows - part.first_query).astype(np.int32),
         doc_rows=(own.doc_rows - part.first_document).astype(np.int32),
-        weights=own.weights if part.weighted else None,  # those of a set without weights are ones, filled in
+        weights=own.weights
+        if part.weighted
+        else None,  # those of a set without weights are ones, filled in
     )

@@ -67,23 +67,31 @@ def check_card(folder: Path, source: str) -> None:
     Raises:
         DataError: naming the file, the field and the path.
     """
-    from huggingface_hub import DatasetCard  # slow to import, and only a folder behind hf: has a card
+    from huggingface_hub import (
+        DatasetCard,
+    )  # slow to import, and only a folder behind hf: has a card
 
     for home in (folder, folder.with_name(f"{folder.name}-qrels")):
         if os.path.lexists(home / SETTINGS_FILE):
-            raise DataError(f"{source}: {home / SETTINGS_FILE}: hidden files are not read; write it into README.md")
+            raise DataError(
+                f"{source}: {home / SETTINGS_FILE}: hidden files are not read; write it into README.md"
+            )
         if not (card := home / "README.md").is_file():
             continue
         try:
             configs = DatasetCard.load(card).data.to_dict().get("configs")
         except Exception as error:  # of the library's YAML
-            raise DataError(f"{card}: cannot be read as the card of a data set ({first_line(error)})") from None
+            raise DataError(
+                f"{card}: cannot be read as the card of a data set ({first_line(error)})"
+            ) from None
         for config in configs if isinstance(configs, list) else []:
             for field in ("data_files", "data_dir"):
                 for path in _texts_in(config.get(field) if isinstance(config, dict) else None):
                     hidden = any(part.startswith(".") and part != "." for part in path.split("/"))
                     if "://" in path or "::" in path or path.startswith(("/", "~")) or hidden:
-                        raise DataError(f"{card}: {field}: must name files in this folder, got {shown(path)}")
+                        raise DataError(
+                            f"{card}: {field}: must name files in this folder, got {shown(path)}"
+                        )
 
 
 def _texts_in(value: object) -> Iterator[str]:
@@ -110,7 +118,9 @@ def hub_files(folder: Path, source: str) -> tuple[list[Path], list[tuple[str, st
     names: list[tuple[str, str]] = []
     for kind, home in (("data", folder), ("qrels", folder.with_name(f"{folder.name}-qrels"))):
         seen: dict[Path, str] = {}
-        for root, below, own in os.walk(home, onerror=refuse if kind == "data" else None, followlinks=True):
+        for root, below, own in os.walk(
+            home, onerror=refuse if kind == "data" else None, followlinks=True
+        ):
             here, name = Path(root).resolve(), f"{kind}/{Path(root).relative_to(home).as_posix()}"
             if here in seen:
                 names.append((name, seen[here]))

@@ -42,7 +42,9 @@ _COLUMNS = {
 }
 
 
-def load_hub(name: str, source: str | None = None, columns: tuple[tuple[str, str], ...] = ()) -> RetrievalData:
+def load_hub(
+    name: str, source: str | None = None, columns: tuple[tuple[str, str], ...] = ()
+) -> RetrievalData:
     """Load a data set of the hub; what is not in the cache is downloaded.
 
     Args:
@@ -60,7 +62,9 @@ def load_hub(name: str, source: str | None = None, columns: tuple[tuple[str, str
         if parsed.local:  # by contents; the hub is asked once, and the cache keeps what it said
             files, names = hub_files(Path(parsed.place), place)
             return digest_files(files, f"hf\0{rules}\0{parsed.split}\0{names}")
-        return hashlib.sha256("\0".join((LAYOUT, rules, "hf", *map(str, parsed))).encode()).hexdigest()
+        return hashlib.sha256(
+            "\0".join((LAYOUT, rules, "hf", *map(str, parsed))).encode()
+        ).hexdigest()
 
     short = Path(parsed.place).resolve().name if parsed.local else parsed.place.split("/")[1]
 
@@ -76,18 +80,30 @@ def _parse(builder: DataBuilder, name: HubName, source: str, given: Columns) -> 
         raise DataError(f"{source}: is a BEIR folder: pass it without hf:")
     if name.local:
         check_card(folder, source)
-    with tempfile.TemporaryDirectory(dir=builder.folder) as cache:  # the library's own copy is not needed afterwards
+    with tempfile.TemporaryDirectory(
+        dir=builder.folder
+    ) as cache:  # the library's own copy is not needed afterwards
         hub = _Hub(source, cache, name)
         configs = hub.configs(name.place)
         if {"corpus", "queries"} <= set(configs) and name.config is None:
             if given.given:
-                raise DataError(f"{source}: has a corpus, queries and judgements; --columns is for tables of pairs")
+                raise DataError(
+                    f"{source}: has a corpus, queries and judgements; --columns is for tables of pairs"
+                )
             _store_beir(builder, hub, name, configs)
         else:
             config = _only_config(name, configs, source)
             splits = _chosen(hub.splits(name.place, config), name.split, source)
             tables = [
-                (split, DatasetTable(f"{source}, {split}", part, split, lambda error: hub.explained(error, name.place)))
+                (
+                    split,
+                    DatasetTable(
+                        f"{source}, {split}",
+                        part,
+                        split,
+                        lambda error: hub.explained(error, name.place),
+                    ),
+                )
                 for split, part in splits.items()
             ]
             store_tables(builder, {}, tables, given, lenient=True)
@@ -96,9 +112,13 @@ def _parse(builder: DataBuilder, name: HubName, source: str, given: Columns) -> 
 
 def _only_config(name: HubName, configs: list[str], source: str) -> str:
     if name.config is not None and name.config not in configs:
-        raise DataError(f"{source}: has no configuration {shown(name.config)} (it has: {', '.join(configs)})")
+        raise DataError(
+            f"{source}: has no configuration {shown(name.config)} (it has: {', '.join(configs)})"
+        )
     if name.config is None and len(configs) > 1 and "default" not in configs:
-        raise DataError(f"{source}: has several configurations; give one, as in hf:{name.place}/{configs[0]}")
+        raise DataError(
+            f"{source}: has several configurations; give one, as in hf:{name.place}/{configs[0]}"
+        )
     return name.config or ("default" if "default" in configs else configs[0])
 
 
@@ -135,7 +155,9 @@ def _store_beir(builder: DataBuilder, hub: _Hub, name: HubName, configs: list[st
         judged = hub.splits(place, hub.configs(place)[0])
     for split, part in _chosen(judged, name.split, source).items():
         judgements = Judgements(source, split)
-        columns = [_column(part, what, source, "the judgements") for what in ("query", "document", "score")]
+        columns = [
+            _column(part, what, source, "the judgements") for what in ("query", "document", "score")
+        ]
         for batch in hub.read(part, columns):
             for query, document, score in zip(*(batch[column] for column in columns), strict=True):
                 judgements.add(_id(query, source), _id(document, source), _as_integer(score))
@@ -192,7 +214,9 @@ class _Hub:
 
         self.source, self._cache, self._name, self._library = source, cache, name, datasets
         datasets.utils.logging.set_verbosity(datasets.utils.logging.CRITICAL)
-        logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it logs each of its tries twice
+        logging.getLogger("huggingface_hub").setLevel(
+            logging.ERROR
+        )  # it logs each of its tries twice
         if not name.local:
             log.info("asking the hub for %s", name.place)
         if not sys.stderr.isatty():
@@ -201,14 +225,18 @@ class _Hub:
     def configs(self, place: str) -> list[str]:
         """Return the configurations of a data set."""
         try:
-            return [str(name) for name in self._library.get_dataset_config_names(self._absolute(place))]
+            return [
+                str(name) for name in self._library.get_dataset_config_names(self._absolute(place))
+            ]
         except Exception as error:
             raise self.explained(error, place) from error
 
     def splits(self, place: str, config: str) -> dict[str, Any]:
         """Return the splits of a configuration, memory-mapped."""
         try:
-            return dict(self._library.load_dataset(self._absolute(place), config, cache_dir=self._cache))
+            return dict(
+                self._library.load_dataset(self._absolute(place), config, cache_dir=self._cache)
+            )
         except Exception as error:
             raise self.explained(error, place) from error
 
@@ -220,9 +248,13 @@ class _Hub:
         for column in columns:
             kind = part.features[column]
             if require_decoding(kind) and type(kind).__name__ != "Json":
-                raise DataError(f"{self.source}: column {shown(column)} must hold texts or numbers, not {shown(kind)}")
+                raise DataError(
+                    f"{self.source}: column {shown(column)} must hold texts or numbers, not {shown(kind)}"
+                )
         try:
-            yield from part.select_columns(list(dict.fromkeys(columns))).iter(batch_size=ROWS_AT_ONCE)
+            yield from part.select_columns(list(dict.fromkeys(columns))).iter(
+                batch_size=ROWS_AT_ONCE
+            )
         except MemoryError:
             raise
         except Exception as error:

@@ -49,8 +49,12 @@ def source_files(ids: Iterable[str]) -> list[SourceFile]:
 def _files_of(listed: dict[str, Any], identifier: str) -> Iterator[SourceFile]:
     collection, _, rest = identifier.partition("/")
     entries = listed.get(collection, {})
-    own = next((keys for name, keys in _FILES.items() if f"{identifier}/".startswith(f"{name}/")), None)
-    keys = own or [key for key in entries if f"{rest}/".startswith(f"{key}/") or key.startswith(f"{rest}/")]
+    own = next(
+        (keys for name, keys in _FILES.items() if f"{identifier}/".startswith(f"{name}/")), None
+    )
+    keys = own or [
+        key for key in entries if f"{rest}/".startswith(f"{key}/") or key.startswith(f"{rest}/")
+    ]
     for key in keys:
         entry = entries.get(key, {})
         if "cache_path" in entry:
@@ -73,6 +77,8 @@ def how_to_fetch(ids: list[str]) -> str:
             for file in missing
         )
     if files:
-        places = ", ".join(f"{file.place} (from {file.url})" if file.url else str(file.place) for file in files)
+        places = ", ".join(
+            f"{file.place} (from {file.url})" if file.url else str(file.place) for file in files
+        )
         return f"if one of {places} is damaged, remove it"
     return f"{page} says where its files come from; they belong below {home() / collection}"

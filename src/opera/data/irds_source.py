@@ -81,9 +81,13 @@ def find_splits(identifier: str) -> dict[str, str]:
             below.setdefault(split, f"{identifier}/{name}")
     if below:
         return below
-    judged = [name for name in known if name.startswith(f"{identifier}/") and registry[name].has_qrels()]
+    judged = [
+        name for name in known if name.startswith(f"{identifier}/") and registry[name].has_qrels()
+    ]
     if judged:
-        raise DataError(f"{source}: has no judgements itself; give one of {shortened(', '.join(judged))}")
+        raise DataError(
+            f"{source}: has no judgements itself; give one of {shortened(', '.join(judged))}"
+        )
     if identifier in known:
         raise DataError(f"{source}: ir_datasets has no judgements of it")
     raise DataError(f"{source}: ir_datasets has no such data set{nearest(identifier[:100], known)}")
@@ -103,7 +107,9 @@ def load_splits(splits: Mapping[str, str], name: str, source: str) -> RetrievalD
     key = _digest(splits)
     if key is None:
         raise missing("ir_datasets", source)
-    return load_or_parse(lambda: key, name, source, lambda builder: _parse(builder, dict(splits), source), named=True)
+    return load_or_parse(
+        lambda: key, name, source, lambda builder: _parse(builder, dict(splits), source), named=True
+    )
 
 
 def is_here(splits: Mapping[str, str]) -> bool:
@@ -123,7 +129,13 @@ def _digest(splits: Mapping[str, str]) -> str | None:
         version = importlib.metadata.version("ir-datasets")
     except importlib.metadata.PackageNotFoundError:
         return None
-    parts = [LAYOUT, RULES, "irds", version, *(f"{split}={identifier}" for split, identifier in splits.items())]
+    parts = [
+        LAYOUT,
+        RULES,
+        "irds",
+        version,
+        *(f"{split}={identifier}" for split, identifier in splits.items()),
+    ]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
 
@@ -142,15 +154,25 @@ def _parse(builder: DataBuilder, splits: dict[str, str], source: str) -> None:
     rows = (_text_row(doc, doc.doc_id) for doc in read(corpus.docs_iter))
     builder.write_texts("corpus", published_texts(rows, source, "document", builder.notes, total))
     texts = {
-        split: _queries(read(dataset.queries_iter)) for split, dataset in datasets.items() if dataset.has_queries()
+        split: _queries(read(dataset.queries_iter))
+        for split, dataset in datasets.items()
+        if dataset.has_queries()
     }
     prefixes = _prefixes(texts)
-    queries = {f"{prefixes[split]}{query}": text for split, own in texts.items() for query, text in own.items()}
+    queries = {
+        f"{prefixes[split]}{query}": text
+        for split, own in texts.items()
+        for query, text in own.items()
+    }
     rows = ((query, "", text) for query, text in queries.items())
-    builder.write_texts("queries", published_texts(rows, source, "query", builder.notes, len(queries)))
+    builder.write_texts(
+        "queries", published_texts(rows, source, "query", builder.notes, len(queries))
+    )
     check_published_ids(builder, source)
     if any(prefixes.values()):
-        builder.notes.append("the splits number their queries alike: ids of later splits have its name in front")
+        builder.notes.append(
+            "the splits number their queries alike: ids of later splits have its name in front"
+        )
     for split, dataset in datasets.items():
         judgements = Judgements(source, split)
         for judged in read(dataset.qrels_iter):
@@ -207,7 +229,9 @@ def _only_agreements(record: logging.LogRecord) -> bool:
     return "agree" in record.getMessage().lower()
 
 
-def _from_library(items: Callable[[], Iterable[Item]], source: str, ids: list[str]) -> Iterator[Item]:
+def _from_library(
+    items: Callable[[], Iterable[Item]], source: str, ids: list[str]
+) -> Iterator[Item]:
     """Yield what the library reads; whatever it raises becomes one message that says what to fetch by hand.
 
     Raises:
@@ -225,6 +249,8 @@ def _explained(error: Exception, source: str, ids: list[str]) -> OperaError:
     if isinstance(error, ImportError):
         return MissingExtraError(f"{source}: {error}")
     if isinstance(error, OSError) and error.errno in ADVICE:
-        return storage_error(home(), error, " (in the files of ir_datasets, which IR_DATASETS_HOME can move)")
+        return storage_error(
+            home(), error, " (in the files of ir_datasets, which IR_DATASETS_HOME can move)"
+        )
     reason = shortened(f"{type(error).__name__}: {error}")
     return DataError(f"{source}: cannot be read ({reason}); {how_to_fetch(ids)}")

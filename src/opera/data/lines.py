@@ -55,20 +55,28 @@ def text_lines(path: Path, newline: str | None = None) -> Iterator[str]:
             size = os.fstat(raw.fileno()).st_size
             with (
                 io.TextIOWrapper(plain, encoding="utf-8-sig", newline=newline) as file,
-                progress(f"reading {printable(path.name)}", size, "B", hidden=size <= PROGRESS_BYTES) as bar,
+                progress(
+                    f"reading {printable(path.name)}", size, "B", hidden=size <= PROGRESS_BYTES
+                ) as bar,
             ):
-                for number, line in enumerate(iter(partial(file.readline, LONGEST_TEXT), ""), start=1):
+                for number, line in enumerate(
+                    iter(partial(file.readline, LONGEST_TEXT), ""), start=1
+                ):
                     if not number % 1000:
                         bar.update(raw.tell() - bar.n)
                     if len(line) >= LONGEST_TEXT:
-                        raise DataError(f"{path}:{number}: is a line of {LONGEST_TEXT:,} characters or more; split it")
+                        raise DataError(
+                            f"{path}:{number}: is a line of {LONGEST_TEXT:,} characters or more; split it"
+                        )
                     yield line
     except UnicodeDecodeError as error:
         raise DataError(_undecodable_line(path, error)) from None
     except WideError as error:
         raise DataError(f"{path}:1: {error}") from None
     except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
-        raise DataError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from None
+        raise DataError(
+            f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})"
+        ) from None
 
 
 def _decompressed(raw: io.BufferedReader, path: Path) -> io.BufferedReader:
@@ -98,11 +106,15 @@ def json_records(
     for number, record in json_objects(path):
         for key in record:
             if key not in known and key not in harmless:
-                hint = nearest(key[:100], [name for name in known if name not in record] if others else known)
+                hint = nearest(
+                    key[:100], [name for name in known if name not in record] if others else known
+                )
                 if others and not hint:
                     harmless.add(key)
                     continue
-                raise DataError(f"{path}:{number}: unknown column {shown(key)}{hint} (known: {', '.join(known)})")
+                raise DataError(
+                    f"{path}:{number}: unknown column {shown(key)}{hint} (known: {', '.join(known)})"
+                )
         for key in required:
             if key not in record:
                 has = shortened(", ".join(record)) or "none"

@@ -44,13 +44,17 @@ def load_data(
     """
     if isinstance(source, RetrievalData):
         return source
-    text = data_source(source, pairs=pairs, documents=documents, queries=queries, columns=columns or {})
+    text = data_source(
+        source, pairs=pairs, documents=documents, queries=queries, columns=columns or {}
+    )
     reader = find_source(text)
     check_cache_stays_out(text)
     return reader.load(text)
 
 
-def load_all(sources: str | Path | RetrievalData | Sequence[str | Path | RetrievalData]) -> RetrievalData:
+def load_all(
+    sources: str | Path | RetrievalData | Sequence[str | Path | RetrievalData],
+) -> RetrievalData:
     """Read one data set, or several as one.
 
     Args:
@@ -92,20 +96,34 @@ def data_source(
             f"pairs: must be a path, or several, got {shown(type(pairs).__name__)}; a table in memory is read by "
             "RetrievalData.from_pairs(pairs=...)"
         )
-    given = [f"--{name}" for name, value in (("pairs", pairs), ("documents", documents), ("queries", queries)) if value]
+    given = [
+        f"--{name}"
+        for name, value in (("pairs", pairs), ("documents", documents), ("queries", queries))
+        if value
+    ]
     if source is not None and given:
-        raise SettingError(f"{' '.join(given)}: not beside a data set ({shortened(str(source))}); give one of the two")
+        raise SettingError(
+            f"{' '.join(given)}: not beside a data set ({shortened(str(source))}); give one of the two"
+        )
     if source is not None:
         text = str(source) if str(source).startswith(TABLES) else expand_user(source, "data")
         return _with_columns(text, columns) if columns else text
     if not pairs:
-        advice = "needs --pairs FILE, the table of pairs" if given else "is missing; give a data set, or --pairs FILE"
+        advice = (
+            "needs --pairs FILE, the table of pairs"
+            if given
+            else "is missing; give a data set, or --pairs FILE"
+        )
         raise SettingError(f"{' '.join(given) or 'DATA'}: {advice}")
     return str(TableSource.of(pairs, documents or None, queries or None, columns))
 
 
-def _with_columns(text: str, columns: str | Sequence[str] | Mapping[str, str | Sequence[str]]) -> str:
+def _with_columns(
+    text: str, columns: str | Sequence[str] | Mapping[str, str | Sequence[str]]
+) -> str:
     """The string form of one table of pairs with its columns."""
     if not isinstance(find_source(text), TableFileOrFolder) and not text.startswith("hf:"):
-        raise SettingError(f"--columns: is for tables, and {shortened(text)} is none that has columns to choose")
+        raise SettingError(
+            f"--columns: is for tables, and {shortened(text)} is none that has columns to choose"
+        )
     return str(TableSource.of(text, columns=columns))

@@ -7,7 +7,14 @@ from urllib.parse import parse_qsl
 
 PUBLISHED = ("paper:", "irds:", "hf:")
 """How the name of a published data set starts."""
-SPLIT_NAMES = {"train": "train", "dev": "dev", "val": "dev", "valid": "dev", "validation": "dev", "test": "test"}
+SPLIT_NAMES = {
+    "train": "train",
+    "dev": "dev",
+    "val": "dev",
+    "valid": "dev",
+    "validation": "dev",
+    "test": "test",
+}
 """What others call the splits, and our names of them."""
 TABLES = "tables:"
 """How the string form of several tables starts; see :class:`opera.data.tables.source.TableSource`."""
@@ -20,7 +27,11 @@ MEMORY = "memory:"
 def source_title(source: str) -> str:
     """Return what messages call a source: tables by their files, data of a program by their name, others as given."""
     if source.startswith(TABLES):
-        files = [path for key, path in parse_qsl(source.removeprefix(TABLES)) if not key.startswith("columns")]
+        files = [
+            path
+            for key, path in parse_qsl(source.removeprefix(TABLES))
+            if not key.startswith("columns")
+        ]
         return ", ".join(files) or source
     return source.removeprefix(MEMORY)
 
@@ -32,7 +43,9 @@ def source_name(source: str) -> str | None:
     first pairs.
     """
     if source.startswith(TABLES):
-        pairs = [path for key, path in parse_qsl(source.removeprefix(TABLES)) if key.startswith("pairs")]
+        pairs = [
+            path for key, path in parse_qsl(source.removeprefix(TABLES)) if key.startswith("pairs")
+        ]
         return PurePath(pairs[0].rstrip("/")).name.partition(".")[0] if pairs else source
     kind = next((start for start in (*PUBLISHED, MEMORY) if source.startswith(start)), None)
     if kind is None:

@@ -56,7 +56,10 @@ def asks_about_known(qrels: Qrels, train: Qrels, n_documents: int) -> NDArray[np
         n_documents: size of the corpus.
     """
     relevant, named = qrels.relevant(), _named(train, n_documents)
-    return np.asarray(np.add.reduceat(named[relevant.doc_rows], relevant.offsets[:-1]) * 2 >= np.diff(relevant.offsets))
+    return np.asarray(
+        np.add.reduceat(named[relevant.doc_rows], relevant.offsets[:-1]) * 2
+        >= np.diff(relevant.offsets)
+    )
 
 
 def _named(train: Qrels, n_documents: int) -> NDArray[np.bool_]:

@@ -33,18 +33,32 @@ def source_files(package: str) -> list[tuple[str, Path]]:
     """
     if package == "stdlib":
         root = Path(sysconfig.get_paths()["stdlib"])
-        return [(name, path) for name, path in _below(root) if not NOT_STDLIB & set(path.relative_to(root).parts)]
+        return [
+            (name, path)
+            for name, path in _below(root)
+            if not NOT_STDLIB & set(path.relative_to(root).parts)
+        ]
     if not all(part.isidentifier() for part in package.split(".")):
-        raise DataError(f"python:PACKAGE: must be the import name of a package, such as json, got {shown(package)}")
+        raise DataError(
+            f"python:PACKAGE: must be the import name of a package, such as json, got {shown(package)}"
+        )
     spec = _find(package)
     if spec is None:
-        raise DataError(f"python:{package}: no installed package of that name (use its import name)")
+        raise DataError(
+            f"python:{package}: no installed package of that name (use its import name)"
+        )
     roots = [Path(place) for place in spec.submodule_search_locations or []]
-    files = [(f"{package}.{name}".removesuffix("."), path) for root in roots for name, path in _below(root)]
+    files = [
+        (f"{package}.{name}".removesuffix("."), path)
+        for root in roots
+        for name, path in _below(root)
+    ]
     if not roots and spec.origin and spec.origin.endswith(".py") and Path(spec.origin).is_file():
         files = [(package, Path(spec.origin))]
     if not files:
-        raise DataError(f"python:{package}: has no source in files: it is built in, compiled, or in an archive")
+        raise DataError(
+            f"python:{package}: has no source in files: it is built in, compiled, or in an archive"
+        )
     return files
 
 

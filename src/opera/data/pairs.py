@@ -34,7 +34,11 @@ class TrainingPairs:
             ValueError: if it is not sorted, does not start at 0 or skips a number.
         """
         query = np.asarray(pair_query, dtype=np.int32)
-        if len(query) == 0 or query[0] != 0 or np.any((np.diff(query) != 0) & (np.diff(query) != 1)):
+        if (
+            len(query) == 0
+            or query[0] != 0
+            or np.any((np.diff(query) != 0) & (np.diff(query) != 1))
+        ):
             raise ValueError("pair_query must be sorted, start at 0 and skip no number")
         offsets = np.concatenate([[0], np.cumsum(np.bincount(query))]).astype(np.int64)
         return cls(query, np.asarray(pair_doc, dtype=np.int32), offsets)
@@ -75,7 +79,9 @@ class TrainingPairs:
             Pair ids, int64 ``[M]``, and where each query's begin and the last one's end, int64 ``[m + 1]``.
         """
         first = self.query_offsets[queries]
-        offsets = np.concatenate([[0], np.cumsum(self.query_offsets[np.asarray(queries) + 1] - first)])
+        offsets = np.concatenate(
+            [[0], np.cumsum(self.query_offsets[np.asarray(queries) + 1] - first)]
+        )
         return np.arange(offsets[-1]) + np.repeat(first - offsets[:-1], np.diff(offsets)), offsets
 
 

@@ -20,7 +20,9 @@ from opera.data.qrels import Qrels
 from opera.data.store import DataBuilder
 from opera.data.texts import LONGEST_TEXT, TextRow
 
-RULES = "2"  # part of the key of every published set: change it when what is left out of them changes
+RULES = (
+    "2"  # part of the key of every published set: change it when what is left out of them changes
+)
 AT_ONCE = 200_000
 """Judgements held as Python strings."""
 
@@ -83,8 +85,12 @@ def check_published_ids(builder: DataBuilder, source: str) -> None:
             raise DataError(f"{source}: has no {'documents' if kind == 'corpus' else 'queries'}")
         if pc.count_distinct(ids).as_py() != len(table):
             counts = pc.value_counts(ids)
-            repeated = counts.field("values").filter(pc.greater(counts.field("counts"), 1))[0].as_py()
-            raise DataError(f"{source}: the id {shown(repeated)} occurs twice in its {kind}; ids must be unique")
+            repeated = (
+                counts.field("values").filter(pc.greater(counts.field("counts"), 1))[0].as_py()
+            )
+            raise DataError(
+                f"{source}: the id {shown(repeated)} occurs twice in its {kind}; ids must be unique"
+            )
 
 
 class Judgements:
@@ -170,5 +176,7 @@ class Judgements:
         query, doc, grade = query[order], doc[order], grade[order]
         repeat = np.concatenate([[False], (query[1:] == query[:-1]) & (doc[1:] == doc[:-1])])
         if repeat.any():
-            notes.append(f"{self._split}: merged {int(repeat.sum()):,} repeated judgements, at their highest grade")
+            notes.append(
+                f"{self._split}: merged {int(repeat.sum()):,} repeated judgements, at their highest grade"
+            )
         return query[~repeat], doc[~repeat], grade[~repeat]

@@ -120,7 +120,9 @@ def _split_by_module(
     )
 
 
-def _sample(items: list[DocumentedObject], limit: int | None, seed: int, split: str) -> list[DocumentedObject]:
+def _sample(
+    items: list[DocumentedObject], limit: int | None, seed: int, split: str
+) -> list[DocumentedObject]:
     """Keep ``limit`` random objects, taking turns between modules so that large modules do not crowd out the rest."""
     if limit is None or len(items) <= limit:
         return items
@@ -144,7 +146,9 @@ def _distinct_names(objects: list[DocumentedObject]) -> list[DocumentedObject]:
     renamed = []
     for item in objects:
         seen[item.name] += 1
-        renamed.append(item if seen[item.name] == 1 else replace(item, name=f"{item.name}({seen[item.name]})"))
+        renamed.append(
+            item if seen[item.name] == 1 else replace(item, name=f"{item.name}({seen[item.name]})")
+        )
     return renamed
 
 
@@ -160,12 +164,21 @@ def _documented_objects(package: str) -> tuple[list[DocumentedObject], list[str]
         try:
             check_id("its name", module)  # ids start with it
             objects += _read(module, read_text(path))
-        except (DataError, SyntaxError, ValueError, OSError, RecursionError, MemoryError):  # the last two: deep nesting
+        except (
+            DataError,
+            SyntaxError,
+            ValueError,
+            OSError,
+            RecursionError,
+            MemoryError,
+        ):  # the last two: deep nesting
             left_out.append(path.name)
     if not left_out:
         return objects, []
     names = shortened(printable(", ".join(left_out)))
-    return objects, [f"left out {len(left_out)} of {len(files)} files that are no Python in UTF-8: {names}"]
+    return objects, [
+        f"left out {len(left_out)} of {len(files)} files that are no Python in UTF-8: {names}"
+    ]
 
 
 def _read(module: str, text: str) -> list[DocumentedObject]:
@@ -176,7 +189,9 @@ def _read(module: str, text: str) -> list[DocumentedObject]:
     return list(_objects_in(tree, source.split("\n"), module, module))
 
 
-def _objects_in(node: ast.AST, lines: list[str], scope: str, module: str) -> Iterator[DocumentedObject]:
+def _objects_in(
+    node: ast.AST, lines: list[str], scope: str, module: str
+) -> Iterator[DocumentedObject]:
     for child in ast.iter_child_nodes(node):
         if isinstance(child, Documentable):
             name = f"{scope}.{child.name}"
@@ -189,16 +204,24 @@ def _objects_in(node: ast.AST, lines: list[str], scope: str, module: str) -> Ite
             yield from _objects_in(child, lines, scope, module)
 
 
-def _document(node: Documentable, lines: list[str], name: str, module: str) -> DocumentedObject | None:
+def _document(
+    node: Documentable, lines: list[str], name: str, module: str
+) -> DocumentedObject | None:
     docstring = ast.get_docstring(node)
     if not docstring:
         return None
-    docstring = docstring.encode("utf-8", "replace").decode("utf-8")  # an escape can be half a character
+    docstring = docstring.encode("utf-8", "replace").decode(
+        "utf-8"
+    )  # an escape can be half a character
     summary, _, rest = inspect.cleandoc(docstring).partition("\n\n")
     summary = " ".join(summary.split())
     if len(summary.split()) < MIN_WORDS:
         return None
-    chunks = [chunk for chunk in _chunks(_code_lines(node, lines, rest)) if summary not in " ".join(chunk.split())]
+    chunks = [
+        chunk
+        for chunk in _chunks(_code_lines(node, lines, rest))
+        if summary not in " ".join(chunk.split())
+    ]
     return DocumentedObject(name, module, summary, tuple(chunks)) if chunks else None
 
 
@@ -206,7 +229,9 @@ def _first_line(node: Documentable) -> int:
     return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
 
 
-def _code_lines(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, lines: list[str], rest: str) -> list[str]:
+def _code_lines(
+    node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, lines: list[str], rest: str
+) -> list[str]:
     """Return the object's source lines with ``rest`` as its docstring and without documented members."""
     first = _first_line(node)
     assert node.end_lineno is not None
@@ -216,8 +241,14 @@ def _code_lines(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, lin
         span = range(child.lineno, (child.end_lineno or child.lineno) + 1)
         if at == 0:
             dropped |= set(span)
-            replaced[child.lineno] = textwrap.indent(rest, " " * child.col_offset).split("\n") if rest else []
-        elif isinstance(node, ast.ClassDef) and isinstance(child, Documentable) and ast.get_docstring(child):
+            replaced[child.lineno] = (
+                textwrap.indent(rest, " " * child.col_offset).split("\n") if rest else []
+            )
+        elif (
+            isinstance(node, ast.ClassDef)
+            and isinstance(child, Documentable)
+            and ast.get_docstring(child)
+        ):
             dropped |= set(range(_first_line(child), span.stop))
     kept: list[str] = []
     for number in range(first, node.end_lineno + 1):
@@ -232,7 +263,9 @@ def _chunks(lines: list[str]) -> list[str]:
     """Pack lines into chunks of at most ``CHUNK_CHARACTERS``; drop chunks shorter than ``SHORTEST_CHUNK``."""
     chunks, current = [], ""
     for line in lines:
-        for piece in [line[i : i + CHUNK_CHARACTERS - 1] for i in range(0, len(line), CHUNK_CHARACTERS - 1)] or [""]:
+        for piece in [
+            line[i : i + CHUNK_CHARACTERS - 1] for i in range(0, len(line), CHUNK_CHARACTERS - 1)
+        ] or [""]:
             if len(current) + len(piece) + 1 > CHUNK_CHARACTERS:
                 chunks.append(current)
                 current = ""

@@ -33,7 +33,11 @@ class Qrels:
 
     @classmethod
     def from_arrays(
-        cls, query_rows: IntArray, doc_rows: IntArray, grades: IntArray, weights: FloatArray | None = None
+        cls,
+        query_rows: IntArray,
+        doc_rows: IntArray,
+        grades: IntArray,
+        weights: FloatArray | None = None,
     ) -> Qrels:
         """Build qrels from parallel arrays ``[M]`` in any order; each (query, document) pair occurs once.
 
@@ -101,7 +105,9 @@ class Qrels:
         """Return the judgements of both; no pair may be judged by both. Weights are 1 where one side has none."""
         weighted = self.weights is not None or other.weights is not None
         return Qrels.from_arrays(
-            np.concatenate([self.query_rows[self.query_index], other.query_rows[other.query_index]]),
+            np.concatenate(
+                [self.query_rows[self.query_index], other.query_rows[other.query_index]]
+            ),
             np.concatenate([self.doc_rows, other.doc_rows]),
             np.concatenate([self.grades, other.grades]),
             np.concatenate([self.weights_or_ones(), other.weights_or_ones()]) if weighted else None,
@@ -109,7 +115,9 @@ class Qrels:
 
     def weights_or_ones(self) -> NDArray[np.float32]:
         """Weight of each judgement, 1 where the data have none: float32 ``[M]``."""
-        return np.ones(len(self.doc_rows), dtype=np.float32) if self.weights is None else self.weights
+        return (
+            np.ones(len(self.doc_rows), dtype=np.float32) if self.weights is None else self.weights
+        )
 
     def contains(self, other: Qrels) -> BoolArray:
         """Whether each judgement of ``other`` concerns a pair that is judged here: bool ``[M of other]``."""

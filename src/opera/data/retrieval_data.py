@@ -90,13 +90,19 @@ class RetrievalData:
         splits = {}
         for split, judged in qrels.items():
             place = f"{source}: split '{split}'"
-            rows = [(query, doc, check_grade(place, g)) for query, docs in judged.items() for doc, g in docs.items()]
+            rows = [
+                (query, doc, check_grade(place, g))
+                for query, docs in judged.items()
+                for doc, g in docs.items()
+            ]
             query_ids, doc_ids, grades = zip(*rows, strict=True) if rows else ((), (), ())
             for kind, ids, texts in (("query", query_ids, queries), ("document", doc_ids, corpus)):
                 if unknown := [identifier for identifier in ids if identifier not in texts]:
                     raise DataError(f"{place} judges {kind} {shown(unknown[0])} without a text")
             query_rows, doc_rows = query_table.find_rows(query_ids), corpus_table.find_rows(doc_ids)
-            splits[split] = Qrels.from_arrays(query_rows, doc_rows, np.array(grades, dtype=np.int32))
+            splits[split] = Qrels.from_arrays(
+                query_rows, doc_rows, np.array(grades, dtype=np.int32)
+            )
 
         def plain(value: Any) -> Any:  # other mappings, and whole numbers of numpy
             return dict(value) if isinstance(value, Mapping) else int(value)
@@ -104,7 +110,9 @@ class RetrievalData:
         contents = json.dumps([dict(corpus), dict(queries), qrels], default=plain)
         fingerprint = hashlib.sha256(f"dicts\0{contents}".encode()).hexdigest()
         notes = tuple(empty_text_notes(corpus_table, query_table))
-        return cls(Path(source).stem, source, fingerprint, corpus_table, query_table, splits, notes=notes)
+        return cls(
+            Path(source).stem, source, fingerprint, corpus_table, query_table, splits, notes=notes
+        )
 
     @classmethod
     def from_pairs(
@@ -140,7 +148,9 @@ class RetrievalData:
     @property
     def title(self) -> str:
         """What messages call the data: its files, or each of several data sets."""
-        return " + ".join(source_title(part.source) for part in self.parts) or source_title(self.source)
+        return " + ".join(source_title(part.source) for part in self.parts) or source_title(
+            self.source
+        )
 
     def split(self, name: str) -> Qrels:
         """Return the qrels of a split.
@@ -149,7 +159,9 @@ class RetrievalData:
             DataError: if there is no such split.
         """
         if name not in self.splits:
-            raise DataError(f"{self.title}: has no split '{name}' (it has: {', '.join(self.splits) or 'none'})")
+            raise DataError(
+                f"{self.title}: has no split '{name}' (it has: {', '.join(self.splits) or 'none'})"
+            )
         return self.splits[name]
 
     def training_split(self) -> Qrels:
@@ -174,7 +186,9 @@ class RetrievalData:
         """
         qrels = self.split(split)
         if not qrels.has_relevant.any():
-            raise DataError(f"{self.title}: split '{split}' has no judgement {self._relevant}: nothing to measure")
+            raise DataError(
+                f"{self.title}: split '{split}' has no judgement {self._relevant}: nothing to measure"
+            )
         self._refuse_empty(split, qrels)
         return qrels.select_queries(qrels.has_relevant)
 
@@ -182,7 +196,11 @@ class RetrievalData:
     def _relevant(self) -> str:
         """Which grades are relevant, for messages."""
         lowest = self.lowest_grade
-        return "above 0" if lowest == 1 else f"of {lowest} or more (relevant_grade={lowest}; a recipe may set it)"
+        return (
+            "above 0"
+            if lowest == 1
+            else f"of {lowest} or more (relevant_grade={lowest}; a recipe may set it)"
+        )
 
     def _refuse_empty(self, split: str, qrels: Qrels) -> None:
         """Refuse relevant pairs whose query, or whose document's title and text, is empty."""
@@ -194,10 +212,16 @@ class RetrievalData:
         wrong = np.flatnonzero((of_query | of_document) & (qrels.grades > 0))
         if len(wrong):
             query, document = query_rows[wrong[:1]], qrels.doc_rows[wrong[:1]]
-            place = self.places.get((int(query[0]), int(document[0])), f"{self.title}: split '{split}'")
+            place = self.places.get(
+                (int(query[0]), int(document[0])), f"{self.title}: split '{split}'"
+            )
             pair = f"query {shown(self.queries.ids(query)[0])}, document {shown(self.corpus.ids(document)[0])}"
-            what = "the query's text is" if of_query[wrong[0]] else "the document's title and text are"
-            raise DataError(f"{place}: a relevant pair ({pair}), but {what} empty; give it a text or remove the pair")
+            what = (
+                "the query's text is" if of_query[wrong[0]] else "the document's title and text are"
+            )
+            raise DataError(
+                f"{place}: a relevant pair ({pair}), but {what} empty; give it a text or remove the pair"
+            )
 
     def with_relevant_grade(self, lowest: int) -> RetrievalData:
         """Set grades below ``lowest`` to 0 (not relevant) in every split, and add a note with the count.
@@ -208,11 +232,16 @@ class RetrievalData:
             SettingError: if ``lowest`` is no whole number of 1 or more.
         """
         lowest = whole_number(lowest, "relevant_grade", 1)
-        below = sum(int(((qrels.grades > 0) & (qrels.grades < lowest)).sum()) for qrels in self.splits.values())
+        below = sum(
+            int(((qrels.grades > 0) & (qrels.grades < lowest)).sum())
+            for qrels in self.splits.values()
+        )
         if below == 0:
             return self
         splits = {
-            name: replace(qrels, grades=np.where(qrels.grades < lowest, 0, qrels.grades).astype(np.int32))
+            name: replace(
+                qrels, grades=np.where(qrels.grades < lowest, 0, qrels.grades).astype(np.int32)
+            )
             for name, qrels in self.splits.items()
         }
         note = f"relevant_grade={lowest}: {below} judgements below it count as not relevant"
@@ -223,7 +252,10 @@ class RetrievalData:
         counts = {"documents": len(self.corpus)}
         for name, qrels in self.splits.items():
             relevant = qrels.relevant()
-            counts[f"{name}_queries"], counts[f"{name}_pairs"] = relevant.n_queries, len(relevant.doc_rows)
+            counts[f"{name}_queries"], counts[f"{name}_pairs"] = (
+                relevant.n_queries,
+                len(relevant.doc_rows),
+            )
         return counts
 
     def write_beir(self, folder: Path) -> None:
@@ -241,7 +273,11 @@ def empty_text_notes(corpus: TextTable, queries: TextTable) -> list[str]:
     """Count the documents and queries without a text: notes for those who read the data."""
     notes = []
     for kind, table, use in (
-        ("documents without title and text", corpus, "they are kept and ranked, and are no negatives"),
+        (
+            "documents without title and text",
+            corpus,
+            "they are kept and ranked, and are no negatives",
+        ),
         ("queries without a text", queries, "they are kept, and not used"),
     ):
         rows = table.empty_rows()

@@ -153,7 +153,9 @@ def register_source(source_class: type[S]) -> type[S]:
     A class of the same name and module, as when the module is reloaded, takes the old one's place.
     """
     name = (source_class.__module__, source_class.__qualname__)
-    SOURCES[:] = [known for known in SOURCES if (type(known).__module__, type(known).__qualname__) != name]
+    SOURCES[:] = [
+        known for known in SOURCES if (type(known).__module__, type(known).__qualname__) != name
+    ]
     SOURCES.insert(0, source_class())
     return source_class
 
@@ -168,10 +170,14 @@ def find_source(text: str) -> DataSource:
         if known.matches(text):
             return known
     if text.startswith(MEMORY):
-        raise DataError(f"{shortened(text)}: these data were a program's, made by RetrievalData.from_pairs; pass them")
+        raise DataError(
+            f"{shortened(text)}: these data were a program's, made by RetrievalData.from_pairs; pass them"
+        )
     found = kind_of_place(Path(text))
     problem = "no such file or folder" if found is None else "not a kind of data that OPERA reads"
     if found not in (None, "a file", "a folder"):
         problem = f"is {found}"
     descriptions = [known.description for known in SOURCES]
-    raise DataError(f"{shortened(text)}: {problem}; pass {', '.join(descriptions[:-1])} or {descriptions[-1]}")
+    raise DataError(
+        f"{shortened(text)}: {problem}; pass {', '.join(descriptions[:-1])} or {descriptions[-1]}"
+    )

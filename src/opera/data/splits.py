@@ -94,7 +94,11 @@ def assumed_future(data: RetrievalData) -> Future:
     """
     if "test" in data.splits:
         return "like-test"
-    return "same-documents" if recurring_share(data.training_split()) >= MOSTLY_RECURRING else "new-documents"
+    return (
+        "same-documents"
+        if recurring_share(data.training_split()) >= MOSTLY_RECURRING
+        else "new-documents"
+    )
 
 
 def dev_count(n_queries: int, fraction: float | None = None) -> int:
@@ -106,7 +110,11 @@ def dev_count(n_queries: int, fraction: float | None = None) -> int:
 
 
 def hold_out(
-    data: RetrievalData, split: str, fraction: float | None, seed: int, future: Future = "same-documents"
+    data: RetrievalData,
+    split: str,
+    fraction: float | None,
+    seed: int,
+    future: Future = "same-documents",
 ) -> RetrievalData:
     """Move some of the train queries to a new split, and add a note.
 
@@ -132,12 +140,18 @@ def hold_out(
     gone = np.isin(left.doc_rows, draw.documents) & (left.grades > 0)
     of_part = np.isin(moved.query_rows[moved.query_index], relevant.query_rows[draw.judged_in_part])
     unjudged = of_part & ~np.isin(moved.doc_rows, draw.documents) & (moved.grades > 0)
-    splits = {**data.splits, "train": left.select_judgements(~gone), split: moved.select_judgements(~unjudged)}
+    splits = {
+        **data.splits,
+        "train": left.select_judgements(~gone),
+        split: moved.select_judgements(~unjudged),
+    }
     held_out = left.select_judgements(gone).union(moved.select_judgements(unjudged))
     if data.held_out is not None:
         held_out = held_out.union(data.held_out)
     changed = replace(data, splits=splits, held_out=held_out if len(held_out.doc_rows) else None)
-    note = _note(changed, split, future, (len(draw.queries), len(candidates), int(gone.sum())), seed)
+    note = _note(
+        changed, split, future, (len(draw.queries), len(candidates), int(gone.sum())), seed
+    )
     return replace(changed, notes=(*data.notes, note))
 
 
@@ -146,7 +160,9 @@ def copy_splits(data: RetrievalData, *, source: RetrievalData) -> RetrievalData:
     train = data.split("train")
     splits = {name: _as_in(data, train, name, qrels) for name, qrels in source.splits.items()}
     if source.held_out is not None:
-        splits["train"] = splits["train"].select_judgements(~source.held_out.contains(splits["train"]))
+        splits["train"] = splits["train"].select_judgements(
+            ~source.held_out.contains(splits["train"])
+        )
     return replace(data, splits=splits, held_out=source.held_out, notes=source.notes)
 
 
@@ -169,7 +185,9 @@ class _Draw:
     judged_in_part: NDArray[np.int64] = field(default_factory=_none)
 
 
-def _draw_for(data: RetrievalData, relevant: Qrels, count: int, future: Future, rng: np.random.Generator) -> _Draw:
+def _draw_for(
+    data: RetrievalData, relevant: Qrels, count: int, future: Future, rng: np.random.Generator
+) -> _Draw:
     """Mix queries about new documents with random ones, as ``future`` says."""
     if future == "new-documents":
         return _draw_new(relevant, count, rng)
@@ -177,7 +195,9 @@ def _draw_for(data: RetrievalData, relevant: Qrels, count: int, future: Future, 
     known = count // 2
     if future == "like-test":
         drawn = np.isin(np.arange(relevant.n_queries), random)
-        natural = named_share(relevant.select_queries(drawn), relevant.select_queries(~drawn), len(data.corpus))
+        natural = named_share(
+            relevant.select_queries(drawn), relevant.select_queries(~drawn), len(data.corpus)
+        )
         wanted = seen_share(data, "test")
         known = count if wanted > natural - ALIKE else round(wanted / natural * count)
     if future == "same-documents" or known == count:
@@ -254,7 +274,11 @@ def _rare_documents_held_out(relevant: Qrels, count: int, order: NDArray[np.int6
     """
     documents, index = np.unique(relevant.doc_rows, return_inverse=True)
     pairs_of = np.bincount(index)
-    room, held, taken = MOST_PAIRS_LEFT_OUT * len(index) / count, np.zeros(len(documents), dtype=bool), []
+    room, held, taken = (
+        MOST_PAIRS_LEFT_OUT * len(index) / count,
+        np.zeros(len(documents), dtype=bool),
+        [],
+    )
     for query in order:
         own = np.unique(index[relevant.offsets[query] : relevant.offsets[query + 1]])
         own = own[np.argsort(pairs_of[own], kind="stable")]
@@ -279,7 +303,9 @@ def _assumption(train: Qrels, future: Future) -> str:
     )
 
 
-def _note(data: RetrievalData, split: str, future: Future, counts: tuple[int, int, int], seed: int) -> str:
+def _note(
+    data: RetrievalData, split: str, future: Future, counts: tuple[int, int, int], seed: int
+) -> str:
     drawn, of, gone = counts
     note = f"drew {drawn} of the {of} train queries as {split} ({future}, seed {seed})"
     note += f"; train names {seen_share(data, split):.0%} of their documents"

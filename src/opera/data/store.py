@@ -21,7 +21,9 @@ from opera.data.retrieval_data import RetrievalData, empty_text_notes
 from opera.data.teacher import TeacherScores
 from opera.data.texts import TEXT_SCHEMA, TextRow, TextTable, text_batches
 
-LAYOUT = "2"  # part of every key: change it when the stored files, or how sources are parsed, change
+LAYOUT = (
+    "2"  # part of every key: change it when the stored files, or how sources are parsed, change
+)
 QRELS_ARRAYS = ("query_rows", "offsets", "doc_rows", "grades")
 TEACHER_ARRAYS = ("query_rows", "doc_rows", "scores")
 
@@ -36,7 +38,9 @@ def digest_files(paths: Iterable[Path], salt: str) -> str:
     for path in paths:
         try:
             with open_file(path) as file:
-                total.update(f"\0{path.name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}".encode())
+                total.update(
+                    f"\0{path.name}\0{hashlib.file_digest(file, 'sha256').hexdigest()}".encode()
+                )
         except OSError as error:
             raise DataError(f"{path}: cannot be read ({error.strerror})") from None
     return total.hexdigest()
@@ -78,7 +82,9 @@ class DataBuilder:
         self.tables[kind] = TextTable.open(path)
         return self.tables[kind]
 
-    def note_places(self, query_rows: IntArray, doc_rows: IntArray, place: Callable[[int], str]) -> None:
+    def note_places(
+        self, query_rows: IntArray, doc_rows: IntArray, place: Callable[[int], str]
+    ) -> None:
         """Keep the places of those judgements that name an empty text; both tables are written before.
 
         Args:
@@ -140,7 +146,9 @@ def stored_entry(digest: str) -> Path | None:
 def _stored_digest(home: Path) -> str:
     """SHA-256 of the checksums of an entry's files."""
     manifest = json.loads((home / MANIFEST).read_text(encoding="utf-8"))
-    return hashlib.sha256(f"{LAYOUT}\0{json.dumps(manifest['files'], sort_keys=True)}".encode()).hexdigest()
+    return hashlib.sha256(
+        f"{LAYOUT}\0{json.dumps(manifest['files'], sort_keys=True)}".encode()
+    ).hexdigest()
 
 
 def _write_arrays(builder: DataBuilder) -> None:
@@ -175,7 +183,8 @@ def _load(home: Path, key: str, name: str, source: str) -> RetrievalData:
     with np.load(home / "arrays.npz") as arrays:
         splits = {
             split: Qrels(
-                **{part: arrays[f"{split}/{part}"] for part in QRELS_ARRAYS}, weights=arrays.get(f"{split}/weights")
+                **{part: arrays[f"{split}/{part}"] for part in QRELS_ARRAYS},
+                weights=arrays.get(f"{split}/weights"),
             )
             for split in about["splits"]
         }

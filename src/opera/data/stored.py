@@ -35,7 +35,9 @@ def load_stored(source: str) -> RetrievalData:
     for known in (BeirFolder(), TrainingFiles(), TableFileOrFolder()):
         if known.matches(source):
             return known.load(source)
-    raise DataError(f"{shortened(source)}: not a folder or file that OPERA reads; pass the data yourself to read them")
+    raise DataError(
+        f"{shortened(source)}: not a folder or file that OPERA reads; pass the data yourself to read them"
+    )
 
 
 def files_read(source: str | Path | RetrievalData) -> list[Path]:
@@ -56,7 +58,9 @@ def files_read(source: str | Path | RetrievalData) -> list[Path]:
     return [Path(text)] if Path(text).exists() else []
 
 
-def check_stays_out(place: Path, name: str, source: str | Path | RetrievalData, *, folder: bool) -> None:
+def check_stays_out(
+    place: Path, name: str, source: str | Path | RetrievalData, *, folder: bool
+) -> None:
     """Check that nothing that is written to a place becomes data of a set that is read, or hides data of it.
 
     Args:

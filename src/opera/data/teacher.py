@@ -28,7 +28,9 @@ class TeacherScores:
     scores: NDArray[np.float32]
 
     @classmethod
-    def from_arrays(cls, query_rows: IntArray, doc_rows: IntArray, scores: FloatArray) -> TeacherScores:
+    def from_arrays(
+        cls, query_rows: IntArray, doc_rows: IntArray, scores: FloatArray
+    ) -> TeacherScores:
         """Build from parallel arrays ``[K]`` in any order; of a pair that is scored twice the last score counts.
 
         Raises:

@@ -40,16 +40,22 @@ def with_teacher(data: RetrievalData, path: Path) -> RetrievalData:
         DataError: for a file that cannot be read, a score that is no finite number, or no pair of these data.
     """
     if path.suffix not in SUFFIXES:
-        raise DataError(f"{path}: must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}; the suffix is the format")
+        raise DataError(
+            f"{path}: must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}; the suffix is the format"
+        )
     try:
-        queries, documents, scores = _read_parquet(path) if path.suffix == ".parquet" else _read_lines(path)
+        queries, documents, scores = (
+            _read_parquet(path) if path.suffix == ".parquet" else _read_lines(path)
+        )
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
     query_rows, doc_rows = data.queries.find_rows(queries), data.corpus.find_rows(documents)
     known = (query_rows >= 0) & (doc_rows >= 0)
     if not known.any():
         example = (
-            f"query {shown(queries[0].as_py())}, document {shown(documents[0].as_py())}" if len(queries) else "none"
+            f"query {shown(queries[0].as_py())}, document {shown(documents[0].as_py())}"
+            if len(queries)
+            else "none"
         )
         advice = f"ids must be SET/ID, of the sets {', '.join(part.name for part in data.parts)}"
         raise DataError(
@@ -81,7 +87,9 @@ def _read_parquet(path: Path) -> tuple[pa.ChunkedArray, pa.ChunkedArray, np.ndar
             reason = shortened(printable(" ".join(str(error).split()))) or type(error).__name__
             raise DataError(f"{path}: is not a Parquet file that can be read ({reason})") from None
     if bad := np.flatnonzero(~np.isfinite(scores)).tolist():
-        raise DataError(f"{path}: row {bad[0] + 1}: score must be a finite number, got {scores[bad[0]]}")
+        raise DataError(
+            f"{path}: row {bad[0] + 1}: score must be a finite number, got {scores[bad[0]]}"
+        )
     return ids[0], ids[1], scores
 
 
@@ -111,9 +119,13 @@ def _tsv_rows(path: Path) -> Iterator[tuple[str, str, float]]:
         cells = next(csv.reader([line], delimiter="\t"))
         if not places:
             header = cells
-            places = [header.index(name) for name in (*IDS, _score_column(f"{path}:{number}", header))]
+            places = [
+                header.index(name) for name in (*IDS, _score_column(f"{path}:{number}", header))
+            ]
         elif len(cells) != len(header):
-            raise DataError(f"{path}:{number}: has {len(cells)} columns, and the header {len(header)}")
+            raise DataError(
+                f"{path}:{number}: has {len(cells)} columns, and the header {len(header)}"
+            )
         else:
             query, doc, score = (cells[place] for place in places)
             yield query, doc, _number(path, number, score)
@@ -129,7 +141,9 @@ def _jsonl_rows(path: Path) -> Iterator[tuple[str, str, float]]:
         score = _score_column(f"{path}:{number}", list(record))
         for name in IDS:
             if not isinstance(record[name], str):
-                raise DataError(f"{path}:{number}: column '{name}' must be a string, got {shown(record[name])}")
+                raise DataError(
+                    f"{path}:{number}: column '{name}' must be a string, got {shown(record[name])}"
+                )
         yield record["query_id"], record["doc_id"], _number(path, number, record[score])
 
 
@@ -144,8 +158,14 @@ def _score_column(place: str, names: list[str]) -> str:
 
 def _number(path: Path, line: int, value: Any) -> float:
     try:
-        if isinstance(value, bool) or not math.isfinite(number := float(value)) or abs(number) > 1e30:
+        if (
+            isinstance(value, bool)
+            or not math.isfinite(number := float(value))
+            or abs(number) > 1e30
+        ):
             raise ValueError
     except (TypeError, ValueError, OverflowError):
-        raise DataError(f"{path}:{line}: score must be a finite number, got {shown(value)}") from None
+        raise DataError(
+            f"{path}:{line}: score must be a finite number, got {shown(value)}"
+        ) from None
     return number

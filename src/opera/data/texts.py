@@ -50,13 +50,20 @@ def text_batches(rows: Iterable[TextRow]) -> Iterator[pa.RecordBatch]:
 
 
 def _record_batch(rows: Sequence[TextRow]) -> pa.RecordBatch:
-    return pa.record_batch([pa.array(column, pa.string()) for column in zip(*rows, strict=True)], schema=TEXT_SCHEMA)
+    return pa.record_batch(
+        [pa.array(column, pa.string()) for column in zip(*rows, strict=True)], schema=TEXT_SCHEMA
+    )
 
 
 def _blank(texts: pa.ChunkedArray) -> NDArray[np.bool_]:
     """Whether each text is empty or white space: bool ``[texts]``. Reads no further than its first other character."""
-    nothing = [pc.or_(pc.equal(pc.binary_length(chunk), 0), pc.utf8_is_space(chunk)) for chunk in texts.chunks]
-    return np.concatenate([np.empty(0, dtype=bool), *(part.to_numpy(zero_copy_only=False) for part in nothing)])
+    nothing = [
+        pc.or_(pc.equal(pc.binary_length(chunk), 0), pc.utf8_is_space(chunk))
+        for chunk in texts.chunks
+    ]
+    return np.concatenate(
+        [np.empty(0, dtype=bool), *(part.to_numpy(zero_copy_only=False) for part in nothing)]
+    )
 
 
 @dataclass(frozen=True)
@@ -85,12 +92,17 @@ class TextTable:
     def __len__(self) -> int:
         return int(self.table.num_rows)
 
-    def texts(self, rows: IntArray | slice | None = None, corpus_text: CorpusText = "title_text") -> list[str]:
+    def texts(
+        self, rows: IntArray | slice | None = None, corpus_text: CorpusText = "title_text"
+    ) -> list[str]:
         """Return the texts of some rows (default all), with the title in front unless ``corpus_text="text"``."""
         texts = self._column("text", rows)
         if corpus_text == "text":
             return texts
-        return [join_title(title, text) for title, text in zip(self._column("title", rows), texts, strict=True)]
+        return [
+            join_title(title, text)
+            for title, text in zip(self._column("title", rows), texts, strict=True)
+        ]
 
     def texts_by_turns(self, rows: IntArray) -> Iterator[str]:
         """Yield the texts of many rows without titles, a few at a time in memory."""
@@ -104,14 +116,20 @@ class TextTable:
     def id_column(self, rows: IntArray) -> pa.ChunkedArray:
         """Return the ids of many rows as an Arrow column, in a fraction of the memory of Python strings."""
         starts = range(0, len(rows), COLUMN_ROWS)
-        parts = [pa.array(self.ids(rows[start : start + COLUMN_ROWS]), pa.string()) for start in starts]
+        parts = [
+            pa.array(self.ids(rows[start : start + COLUMN_ROWS]), pa.string()) for start in starts
+        ]
         return pa.chunked_array(parts, pa.string())
 
     def select(self, rows: IntArray) -> TextTable:
         """Return a table of some rows, in this order. Arrow's own ``take`` fails on more than 2 GiB of text."""
         columns = ("id", "title", "text")
         parts = np.array_split(np.asarray(rows), max(1, len(rows) // ROWS_AT_ONCE))
-        chosen = (row for part in parts for row in zip(*(self._column(name, part) for name in columns), strict=True))
+        chosen = (
+            row
+            for part in parts
+            for row in zip(*(self._column(name, part) for name in columns), strict=True)
+        )
         return TextTable(pa.Table.from_batches(text_batches(chosen), schema=TEXT_SCHEMA))
 
     def find_rows(self, ids: Sequence[str] | pa.Array | pa.ChunkedArray) -> NDArray[np.int64]:
@@ -123,7 +141,9 @@ class TextTable:
     @cached_property
     def id_rank(self) -> NDArray[np.int32]:
         """0-based rank of each row in ascending order of id: int32 ``[rows]``. Breaks ties between equal scores."""
-        order = np.frombuffer(pc.sort_indices(self.table["id"]).buffers()[1], dtype=np.uint64, count=len(self))
+        order = np.frombuffer(
+            pc.sort_indices(self.table["id"]).buffers()[1], dtype=np.uint64, count=len(self)
+        )
         rank = np.empty(len(order), dtype=np.int32)
         rank[order] = np.arange(len(order), dtype=np.int32)
         return rank
@@ -139,7 +159,9 @@ class TextTable:
     @cached_property
     def _without_both(self) -> NDArray[np.int64]:
         rows = self._without_text
-        titled = np.array([bool(title.strip()) for title in self._column("title", rows)], dtype=bool)
+        titled = np.array(
+            [bool(title.strip()) for title in self._column("title", rows)], dtype=bool
+        )
         return np.asarray(rows[~titled], dtype=np.int64)
 
     def _column(self, name: str, rows: IntArray | slice | None) -> list[str]:
@@ -155,9 +177,13 @@ class TextTable:
         values = [""] * len(wanted)
         for chunk in np.unique(chunk_numbers).tolist():
             places = np.flatnonzero(chunk_numbers == chunk)
-            numbers = np.ascontiguousarray(wanted[places] - self._chunk_starts[chunk], dtype=np.int64)
+            numbers = np.ascontiguousarray(
+                wanted[places] - self._chunk_starts[chunk], dtype=np.int64
+            )
             local = pa.Array.from_buffers(pa.int64(), len(numbers), [None, pa.py_buffer(numbers)])
-            for place, value in zip(places.tolist(), column.chunk(chunk).take(local).to_pylist(), strict=True):
+            for place, value in zip(
+                places.tolist(), column.chunk(chunk).take(local).to_pylist(), strict=True
+            ):
                 values[place] = value
         return values
 

@@ -43,11 +43,16 @@ def write_card(model: Path, name: str, folder: Path, exported: Export) -> None:
     lines = [
         "## Exported by OPERA",
         "",
-        *(f"| {' | '.join(cells)} |" for cells in (HEADS, ["---"] * len(HEADS), *table_rows(exported))),
+        *(
+            f"| {' | '.join(cells)} |"
+            for cells in (HEADS, ["---"] * len(HEADS), *table_rows(exported))
+        ),
         "",
         how if exported.queries else "Nothing was measured.",
         "",
         *(f"- {form.form}: {verdict_sentence(form)}" for form in exported.forms),
         *(f"- {form.form}: `{USE[form.form].format(file=form.file)}`" for form in exported.forms),
     ]
-    (folder / CARD_FILE).write_text(f"{text.rstrip()}\n\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    (folder / CARD_FILE).write_text(
+        f"{text.rstrip()}\n\n" + "\n".join(lines) + "\n", encoding="utf-8"
+    )

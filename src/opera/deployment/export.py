@@ -15,7 +15,13 @@ from sentence_transformers import SentenceTransformer
 from opera.core.arguments import flag, texts
 from opera.core.errors import InputError, ModelError, RunFolderError, SettingError, nearest
 from opera.core.extras import require
-from opera.core.files import check_folder, check_reads_stay, list_written, replace_folder, written_files
+from opera.core.files import (
+    check_folder,
+    check_reads_stay,
+    list_written,
+    replace_folder,
+    written_files,
+)
 from opera.core.paths import expand_user, user_path
 from opera.core.terminal import place, shown
 from opera.data import RetrievalData, check_stays_out, files_read, load_all, load_data
@@ -104,10 +110,17 @@ def export(
     trained = load_model(name, "cpu")
     _check_forms(trained, wanted, name)
     reference = None if measured is None else Reference.of(name, measured)
-    exported = replace_folder(folder, lambda new: _write(trained, located, reference, name, wanted, new))
+    exported = replace_folder(
+        folder, lambda new: _write(trained, located, reference, name, wanted, new)
+    )
     exported = replace(exported, folder=folder)
     if push is not None:
-        push_folder(folder / STATIC_FOLDER if wanted == ("static",) else folder, push, public=public, language=language)
+        push_folder(
+            folder / STATIC_FOLDER if wanted == ("static",) else folder,
+            push,
+            public=public,
+            language=language,
+        )
     return exported
 
 
@@ -115,7 +128,9 @@ def _checked_forms(forms: Sequence[Form]) -> tuple[Form, ...]:
     given = texts(forms, "forms")
     for form in given:
         if form not in FORMS:
-            raise SettingError(f"forms: must be of {', '.join(FORMS)}, got {shown(form)}{nearest(form, FORMS)}")
+            raise SettingError(
+                f"forms: must be of {', '.join(FORMS)}, got {shown(form)}{nearest(form, FORMS)}"
+            )
     if not given:
         raise SettingError("nothing to export: pass --onnx, --int8 or --static, or several of them")
     return tuple(form for form in cast(tuple[Form, ...], FORMS) if form in given)
@@ -125,7 +140,9 @@ def _check_push(name: str, language: Sequence[str], forms: Sequence[Form]) -> No
     checked_name(name, "--push")
     checked_languages(language)
     if "static" in forms and len(forms) > 1:
-        raise SettingError("--push: a static model is a model of its own; export and push it alone, under another name")
+        raise SettingError(
+            "--push: a static model is a model of its own; export and push it alone, under another name"
+        )
 
 
 def _check_free(folder: Path, overwrite: bool) -> None:
@@ -134,7 +151,9 @@ def _check_free(folder: Path, overwrite: bool) -> None:
     if not folder.is_dir() or not any(folder.iterdir()):
         return
     if folder / EXPORT_FILE not in written_files(folder):
-        raise RunFolderError(f"--out {place(folder)}: is not empty and holds no export; pass an empty or a new folder")
+        raise RunFolderError(
+            f"--out {place(folder)}: is not empty and holds no export; pass an empty or a new folder"
+        )
     if not overwrite:
         raise RunFolderError(
             f"--out {place(folder)}: holds an export; pass --overwrite to replace it, or another folder"
@@ -146,16 +165,22 @@ def _test_data(model: str, data: str | Path | RetrievalData | None) -> Retrieval
     if data is not None:
         found = with_run_splits(load_data(data), model)
     elif isinstance(locate_model(model), str):
-        raise ModelError(f"{model}: no such run or folder; with a model of the hub pass --data DATA, or --no-measure")
+        raise ModelError(
+            f"{model}: no such run or folder; with a model of the hub pass --data DATA, or --no-measure"
+        )
     elif not holds_run(Path(model)):
-        raise SettingError(f"{model}: is no run, so its data are not known; pass --data DATA, or --no-measure")
+        raise SettingError(
+            f"{model}: is no run, so its data are not known; pass --data DATA, or --no-measure"
+        )
     else:
         record = Run.open(model).record
         try:
             sources = [each.source for each in record.sets or ()]
             loaded = load_all([load_stored(source) for source in sources or [record.data.source]])
         except InputError as error:
-            raise type(error)(f"{error}; it is the run's data: pass --data DATA, or --no-measure") from None
+            raise type(error)(
+                f"{error}; it is the run's data: pass --data DATA, or --no-measure"
+            ) from None
         if loaded.fingerprint != record.data.fingerprint:
             log.info("note: %s has changed since the run was trained on it", record.data.source)
         found = with_run_splits(loaded, model)
@@ -171,11 +196,21 @@ def _check_forms(model: SentenceTransformer, forms: Sequence[Form], name: str) -
     """
     if is_static(model) or not hasattr(model[0], "auto_model"):
         gain = "is a static model, which looks vectors up and runs no transformer"
-        reason = gain if is_static(model) else f"starts with {type(model[0]).__name__} and not with a transformer"
-        raise ModelError(f"--{forms[0]}: {name} {reason}: there is nothing to gain; use its folder as it is")
+        reason = (
+            gain
+            if is_static(model)
+            else f"starts with {type(model[0]).__name__} and not with a transformer"
+        )
+        raise ModelError(
+            f"--{forms[0]}: {name} {reason}: there is nothing to gain; use its folder as it is"
+        )
     kinds = [type(module).__name__ for module in model]
-    if "static" in forms and (more := [kind for kind in kinds[1:] if kind not in ("Pooling", "Normalize")]):
-        raise ModelError(f"--static: {name} has a {more[0]} after its pooling, which model2vec leaves out")
+    if "static" in forms and (
+        more := [kind for kind in kinds[1:] if kind not in ("Pooling", "Normalize")]
+    ):
+        raise ModelError(
+            f"--static: {name} has a {more[0]} after its pooling, which model2vec leaves out"
+        )
 
 
 def _write(
@@ -229,11 +264,19 @@ def _write(
 
 
 def _form(
-    form: Form, folder: Path, file: Path, reference: Reference | None, load: Callable[[], SentenceTransformer]
+    form: Form,
+    folder: Path,
+    file: Path,
+    reference: Reference | None,
+    load: Callable[[], SentenceTransformer],
 ) -> ExportedForm:
     if reference is not None:
         log.info("measuring the %s form on %s", form, SPLIT)
-    size = megabytes(file, "*.safetensors") if file.is_dir() else megabytes(file.parent, f"{file.name}*")
+    size = (
+        megabytes(file, "*.safetensors")
+        if file.is_dir()
+        else megabytes(file.parent, f"{file.name}*")
+    )
     figures = None if reference is None else reference.figures(load())
     return ExportedForm(form, str(file.relative_to(folder)), size, figures)
 

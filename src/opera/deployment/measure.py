@@ -49,7 +49,9 @@ class Reference:
         evaluation = evaluate_encoder(encoder, data, SPLIT, [MEASURE], text)
         on_cpu = load_model(model, "cpu")
         put_lengths(on_cpu, lengths_of(encoder.model))
-        rows = np.linspace(0, len(data.corpus) - 1, min(TIMED_DOCUMENTS, len(data.corpus))).astype(np.int64)
+        rows = np.linspace(0, len(data.corpus) - 1, min(TIMED_DOCUMENTS, len(data.corpus))).astype(
+            np.int64
+        )
         return cls(data, text, evaluation, _encoder(on_cpu), data.corpus.texts(rows, text))
 
     def figures(self, exported: SentenceTransformer) -> Figures:

@@ -40,11 +40,16 @@ class _HiddenStates(torch.nn.Module):
         self.transformer = transformer
 
     def forward(
-        self, input_ids: torch.Tensor, attention_mask: torch.Tensor, token_type_ids: torch.Tensor | None = None
+        self,
+        input_ids: torch.Tensor,
+        attention_mask: torch.Tensor,
+        token_type_ids: torch.Tensor | None = None,
     ) -> torch.Tensor:
         """Return the last hidden states, float32 ``[batch, tokens, dimension]``."""
         given = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
-        states = self.transformer(input_ids=input_ids, attention_mask=attention_mask, return_dict=True, **given)
+        states = self.transformer(
+            input_ids=input_ids, attention_mask=attention_mask, return_dict=True, **given
+        )
         return states.last_hidden_state  # type: ignore[no-any-return]
 
 
@@ -77,8 +82,13 @@ def write_onnx(model: SentenceTransformer, file: Path) -> None:
         except Exception as error:  # the exporter raises many types; all mean that it does not know this transformer
             reason = shortened((str(error).strip().splitlines() or [type(error).__name__])[0])
             kind = type(model[0].auto_model).__name__
-            raise ModelError(f"--onnx: torch cannot write a {kind} as an ONNX graph: {reason}") from error
-    weights = sum(parameter.numel() * parameter.element_size() for parameter in model[0].auto_model.parameters())
+            raise ModelError(
+                f"--onnx: torch cannot write a {kind} as an ONNX graph: {reason}"
+            ) from error
+    weights = sum(
+        parameter.numel() * parameter.element_size()
+        for parameter in model[0].auto_model.parameters()
+    )
     graph = program.model_proto
     _forget_places(graph)
     onnx.save_model(
@@ -131,7 +141,13 @@ def int8_name(kind: str) -> str:
 
 def _forget_places(graph: Any) -> None:
     """Remove the lines of source, in files of this machine, that torch notes beside each node of a graph."""
-    for part in (graph, graph.graph, *graph.graph.node, *graph.graph.value_info, *graph.graph.initializer):
+    for part in (
+        graph,
+        graph.graph,
+        *graph.graph.node,
+        *graph.graph.value_info,
+        *graph.graph.initializer,
+    ):
         part.ClearField("metadata_props")
         part.ClearField("doc_string")
 

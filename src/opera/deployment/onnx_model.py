@@ -25,16 +25,23 @@ class OnnxTransformer(torch.nn.Module):
 
         super().__init__()
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = torch.get_num_threads()  # as many as torch, which it is compared with
+        options.intra_op_num_threads = (
+            torch.get_num_threads()
+        )  # as many as torch, which it is compared with
         options.log_severity_level = 3  # errors
         self.config = config
-        self.session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
+        self.session = onnxruntime.InferenceSession(
+            str(file), options, providers=["CPUExecutionProvider"]
+        )
         self.names = [given.name for given in self.session.get_inputs()]
 
     def forward(self, **features: Any) -> BaseModelOutput:
         """Return the last hidden states: float32 ``[batch, tokens, dimension]``."""
         one_segment = torch.zeros_like(features["input_ids"])
-        given = {"token_type_ids": one_segment, **features}  # a text of one segment may come without them
+        given = {
+            "token_type_ids": one_segment,
+            **features,
+        }  # a text of one segment may come without them
         (states,) = self.session.run(None, {name: given[name].numpy() for name in self.names})
         return BaseModelOutput(last_hidden_state=torch.from_numpy(states))
 

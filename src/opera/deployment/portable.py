@@ -50,7 +50,11 @@ def save_portable(model: SentenceTransformer, folder: Path) -> None:
 
 def _name_pooling(file: Path) -> None:
     values = read_json(file)
-    modes = values["pooling_mode"] if isinstance(values["pooling_mode"], list) else [values["pooling_mode"]]
+    modes = (
+        values["pooling_mode"]
+        if isinstance(values["pooling_mode"], list)
+        else [values["pooling_mode"]]
+    )
     flags = {flag: mode in modes for mode, flag in POOLING_FLAGS.items()}
     _write(
         file,

@@ -34,7 +34,9 @@ EXAMPLE_FOLDER = "path/to/this/folder"
 """What the card of a run calls its own folder."""
 
 
-def push(model: str | Path, name: str, *, public: bool = False, language: Sequence[str] = ()) -> str:
+def push(
+    model: str | Path, name: str, *, public: bool = False, language: Sequence[str] = ()
+) -> str:
     """Upload a model to the Hugging Face Hub, in one commit; a repository that is not there is made.
 
     The token is the one of ``hf auth login``, or of ``HF_TOKEN``.
@@ -61,10 +63,14 @@ def push(model: str | Path, name: str, *, public: bool = False, language: Sequen
     files = _files_to_push(folder)
     _refuse_local_base(files)
     operations = [
-        CommitOperationAdd(str(path.relative_to(folder)), path) for path in files if path != folder / CARD_FILE
+        CommitOperationAdd(str(path.relative_to(folder)), path)
+        for path in files
+        if path != folder / CARD_FILE
     ]
     if folder / CARD_FILE in files:
-        operations.append(CommitOperationAdd(CARD_FILE, _card(folder / CARD_FILE, repository, languages)))
+        operations.append(
+            CommitOperationAdd(CARD_FILE, _card(folder / CARD_FILE, repository, languages))
+        )
     size = sum(path.stat().st_size for path in files) / 1e6
     log.info("uploading %d files, %.1f MB, to %s", len(operations), size, repository)
     api = HfApi(library_name="opera")
@@ -72,7 +78,9 @@ def push(model: str | Path, name: str, *, public: bool = False, language: Sequen
         made = api.create_repo(repository, private=private, exist_ok=True)
         api.create_commit(repository, operations, commit_message="A model adapted with OPERA")
     except LocalTokenNotFoundError:
-        raise SettingError(f"{repository}: no token was found; log in with 'hf auth login', or set HF_TOKEN") from None
+        raise SettingError(
+            f"{repository}: no token was found; log in with 'hf auth login', or set HF_TOKEN"
+        ) from None
     except HFValidationError as error:
         raise SettingError(f"{repository}: {first_line(error)}") from None
     except HfHubHTTPError as error:
@@ -82,11 +90,15 @@ def push(model: str | Path, name: str, *, public: bool = False, language: Sequen
                 f"{repository}: the hub refuses this token ({status}); log in with 'hf auth login' as someone who may "
                 "write there, or set HF_TOKEN"
             ) from None
-        raise StorageError(f"{repository}: cannot be written on the hub: {first_line(error)}") from None
+        raise StorageError(
+            f"{repository}: cannot be written on the hub: {first_line(error)}"
+        ) from None
     except Exception as error:
         if not _is_of_the_network(error):
             raise
-        raise StorageError(f"{repository}: the hub cannot be reached: {first_line(error)}") from None
+        raise StorageError(
+            f"{repository}: the hub cannot be reached: {first_line(error)}"
+        ) from None
     return str(made)
 
 
@@ -106,10 +118,14 @@ def _files_to_push(folder: Path) -> list[Path]:
         )
     for path in (folder / name for name in sorted(written_names(folder))):
         if path not in ours and path.exists():
-            raise ModelError(f"{place(path)}: is a link in place of a file that OPERA wrote; put the file itself there")
+            raise ModelError(
+                f"{place(path)}: is a link in place of a file that OPERA wrote; put the file itself there"
+            )
     files = [path for path in ours if not path.name.startswith(".")]
     others = sorted(
-        path.name for path in folder.iterdir() if path not in ours and not any(path in file.parents for file in ours)
+        path.name
+        for path in folder.iterdir()
+        if path not in ours and not any(path in file.parents for file in ours)
     )
     if others:
         log.info("note: not uploaded, as OPERA did not write it: %s", shortened(", ".join(others)))
@@ -124,7 +140,9 @@ def checked_name(name: str, argument: str) -> str:
     """
     given = text(name, argument)
     if not HUB_ID.fullmatch(given):
-        raise SettingError(f"{argument}: must be OWNER/NAME, as the hub names repositories, got {shown(name)}")
+        raise SettingError(
+            f"{argument}: must be OWNER/NAME, as the hub names repositories, got {shown(name)}"
+        )
     return given
 
 
@@ -137,7 +155,9 @@ def checked_languages(languages: Sequence[str]) -> tuple[str, ...]:
     given = texts(languages, "language")
     for code in given:
         if not LANGUAGE.fullmatch(code):
-            raise SettingError(f"--language: must be codes such as en or pt-BR, separated by commas, got {shown(code)}")
+            raise SettingError(
+                f"--language: must be codes such as en or pt-BR, separated by commas, got {shown(code)}"
+            )
     return given
 
 
@@ -154,7 +174,9 @@ def _refuse_local_base(files: Sequence[Path]) -> None:
 
 def _is_of_the_network(error: Exception) -> bool:
     """Whether a connection failed: the hub's library has changed the one it connects with twice."""
-    return isinstance(error, ConnectionError) or type(error).__module__.partition(".")[0] in TRANSPORTS
+    return (
+        isinstance(error, ConnectionError) or type(error).__module__.partition(".")[0] in TRANSPORTS
+    )
 
 
 def _card(file: Path, repository: str, languages: Sequence[str]) -> bytes:

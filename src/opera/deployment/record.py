@@ -133,6 +133,11 @@ def table_rows(exported: Export) -> list[tuple[str, ...]]:
         found, cells = form.figures, ("", "", "", "")
         if found is not None:
             interval = f"{points(found.low)} to {points(found.high)}"
-            cells = (f"{found.after:.4f}", points(found.difference), interval, f"{found.speed:.1f}×")
+            cells = (
+                f"{found.after:.4f}",
+                points(found.difference),
+                interval,
+                f"{found.speed:.1f}×",
+            )
         rows.append((form.form, form.file, *cells, f"{form.megabytes:.1f}"))
     return rows

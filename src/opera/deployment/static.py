@@ -24,7 +24,9 @@ def distil(model: SentenceTransformer) -> SentenceTransformer:
     Raises:
         ModelError: if model2vec cannot distil this model.
     """
-    pooling = next((module.pooling_mode for module in model if type(module).__name__ == "Pooling"), "mean")
+    pooling = next(
+        (module.pooling_mode for module in model if type(module).__name__ == "Pooling"), "mean"
+    )
     if pooling not in POOLING:
         raise ModelError(f"--static: model2vec does not distil models with {pooling} pooling")
     dimension = int(model[0].auto_model.config.hidden_size)

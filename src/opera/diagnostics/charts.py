@@ -14,7 +14,9 @@ COLOURS = {"sp": "#d55e00", "dp": "#0072b2"}
 NAMES = {"sp": "SP", "dp": "DP"}
 
 
-def write_theory_chart(path: Path, sweeps: Mapping[str, tuple[str, Sequence[Point]]], title: str) -> None:
+def write_theory_chart(
+    path: Path, sweeps: Mapping[str, tuple[str, Sequence[Point]]], title: str
+) -> None:
     """Draw the gain of pruning over fine-tuning, one panel per varied quantity.
 
     Lines are the closed form of Theorem 1. Dots with bars are the simulation with its standard error. Crosses are the
@@ -26,7 +28,9 @@ def write_theory_chart(path: Path, sweeps: Mapping[str, tuple[str, Sequence[Poin
         title: title above the panels.
     """
     figure = new_figure(11, 7.5)
-    for axes, (name, (label, points)) in zip(figure.subplots(2, 2).flat, sweeps.items(), strict=True):
+    for axes, (name, (label, points)) in zip(
+        figure.subplots(2, 2).flat, sweeps.items(), strict=True
+    ):
         _draw_sweep(axes, name, label, points)
     figure.axes[0].legend(fontsize=8, frameon=False)
     figure.suptitle(title, fontsize=11)
@@ -34,7 +38,10 @@ def write_theory_chart(path: Path, sweeps: Mapping[str, tuple[str, Sequence[Poin
 
 
 def _draw_sweep(axes: Axes, name: str, label: str, points: Sequence[Point]) -> None:
-    x = [1 - point.world.true_share if name == "noise" else getattr(point.world, name) for point in points]
+    x = [
+        1 - point.world.true_share if name == "noise" else getattr(point.world, name)
+        for point in points
+    ]
     axes.axhline(0, color="0.6", linewidth=1)
     for method, colour in COLOURS.items():
         closed = [p.closed_form[method].similarity - p.closed_form["ft"].similarity for p in points]
@@ -43,7 +50,15 @@ def _draw_sweep(axes: Axes, name: str, label: str, points: Sequence[Point]) -> N
         one_query = [p.simulated[method].one_query - p.simulated["ft"].one_query for p in points]
         title = NAMES[method]
         axes.plot(x, closed, color=colour, label=f"{title}, theorem")
-        axes.errorbar(x, simulated, yerr=errors, fmt="o", markersize=4, color=colour, label=f"{title}, simulated")
+        axes.errorbar(
+            x,
+            simulated,
+            yerr=errors,
+            fmt="o",
+            markersize=4,
+            color=colour,
+            label=f"{title}, simulated",
+        )
         axes.plot(x, one_query, "x", color=colour, label=f"{title}, one query at a time")
     axes.set_xlabel(label)
     axes.set_ylabel("gain in E over FT")

@@ -92,7 +92,9 @@ class PackedAttention(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, query: Tensor, key: Tensor, value: Tensor, pack: Pack, rule: Rule) -> Tensor:
+    def forward(
+        ctx: Any, query: Tensor, key: Tensor, value: Tensor, pack: Pack, rule: Rule
+    ) -> Tensor:
         """Compute block by block."""
         out = query.new_empty((*query.shape[:2], value.shape[-1]))
         log_sums, group, first_row = [], query.shape[1] // key.shape[1], 0
@@ -103,7 +105,9 @@ class PackedAttention(torch.autograd.Function):
             for part in _parts(queries):
                 scores = torch.bmm(queries[part], keys[part].transpose(1, 2))
                 arrays = (seen_by_numba(scores), sums[part], lengths[part])
-                kernels.softmax_with_dropout(*arrays, *rule, first_row + part.start * queries.shape[1])
+                kernels.softmax_with_dropout(
+                    *arrays, *rule, first_row + part.start * queries.shape[1]
+                )
                 torch.bmm(scores, values[part], out=mixed[part])
             _scatter(mixed, block, out)
             log_sums.append(sums)
@@ -126,16 +130,30 @@ class PackedAttention(torch.autograd.Function):
                 block, (query, 1), (key, group), (value, group), (gradient, 1), (totals, 1)
             )
             lengths, in_total = np.repeat(block.lengths, query.shape[1]), total[:, :, 0].numpy()
-            to_queries, to_keys, to_values = (torch.empty_like(part) for part in (queries, keys, values))
+            to_queries, to_keys, to_values = (
+                torch.empty_like(part) for part in (queries, keys, values)
+            )
             for part in _parts(queries):
                 scores = torch.bmm(queries[part], keys[part].transpose(1, 2))
                 slopes = torch.bmm(above[part], values[part].transpose(1, 2))
-                arrays = (seen_by_numba(scores), seen_by_numba(slopes), sums[part], in_total[part], lengths[part])
-                kernels.softmax_with_dropout_backward(*arrays, *ctx.rule, first_row + part.start * queries.shape[1])
+                arrays = (
+                    seen_by_numba(scores),
+                    seen_by_numba(slopes),
+                    sums[part],
+                    in_total[part],
+                    lengths[part],
+                )
+                kernels.softmax_with_dropout_backward(
+                    *arrays, *ctx.rule, first_row + part.start * queries.shape[1]
+                )
                 torch.bmm(scores.transpose(1, 2), above[part], out=to_values[part])
                 torch.bmm(slopes, keys[part], out=to_queries[part])
                 torch.bmm(slopes.transpose(1, 2), queries[part], out=to_keys[part])
-            for blocks, into in ((to_queries, into_query), (to_keys, into_key), (to_values, into_value)):
+            for blocks, into in (
+                (to_queries, into_query),
+                (to_keys, into_key),
+                (to_values, into_value),
+            ):
                 _scatter(blocks, block, into)
             first_row += queries.shape[0] * queries.shape[1]
         return into_query, into_key, into_value, None, None
@@ -151,8 +169,13 @@ def attended_by_torch(query: Tensor, key: Tensor, value: Tensor, pack: Pack, rul
         copies = _gathered(block, *((part, heads // part.shape[1]) for part in (query, key, value)))
         queries, keys, values = (copy.view(-1, heads, *copy.shape[1:]) for copy in copies)
         behind = None
-        if not rule.is_causal and block.lengths.min() < block.lengths.max():  # causal texts never see what is behind
-            behind = torch.arange(queries.shape[2]) < torch.from_numpy(block.lengths)[:, None, None, None]
+        if (
+            not rule.is_causal and block.lengths.min() < block.lengths.max()
+        ):  # causal texts never see what is behind
+            behind = (
+                torch.arange(queries.shape[2])
+                < torch.from_numpy(block.lengths)[:, None, None, None]
+            )
         mixed = functional.scaled_dot_product_attention(
             queries, keys, values, behind, is_causal=rule.is_causal, scale=float(rule.scale)
         )
@@ -195,7 +218,9 @@ def packed_attention(
     use_torch_threads()
     # Of rotary positions, queries and keys come in float32 and values in half precision: backward has no autocast.
     dtype = value.dtype if value.dtype in (torch.float32, torch.bfloat16) else torch.float32
-    queries, keys, values = (part[0].transpose(0, 1).to(dtype).contiguous() for part in (query, key, value))
+    queries, keys, values = (
+        part[0].transpose(0, 1).to(dtype).contiguous() for part in (query, key, value)
+    )
     attended: Tensor
     if dtype == torch.float32 and dropout == 0 and not torch.is_grad_enabled():
         attended = attended_by_torch(queries, keys, values, Pack.of(bounds), rule)

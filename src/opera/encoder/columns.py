@@ -31,7 +31,9 @@ class Column(NamedTuple):
     prompt_length: int | None = None
 
 
-def embed_columns(model: nn.Module, columns: Sequence[Column], *, packs: bool = True) -> list[Tensor]:
+def embed_columns(
+    model: nn.Module, columns: Sequence[Column], *, packs: bool = True
+) -> list[Tensor]:
     """Embed columns of texts: a tensor ``[n, dimension]`` each, with gradients.
 
     A text that stands twice in the batch is embedded once. On a CPU texts of like length are embedded together, some
@@ -45,10 +47,16 @@ def embed_columns(model: nn.Module, columns: Sequence[Column], *, packs: bool = 
     bare: SentenceTransformer = extract_model_from_parallel(model)
     padded = not packs or pays_for_padding(bare)
     if bare.device.type != "cpu" and padded:
-        parts = [embed_tokens(bare, column.texts, column.prompt_length, packs=False, run=model) for column in columns]
+        parts = [
+            embed_tokens(bare, column.texts, column.prompt_length, packs=False, run=model)
+            for column in columns
+        ]
         return parts
     numbers: dict[tuple[bytes, int | None], int] = {}
-    places = [[numbers.setdefault(_key(ids, column), len(numbers)) for ids in column.texts] for column in columns]
+    places = [
+        [numbers.setdefault(_key(ids, column), len(numbers)) for ids in column.texts]
+        for column in columns
+    ]
     texts = {key: ids for column in columns for ids in column.texts for key in [_key(ids, column)]}
     distinct = [(texts[key], key[1]) for key in numbers]
     embeddings = _embed(model, bare, distinct, padded=padded, packs=packs)

@@ -24,7 +24,10 @@ class HashedDropout(nn.Dropout):
 
     def forward(self, input: Tensor) -> Tensor:
         """Drop numbers with probability ``p`` while training; scale the others by 1 / (1 - p)."""
-        computed_here = input.device.type == "cpu" and input.dtype in (torch.float32, torch.bfloat16)
+        computed_here = input.device.type == "cpu" and input.dtype in (
+            torch.float32,
+            torch.bfloat16,
+        )
         if not self.training or not 0 < self.p < 1 or not computed_here or input.numel() <= SMALL:
             return super().forward(input)
         dropped: Tensor = _Dropped.apply(input, *threshold_and_key(self.p))  # type: ignore[no-untyped-call]

@@ -64,7 +64,11 @@ class Embeddings:
     def __getitem__(self, rows: slice | IntArray) -> NDArray[np.float32]:
         if isinstance(rows, slice):
             start, stop, step = rows.indices(len(self))
-            return self._range(start, max(start, stop)) if step == 1 else self.rows(np.arange(start, stop, step))
+            return (
+                self._range(start, max(start, stop))
+                if step == 1
+                else self.rows(np.arange(start, stop, step))
+            )
         return self.rows(rows)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
@@ -104,7 +108,9 @@ def _read(part: NDArray[np.floating[Any]], start: int, stop: int) -> NDArray[np.
         return np.asarray(rows)
     width = part.shape[1]
     offset = part.offset + start * width * part.itemsize
-    return np.fromfile(str(part.filename), dtype=part.dtype, count=rows.size, offset=offset).reshape(len(rows), width)
+    return np.fromfile(
+        str(part.filename), dtype=part.dtype, count=rows.size, offset=offset
+    ).reshape(len(rows), width)
 
 
 def _release(part: NDArray[np.floating[Any]]) -> None:
@@ -121,7 +127,9 @@ def as_embeddings(vectors: Vectors) -> Embeddings:
 def write_shard(path: Path, vectors: NDArray[np.float32], stored_as: StoredAs) -> None:
     """Write the vectors of a shard, and seal it."""
     with path.open("wb") as file:
-        np.lib.format.write_array(file, vectors.astype(DTYPES[stored_as], copy=False), allow_pickle=False)
+        np.lib.format.write_array(
+            file, vectors.astype(DTYPES[stored_as], copy=False), allow_pickle=False
+        )
     seal(path)
 
 

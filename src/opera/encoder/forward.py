@@ -38,17 +38,25 @@ def embed_tokens(
     if is_table(model) or not packs:
         return embedded(model, token_features(model, token_lists, prompt_length, packed=False), run)
     with packing(model) as packed:
-        return embedded(model, token_features(model, token_lists, prompt_length, packed=packed), run)
+        return embedded(
+            model, token_features(model, token_lists, prompt_length, packed=packed), run
+        )
 
 
 def token_features(
-    model: SentenceTransformer, token_lists: Sequence[TokenIds], prompt_length: int | None, *, packed: bool
+    model: SentenceTransformer,
+    token_lists: Sequence[TokenIds],
+    prompt_length: int | None,
+    *,
+    packed: bool,
 ) -> dict[str, Any]:
     """Return what a model takes for some texts: packed or padded, or for a table of tokens one behind the other."""
     if is_table(model):
         return _table_features(token_lists)
     may_pack = packed and min(len(ids) for ids in token_lists) > 0
-    features = packed_features(model, token_lists) if may_pack else padded_features(model, token_lists)
+    features = (
+        packed_features(model, token_lists) if may_pack else padded_features(model, token_lists)
+    )
     return features if prompt_length is None else {**features, "prompt_length": prompt_length}
 
 

@@ -166,7 +166,11 @@ def softmax_with_dropout(scores, log_sums, lengths, is_causal, scale, threshold,
                 else:
                     one, two = _row_key(first_row + unit * width + query, key)
                     for k in range(keys):
-                        _put(row, k, numbers[k] * (weight if _is_kept(one, two, k, threshold) else F(0)))
+                        _put(
+                            row,
+                            k,
+                            numbers[k] * (weight if _is_kept(one, two, k, threshold) else F(0)),
+                        )
             for k in range(keys, width):
                 row[k] = 0
 

@@ -75,7 +75,11 @@ def packing(model: SentenceTransformer) -> Iterator[bool]:
     to torch's own kernels.
     """
     transformer = getattr(model[0], "auto_model", None)
-    if not isinstance(transformer, PreTrainedModel) or model.device.type != "cpu" or is_reproducible():
+    if (
+        not isinstance(transformer, PreTrainedModel)
+        or model.device.type != "cpu"
+        or is_reproducible()
+    ):
         yield transformer is not None and is_packed_by_library(model)
         return
     packs = _enter(model, transformer)
@@ -90,7 +94,9 @@ def _enter(model: SentenceTransformer, transformer: PreTrainedModel) -> bool:
         if transformer not in _changed:
             keep_freed_memory()
             dropouts = [module for module in model.modules() if type(module) is nn.Dropout]
-            changed = _Changed(transformer.config._attn_implementation, dropouts, _packs(model, transformer))
+            changed = _Changed(
+                transformer.config._attn_implementation, dropouts, _packs(model, transformer)
+            )
             for module in dropouts:
                 module.__class__ = HashedDropout
             if changed.packs:
@@ -105,9 +111,15 @@ def _packs(model: SentenceTransformer, transformer: PreTrainedModel) -> bool:
     may = _may_pack(model, transformer)
     if may and transformer not in _packs_exactly:
         _packs_exactly[transformer] = _compare(model, transformer)
-    if not (may and _packs_exactly[transformer]) and (name := type(transformer).__name__) not in _PADDED:
+    if (
+        not (may and _packs_exactly[transformer])
+        and (name := type(transformer).__name__) not in _PADDED
+    ):
         _PADDED.add(name)
-        log.info("note: %s reads texts that are padded to the longest of a batch; OPERA cannot pack them", name)
+        log.info(
+            "note: %s reads texts that are padded to the longest of a batch; OPERA cannot pack them",
+            name,
+        )
     return may and _packs_exactly[transformer]
 
 
@@ -132,7 +144,10 @@ def packed_features(model: SentenceTransformer, token_lists: Sequence[TokenIds])
     lengths = np.array([len(ids) for ids in token_lists], dtype=np.int64)
     bounds = np.concatenate([[0], np.cumsum(lengths)])
     places = np.arange(bounds[-1]) - np.repeat(bounds[:-1], lengths)
-    joined, text = np.concatenate(token_lists).astype(np.int64), np.repeat(np.arange(len(lengths)), lengths)
+    joined, text = (
+        np.concatenate(token_lists).astype(np.int64),
+        np.repeat(np.arange(len(lengths)), lengths),
+    )
     cut, longest = torch.from_numpy(bounds.astype(np.int32)), int(lengths.max())
     return {
         "input_ids": torch.from_numpy(joined)[None],
@@ -155,7 +170,9 @@ def padded_features(model: SentenceTransformer, token_lists: Sequence[TokenIds])
     padded = np.full((len(token_lists), longest), tokenizer.pad_token_id, dtype=np.int64)
     mask = np.zeros(padded.shape, dtype=np.int64)
     for row, ids in enumerate(token_lists):
-        part = slice(longest - len(ids), None) if tokenizer.padding_side == "left" else slice(len(ids))
+        part = (
+            slice(longest - len(ids), None) if tokenizer.padding_side == "left" else slice(len(ids))
+        )
         padded[row, part], mask[row, part] = ids, 1
     return {"input_ids": torch.from_numpy(padded), "attention_mask": torch.from_numpy(mask)}
 
@@ -183,7 +200,9 @@ def _compare(model: SentenceTransformer, transformer: PreTrainedModel) -> bool:
     known: set[str] | None = getattr(model[0], "model_forward_params", None)
     if known is not None:
         known.update(BOUNDS)
-    words = generator(0, "packing", 0).integers(5, min(100, model[0].auto_model.config.vocab_size), size=24)
+    words = generator(0, "packing", 0).integers(
+        5, min(100, model[0].auto_model.config.vocab_size), size=24
+    )
     texts = [part.astype(np.int32) for part in np.split(words, [3, 10])]
     trained, attention = model.training, transformer.config._attn_implementation
     model.eval()
@@ -194,7 +213,14 @@ def _compare(model: SentenceTransformer, transformer: PreTrainedModel) -> bool:
                 nn.functional.normalize(embedded(model, features(model, texts)).float(), dim=-1)
                 for features in (packed_features, padded_features)
             )
-    except (TypeError, ValueError, KeyError, IndexError, RuntimeError, AttributeError):  # it takes no such features
+    except (
+        TypeError,
+        ValueError,
+        KeyError,
+        IndexError,
+        RuntimeError,
+        AttributeError,
+    ):  # it takes no such features
         return False
     finally:
         transformer.set_attn_implementation(attention)
@@ -202,9 +228,14 @@ def _compare(model: SentenceTransformer, transformer: PreTrainedModel) -> bool:
     return bool((packed - padded).abs().max() < TOLERANCE)
 
 
-def embedded(model: SentenceTransformer, features: dict[str, Any], run: nn.Module | None = None) -> Tensor:
+def embedded(
+    model: SentenceTransformer, features: dict[str, Any], run: nn.Module | None = None
+) -> Tensor:
     """Run a model on its device, or ``run``, which wraps it: a tensor ``[n, dimension]``."""
-    moved = {name: part.to(model.device) if isinstance(part, Tensor) else part for name, part in features.items()}
+    moved = {
+        name: part.to(model.device) if isinstance(part, Tensor) else part
+        for name, part in features.items()
+    }
     embeddings: Tensor = (run or model)(moved)["sentence_embedding"]
     return embeddings
 
@@ -213,6 +244,8 @@ def _first_position(model: SentenceTransformer) -> int:
     """Position of a text's first token: RoBERTa's models count from behind the one of padding."""
     for module in model[0].auto_model.modules():
         padding = getattr(module, "padding_idx", None)
-        if isinstance(padding, int) and isinstance(getattr(module, "position_embeddings", None), nn.Embedding):
+        if isinstance(padding, int) and isinstance(
+            getattr(module, "position_embeddings", None), nn.Embedding
+        ):
             return padding + 1
     return 0

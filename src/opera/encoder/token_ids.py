@@ -11,7 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Dense, Transformer
-from sentence_transformers.sentence_transformer.modules import Dropout, LayerNorm, Normalize, Pooling, StaticEmbedding
+from sentence_transformers.sentence_transformer.modules import (
+    Dropout,
+    LayerNorm,
+    Normalize,
+    Pooling,
+    StaticEmbedding,
+)
 from transformers import PreTrainedModel, PreTrainedTokenizerFast
 
 Task = Literal["query", "document"]
@@ -22,9 +28,23 @@ KNOWN_FEATURES = {"input_ids", "attention_mask", "token_type_ids", "modality", "
 """What ``preprocess`` may return of a model whose token ids say everything."""
 KNOWN_MODULES = (Pooling, Normalize, Dense, Dropout, LayerNorm)
 """What may follow the first module: each text by itself, whatever the task."""
-PACKED_FEATURES = {"position_ids", "seq_idx", "cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k"}
+PACKED_FEATURES = {
+    "position_ids",
+    "seq_idx",
+    "cu_seq_lens_q",
+    "cu_seq_lens_k",
+    "max_length_q",
+    "max_length_k",
+}
 """What it returns besides, and in place of the mask, where the library packs texts for flash attention."""
-PROBES = ("", "a", "Two words, and 3 more.", "ünïcode ß 中文 🙂", " spaces\tand\nlines ", "long " * 40)
+PROBES = (
+    "",
+    "a",
+    "Two words, and 3 more.",
+    "ünïcode ß 中文 🙂",
+    " spaces\tand\nlines ",
+    "long " * 40,
+)
 """Texts that are read both ways before the short way to their token ids is trusted."""
 
 
@@ -64,7 +84,12 @@ def _library_ids(features: dict[str, Any]) -> list[NDArray[np.int64]] | None:
         return np.split(ids[0].numpy(), features["cu_seq_lens_q"][1:-1].tolist())
     if "attention_mask" not in features:
         return None
-    return [row[kept] for row, kept in zip(ids.numpy(), features["attention_mask"].numpy().astype(bool), strict=True)]
+    return [
+        row[kept]
+        for row, kept in zip(
+            ids.numpy(), features["attention_mask"].numpy().astype(bool), strict=True
+        )
+    ]
 
 
 def _is_plain_transformer(first: Any) -> bool:
@@ -104,7 +129,11 @@ def token_ids(
     length = _length(first, task)
     limit = {} if length is None else {"max_length": length}
     found = first.processor(
-        inputs, truncation="longest_first", return_attention_mask=False, return_token_type_ids=False, **limit
+        inputs,
+        truncation="longest_first",
+        return_attention_mask=False,
+        return_token_type_ids=False,
+        **limit,
     )["input_ids"]
     return [np.array(ids, dtype=np.int32) for ids in found]
 
@@ -126,7 +155,9 @@ def vocabulary_size(model: SentenceTransformer) -> int:
     return int(max(tokenizer.get_vocab().values(), default=-1)) + 1
 
 
-def tokenisation_fingerprint(model: SentenceTransformer, task: Task | None = None, prompt: str = "") -> str:
+def tokenisation_fingerprint(
+    model: SentenceTransformer, task: Task | None = None, prompt: str = ""
+) -> str:
     """SHA-256 of all that decides the ids of a text, in hex. Weights are not part of it, so training changes nothing.
 
     It changes with the tokenizer, the prompt, the length and the side that is cut.

@@ -21,7 +21,13 @@ from opera.core.progress import progress
 from opera.data import RetrievalData, TextTable
 from opera.data.texts import CorpusText
 from opera.encoder.shards import Shards
-from opera.encoder.token_ids import Task, TokenIds, token_ids, tokenisation_fingerprint, vocabulary_size
+from opera.encoder.token_ids import (
+    Task,
+    TokenIds,
+    token_ids,
+    tokenisation_fingerprint,
+    vocabulary_size,
+)
 
 KIND, SUFFIX, LAYOUT = "tokens", ".tokens", "2"
 ROWS_AT_ONCE = 1024
@@ -61,26 +67,38 @@ class TokenSource:
 
     @classmethod
     def of_corpus(
-        cls, model: SentenceTransformer, data: RetrievalData, prompt: str = "", corpus_text: CorpusText = "title_text"
+        cls,
+        model: SentenceTransformer,
+        data: RetrievalData,
+        prompt: str = "",
+        corpus_text: CorpusText = "title_text",
     ) -> TokenSource:
         """The documents of a data set."""
-        return cls(model, data.corpus, f"{data.fingerprint}/corpus", "document", prompt, corpus_text)
+        return cls(
+            model, data.corpus, f"{data.fingerprint}/corpus", "document", prompt, corpus_text
+        )
 
     @classmethod
-    def of_queries(cls, model: SentenceTransformer, data: RetrievalData, prompt: str = "") -> TokenSource:
+    def of_queries(
+        cls, model: SentenceTransformer, data: RetrievalData, prompt: str = ""
+    ) -> TokenSource:
         """The queries of a data set."""
         return cls(model, data.queries, f"{data.fingerprint}/queries", "query", prompt, "text")
 
     def tokenise(self, rows: IntArray | slice) -> list[TokenIds]:
         """Return the ids of some rows."""
-        return token_ids(self.model, self.table.texts(rows, self.corpus_text), self.task, self.prompt)
+        return token_ids(
+            self.model, self.table.texts(rows, self.corpus_text), self.task, self.prompt
+        )
 
     @property
     def key(self) -> str:
         """Digest of all that decides the ids; not of the weights."""
         how = tokenisation_fingerprint(self.model, self.task, self.prompt)
         layout = f"{LAYOUT} {Shards.of(len(self.table)).size}"
-        return hashlib.sha256("\0".join([layout, how, self.digest, self.corpus_text]).encode()).hexdigest()[:32]
+        return hashlib.sha256(
+            "\0".join([layout, how, self.digest, self.corpus_text]).encode()
+        ).hexdigest()[:32]
 
     def stored(self) -> TokenStore | None:
         """Open the ids of all rows if the cache has them; any process may call this by itself."""
@@ -104,12 +122,16 @@ class TokenSource:
     def _dtype(self) -> type[np.integer[Any]]:
         return np.uint16 if vocabulary_size(self.model) <= 2**16 else np.int32
 
-    def _write(self, shards: Shards, show_progress: bool, folder: Path, names: Sequence[str]) -> None:
+    def _write(
+        self, shards: Shards, show_progress: bool, folder: Path, names: Sequence[str]
+    ) -> None:
         dtype = self._dtype
         numbers = [int(name.removesuffix(SUFFIX)) for name in names]
         total = sum(shards.rows(number).stop - shards.rows(number).start for number in numbers)
         hidden = not show_progress or process_index() > 0
-        with progress(f"tokenising {self.task}s".replace("ys", "ies"), total, "texts", hidden=hidden) as bar:
+        with progress(
+            f"tokenising {self.task}s".replace("ys", "ies"), total, "texts", hidden=hidden
+        ) as bar:
             for name, number in zip(names, numbers, strict=True):
                 rows, offsets = shards.rows(number), [0]
                 pieces: list[NDArray[np.integer[Any]]] = []
@@ -152,7 +174,10 @@ class TokenStore:
         """Return the ids of some rows, in their order: int32 ``[tokens]`` each."""
         found: list[TokenIds] = [np.empty(0, np.int32)] * len(rows)
         for number, places, local in self._shards.by_shard(rows):
-            starts, stops = self._offsets[number][local].tolist(), self._offsets[number][local + 1].tolist()
+            starts, stops = (
+                self._offsets[number][local].tolist(),
+                self._offsets[number][local + 1].tolist(),
+            )
             for place, start, stop in zip(places.tolist(), starts, stops, strict=True):
                 found[place] = self._ids[number][start:stop].astype(np.int32)
         return found
@@ -186,7 +211,11 @@ class TokensOnDemand:
         """Return the ids of some rows, in their order: int32 ``[tokens]`` each."""
         wanted = np.asarray(rows, dtype=np.int64).tolist()
         absent = [row for row in dict.fromkeys(wanted) if row not in self._kept]
-        new = dict(zip(absent, self._source.tokenise(np.array(absent, np.int64)), strict=True)) if absent else {}
+        new = (
+            dict(zip(absent, self._source.tokenise(np.array(absent, np.int64)), strict=True))
+            if absent
+            else {}
+        )
         found = [self._kept[row] if row in self._kept else new[row] for row in wanted]
         for row, ids in new.items():
             if len(ids) <= self._room:
@@ -203,6 +232,8 @@ def training_tokens(source: TokenSource, drawn: int) -> Tokens:
         drawn: texts that the training draws at most. If they are fewer than a tenth of the table, and the table is not
             stored yet, only those are tokenised.
     """
-    if drawn * 10 < len(source.table) and not from_main(process_index() == 0 and source.stored() is not None):
+    if drawn * 10 < len(source.table) and not from_main(
+        process_index() == 0 and source.stored() is not None
+    ):
         return TokensOnDemand(source)
     return source.store()

@@ -77,12 +77,20 @@ class Probabilities:
 
     @classmethod
     def of(
-        cls, pairs: TrainingPairs, query: FloatArray, document: FloatArray, query_weight: FloatArray | None = None
+        cls,
+        pairs: TrainingPairs,
+        query: FloatArray,
+        document: FloatArray,
+        query_weight: FloatArray | None = None,
     ) -> Probabilities:
         """Build from P(q) ``[n]``, P(d|q) ``[N]`` and, where losses are weighted, each query's weight ``[n]``."""
         q = np.asarray(query, dtype=np.float64)
         d = np.asarray(document, dtype=np.float64)
-        weight = np.ones(pairs.n_queries) if query_weight is None else np.asarray(query_weight, dtype=np.float64)
+        weight = (
+            np.ones(pairs.n_queries)
+            if query_weight is None
+            else np.asarray(query_weight, dtype=np.float64)
+        )
         return cls(q, d, weight, pairs.pair_query)
 
     @classmethod
@@ -129,7 +137,9 @@ class Method(ABC, Generic[S]):
     settings_class: ClassVar[type[Settings]] = NoSettings
     weighs: ClassVar[bool] = False
 
-    def __init__(self, pairs: TrainingPairs, plan: Plan, settings: S, scores: PairScores | None = None) -> None:
+    def __init__(
+        self, pairs: TrainingPairs, plan: Plan, settings: S, scores: PairScores | None = None
+    ) -> None:
         if scores is None and self.needs_scores(settings):
             raise ValueError(f"{self.name} needs the pretrained scores of all pairs")
         self.pairs, self.plan, self.settings, self.scores = pairs, plan, settings, scores

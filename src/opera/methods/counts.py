@@ -54,7 +54,9 @@ class TopK:
     def probabilities(self, values: FloatArray) -> NDArray[np.float64]:
         """The probability that each number ``[m]`` is among the K: 1 above the bucket, 0 below. Float64 ``[m]``."""
         bucket = bucket_of(values)
-        return np.where(bucket > self.bucket, 1.0, np.where(bucket == self.bucket, self.tied_probability, 0.0))
+        return np.where(
+            bucket > self.bucket, 1.0, np.where(bucket == self.bucket, self.tied_probability, 0.0)
+        )
 
 
 NOTHING = TopK(0, BUCKETS, 0, 0)

@@ -39,7 +39,12 @@ class ShuffledPasses:
 
 
 def draw_pool(
-    rng: np.random.Generator, score: Callable[[IntArray], FloatArray], n: int, top: TopK, pool_size: int, count: int
+    rng: np.random.Generator,
+    score: Callable[[IntArray], FloatArray],
+    n: int,
+    top: TopK,
+    pool_size: int,
+    count: int,
 ) -> NDArray[np.int64]:
     """Algorithm 1, SampleQuery: draw from the pool of all top queries and a uniform random part of the others.
 
@@ -80,7 +85,11 @@ def draw_pool(
 
 
 def _draw_some(
-    rng: np.random.Generator, is_kind: Callable[[IntArray], BoolArray], n: int, available: int, count: int
+    rng: np.random.Generator,
+    is_kind: Callable[[IntArray], BoolArray],
+    n: int,
+    available: int,
+    count: int,
 ) -> NDArray[np.int64]:
     """Draw ``count`` different queries of one kind, of which ``available`` of the n are: int64 ``[count]``."""
     if count > SEARCH_FROM * available:
@@ -95,7 +104,10 @@ def _draw_some(
 
 
 def draw_by_pairs(
-    rng: np.random.Generator, pairs: TrainingPairs, in_pool: Callable[[IntArray], FloatArray], count: int
+    rng: np.random.Generator,
+    pairs: TrainingPairs,
+    in_pool: Callable[[IntArray], FloatArray],
+    count: int,
 ) -> NDArray[np.int64]:
     """Draw ``count`` queries independently, each with probability proportional to m_q times its ``in_pool``.
 
@@ -127,14 +139,21 @@ def pool_probabilities(top: FloatArray, count: int, n: int, pool_size: int) -> N
     return np.asarray(top + (1 - top) * other, dtype=np.float64)
 
 
-def draw_documents(rng: np.random.Generator, pairs: TrainingPairs, queries: IntArray) -> NDArray[np.int64]:
+def draw_documents(
+    rng: np.random.Generator, pairs: TrainingPairs, queries: IntArray
+) -> NDArray[np.int64]:
     """Draw one positive document per query ``[B]``, uniformly among the query's: pair ids, int64 ``[B]``."""
     starts = pairs.query_offsets[queries]
-    return np.asarray(starts + rng.integers(pairs.query_offsets[queries + 1] - starts), dtype=np.int64)
+    return np.asarray(
+        starts + rng.integers(pairs.query_offsets[queries + 1] - starts), dtype=np.int64
+    )
 
 
 def draw_weighted_documents(
-    rng: np.random.Generator, pairs: TrainingPairs, queries: IntArray, weigh: Callable[[IntArray], FloatArray]
+    rng: np.random.Generator,
+    pairs: TrainingPairs,
+    queries: IntArray,
+    weigh: Callable[[IntArray], FloatArray],
 ) -> NDArray[np.int64]:
     """Algorithm 1, SampleDocument: draw one positive document per query, by the weights of its documents.
 

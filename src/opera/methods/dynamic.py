@@ -30,7 +30,9 @@ from opera.methods.scores import PairScores
 QueryScore = Literal["negative_loss", "similarity", "loss"]
 
 
-def query_scores(scores: PairScores, kind: QueryScore, queries: IntArray | None = None) -> NDArray[np.float64]:
+def query_scores(
+    scores: PairScores, kind: QueryScore, queries: IntArray | None = None
+) -> NDArray[np.float64]:
     """**q** of Algorithm 1, a score per query; the highest are "high quality" (paper.md, row 4).
 
     Args:
@@ -75,10 +77,14 @@ def own_thresholds(query: IntArray, similarity: FloatArray, cutoff: float) -> ND
     position = (1 - cutoff) * (size - 1)
     below = start + np.floor(position).astype(np.int64)
     above = np.minimum(below + 1, start + size - 1)
-    return np.repeat(ascending[below] + (position % 1) * (ascending[above] - ascending[below]), size)
+    return np.repeat(
+        ascending[below] + (position % 1) * (ascending[above] - ascending[below]), size
+    )
 
 
-def document_weights(high_quality: BoolArray, strength: float, soft: bool = True) -> NDArray[np.float64]:
+def document_weights(
+    high_quality: BoolArray, strength: float, soft: bool = True
+) -> NDArray[np.float64]:
     """Algorithm 1, SampleDocument: ``w = (p > T)·(β - 1) + 1``, from ``p > T`` as bool ``[...]``.
 
     With ``soft=False`` (the hard-cutoff ablation), w is 1 above the threshold and 0 below.
@@ -87,7 +93,9 @@ def document_weights(high_quality: BoolArray, strength: float, soft: bool = True
     return high * (strength - 1.0) + 1.0 if soft else high
 
 
-def document_probabilities(pairs: TrainingPairs, weight: NDArray[np.float64]) -> NDArray[np.float64]:
+def document_probabilities(
+    pairs: TrainingPairs, weight: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Equation 5, right: P(d|q) = w / Σ w over the query's documents, float64 ``[N]``; uniform where Σ w is 0."""
     total = pairs.sum_by_query(weight)
     uniform = (total == 0)[pairs.pair_query]
@@ -109,7 +117,9 @@ def query_probabilities(top: FloatArray, count: int, pool_size: int) -> NDArray[
     return pool_probabilities(top, count, len(top), pool_size) / pool_size
 
 
-def pair_weighted_probabilities(pairs: TrainingPairs, uniform: NDArray[np.float64]) -> NDArray[np.float64]:
+def pair_weighted_probabilities(
+    pairs: TrainingPairs, uniform: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Equation 5, left, times m_q: P(q) also proportional to the query's pairs, as in Equation 3. Float64 ``[n]``."""
     weight = uniform * pairs.positives_per_query
     return np.asarray(weight / weight.sum())
@@ -123,18 +133,36 @@ def smaller_strength(settings: DynamicSettings) -> float:
 class DynamicSettings(Settings):
     """Settings of dp; the defaults are the paper's."""
 
-    alpha_start: float = setting(2.0, "query strength α at the first step", "Appendix C.2", ge=1, le=1000)
-    alpha_end: float = setting(5.0, "query strength α at the last step", "Appendix C.2", ge=1, le=1000)
-    r_start: float = setting(0.25, "share of high-quality queries at the smaller α", "Appendix C.2", gt=0, lt=1)
-    beta_start: float = setting(5.0, "document strength β at the first step", "Appendix C.2", ge=1, le=1000)
-    beta_end: float = setting(5.0, "document strength β at the last step", "Appendix C.2", ge=1, le=1000)
-    v_start: float = setting(0.25, "share of high-quality pairs at the first step", "Appendix C.2", gt=0, lt=1)
-    v_end: float = setting(0.5, "share of high-quality pairs at the last step", "Appendix C.2", gt=0, lt=1)
+    alpha_start: float = setting(
+        2.0, "query strength α at the first step", "Appendix C.2", ge=1, le=1000
+    )
+    alpha_end: float = setting(
+        5.0, "query strength α at the last step", "Appendix C.2", ge=1, le=1000
+    )
+    r_start: float = setting(
+        0.25, "share of high-quality queries at the smaller α", "Appendix C.2", gt=0, lt=1
+    )
+    beta_start: float = setting(
+        5.0, "document strength β at the first step", "Appendix C.2", ge=1, le=1000
+    )
+    beta_end: float = setting(
+        5.0, "document strength β at the last step", "Appendix C.2", ge=1, le=1000
+    )
+    v_start: float = setting(
+        0.25, "share of high-quality pairs at the first step", "Appendix C.2", gt=0, lt=1
+    )
+    v_end: float = setting(
+        0.5, "share of high-quality pairs at the last step", "Appendix C.2", gt=0, lt=1
+    )
     query_score: QueryScore = setting(
-        "negative_loss", "what ranks queries: its mean over their pairs, highest first", "paper.md, row 4"
+        "negative_loss",
+        "what ranks queries: its mean over their pairs, highest first",
+        "paper.md, row 4",
     )
     threshold: Literal["global", "per_query"] = setting(
-        "global", "document threshold T over all pairs, or over the pairs of each query", "the release; paper.md, row 5"
+        "global",
+        "document threshold T over all pairs, or over the pairs of each query",
+        "the release; paper.md, row 5",
     )
     update_interval: int | Literal["epoch"] = setting(
         1,
@@ -146,8 +174,12 @@ class DynamicSettings(Settings):
         "draw the pool's queries uniformly, or in proportion to their pairs, like sp, with replacement",
         "Algorithm 1; pairs: OPERA",
     )
-    levels: Literal["both", "query", "document"] = setting("both", "which level DP acts on", "Table 4")
-    soft: bool = setting(True, "false excludes documents below T of queries that have some above", "Table 11")
+    levels: Literal["both", "query", "document"] = setting(
+        "both", "which level DP acts on", "Table 4"
+    )
+    soft: bool = setting(
+        True, "false excludes documents below T of queries that have some above", "Table 11"
+    )
 
 
 class DynamicPruning(Method[DynamicSettings]):
@@ -168,12 +200,21 @@ class DynamicPruning(Method[DynamicSettings]):
     scores: PairScores
 
     def __init__(
-        self, pairs: TrainingPairs, plan: Plan, settings: DynamicSettings, scores: PairScores | None = None
+        self,
+        pairs: TrainingPairs,
+        plan: Plan,
+        settings: DynamicSettings,
+        scores: PairScores | None = None,
     ) -> None:
         super().__init__(pairs, plan, settings, scores)
-        self.pool_size = virtual_dataset_size(pairs.n_queries, smaller_strength(settings), settings.r_start)
+        self.pool_size = virtual_dataset_size(
+            pairs.n_queries, smaller_strength(settings), settings.r_start
+        )
         # How many scores lie where, for the levels in use.
-        self._on_queries, self._on_documents = settings.levels != "document", settings.levels != "query"
+        self._on_queries, self._on_documents = (
+            settings.levels != "document",
+            settings.levels != "query",
+        )
         self._count()
         # What the last refresh found, and the queries it drew that are not used yet.
         self._top, self._threshold, self._cutoff = NOTHING, 0, settings.v_start
@@ -185,7 +226,10 @@ class DynamicPruning(Method[DynamicSettings]):
         self._changed_since: list[tuple[IntArray, NDArray[np.float64]]] = []
 
     def _count(self) -> None:
-        by_query, over_all = self._on_queries, self._on_documents and self.settings.threshold == "global"
+        by_query, over_all = (
+            self._on_queries,
+            self._on_documents and self.settings.threshold == "global",
+        )
         self._qualities = Counts(self._query_scores()) if by_query else None
         self._similarities = Counts(self.scores.similarity) if over_all else None
 
@@ -198,9 +242,13 @@ class DynamicPruning(Method[DynamicSettings]):
     def check(cls, settings: DynamicSettings, n_queries: int, n_pairs: int) -> None:
         """Refuse a schedule whose r leaves (0, 1), an update interval below 1, and settings that contradict."""
         if settings.update_interval != "epoch" and settings.update_interval < 1:
-            raise SettingError(f"update_interval: must be 1 or more, or 'epoch', got {settings.update_interval}")
+            raise SettingError(
+                f"update_interval: must be 1 or more, or 'epoch', got {settings.update_interval}"
+            )
         if settings.pool_weighting == "pairs" and settings.levels == "document":
-            raise SettingError("pool_weighting=pairs weights queries, but levels=document samples queries uniformly")
+            raise SettingError(
+                "pool_weighting=pairs weights queries, but levels=document samples queries uniformly"
+            )
         low, high = sorted((settings.alpha_start, settings.alpha_end))
         if high == 1:
             return
@@ -223,7 +271,9 @@ class DynamicPruning(Method[DynamicSettings]):
         """Equation 5, for the ranking and the threshold in force at ``step``; reads every pair."""
         if self._refreshes == 0:
             self._find_top_and_threshold(step)
-        return Probabilities.of(self.pairs, self._query_probabilities(), self._document_probabilities(step))
+        return Probabilities.of(
+            self.pairs, self._query_probabilities(), self._document_probabilities(step)
+        )
 
     def observe(self, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray) -> None:
         """Update **q** and **p** from the forward pass."""
@@ -245,7 +295,9 @@ class DynamicPruning(Method[DynamicSettings]):
         if self._on_documents:
             values |= {name: self._scheduled(name, step) for name in ("beta", "v")}
         if self._on_queries:
-            values["query_threshold"] = upper_edge(self._top.bucket - 1) if self._top.count else math.nan
+            values["query_threshold"] = (
+                upper_edge(self._top.bucket - 1) if self._top.count else math.nan
+            )
         if self._similarities is not None:
             values["document_threshold"] = upper_edge(self._threshold)
         return values
@@ -256,12 +308,16 @@ class DynamicPruning(Method[DynamicSettings]):
         changes = list(reversed(self._changed_since))
         return {
             "scores": self.scores.state_dict(),
-            "top": np.array([self._top.count, self._top.bucket, self._top.above, self._top.tied], dtype=np.int64),
+            "top": np.array(
+                [self._top.count, self._top.bucket, self._top.above, self._top.tied], dtype=np.int64
+            ),
             "threshold": self._threshold,
             "cutoff": self._cutoff,
             "queue": self._queue.copy(),
             "refreshes": self._refreshes,
-            "changed_queries": np.concatenate([np.empty(0, dtype=np.int64), *(queries for queries, _ in changes)]),
+            "changed_queries": np.concatenate(
+                [np.empty(0, dtype=np.int64), *(queries for queries, _ in changes)]
+            ),
             "changed_from": np.concatenate([np.empty(0), *(before for _, before in changes)]),
         }
 
@@ -273,7 +329,9 @@ class DynamicPruning(Method[DynamicSettings]):
         self._threshold, self._cutoff = int(state["threshold"]), float(state["cutoff"])
         self._queue = np.array(state["queue"], dtype=np.int64)
         self._refreshes = int(state["refreshes"])
-        self._changed_since = [(np.array(state["changed_queries"], dtype=np.int64), np.array(state["changed_from"]))]
+        self._changed_since = [
+            (np.array(state["changed_queries"], dtype=np.int64), np.array(state["changed_from"]))
+        ]
 
     def summary(self) -> dict[str, Any]:
         """The pool size n₀, beside the counts."""
@@ -288,7 +346,9 @@ class DynamicPruning(Method[DynamicSettings]):
 
         With a handful of queries, rounding n₀ down can take r below 0: then no query is a top query.
         """
-        return 0.0 if alpha == 1 else max(0.0, top_ratio(alpha, self.pool_size, self.pairs.n_queries))
+        return (
+            0.0 if alpha == 1 else max(0.0, top_ratio(alpha, self.pool_size, self.pairs.n_queries))
+        )
 
     def _sample_queries(self, step: int) -> NDArray[np.int64]:
         """Algorithm 1, SampleQuery; with ``levels=document``, the next queries of a shuffled pass."""
@@ -309,7 +369,9 @@ class DynamicPruning(Method[DynamicSettings]):
         rng = generator(self.plan.seed, "dp.documents", step)
         if not self._on_documents:
             return draw_documents(rng, self.pairs, queries)
-        return draw_weighted_documents(rng, self.pairs, queries, lambda own: self._document_weights(own, step))
+        return draw_weighted_documents(
+            rng, self.pairs, queries, lambda own: self._document_weights(own, step)
+        )
 
     def _document_weights(self, own: IntArray, step: int) -> NDArray[np.float64]:
         """The weights of pairs ``[M]``, all those of some queries: float64 ``[M]``."""
@@ -325,10 +387,16 @@ class DynamicPruning(Method[DynamicSettings]):
         self._find_top_and_threshold(step)
         interval, n = self.settings.update_interval, self.pairs.n_queries
         steps_left = max(1, self.plan.max_steps - step)
-        count = self.pool_size if interval == "epoch" else min(interval, steps_left) * self.plan.batch_size
+        count = (
+            self.pool_size
+            if interval == "epoch"
+            else min(interval, steps_left) * self.plan.batch_size
+        )
         rng = generator(self.plan.seed, "dp.queries", self._refreshes)
         if self.settings.pool_weighting == "pairs":
-            self._queue = draw_by_pairs(rng, self.pairs, lambda own: self._in_pool(self._query_scores(own)), count)
+            self._queue = draw_by_pairs(
+                rng, self.pairs, lambda own: self._in_pool(self._query_scores(own)), count
+            )
         else:
             self._queue = draw_pool(rng, self._query_scores, n, self._top, self.pool_size, count)
         self._refreshes += 1
@@ -365,10 +433,18 @@ class DynamicPruning(Method[DynamicSettings]):
         scores = self._query_scores()
         for queries, before in reversed(self._changed_since):  # undo the changes since the refresh
             scores[queries] = before
-        query = query_probabilities(self._top.probabilities(scores), self._top.count, self.pool_size)
-        return pair_weighted_probabilities(self.pairs, query) if self.settings.pool_weighting == "pairs" else query
+        query = query_probabilities(
+            self._top.probabilities(scores), self._top.count, self.pool_size
+        )
+        return (
+            pair_weighted_probabilities(self.pairs, query)
+            if self.settings.pool_weighting == "pairs"
+            else query
+        )
 
     def _document_probabilities(self, step: int) -> NDArray[np.float64]:
         if not self._on_documents:
             return uniform_documents(self.pairs)
-        return document_probabilities(self.pairs, self._document_weights(np.arange(self.pairs.n_pairs), step))
+        return document_probabilities(
+            self.pairs, self._document_weights(np.arange(self.pairs.n_pairs), step)
+        )

@@ -34,7 +34,11 @@ class FineTuning(Method[NoSettings]):
     title = "Fine-tuning"
 
     def __init__(
-        self, pairs: TrainingPairs, plan: Plan, settings: NoSettings, scores: PairScores | None = None
+        self,
+        pairs: TrainingPairs,
+        plan: Plan,
+        settings: NoSettings,
+        scores: PairScores | None = None,
     ) -> None:
         super().__init__(pairs, plan, settings, scores)
         self._passes = ShuffledPasses(plan.seed, "ft.queries", pairs.n_queries)
@@ -42,7 +46,9 @@ class FineTuning(Method[NoSettings]):
     def draw(self, step: int) -> Draw:
         """Return the next ``batch_size`` queries of the pass, each with a positive document."""
         queries = self._passes.take(step * self.plan.batch_size, self.plan.batch_size)
-        return Draw.unweighted(draw_documents(generator(self.plan.seed, "ft.documents", step), self.pairs, queries))
+        return Draw.unweighted(
+            draw_documents(generator(self.plan.seed, "ft.documents", step), self.pairs, queries)
+        )
 
     def probabilities(self, step: int) -> Probabilities:
         """Equation 1, at every step."""

@@ -22,7 +22,9 @@ def learned_queries(loss: FloatArray) -> BoolArray:
     seen = ~np.isnan(loss)
     if not seen.any():
         return seen
-    above_lowest = np.asarray(loss, dtype=np.float64) - loss[seen].min()  # which makes the mean of equal losses exact
+    above_lowest = (
+        np.asarray(loss, dtype=np.float64) - loss[seen].min()
+    )  # which makes the mean of equal losses exact
     return np.asarray(seen & (above_lowest < above_lowest[seen].mean()))
 
 
@@ -41,7 +43,9 @@ def infobatch_probabilities(pairs: TrainingPairs, learned: BoolArray, rho: float
     kept = kept_of_learned(count, rho)
     size = pairs.n_queries - count + kept
     query = np.where(learned, kept / max(1, count), 1.0) / size
-    return Probabilities.of(pairs, query, uniform_documents(pairs), np.where(learned, 1 / (1 - rho), 1.0))
+    return Probabilities.of(
+        pairs, query, uniform_documents(pairs), np.where(learned, 1 / (1 - rho), 1.0)
+    )
 
 
 class InfoBatchSettings(Settings):
@@ -80,7 +84,11 @@ class InfoBatch(Method[InfoBatchSettings]):
     weighs = True
 
     def __init__(
-        self, pairs: TrainingPairs, plan: Plan, settings: InfoBatchSettings, scores: PairScores | None = None
+        self,
+        pairs: TrainingPairs,
+        plan: Plan,
+        settings: InfoBatchSettings,
+        scores: PairScores | None = None,
     ) -> None:
         super().__init__(pairs, plan, settings, scores)
         self.anneal_from = math.ceil(settings.delta * plan.max_steps)

@@ -43,7 +43,11 @@ class _Quotas:
         exact = shares * batch_size
         unit = batch_size if one_set else 1
         self.unit = unit
-        self.base = np.zeros(len(shares), dtype=np.int64) if one_set else np.floor(exact + 1e-9).astype(np.int64)
+        self.base = (
+            np.zeros(len(shares), dtype=np.int64)
+            if one_set
+            else np.floor(exact + 1e-9).astype(np.int64)
+        )
         self.rest = (exact - self.base) / unit
         self.left = (batch_size - int(self.base.sum())) // unit
         self.credit = np.zeros(len(shares))
@@ -63,7 +67,9 @@ class _Quotas:
         return quotas, credit
 
 
-def most_per_step(shares: NDArray[np.float64], batch_size: int, *, one_set: bool) -> NDArray[np.int64]:
+def most_per_step(
+    shares: NDArray[np.float64], batch_size: int, *, one_set: bool
+) -> NDArray[np.int64]:
     """Return the most pairs that each set gives to a step: int64 ``[sets]``.
 
     Args:
@@ -93,7 +99,12 @@ class _Source:
         return taken
 
     def state_dict(self) -> dict[str, Any]:
-        return {"step": self.step, "ids": self.ids, "weights": self.weights, "method": self.method.state_dict()}
+        return {
+            "step": self.step,
+            "ids": self.ids,
+            "weights": self.weights,
+            "method": self.method.state_dict(),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.step = int(state["step"])
@@ -129,12 +140,19 @@ class MixedMethod(Method[Settings]):
         scores: PairScores | None,
         mixture: Mixture,
     ) -> None:
-        self.pairs, self.plan, self.settings, self.scores, self.mixture = pairs, plan, settings, scores, mixture
+        self.pairs, self.plan, self.settings, self.scores, self.mixture = (
+            pairs,
+            plan,
+            settings,
+            scores,
+            mixture,
+        )
         self._quotas = _Quotas(mixture.shares, plan.batch_size, one_set=mixture.one_set_per_step)
         self._at_step = self._quotas.next()[0]
         self._first_pairs = mixture.first_pairs(pairs)
         self._sources = [
-            self._source(method_class, number, int(most)) for number, most in enumerate(self._quotas.most.tolist())
+            self._source(method_class, number, int(most))
+            for number, most in enumerate(self._quotas.most.tolist())
         ]
         self.name, self.title = method_class.name, method_class.title  # type: ignore[misc]
         self.kept = np.concatenate([source.method.kept for source in self._sources])
@@ -152,7 +170,10 @@ class MixedMethod(Method[Settings]):
     def draw(self, step: int) -> Draw:
         """Return the quota of each set, one set after another."""
         self._at_step, self._quotas.credit = self._quotas.next()
-        taken = [source.take(int(quota)) for source, quota in zip(self._sources, self._at_step, strict=True)]
+        taken = [
+            source.take(int(quota))
+            for source, quota in zip(self._sources, self._at_step, strict=True)
+        ]
         ids, weights = zip(*taken, strict=True)
         return Draw(np.concatenate(ids), np.concatenate(weights))
 
@@ -194,7 +215,11 @@ class MixedMethod(Method[Settings]):
     def state_dict(self) -> dict[str, Any]:
         """The state of each set, and what each is owed."""
         states = {str(number): source.state_dict() for number, source in enumerate(self._sources)}
-        return {"credit": self._quotas.credit.copy(), "at_step": self._at_step.copy(), "sets": states}
+        return {
+            "credit": self._quotas.credit.copy(),
+            "at_step": self._at_step.copy(),
+            "sets": states,
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""

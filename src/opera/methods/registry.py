@@ -38,5 +38,13 @@ def method_named(name: str) -> type[Method[Any]]:
     return METHODS.find(name)
 
 
-for _method in (FineTuning, RandomPruning, StaticPruning, CBSPruning, InfoBatch, DynamicPruning, StaticThenDynamic):
+for _method in (
+    FineTuning,
+    RandomPruning,
+    StaticPruning,
+    CBSPruning,
+    InfoBatch,
+    DynamicPruning,
+    StaticThenDynamic,
+):
     register_method(_method)

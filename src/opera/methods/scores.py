@@ -42,7 +42,11 @@ class PairScores:
     """
 
     def __init__(
-        self, pairs: TrainingPairs, similarity: FloatArray, loss: FloatArray, cbs: FloatArray | None = None
+        self,
+        pairs: TrainingPairs,
+        similarity: FloatArray,
+        loss: FloatArray,
+        cbs: FloatArray | None = None,
     ) -> None:
         self.pairs = pairs
         self.similarity = np.array(similarity, dtype=np.float32)

@@ -49,7 +49,9 @@ def keep_best_pairs(scores: PairScores, by: PairScore, count: int) -> BoolArray:
 class RetentionSettings(Settings):
     """How much to keep."""
 
-    k: float = setting(0.25, "share of the training pairs to keep (retention rate)", "Table 9", gt=0, le=1)
+    k: float = setting(
+        0.25, "share of the training pairs to keep (retention rate)", "Table 9", gt=0, le=1
+    )
 
 
 class SelectionSettings(RetentionSettings):
@@ -61,7 +63,11 @@ class SelectionSettings(RetentionSettings):
         "Appendix D.1",
     )
     cbs_pool: int = setting(
-        CBS_POOL, "how many random documents CBS ranks each pair among", "Appendix D.1", ge=1, le=100_000_000
+        CBS_POOL,
+        "how many random documents CBS ranks each pair among",
+        "Appendix D.1",
+        ge=1,
+        le=100_000_000,
     )
 
 
@@ -80,7 +86,9 @@ class PruningMethod(Method[R]):
         kept_queries: int64, the queries with a pair kept (I_q = 1).
     """
 
-    def __init__(self, pairs: TrainingPairs, plan: Plan, settings: R, scores: PairScores | None = None) -> None:
+    def __init__(
+        self, pairs: TrainingPairs, plan: Plan, settings: R, scores: PairScores | None = None
+    ) -> None:
         super().__init__(pairs, plan, settings, scores)
         self._keep(self.select(kept_count(pairs.n_pairs, settings.k)))
 
@@ -111,7 +119,11 @@ class PruningMethod(Method[R]):
 
     def summary(self) -> dict[str, Any]:
         """How much was kept."""
-        return {**super().summary(), "kept_pairs": len(self.kept_ids), "kept_queries": len(self.kept_queries)}
+        return {
+            **super().summary(),
+            "kept_pairs": len(self.kept_ids),
+            "kept_queries": len(self.kept_queries),
+        }
 
     def _keep(self, kept: BoolArray) -> None:
         self.kept = kept

@@ -13,7 +13,12 @@ from opera.core.settings import setting
 from opera.data.pairs import TrainingPairs
 from opera.methods.base import Draw, Probabilities
 from opera.methods.draws import ShuffledPasses
-from opera.methods.selection import BestPairsMethod, PruningMethod, RetentionSettings, SelectionSettings
+from opera.methods.selection import (
+    BestPairsMethod,
+    PruningMethod,
+    RetentionSettings,
+    SelectionSettings,
+)
 
 QueryWeighting = Literal["pairs", "uniform"]
 
@@ -28,7 +33,9 @@ def static_probabilities(
     """
     per_query = pairs.sum_by_query(kept)
     weight = per_query if query_weighting == "pairs" else (per_query > 0).astype(np.float64)
-    return Probabilities.of(pairs, weight / weight.sum(), kept / np.maximum(per_query, 1)[pairs.pair_query])
+    return Probabilities.of(
+        pairs, weight / weight.sum(), kept / np.maximum(per_query, 1)[pairs.pair_query]
+    )
 
 
 class KeptPassesSettings(RetentionSettings):
@@ -63,7 +70,9 @@ class KeptPassesMethod(PruningMethod[P]):
     def start(self) -> None:
         """Set up the passes."""
         self._kept_per_query = self.pairs.sum_by_query(self.kept).astype(np.int64)
-        self._first_kept = np.concatenate([[0], np.cumsum(self._kept_per_query)[:-1]])  # places in kept_ids
+        self._first_kept = np.concatenate(
+            [[0], np.cumsum(self._kept_per_query)[:-1]]
+        )  # places in kept_ids
         weighting = self.settings.query_weighting
         items = self.kept_ids if weighting == "pairs" else self.kept_queries
         self._passes = ShuffledPasses(self.plan.seed, f"{self.name}.{weighting}", len(items))
@@ -75,7 +84,9 @@ class KeptPassesMethod(PruningMethod[P]):
             return Draw.unweighted(self.kept_ids[items])
         queries = self.kept_queries[items]
         rng = generator(self.plan.seed, f"{self.name}.documents", step)
-        chosen: NDArray[np.int64] = self._first_kept[queries] + rng.integers(self._kept_per_query[queries])
+        chosen: NDArray[np.int64] = self._first_kept[queries] + rng.integers(
+            self._kept_per_query[queries]
+        )
         return Draw.unweighted(self.kept_ids[chosen])
 
     def probabilities(self, step: int) -> Probabilities:

@@ -69,7 +69,9 @@ class StaticThenDynamic(BestPairsMethod[TwoStageSettings]):
         """Update the scores of the kept pairs of the batch."""
         ids = np.asarray(pair_ids, dtype=np.int64)
         kept = self.kept[ids]
-        self.dynamic.observe(self._id_among_kept[ids[kept]], np.asarray(similarity)[kept], np.asarray(loss)[kept])
+        self.dynamic.observe(
+            self._id_among_kept[ids[kept]], np.asarray(similarity)[kept], np.asarray(loss)[kept]
+        )
 
     def schedule(self, step: int) -> dict[str, float]:
         """Return the schedule of dynamic pruning."""

@@ -63,14 +63,25 @@ class ApproximateIndex:
         OperaError: if FAISS cannot build the index.
     """
 
-    def __init__(self, kind: SearchIndex, encoder: Encoder, data: RetrievalData, corpus_text: CorpusText) -> None:
+    def __init__(
+        self, kind: SearchIndex, encoder: Encoder, data: RetrievalData, corpus_text: CorpusText
+    ) -> None:
         self.kind, self.encoder, self.data = kind, encoder, data
         self.documents: Vectors = encoder.encode_corpus(data, corpus_text)
-        self._key = (data.fingerprint, corpus_text, kind, f"layout {LAYOUT}, faiss {faiss.__version__}")
+        self._key = (
+            data.fingerprint,
+            corpus_text,
+            kind,
+            f"layout {LAYOUT}, faiss {faiss.__version__}",
+        )
         faiss.omp_set_num_threads(torch.get_num_threads())
         if encoder.use_cache:
-            home = self._kept("faiss", lambda folder: self._write(folder / INDEX_FILE), roles=["document"])
-            self._index = faiss.read_index(str(home / INDEX_FILE), faiss.IO_FLAG_MMAP if kind == "ivf" else 0)
+            home = self._kept(
+                "faiss", lambda folder: self._write(folder / INDEX_FILE), roles=["document"]
+            )
+            self._index = faiss.read_index(
+                str(home / INDEX_FILE), faiss.IO_FLAG_MMAP if kind == "ivf" else 0
+            )
         else:
             self._index = _build(kind, self.documents)
 
@@ -85,7 +96,13 @@ class ApproximateIndex:
         """
         count, parameters = len(query_embeddings), self._parameters(depth)
         whole, starts = empty_ranking(count, depth), range(0, count, QUERIES)
-        for start in counted(starts, "searching", len(starts), "parts", hidden=len(starts) < 20 or process_index() > 0):
+        for start in counted(
+            starts,
+            "searching",
+            len(starts),
+            "parts",
+            hidden=len(starts) < 20 or process_index() > 0,
+        ):
             part = slice(start, min(start + QUERIES, count))
             queries = np.ascontiguousarray(query_embeddings[part])
             nearest = NearestDocuments(queries, self.data.corpus, depth)
@@ -95,8 +112,14 @@ class ApproximateIndex:
             fill(whole, part, nearest.ranking())
         few = np.flatnonzero(np.isneginf(whole.scores).any(axis=1))
         if few.size:
-            log.info("note: %d of %d queries are searched exactly: the index found too little", len(few), count)
-            exact = exact_search(query_embeddings[few], self.documents, self.data.corpus, depth, self.encoder.device)
+            log.info(
+                "note: %d of %d queries are searched exactly: the index found too little",
+                len(few),
+                count,
+            )
+            exact = exact_search(
+                query_embeddings[few], self.documents, self.data.corpus, depth, self.encoder.device
+            )
             whole.doc_rows[few], whole.scores[few] = exact.doc_rows, exact.scores
         return whole
 
@@ -121,19 +144,30 @@ class ApproximateIndex:
         """
         count = min(RECALL_QUERIES, len(query_rows))
         if not count:
-            log.info("note: the data hold no queries to measure the recall of the %s index on", self.kind)
+            log.info(
+                "note: the data hold no queries to measure the recall of the %s index on", self.kind
+            )
             return
         rows = query_rows[np.linspace(0, len(query_rows) - 1, count).astype(np.int64)]
         queries = self.encoder.encode_queries(self.data, rows)
 
         def measure() -> float:
-            exact = exact_search(queries, self.documents, self.data.corpus, depth, self.encoder.device).doc_rows
+            exact = exact_search(
+                queries, self.documents, self.data.corpus, depth, self.encoder.device
+            ).doc_rows
             found = self.search(queries, depth).doc_rows
-            return sum(len(np.intersect1d(*pair)) for pair in zip(exact, found, strict=True)) / exact.size
+            return (
+                sum(len(np.intersect1d(*pair)) for pair in zip(exact, found, strict=True))
+                / exact.size
+            )
 
         if self.encoder.use_cache:
             key = (str(depth), rows_digest(rows))
-            home = self._kept("recalls", lambda folder: (folder / RECALL_FILE).write_text(json.dumps(measure())), *key)
+            home = self._kept(
+                "recalls",
+                lambda folder: (folder / RECALL_FILE).write_text(json.dumps(measure())),
+                *key,
+            )
             recall = float(json.loads((home / RECALL_FILE).read_text()))
         else:
             recall = measure()
@@ -144,7 +178,10 @@ class ApproximateIndex:
             )
         if process_index() == 0:
             shown = (depth, self.kind, recall, count)
-            log.info("note: recall@%d of the %s index is %.3f against exact search, on %d queries", *shown)
+            log.info(
+                "note: recall@%d of the %s index is %.3f against exact search, on %d queries",
+                *shown,
+            )
 
     def _kept(self, kind: str, write: Callable[[Path], object], *key: str, **options: Any) -> Path:
         """Return an entry of the cache, which the main process alone writes; where it fails, all fail."""
@@ -160,7 +197,9 @@ class ApproximateIndex:
         except RuntimeError as error:  # of FAISS, as where the disk is full
             reason = str(error).strip().splitlines()[-1:] or ["RuntimeError"]
             place = f"the index in {path.parent}"
-            raise OperaError(f"search_index={self.kind}: FAISS cannot build {place}: {reason[0]}") from None
+            raise OperaError(
+                f"search_index={self.kind}: FAISS cannot build {place}: {reason[0]}"
+            ) from None
 
     def _parameters(self, depth: int) -> Any:
         if self.kind == "hnsw":
@@ -184,7 +223,9 @@ def _build(kind: SearchIndex, documents: Vectors) -> Any:
         most = max(1, round(2 * math.sqrt(count)))
         sample = min(count, PER_LIST * most, SEARCH_MEMORY // 2 // (4 * dimension))
         lists = max(1, min(most, sample // 39))  # FAISS wants 39 documents per list, or warns
-        index = faiss.IndexIVFScalarQuantizer(faiss.IndexFlatIP(dimension), dimension, lists, fp16, product, False)
+        index = faiss.IndexIVFScalarQuantizer(
+            faiss.IndexFlatIP(dimension), dimension, lists, fp16, product, False
+        )
         index.train(documents[np.linspace(0, count - 1, sample).astype(np.int64)])
     faiss.omp_set_num_threads(1 if kind == "hnsw" else torch.get_num_threads())
     try:

@@ -29,7 +29,9 @@ def join_processes() -> PartialState:
     """
     has_gpu = torch.cuda.is_available()
     backend = {"backend": "gloo"} if _started_by_torchrun() and not has_gpu else {}
-    return PartialState(cpu=not has_gpu and not torch.backends.mps.is_available(), timeout=WAIT, **backend)
+    return PartialState(
+        cpu=not has_gpu and not torch.backends.mps.is_available(), timeout=WAIT, **backend
+    )
 
 
 def pick_device() -> str:
@@ -58,7 +60,9 @@ def describe_device(device: str) -> str:
     return f"cpu ({threads} thread{'s' * (threads > 1)}{agreed})" if device == "cpu" else device
 
 
-def resolve_precision(precision: Precision, device: str, is_transformer: bool) -> Literal["fp32", "bf16", "fp16"]:
+def resolve_precision(
+    precision: Precision, device: str, is_transformer: bool
+) -> Literal["fp32", "bf16", "fp16"]:
     """Resolve ``auto``: fp32 for a static model; for a transformer bf16 where the device supports it.
 
     CUDA devices without bf16 get fp16, other devices fp32, and so do all with ``OPERA_REPRODUCIBLE``.
@@ -74,7 +78,9 @@ def resolve_precision(precision: Precision, device: str, is_transformer: bool) -
             )
         return "fp32"
     if precision == "fp16" and device != "cuda":
-        raise SettingError(f"precision=fp16: needs CUDA, this machine has {device}; use auto, fp32 or bf16")
+        raise SettingError(
+            f"precision=fp16: needs CUDA, this machine has {device}; use auto, fp32 or bf16"
+        )
     if precision != "auto":
         return precision
     if not is_transformer:

@@ -30,7 +30,14 @@ from opera.core.terminal import shortened, shown
 from opera.data import RetrievalData, TextTable
 from opera.data.texts import CorpusText
 from opera.encoder.batches import token_batches
-from opera.encoder.embeddings import SUFFIX, Embeddings, StoredAs, as_embeddings, shard_number, write_shard
+from opera.encoder.embeddings import (
+    SUFFIX,
+    Embeddings,
+    StoredAs,
+    as_embeddings,
+    shard_number,
+    write_shard,
+)
 from opera.encoder.forward import embed_tokens, pays_for_padding
 from opera.encoder.packing import packing
 from opera.encoder.shards import Shards
@@ -81,7 +88,12 @@ class Encoder:
         stored_as: StoredAs = "fp32",
         search_memory: int = SEARCH_MEMORY,
     ) -> None:
-        self.model, self.batch_size, self.use_cache, self.stored_as = model, batch_size, use_cache, stored_as
+        self.model, self.batch_size, self.use_cache, self.stored_as = (
+            model,
+            batch_size,
+            use_cache,
+            stored_as,
+        )
         self.search_memory = search_memory
         self._shows_progress = show_progress
         self.device = model.device.type
@@ -115,18 +127,24 @@ class Encoder:
         given = RowTexts(TokenSource(self.model, table, "", role, self.prompts[role], "text"))
         return self._vectors(given, slice(0, len(texts)), role, lambda count: None)
 
-    def encode_corpus(self, data: RetrievalData, corpus_text: CorpusText = "title_text") -> Embeddings:
+    def encode_corpus(
+        self, data: RetrievalData, corpus_text: CorpusText = "title_text"
+    ) -> Embeddings:
         """Encode the whole corpus, or open it in the cache: float32 ``[documents, dimension]``, memory-mapped."""
         if lookup_of(self.model) is not None:
             return as_embeddings(embed_rows(self.model, "document", None))
-        return self._encode_rows(self._documents(data, corpus_text), "document", f"{data.fingerprint}/corpus")
+        return self._encode_rows(
+            self._documents(data, corpus_text), "document", f"{data.fingerprint}/corpus"
+        )
 
     def encode_queries(self, data: RetrievalData, rows: IntArray) -> Embeddings:
         """Encode some rows of the query table, or open them in the cache: float32 ``[len(rows), dimension]``."""
         if lookup_of(self.model) is not None:
             return as_embeddings(embed_rows(self.model, "query", rows))
         source = TokenSource.of_queries(self.model, data, self.prompts["query"])
-        return self._encode_rows(RowTexts(source, rows), "query", f"{data.fingerprint}/queries/{rows_digest(rows)}")
+        return self._encode_rows(
+            RowTexts(source, rows), "query", f"{data.fingerprint}/queries/{rows_digest(rows)}"
+        )
 
     def keeps(self, count: int) -> bool:
         """Whether the embeddings of that many documents are kept whole: in the cache, or in memory to be shared."""
@@ -157,7 +175,9 @@ class Encoder:
                 yield start, part[start - first : share.stop - first]
                 first += len(part)
 
-    def cached(self, kind: str, *key: str, write: Callable[[Path], object], roles: Iterable[Role] = ROLES) -> Path:
+    def cached(
+        self, kind: str, *key: str, write: Callable[[Path], object], roles: Iterable[Role] = ROLES
+    ) -> Path:
         """Return the folder of a cache entry that this model computed; ``write`` fills it where there is none.
 
         The entry depends on the prompts and lengths of ``roles`` alone, so that no other prompt of queries encodes
@@ -166,7 +186,11 @@ class Encoder:
         return cached_by_all(kind, self._key(*key, roles=roles), write)
 
     def _key(self, *key: str, roles: Iterable[Role]) -> str:
-        arithmetic = [self.precision, *(["reproducible"] if is_reproducible() else []), self.stored_as]
+        arithmetic = [
+            self.precision,
+            *(["reproducible"] if is_reproducible() else []),
+            self.stored_as,
+        ]
         reading = [f"{self.prompts[role]}\0{self._length(role)}" for role in roles]
         parts = (self._fingerprints[1], " ".join(arithmetic), *reading, *key)
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
@@ -181,7 +205,9 @@ class Encoder:
         return fingerprints(self.model)
 
     def _documents(self, data: RetrievalData, corpus_text: CorpusText) -> RowTexts:
-        return RowTexts(TokenSource.of_corpus(self.model, data, self.prompts["document"], corpus_text))
+        return RowTexts(
+            TokenSource.of_corpus(self.model, data, self.prompts["document"], corpus_text)
+        )
 
     def _encode_rows(self, texts: RowTexts, role: Role, contents: str) -> Embeddings:
         shards = Shards.of(len(texts))
@@ -194,11 +220,15 @@ class Encoder:
 
         def write(folder: Path, names: list[str]) -> None:
             self._find_ids(texts, role, make=texts.rows is None)
-            parts = self._parts(texts, role, shards.size, *(shards.rows(shard_number(name)) for name in names))
+            parts = self._parts(
+                texts, role, shards.size, *(shards.rows(shard_number(name)) for name in names)
+            )
             for name, part in zip(names, parts, strict=True):
                 write_shard(folder / name, part, self.stored_as)
 
-        key = self._key(f"shards of {shards.size}", role, texts.source.corpus_text, contents, roles=[role])
+        key = self._key(
+            f"shards of {shards.size}", role, texts.source.corpus_text, contents, roles=[role]
+        )
         about = {
             "holds": f"embeddings of {contents}, {texts.source.corpus_text}",
             "model": self._fingerprints[1],
@@ -216,7 +246,9 @@ class Encoder:
     def _find_ids(self, texts: RowTexts, role: Role, make: bool) -> None:
         """Open the stored token ids of the table, if there are any; all processes call this to make them."""
         if self._has_token_path(role):
-            texts.store = texts.source.store(self._shows_progress) if make else texts.source.stored()
+            texts.store = (
+                texts.source.store(self._shows_progress) if make else texts.source.stored()
+            )
 
     def _has_token_path(self, role: Role) -> bool:
         prompt = self.prompts[role]
@@ -224,16 +256,22 @@ class Encoder:
             self._token_paths[role, prompt] = has_token_path(self.model, role, prompt)
         return self._token_paths[role, prompt]
 
-    def _parts(self, texts: RowTexts, role: Role, size: int, *ranges: slice) -> Iterator[NDArray[np.float32]]:
+    def _parts(
+        self, texts: RowTexts, role: Role, size: int, *ranges: slice
+    ) -> Iterator[NDArray[np.float32]]:
         """Yield the embeddings of some ranges of texts, each of which starts at a shard, shard by shard."""
         unit, hidden = PLURALS[role], process_index() > 0 or not self._shows_progress
         total = sum(part.stop - part.start for part in ranges)
         with progress(f"encoding {unit}", total, unit, hidden=hidden, rate=True) as bar:
             for part in ranges:
                 for start in range(part.start, part.stop, size):
-                    yield self._vectors(texts, slice(start, min(start + size, part.stop)), role, bar.update)
+                    yield self._vectors(
+                        texts, slice(start, min(start + size, part.stop)), role, bar.update
+                    )
 
-    def _vectors(self, texts: RowTexts, part: slice, role: Role, done: Callable[[int], object]) -> NDArray[np.float32]:
+    def _vectors(
+        self, texts: RowTexts, part: slice, role: Role, done: Callable[[int], object]
+    ) -> NDArray[np.float32]:
         """Embed some texts: float32 ``[len(part), dimension]``, rows of length 1; ``done`` counts them."""
         try:
             with autocast(self.precision, self.device):
@@ -242,12 +280,20 @@ class Encoder:
                 else:
                     raw = self._embed_texts(texts.texts(part), role, done)
         except Exception as error:
-            if not isinstance(error, REFUSED_TEXTS) and type(error) is not Exception:  # tokenizers knows no other
+            if (
+                not isinstance(error, REFUSED_TEXTS) and type(error) is not Exception
+            ):  # tokenizers knows no other
                 raise
             given = texts.texts(part)
             reason = shortened((str(error).strip().splitlines() or [type(error).__name__])[0])
-            which = f"the {role} {shown(given[0])}" if len(given) == 1 else f"one of {len(given):,} {PLURALS[role]}"
-            raise ModelError(f"the model cannot encode {which}: {reason}; its files may not belong together") from error
+            which = (
+                f"the {role} {shown(given[0])}"
+                if len(given) == 1
+                else f"one of {len(given):,} {PLURALS[role]}"
+            )
+            raise ModelError(
+                f"the model cannot encode {which}: {reason}; its files may not belong together"
+            ) from error
         bad: IntArray = np.flatnonzero(~np.isfinite(raw).all(axis=1))
         wrong = "holds values that are no numbers"
         if not bad.size:
@@ -259,7 +305,9 @@ class Encoder:
             )
         return raw
 
-    def _embed_ids(self, ids: list[TokenIds], role: Role, done: Callable[[int], object]) -> NDArray[np.float32]:
+    def _embed_ids(
+        self, ids: list[TokenIds], role: Role, done: Callable[[int], object]
+    ) -> NDArray[np.float32]:
         """Embed texts by their token ids, in batches of a bounded number of tokens."""
         embeddings = np.empty((len(ids), self.dimension), dtype=np.float32)
         lengths = np.array([len(each) for each in ids], dtype=np.int64)
@@ -268,16 +316,28 @@ class Encoder:
         with torch.inference_mode(), packing(self.model):
             most = self.batch_size * TOKENS_PER_TEXT
             for batch in token_batches(lengths, most, pays_for_padding(self.model)):
-                found = embed_tokens(self.model, [ids[number] for number in batch.tolist()], in_prompt)
-                embeddings[batch] = found[:, : self.dimension].float().cpu().numpy()  # the first, for truncate_dim
+                found = embed_tokens(
+                    self.model, [ids[number] for number in batch.tolist()], in_prompt
+                )
+                embeddings[batch] = (
+                    found[:, : self.dimension].float().cpu().numpy()
+                )  # the first, for truncate_dim
                 done(len(batch))
         return embeddings
 
-    def _embed_texts(self, texts: list[str], role: Role, done: Callable[[int], object]) -> NDArray[np.float32]:
+    def _embed_texts(
+        self, texts: list[str], role: Role, done: Callable[[int], object]
+    ) -> NDArray[np.float32]:
         """Let sentence-transformers embed texts whose tokens do not say everything."""
         encode = self.model.encode_query if role == "query" else self.model.encode_document
-        options = {"batch_size": self.batch_size, "show_progress_bar": False, "convert_to_numpy": True}
-        counting = self.model[-1].register_forward_hook(lambda *called: done(len(called[-1]["sentence_embedding"])))
+        options = {
+            "batch_size": self.batch_size,
+            "show_progress_bar": False,
+            "convert_to_numpy": True,
+        }
+        counting = self.model[-1].register_forward_hook(
+            lambda *called: done(len(called[-1]["sentence_embedding"]))
+        )
         try:
             raw = encode(texts, prompt=self.prompts[role], truncate_dim=None, **options)
         finally:

@@ -65,17 +65,23 @@ def evaluate(
         "query_prompt": query_prompt,
         "document_prompt": document_prompt,
     }
-    given = {"precision": precision, **{name: value for name, value in reading.items() if value is not None}}
+    given = {
+        "precision": precision,
+        **{name: value for name, value in reading.items() if value is not None},
+    }
     encoding = EncodingSettings.parse(given).model_dump(exclude_unset=True)
     model = expand_user(model, "model")
     original = load_data(data)
     prepared = with_run_splits(original, model)
-    if relevant_grade is not None:  # keep the run's splits, but count relevance from the original grades
+    if (
+        relevant_grade is not None
+    ):  # keep the run's splits, but count relevance from the original grades
         prepared = copy_splits(original, source=prepared).with_relevant_grade(relevant_grade)
     prepared.judged_qrels(split)
     if split == "dev" and trained_on_dev(original, model):
         log.info(
-            "note: %s was trained again with its dev split in train, so its measures on dev promise too much", model
+            "note: %s was trained again with its dev split in train, so its measures on dev promise too much",
+            model,
         )
     encoder = open_encoder(model, **with_data_prompt(encoding, prepared, model))
     return evaluate_encoder(encoder, prepared, split, names, run_corpus_text(model))

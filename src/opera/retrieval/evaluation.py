@@ -54,7 +54,9 @@ class Evaluation:
 
     def columns(self, prefix: str) -> dict[str, Any]:
         """Name the per-query values for a table: ``{"before nDCG@10": ..., "before documents": ...}``."""
-        values: dict[str, Any] = {f"{prefix} {name}": array for name, array in self.per_query.items()}
+        values: dict[str, Any] = {
+            f"{prefix} {name}": array for name, array in self.per_query.items()
+        }
         return {**values, f"{prefix} documents": self.top_documents}
 
 
@@ -77,10 +79,15 @@ def evaluate_encoder(
     depth = check_measures(measures)
     qrels = data.judged_qrels(split)
     if data.parts:
-        sets = [evaluate_encoder(encoder, view, split, measures, corpus_text, sizes) for view in views(data, split)]
+        sets = [
+            evaluate_encoder(encoder, view, split, measures, corpus_text, sizes)
+            for view in views(data, split)
+        ]
         return _joined(data, split, sets)
     if sizes:
-        by_size = rank_by_size(encoder, data, qrels.query_rows, depth, [encoder.dimension, *sizes], corpus_text)
+        by_size = rank_by_size(
+            encoder, data, qrels.query_rows, depth, [encoder.dimension, *sizes], corpus_text
+        )
         ranking = by_size.pop(encoder.dimension)
     else:
         by_size, ranking = {}, search_corpus(encoder, data, qrels.query_rows, depth, corpus_text)
@@ -91,8 +98,12 @@ def evaluate_encoder(
         query_ids=data.queries.ids(qrels.query_rows),
         per_query=per_query(ranking, qrels, measures),
         ranking=ranking,
-        top_documents=[ids[start : start + top.shape[1]] for start in range(0, top.size, top.shape[1])],
-        by_size={size: means(per_query(of_size, qrels, measures)) for size, of_size in by_size.items()},
+        top_documents=[
+            ids[start : start + top.shape[1]] for start in range(0, top.size, top.shape[1])
+        ],
+        by_size={
+            size: means(per_query(of_size, qrels, measures)) for size, of_size in by_size.items()
+        },
     )
 
 
@@ -105,17 +116,25 @@ def _joined(data: RetrievalData, split: str, sets: Sequence[Evaluation]) -> Eval
     return Evaluation(
         split=split,
         query_ids=[f"{name}/{query}" for name, each in by_name.items() for query in each.query_ids],
-        per_query={name: np.concatenate([each.per_query[name] for each in sets]) for name in sets[0].per_query},
+        per_query={
+            name: np.concatenate([each.per_query[name] for each in sets])
+            for name in sets[0].per_query
+        },
         ranking=Ranking(
-            np.concatenate([each.ranking.doc_rows[:, :depth] + first[name] for name, each in by_name.items()]),
+            np.concatenate(
+                [each.ranking.doc_rows[:, :depth] + first[name] for name, each in by_name.items()]
+            ),
             np.concatenate([each.ranking.scores[:, :depth] for each in sets]),
         ),
         top_documents=[
-            [f"{name}/{document}" for document in top] for name, each in by_name.items() for top in each.top_documents
+            [f"{name}/{document}" for document in top]
+            for name, each in by_name.items()
+            for top in each.top_documents
         ],
         by_size={
             size: {
-                name: float(np.average([each.by_size[size][name] for each in sets], weights=counts)) for name in values
+                name: float(np.average([each.by_size[size][name] for each in sets], weights=counts))
+                for name in values
             }
             for size, values in sets[0].by_size.items()
         },
@@ -138,7 +157,9 @@ def query_difficulty(
     The paper groups queries by this value (Appendix D.6).
     """
     if data.parts:
-        return np.concatenate([query_difficulty(encoder, view, split, corpus_text) for view in views(data, split)])
+        return np.concatenate(
+            [query_difficulty(encoder, view, split, corpus_text) for view in views(data, split)]
+        )
     relevant = data.judged_qrels(split).relevant()
     pairs = relevant.pairs()
     query_embeddings = encoder.encode_queries(data, relevant.query_rows)

@@ -24,7 +24,9 @@ Pooling = Literal["cls", "mean", "lasttoken"]
 
 BGE = "Represent this sentence for searching relevant passages: "
 BGE_ZH = "为这个句子生成表示以用于检索相关文章："
-WEB_SEARCH = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery: "
+WEB_SEARCH = (
+    "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery: "
+)
 
 
 @dataclass(frozen=True)
@@ -74,12 +76,40 @@ FAMILIES = (
         "",
         "intfloat/multilingual-e5-large-instruct",
     ),
-    Family("e5-mistral", r"e5-mistral-7b-instruct\b", "lasttoken", WEB_SEARCH, "", "intfloat/e5-mistral-7b-instruct"),
-    Family("e5", r"(^|multilingual-)e5-(small|base|large)\b", "mean", "query: ", "passage: ", "intfloat/e5-base-v2"),
-    Family("gte-Qwen2", r"gte-qwen[12](\.5)?-", "lasttoken", WEB_SEARCH, "", "Alibaba-NLP/gte-Qwen2-1.5B-instruct"),
-    Family("gte-en-v1.5", r"gte-(base|large)-en-v1\.5", "cls", "", "", "Alibaba-NLP/gte-base-en-v1.5"),
     Family(
-        "gte-multilingual", r"gte-(multilingual|modernbert)-base", "cls", "", "", "Alibaba-NLP/gte-multilingual-base"
+        "e5-mistral",
+        r"e5-mistral-7b-instruct\b",
+        "lasttoken",
+        WEB_SEARCH,
+        "",
+        "intfloat/e5-mistral-7b-instruct",
+    ),
+    Family(
+        "e5",
+        r"(^|multilingual-)e5-(small|base|large)\b",
+        "mean",
+        "query: ",
+        "passage: ",
+        "intfloat/e5-base-v2",
+    ),
+    Family(
+        "gte-Qwen2",
+        r"gte-qwen[12](\.5)?-",
+        "lasttoken",
+        WEB_SEARCH,
+        "",
+        "Alibaba-NLP/gte-Qwen2-1.5B-instruct",
+    ),
+    Family(
+        "gte-en-v1.5", r"gte-(base|large)-en-v1\.5", "cls", "", "", "Alibaba-NLP/gte-base-en-v1.5"
+    ),
+    Family(
+        "gte-multilingual",
+        r"gte-(multilingual|modernbert)-base",
+        "cls",
+        "",
+        "",
+        "Alibaba-NLP/gte-multilingual-base",
     ),
     Family("gte", r"gte-(small|base|large)$", "mean", "", "", "thenlper/gte-base"),
     Family(
@@ -90,8 +120,22 @@ FAMILIES = (
         "",
         "Qwen/Qwen3-Embedding-0.6B",
     ),
-    Family("arctic-embed-v2", r"arctic-embed-[ml]-v2", "cls", "query: ", "", "Snowflake/snowflake-arctic-embed-l-v2.0"),
-    Family("arctic-embed", r"arctic-embed-(xs|s|m|l)\b", "cls", BGE, "", "Snowflake/snowflake-arctic-embed-m"),
+    Family(
+        "arctic-embed-v2",
+        r"arctic-embed-[ml]-v2",
+        "cls",
+        "query: ",
+        "",
+        "Snowflake/snowflake-arctic-embed-l-v2.0",
+    ),
+    Family(
+        "arctic-embed",
+        r"arctic-embed-(xs|s|m|l)\b",
+        "cls",
+        BGE,
+        "",
+        "Snowflake/snowflake-arctic-embed-m",
+    ),
     Family(
         "nomic-embed",
         r"nomic-embed-text\b|modernbert-embed-(base|large)",
@@ -101,7 +145,9 @@ FAMILIES = (
         "nomic-ai/nomic-embed-text-v1.5",
         "nomic_bert",
     ),
-    Family("mxbai-embed", r"mxbai-embed-large-v1", "cls", BGE, "", "mixedbread-ai/mxbai-embed-large-v1"),
+    Family(
+        "mxbai-embed", r"mxbai-embed-large-v1", "cls", BGE, "", "mixedbread-ai/mxbai-embed-large-v1"
+    ),
     Family("UAE", r"uae-large-v1", "cls", BGE, "", "WhereIsAI/UAE-Large-V1"),
     Family(
         "embeddinggemma",
@@ -127,7 +173,9 @@ def family_of(spec: str, folder: Path | None) -> Family | None:
                 return family
     config = {} if folder is None else json_values(folder / "config.json")
     kind = config.get("model_type")
-    return next((family for family in FAMILIES if family.model_type and family.model_type == kind), None)
+    return next(
+        (family for family in FAMILIES if family.model_type and family.model_type == kind), None
+    )
 
 
 def model_names(spec: str, folder: Path | None) -> list[str]:
@@ -139,7 +187,12 @@ def model_names(spec: str, folder: Path | None) -> list[str]:
     """
     config = {} if folder is None else json_values(folder / "config.json")
     place = (folder or Path(spec)).absolute()
-    names = [Path(spec).name, place.name, *_hub_name(place), Path(str(config.get("_name_or_path", ""))).name]
+    names = [
+        Path(spec).name,
+        place.name,
+        *_hub_name(place),
+        Path(str(config.get("_name_or_path", ""))).name,
+    ]
     return [name.lower() for name in names]
 
 
@@ -158,7 +211,11 @@ def check_pooling(model: SentenceTransformer, spec: str, folder: Path) -> None:
     family = family_of(spec, folder)
     if family is None:
         if guesses:
-            log.info("note: %s: has no modules.json, so its tokens are pooled by %s", spec, " and ".join(guesses))
+            log.info(
+                "note: %s: has no modules.json, so its tokens are pooled by %s",
+                spec,
+                " and ".join(guesses),
+            )
         return
     if guesses != [family.pooling]:
         raise ModelError(

@@ -63,7 +63,11 @@ class VectorLookup(InputModule):  # type: ignore[misc]
         self.vectors: FrozenVectors | None = None
 
     def preprocess(
-        self, inputs: Sequence[str], prompt: str | None = None, task: str | None = None, **kwargs: Any
+        self,
+        inputs: Sequence[str],
+        prompt: str | None = None,
+        task: str | None = None,
+        **kwargs: Any,
     ) -> dict[str, Tensor]:
         """Gather the vectors of some rows: ``{"sentence_embedding": float32 [rows, dimension]}``."""
         if self.vectors is None:
@@ -121,16 +125,22 @@ def embed_rows(model: SentenceTransformer, role: str, rows: IntArray | None) -> 
     embeddings = np.empty((count, lookup.dimension), dtype=np.float32)
     for start in range(0, count, CHUNK_ROWS):
         part = slice(start, min(start + CHUNK_ROWS, count))
-        chunk = torch.from_numpy(np.array(frozen[part if rows is None else rows[part]])).to(model.device)
+        chunk = torch.from_numpy(np.array(frozen[part if rows is None else rows[part]])).to(
+            model.device
+        )
         with torch.inference_mode():
             moved = model({"sentence_embedding": chunk, "task": role})["sentence_embedding"]
         embeddings[part] = moved.float().cpu().numpy()
     if not np.isfinite(embeddings).all() or normalise(embeddings).size:
-        raise ModelError(f"the adapter's {role} vectors hold values that are no numbers; train it with a lower --lr")
+        raise ModelError(
+            f"the adapter's {role} vectors hold values that are no numbers; train it with a lower --lr"
+        )
     return embeddings
 
 
 def has_parameters(model: SentenceTransformer, role: str) -> bool:
     """Whether anything that a role's embeddings pass through has parameters."""
-    parts = (module.sub_modules[role] if hasattr(module, "sub_modules") else module for module in model)
+    parts = (
+        module.sub_modules[role] if hasattr(module, "sub_modules") else module for module in model
+    )
     return any(True for part in parts for _ in part.parameters())

@@ -93,5 +93,7 @@ def minilm_folder() -> Path:
     with weights.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != MINILM_SHA256:
-        raise ModelError(f"{weights}: SHA-256 must be {MINILM_SHA256}, got {found}; these are not the expected weights")
+        raise ModelError(
+            f"{weights}: SHA-256 must be {MINILM_SHA256}, got {found}; these are not the expected weights"
+        )
     return folder

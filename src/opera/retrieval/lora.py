@@ -58,7 +58,9 @@ def add_lora(model: SentenceTransformer, options: LoraOptions, seed: int, source
     generator = torch.Generator().manual_seed(seed)
     for name, part in model.named_parameters():
         if "lora_" in name and part.any():  # as peft draws them
-            drawn = nn.init.kaiming_uniform_(torch.empty(part.shape), a=math.sqrt(5), generator=generator)
+            drawn = nn.init.kaiming_uniform_(
+                torch.empty(part.shape), a=math.sqrt(5), generator=generator
+            )
             part.data.copy_(drawn)
     model.to(model.device).train(was_training)
 
@@ -96,7 +98,11 @@ def merged(model: SentenceTransformer) -> Iterator[None]:
 def save_trained(model: SentenceTransformer, folder: Path) -> None:
     """Write all that trains to a checkpoint."""
     folder.mkdir(parents=True, exist_ok=True)
-    parts = {name: part.detach().contiguous() for name, part in model.named_parameters() if part.requires_grad}
+    parts = {
+        name: part.detach().contiguous()
+        for name, part in model.named_parameters()
+        if part.requires_grad
+    }
     save_file(parts, folder / TRAINED_FILE)
 
 

@@ -33,7 +33,9 @@ LISTING = "https://ir-measur.es/en/latest/measures.html"
 DEFAULT_MEASURES = ("nDCG@10", f"{RETRIEVED_IDEAL}@10", "R@20", "RR@10", "Success@10")
 CUTOFFS = (1, 5, 10, 20, 50, 100)
 FULL_MEASURES = tuple(
-    f"{family}@{cutoff}" for family in ("nDCG", RETRIEVED_IDEAL, "R", "RR", "Success") for cutoff in CUTOFFS
+    f"{family}@{cutoff}"
+    for family in ("nDCG", RETRIEVED_IDEAL, "R", "RR", "Success")
+    for cutoff in CUTOFFS
 )
 
 
@@ -106,7 +108,9 @@ def per_query(
         values |= {name: compute(gains, cutoff) for name, (compute, cutoff) in own.items()}
     if parsed_names := {name: _parse(name) for name in names if name not in own}:
         results = {measure: np.zeros(qrels.n_queries) for measure in parsed_names.values()}
-        for metric in ir_measures.iter_calc(list(results), _grades_by_id(qrels), _ranks_by_id(ranking)):
+        for metric in ir_measures.iter_calc(
+            list(results), _grades_by_id(qrels), _ranks_by_id(ranking)
+        ):
             results[metric.measure][int(metric.query_id)] = metric.value
         values |= {name: results[measure] for name, measure in parsed_names.items()}
     return {name: values[name] for name in names}
@@ -164,7 +168,9 @@ def _own_measure(name: str) -> tuple[OwnMeasure, int] | None:
     if family not in OWN_MEASURES:
         return None
     if not cutoff.isdecimal() or int(cutoff) < 1:
-        raise SettingError(f"unknown measure '{name}': {family} needs a cutoff, such as {family}@10")
+        raise SettingError(
+            f"unknown measure '{name}': {family} needs a cutoff, such as {family}@10"
+        )
     return OWN_MEASURES[family], int(cutoff)
 
 
@@ -172,7 +178,9 @@ def _parse(name: str) -> ir_measures.Measure:
     """Parse a measure of ir_measures, and check its parameters and that an installed provider computes it."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SyntaxWarning)  # of numbers such as 1x: the ValueError below says it
+            warnings.simplefilter(
+                "ignore", SyntaxWarning
+            )  # of numbers such as 1x: the ValueError below says it
             measure = ir_measures.parse_measure(name)
     except NameError:
         raise SettingError(
@@ -186,18 +194,24 @@ def _parse(name: str) -> ir_measures.Measure:
     for key, info in measure.SUPPORTED_PARAMS.items():
         if info.required and key not in measure.params:
             example = f"{_family(name)}@10" if key == "cutoff" else f"{_family(name)}({key}=...)"
-            raise SettingError(f"unknown measure '{name}': {_family(name)} needs a {key}, such as {example}")
+            raise SettingError(
+                f"unknown measure '{name}': {_family(name)} needs a {key}, such as {example}"
+            )
     try:
         measure.validate_params()
     except AssertionError as error:
         raise SettingError(f"unknown measure '{name}': {error}") from None
     gains = measure.params.get("gains") or {}
     if not all(type(part) is int for pair in gains.items() for part in pair):
-        raise SettingError(f"unknown measure '{name}': gains must map whole numbers to whole numbers")
+        raise SettingError(
+            f"unknown measure '{name}': gains must map whole numbers to whole numbers"
+        )
     if measure.params.get("cutoff", 1) < 1:
         raise SettingError(f"unknown measure '{name}': the cutoff must be 1 or more")
     if not ir_measures.DefaultPipeline.supports(measure):
-        raise SettingError(f"measure '{name}': no installed provider of ir_measures computes it; see {LISTING}")
+        raise SettingError(
+            f"measure '{name}': no installed provider of ir_measures computes it; see {LISTING}"
+        )
     return measure
 
 
@@ -208,7 +222,9 @@ def _family(name: str) -> str:
 def _nearest_measure(name: str) -> str:
     """Suggest the known measure closest to ``name``, ignoring case, with the same parameters and cutoff if valid."""
     families = [*ir_measures.measures.registry, *OWN_MEASURES]
-    known = {family.casefold(): family for family in reversed(families)}  # of two spellings, the first listed
+    known = {
+        family.casefold(): family for family in reversed(families)
+    }  # of two spellings, the first listed
     family = _family(name)
     rest = name.removeprefix(family) if re.fullmatch(r"[^@]*@[1-9]\d*", name) else "@10"
     match = difflib.get_close_matches(family.casefold(), known, n=1, cutoff=0.5)

@@ -78,7 +78,9 @@ def unused_parameters(model: SentenceTransformer) -> list[str]:
         model({k: v.to(model.device) if hasattr(v, "to") else v for k, v in features.items()})[
             "sentence_embedding"
         ].float().sum().backward()
-    unused = [name for name, part in model.named_parameters() if part.requires_grad and part.grad is None]
+    unused = [
+        name for name, part in model.named_parameters() if part.requires_grad and part.grad is None
+    ]
     for part in model.parameters():
         part.grad = None
     model.train(was_training)
@@ -145,7 +147,9 @@ def _try_out(model: SentenceTransformer, place: str) -> None:
             raise ValueError(
                 f"its embeddings of two texts have the shape {list(found.shape)}, and not {list(expected)}"
             )
-        reads_all = hasattr(model[0], "auto_model")  # others may know no token of a text, whose embedding is then zero
+        reads_all = hasattr(
+            model[0], "auto_model"
+        )  # others may know no token of a text, whose embedding is then zero
         if normalise(found).size or (reads_all and not found.any()):
             raise ModelError(
                 f"{place}: its embeddings are too long or too short to be compared; use another copy of it"

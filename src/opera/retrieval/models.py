@@ -29,7 +29,11 @@ SMALL_TRANSFORMER = 50_000_000
 IGNORED_CONFIG_KEYS = {"_name_or_path", "transformers_version", "dtype", "torch_dtype"}
 """Entries of a transformer's configuration that do not change its embeddings."""
 
-_NOT_ABOUT_RESULTS = ("huggingface_hub", "transformers.trainer_utils", "transformers.utils.loading_report")
+_NOT_ABOUT_RESULTS = (
+    "huggingface_hub",
+    "transformers.trainer_utils",
+    "transformers.utils.loading_report",
+)
 """Who else warns: of the network, of file times, and of heads that embeddings do not use (missing ones are refused)."""
 
 
@@ -67,7 +71,9 @@ def model_kind(model: SentenceTransformer) -> ModelKind:
     return "small" if parameter_count(model) < SMALL_TRANSFORMER else "large"
 
 
-def set_lengths(model: SentenceTransformer, query: int | None, passage: int | None, chosen: set[str]) -> dict[str, Any]:
+def set_lengths(
+    model: SentenceTransformer, query: int | None, passage: int | None, chosen: set[str]
+) -> dict[str, Any]:
     """Set the maximum tokens per query and per document, for training and encoding; they are saved with the model.
 
     Args:
@@ -92,12 +98,17 @@ def set_lengths(model: SentenceTransformer, query: int | None, passage: int | No
     limit = model.max_seq_length or max(query or 1, passage or 1)
     model[0].query_length = min(query, limit) if query else None
     model[0].document_length = min(passage, limit) if passage else None
-    return {"max_query_length": model[0].query_length, "max_passage_length": model[0].document_length}
+    return {
+        "max_query_length": model[0].query_length,
+        "max_passage_length": model[0].document_length,
+    }
 
 
 def lengths_of(model: SentenceTransformer) -> dict[str, int | None]:
     """The lengths that a model holds, as :func:`set_lengths` returns them; ``None`` for its own limit."""
-    return {name: getattr(model[0], attribute, None) for name, attribute in LENGTH_ATTRIBUTES.items()}
+    return {
+        name: getattr(model[0], attribute, None) for name, attribute in LENGTH_ATTRIBUTES.items()
+    }
 
 
 def put_lengths(model: SentenceTransformer, lengths: Mapping[str, int | None]) -> None:
@@ -108,7 +119,9 @@ def put_lengths(model: SentenceTransformer, lengths: Mapping[str, int | None]) -
 
 
 @contextmanager
-def holding_lengths(model: SentenceTransformer, lengths: Mapping[str, int | None]) -> Iterator[None]:
+def holding_lengths(
+    model: SentenceTransformer, lengths: Mapping[str, int | None]
+) -> Iterator[None]:
     """Inside, the model holds these lengths."""
     before = lengths_of(model)
     put_lengths(model, lengths)
@@ -118,7 +131,9 @@ def holding_lengths(model: SentenceTransformer, lengths: Mapping[str, int | None
         put_lengths(model, before)
 
 
-def set_dropout_and_attention(model: SentenceTransformer, dropout: float | None, attention: str | None) -> None:
+def set_dropout_and_attention(
+    model: SentenceTransformer, dropout: float | None, attention: str | None
+) -> None:
     """Set the dropout rate and the attention implementation for training; neither is saved with the model.
 
     Raises:
@@ -127,13 +142,17 @@ def set_dropout_and_attention(model: SentenceTransformer, dropout: float | None,
     if dropout is not None:
         layers = [module for module in model.modules() if isinstance(module, torch.nn.Dropout)]
         if not layers:
-            raise SettingError(f"dropout={dropout}: {type(model[0]).__name__} has no dropout; leave the setting out")
+            raise SettingError(
+                f"dropout={dropout}: {type(model[0]).__name__} has no dropout; leave the setting out"
+            )
         for layer in layers:
             layer.p = dropout
     if attention is not None:
         transformer = getattr(model[0], "auto_model", None)
         if transformer is None:
-            raise SettingError(f"attn_implementation={attention}: {type(model[0]).__name__} has no attention")
+            raise SettingError(
+                f"attn_implementation={attention}: {type(model[0]).__name__} has no attention"
+            )
         try:
             transformer.set_attn_implementation(attention)
         except (ImportError, ValueError) as error:
@@ -189,7 +208,10 @@ def fingerprints(model: SentenceTransformer) -> tuple[str, str]:
         known = json.loads(backend.to_str())
         if backend is not tokenizer:
             known.update(truncation=None, padding=None)  # those of the last call
-            if (how := [tokenizer.truncation_side, tokenizer.split_special_tokens]) != ["right", False]:
+            if (how := [tokenizer.truncation_side, tokenizer.split_special_tokens]) != [
+                "right",
+                False,
+            ]:
                 known["how"] = how
         for digest in (total, others):
             digest.update(json.dumps(known).encode())
@@ -217,7 +239,11 @@ def _add_configuration(total: Any, model: BaseModel) -> None:
         total.update(f"{type(module).__name__} {sorted(config.items())!r}".encode())
     if hasattr(model[0], "auto_model"):
         config = model[0].auto_model.config.to_dict()
-        total.update(repr([item for item in sorted(config.items()) if item[0] not in IGNORED_CONFIG_KEYS]).encode())
+        total.update(
+            repr(
+                [item for item in sorted(config.items()) if item[0] not in IGNORED_CONFIG_KEYS]
+            ).encode()
+        )
 
 
 def quiet_libraries() -> None:
@@ -232,11 +258,17 @@ def quiet_libraries() -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
 
 
-def load_safely(kind: type[BaseModel], folder: Path, device: str, **options: Any) -> tuple[Any, list[str]]:
+def load_safely(
+    kind: type[BaseModel], folder: Path, device: str, **options: Any
+) -> tuple[Any, list[str]]:
     """Load a model in float32 from a folder that may run no code, with the names of the weights that it lacks."""
     quiet_libraries()
     check_model_folder(folder)
-    safe = {"trust_remote_code": False, "local_files_only": True, "model_kwargs": dict(SAFE_LOADING)}
+    safe = {
+        "trust_remote_code": False,
+        "local_files_only": True,
+        "model_kwargs": dict(SAFE_LOADING),
+    }
     with loading_model() as missing:
         model = kind(str(folder), device=device, **safe, **options)
     return model.float(), missing  # autocast handles half precision
@@ -250,11 +282,19 @@ def _open(spec: Path | str, device: str) -> SentenceTransformer:
         check_pooling(model, str(spec), folder)
     except ModelError:
         raise
-    except Exception as error:  # loaders raise many types; all but one mean that the model is not usable
+    except (
+        Exception
+    ) as error:  # loaders raise many types; all but one mean that the model is not usable
         if is_out_of_memory(error):
             raise
         reason = first_line(error)
-        hint = f"; there is no such folder either ('{MINILM}' needs no network)" if isinstance(spec, str) else ""
-        raise ModelError(f"{spec}: cannot be loaded as a sentence-transformers model: {reason}{hint}") from error
+        hint = (
+            f"; there is no such folder either ('{MINILM}' needs no network)"
+            if isinstance(spec, str)
+            else ""
+        )
+        raise ModelError(
+            f"{spec}: cannot be loaded as a sentence-transformers model: {reason}{hint}"
+        ) from error
     model.model_card_data.local_files_only = True  # saving the model must not query the hub
     return model

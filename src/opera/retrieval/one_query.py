@@ -76,7 +76,11 @@ def search(
     from opera.retrieval.encoder import open_encoder
     from opera.retrieval.search import exact_search
 
-    encoder, corpus_text, depth = open_encoder(model, **prompts), run_corpus_text(model), min(top, len(loaded.corpus))
+    encoder, corpus_text, depth = (
+        open_encoder(model, **prompts),
+        run_corpus_text(model),
+        min(top, len(loaded.corpus)),
+    )
     embedding = encoder.encode([query], "query")
     if kind == "exact":
         documents = encoder.encode_corpus(loaded, corpus_text)

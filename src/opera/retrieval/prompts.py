@@ -28,7 +28,10 @@ ROLES: tuple[Role, ...] = ("query", "document")
 LENGTH_SETTINGS: dict[Role, str] = {"query": "max_query_length", "document": "max_passage_length"}
 
 PROMPTS_FILE = "config_sentence_transformers.json"
-PROMPT_NAMES: dict[Role, tuple[str, ...]] = {"query": ("query",), "document": ("document", "passage", "corpus")}
+PROMPT_NAMES: dict[Role, tuple[str, ...]] = {
+    "query": ("query",),
+    "document": ("document", "passage", "corpus"),
+}
 """Names of prompts that sentence-transformers looks up for each role, in this order."""
 
 _WARNED: set[tuple[str, Role]] = set()
@@ -37,7 +40,9 @@ _WARNED: set[tuple[str, Role]] = set()
 
 def prompt_for(model: SentenceTransformer, role: Role) -> str:
     """Return the prompt that ``encode_query`` or ``encode_document`` prepends; empty for none."""
-    return next((str(model.prompts[name]) for name in PROMPT_NAMES[role] if name in model.prompts), "")
+    return next(
+        (str(model.prompts[name]) for name in PROMPT_NAMES[role] if name in model.prompts), ""
+    )
 
 
 def set_prompts(model: SentenceTransformer, query: str | None, document: str | None) -> None:
@@ -93,7 +98,11 @@ def _in_double_quotes(prompt: str) -> str:
 def prompts_in_folder(folder: Path) -> dict[str, str]:
     """Return the prompts that a model's folder names, without loading it; none where it does not say."""
     values = json_values(folder / PROMPTS_FILE).get("prompts")
-    return {name: text for name, text in values.items() if isinstance(text, str)} if isinstance(values, dict) else {}
+    return (
+        {name: text for name, text in values.items() if isinstance(text, str)}
+        if isinstance(values, dict)
+        else {}
+    )
 
 
 def warn_of_missing_prompts(
@@ -127,16 +136,23 @@ def warn_of_missing_prompts(
             else f"models of the family {family.name} are used with a {role} prompt (model card of {family.card}), "
             "and its files name none"
         )
-        log.warning("warning: %s: %s; add %s, or leave it empty for none", name, why, how(role, prompt))
+        log.warning(
+            "warning: %s: %s; add %s, or leave it empty for none", name, why, how(role, prompt)
+        )
 
 
 def warn_of_prompts(
-    prompts: Mapping[str, str], name: str, query_prompt: str | None = None, document_prompt: str | None = None
+    prompts: Mapping[str, str],
+    name: str,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
 ) -> None:
     """Warn a command's user of missing prompts, but not of a run's, which decided on them; the main process does."""
     if process_index() == 0 and not holds_run(Path(name)):
         given: dict[Role, str | None] = {"query": query_prompt, "document": document_prompt}
-        warn_of_missing_prompts(prompts, name, [role for role in ROLES if given[role] is not None], as_option)
+        warn_of_missing_prompts(
+            prompts, name, [role for role in ROLES if given[role] is not None], as_option
+        )
 
 
 def given_prompts(query: str | None, document: str | None) -> dict[str, Any]:
@@ -150,7 +166,9 @@ def given_prompts(query: str | None, document: str | None) -> dict[str, Any]:
     return EncodingSettings.parse(given).model_dump(exclude_unset=True)
 
 
-def with_data_prompt(prompts: Mapping[str, Any], data: RetrievalData, model: str | Path) -> dict[str, Any]:
+def with_data_prompt(
+    prompts: Mapping[str, Any], data: RetrievalData, model: str | Path
+) -> dict[str, Any]:
     """Add the query prompt that the data bring to those that the user gave, as a run on these data does.
 
     Args:
@@ -164,5 +182,8 @@ def with_data_prompt(prompts: Mapping[str, Any], data: RetrievalData, model: str
     if data.query_prompt is None or "query_prompt" in prompts or holds_run(Path(model)):
         return dict(prompts)
     if process_index() == 0:
-        log.info("note: the data's query prompt %s is used; --query-prompt gives another", shown(data.query_prompt))
+        log.info(
+            "note: the data's query prompt %s is used; --query-prompt gives another",
+            shown(data.query_prompt),
+        )
     return {**prompts, **given_prompts(data.query_prompt, None)}

@@ -59,7 +59,10 @@ class RerankerOptions(NamedTuple):
 
     @classmethod
     def given(
-        cls, query_prompt: str | None = None, document_prompt: str | None = None, max_length: int | None = None
+        cls,
+        query_prompt: str | None = None,
+        document_prompt: str | None = None,
+        max_length: int | None = None,
     ) -> RerankerOptions:
         """Check what a function or command was given.
 
@@ -67,7 +70,9 @@ class RerankerOptions(NamedTuple):
             SettingError: for a prompt that is no text, or a length that is no whole number of 8 or more.
         """
         prompts = {"query_prompt": query_prompt, "document_prompt": document_prompt}
-        checked = EncodingSettings.parse({name: prompt for name, prompt in prompts.items() if prompt is not None})
+        checked = EncodingSettings.parse(
+            {name: prompt for name, prompt in prompts.items() if prompt is not None}
+        )
         length = None if max_length is None else whole_number(max_length, "max_length", 8)
         return cls(checked.query_prompt or "", checked.document_prompt or "", length)
 
@@ -91,8 +96,14 @@ class Reranker:
         total = weights_digest(self.model)
         tokenizer = getattr(self.model.tokenizer, "backend_tokenizer", None)
         total.update(b"" if tokenizer is None else tokenizer.to_str().encode())
-        options = (self.options.query_prompt, self.options.document_prompt, self.model.max_seq_length)
-        total.update(repr([*options, self.model.prompts, self.precision, is_reproducible()]).encode())
+        options = (
+            self.options.query_prompt,
+            self.options.document_prompt,
+            self.model.max_seq_length,
+        )
+        total.update(
+            repr([*options, self.model.prompts, self.precision, is_reproducible()]).encode()
+        )
         return str(total.hexdigest())
 
     def score(self, queries: list[str], documents: list[str]) -> NDArray[np.float32]:
@@ -104,10 +115,15 @@ class Reranker:
         """
         before_query, before_document = self.options.query_prompt, self.options.document_prompt
         scores = self._predict(
-            [(before_query + query, before_document + text) for query, text in zip(queries, documents, strict=True)]
+            [
+                (before_query + query, before_document + text)
+                for query, text in zip(queries, documents, strict=True)
+            ]
         )
         if bad := np.flatnonzero(~np.isfinite(scores)).tolist():
-            raise ModelError(f"the reranker's score of {shown(queries[bad[0]])} is no number; use another model")
+            raise ModelError(
+                f"the reranker's score of {shown(queries[bad[0]])} is no number; use another model"
+            )
         return scores
 
     def _predict(self, texts: list[tuple[str, str]]) -> NDArray[np.float32]:
@@ -115,19 +131,29 @@ class Reranker:
         while True:
             try:
                 with autocast(self.precision, self.device):
-                    found = self.model.predict(texts, batch_size=self.batch_size, show_progress_bar=False)
+                    found = self.model.predict(
+                        texts, batch_size=self.batch_size, show_progress_bar=False
+                    )
                 return np.asarray(found, dtype=np.float32)
             except Exception as error:
                 if not should_reduce_batch_size(error):
                     raise
                 if self.batch_size == 1:
-                    raise TrainingError(f"out of memory while a reranker reads one pair: {SHORTER}") from error
+                    raise TrainingError(
+                        f"out of memory while a reranker reads one pair: {SHORTER}"
+                    ) from error
             self.batch_size //= 2
             clear_device_cache(garbage_collection=True)
-            log.info("note: out of memory: the reranker now reads %d pairs at once", self.batch_size)
+            log.info(
+                "note: out of memory: the reranker now reads %d pairs at once", self.batch_size
+            )
 
     def score_pairs(
-        self, data: RetrievalData, query_rows: IntArray, doc_rows: IntArray, corpus_text: CorpusText = "title_text"
+        self,
+        data: RetrievalData,
+        query_rows: IntArray,
+        doc_rows: IntArray,
+        corpus_text: CorpusText = "title_text",
     ) -> NDArray[np.float32]:
         """Score pairs of a data set, or read their scores from the cache: float32 ``[m]``. All processes call this.
 
@@ -143,10 +169,15 @@ class Reranker:
         chunk = self.options.batch_size * BATCHES_PER_CHUNK
 
         def parts(share: slice) -> Iterator[NDArray[np.float32]]:
-            with progress("scoring pairs", share.stop - share.start, "pairs", hidden=process_index() > 0) as bar:
+            with progress(
+                "scoring pairs", share.stop - share.start, "pairs", hidden=process_index() > 0
+            ) as bar:
                 for start in range(share.start, share.stop, chunk):
                     queries, documents = pairs[:, start : min(start + chunk, share.stop)]
-                    texts = data.queries.texts(queries, "text"), data.corpus.texts(documents, corpus_text)
+                    texts = (
+                        data.queries.texts(queries, "text"),
+                        data.corpus.texts(documents, corpus_text),
+                    )
                     yield self.score(*texts)[:, None]
                     bar.update(len(queries))
 
@@ -157,7 +188,14 @@ class Reranker:
                 np.save(folder / SCORES_FILE, scores)
             self.model.to("cpu")
 
-        key = "\0".join([self.fingerprint, data.fingerprint, corpus_text, hashlib.sha256(pairs.tobytes()).hexdigest()])
+        key = "\0".join(
+            [
+                self.fingerprint,
+                data.fingerprint,
+                corpus_text,
+                hashlib.sha256(pairs.tobytes()).hexdigest(),
+            ]
+        )
         home = cached_by_all("reranked", hashlib.sha256(key.encode()).hexdigest()[:32], write)
         return np.array(np.load(home / SCORES_FILE)[:, 0])
 
@@ -183,7 +221,9 @@ def open_reranker(spec: str | Path, options: RerankerOptions | None = None) -> R
         raise
     except Exception as error:  # loaders raise many types; all mean that the model is not usable
         reason = first_line(error)
-        raise ModelError(f"{place}: cannot be loaded as a reranker (a cross-encoder): {reason}") from error
+        raise ModelError(
+            f"{place}: cannot be loaded as a reranker (a cross-encoder): {reason}"
+        ) from error
     return Reranker(model, options)
 
 
@@ -196,6 +236,8 @@ def _check(model: CrossEncoder, missing: list[str], place: str) -> None:
         )
     check_numbers(model, place)
     if model.num_labels != 1:
-        raise ModelError(f"{place}: must give one score per pair to be a reranker, but gives {model.num_labels}")
+        raise ModelError(
+            f"{place}: must give one score per pair to be a reranker, but gives {model.num_labels}"
+        )
     if not np.isfinite(model.predict([PROBE])).all():
         raise ModelError(f"{place}: its scores are no numbers; use another copy of it")

@@ -36,7 +36,9 @@ class RowTexts:
         """Return the token ids of some of them, prompt in front."""
         if self.store is None:
             return self.source.tokenise(self._numbers(part))
-        return self.store.rows(np.arange(part.start, part.stop) if self.rows is None else self.rows[part])
+        return self.store.rows(
+            np.arange(part.start, part.stop) if self.rows is None else self.rows[part]
+        )
 
     def _numbers(self, part: slice) -> IntArray | slice:
         return part if self.rows is None else self.rows[part]

@@ -23,7 +23,15 @@ def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
     run = Run.open(model)
     if data.fingerprint not in _fingerprints(run.record):
         return data
-    names = ("seed", "test_fraction", "dev_fraction", "future", "relevant_grade", "guard", "eval_steps")
+    names = (
+        "seed",
+        "test_fraction",
+        "dev_fraction",
+        "future",
+        "relevant_grade",
+        "guard",
+        "eval_steps",
+    )
     given = run.record.identity
     settings = recorded_settings(run, {name: given[name] for name in names if name in given})
     return draw_missing_splits(
@@ -41,7 +49,11 @@ def trained_on_dev(data: RetrievalData, model: str | Path) -> bool:
     if not holds_run(Path(model)):
         return False
     record = Run.open(model).record
-    return data.fingerprint in _fingerprints(record) and record.guard is not None and record.guard.refit
+    return (
+        data.fingerprint in _fingerprints(record)
+        and record.guard is not None
+        and record.guard.refit
+    )
 
 
 def _fingerprints(record: RunRecord) -> set[str]:
@@ -51,7 +63,11 @@ def _fingerprints(record: RunRecord) -> set[str]:
 
 def run_corpus_text(model: str | Path) -> CorpusText:
     """Return what of a document a run's model was trained on; title and text for any other model."""
-    return "text" if holds_run(Path(model)) and Run.open(model).settings.get("corpus_text") == "text" else "title_text"
+    return (
+        "text"
+        if holds_run(Path(model)) and Run.open(model).settings.get("corpus_text") == "text"
+        else "title_text"
+    )
 
 
 def run_lengths(model: str | Path) -> dict[str, int]:

@@ -55,11 +55,20 @@ class NearestDocuments:
     """
 
     def __init__(
-        self, query_embeddings: NDArray[np.float32], documents: TextTable, depth: int, device: str = "cpu"
+        self,
+        query_embeddings: NDArray[np.float32],
+        documents: TextTable,
+        depth: int,
+        device: str = "cpu",
     ) -> None:
-        self._queries, self._id_rank = np.require(query_embeddings, np.float32, ["C", "W"]), documents.id_rank
+        self._queries, self._id_rank = (
+            np.require(query_embeddings, np.float32, ["C", "W"]),
+            documents.id_rank,
+        )
         self._device, self._on_device = device, torch.from_numpy(self._queries).to(device)
-        self._keys = np.full((len(self._queries), min(depth, len(documents))), NO_DOCUMENT, dtype=np.uint64)
+        self._keys = np.full(
+            (len(self._queries), min(depth, len(documents))), NO_DOCUMENT, dtype=np.uint64
+        )
         error = (self._queries.shape[1] + 8) * SUM_ERROR + (device != "cpu") * DEVICE_ERROR
         self._off = error * _lengths(self._queries)
 
@@ -71,11 +80,19 @@ class NearestDocuments:
         """
         if not tile.size or not self._keys.size:
             return
-        tile, ranks = np.require(tile, np.float32, ["C", "W"]), self._id_rank[first : first + len(tile)]
+        tile, ranks = (
+            np.require(tile, np.float32, ["C", "W"]),
+            self._id_rank[first : first + len(tile)],
+        )
         off = (self._off * _lengths(tile).max() + 1e-30).astype(np.float32)
         if not np.isfinite(off).all():
-            raise ModelError("search: embeddings hold values that are no numbers, or too large; use another model")
-        documents, threads = torch.from_numpy(tile).to(self._on_device.device), torch.get_num_threads()
+            raise ModelError(
+                "search: embeddings hold values that are no numbers, or too large; use another model"
+            )
+        documents, threads = (
+            torch.from_numpy(tile).to(self._on_device.device),
+            torch.get_num_threads(),
+        )
         high, wide = BLOCK if self._device == "cpu" else DEVICE_BLOCK
         high = min(high, -(-len(off) // threads))
 
@@ -83,16 +100,22 @@ class NearestDocuments:
             part = slice(start, start + high)
             for at in range(0, len(tile), wide):
                 block = slice(at, at + wide)
-                pairs = self._with_a_chance(part, self._on_device[part] @ documents[block].T, off[part])
+                pairs = self._with_a_chance(
+                    part, self._on_device[part] @ documents[block].T, off[part]
+                )
                 _offer(pairs, self._queries[part], tile[block], ranks[block], self._keys[part])
 
         try:  # each thread multiplies by itself: OpenMP's team would wait for its slowest member at every product
-            with ThreadPoolExecutor(threads if self._device == "cpu" else 1, "", torch.set_num_threads, (1,)) as pool:
+            with ThreadPoolExecutor(
+                threads if self._device == "cpu" else 1, "", torch.set_num_threads, (1,)
+            ) as pool:
                 list(pool.map(look, range(0, len(off), high)))
         finally:
             torch.set_num_threads(threads)
 
-    def _with_a_chance(self, part: slice, products: torch.Tensor, off: NDArray[np.float32]) -> NDArray[np.int64]:
+    def _with_a_chance(
+        self, part: slice, products: torch.Tensor, off: NDArray[np.float32]
+    ) -> NDArray[np.int64]:
         """Count products ``[queries, documents]`` row by row, and return those of documents that may be among the best.
 
         Their product reaches the least score that is kept, or, where there is none yet, the ``depth``-th best product.
@@ -110,7 +133,9 @@ class NearestDocuments:
     def add_some(self, query: int, rows: IntArray, vectors: NDArray[np.float32]) -> None:
         """Score some documents for one query: rows of the corpus ``[k]``, and float32 ``[k, dimension]``."""
         own = slice(query, query + 1)
-        _offer(np.arange(len(rows)), self._queries[own], vectors, self._id_rank[rows], self._keys[own])
+        _offer(
+            np.arange(len(rows)), self._queries[own], vectors, self._id_rank[rows], self._keys[own]
+        )
 
     def add_of_other_processes(self) -> None:
         """Take in what the other processes have found in their tiles; all call this together."""
@@ -168,10 +193,15 @@ def query_parts(count: int, dimension: int, depth: int, memory: int) -> list[sli
     return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
 
-def _tiles(documents: Vectors, share: slice, queries: int, memory: int) -> Iterator[tuple[int, NDArray[np.float32]]]:
+def _tiles(
+    documents: Vectors, share: slice, queries: int, memory: int
+) -> Iterator[tuple[int, NDArray[np.float32]]]:
     """Read a range of the corpus, a quarter of the memory at once and at most 16 units."""
     size = UNIT * min(16, max(1, memory // 4 // (4 * documents.shape[1] * UNIT)))
-    starts, hidden = range(share.start, share.stop, size), queries * len(documents) < 2e9 or process_index() > 0
+    starts, hidden = (
+        range(share.start, share.stop, size),
+        queries * len(documents) < 2e9 or process_index() > 0,
+    )
     for first in counted(starts, "searching", len(starts), "parts", hidden=hidden):
         yield first, documents[first : min(first + size, share.stop)]
 
@@ -238,10 +268,14 @@ def search_corpus(
     if index != "exact":
         from opera.retrieval.approximate import ApproximateIndex
 
-        return ApproximateIndex(index, encoder, data, corpus_text).rank(query_rows, min(depth, len(data.corpus)))
+        return ApproximateIndex(index, encoder, data, corpus_text).rank(
+            query_rows, min(depth, len(data.corpus))
+        )
 
     def rank() -> Ranking:
-        return rank_by_size(encoder, data, query_rows, depth, [encoder.dimension], corpus_text)[encoder.dimension]
+        return rank_by_size(encoder, data, query_rows, depth, [encoder.dimension], corpus_text)[
+            encoder.dimension
+        ]
 
     def write(folder: Path) -> None:
         ranking = rank()
@@ -276,14 +310,21 @@ def rank_by_size(
         sizes: numbers of dimensions; what is left of an embedding is scaled to length 1.
         corpus_text: what of a document is encoded.
     """
-    queries, count, memory = encoder.encode_queries(data, query_rows), len(data.corpus), encoder.search_memory
+    queries, count, memory = (
+        encoder.encode_queries(data, query_rows),
+        len(data.corpus),
+        encoder.search_memory,
+    )
     own, depth = own_share(count, UNIT), min(depth, count)
     tiles: Callable[[], Iterable[tuple[int, NDArray[np.float32]]]]
     if encoder.keeps(count):
         tiles = partial(_tiles, encoder.encode_corpus(data, corpus_text), own, len(queries), memory)
         parts = query_parts(len(queries), sum(sizes), depth * len(sizes), memory)
     else:  # what is not kept is seen once
-        tiles, parts = partial(encoder.document_parts, data, corpus_text, own), [slice(0, len(queries))]
+        tiles, parts = (
+            partial(encoder.document_parts, data, corpus_text, own),
+            [slice(0, len(queries))],
+        )
 
     def look(found: dict[int, NearestDocuments]) -> None:
         for first, tile in tiles():
@@ -293,7 +334,9 @@ def rank_by_size(
     whole = {size: empty_ranking(len(queries), depth) for size in sizes}
     for part in parts:
         cut = {size: first_dimensions(queries[part], size) for size in sizes}
-        found = {size: NearestDocuments(cut[size], data.corpus, depth, encoder.device) for size in sizes}
+        found = {
+            size: NearestDocuments(cut[size], data.corpus, depth, encoder.device) for size in sizes
+        }
         everywhere(partial(look, found))
         for size, nearest in found.items():
             nearest.add_of_other_processes()
@@ -306,4 +349,6 @@ def first_dimensions(embeddings: NDArray[np.float32], size: int) -> NDArray[np.f
     if size == embeddings.shape[1]:
         return embeddings
     cut = embeddings[:, :size]
-    return np.asarray(cut / np.maximum(np.linalg.norm(cut, axis=1, keepdims=True), 1e-12), dtype=np.float32)
+    return np.asarray(
+        cut / np.maximum(np.linalg.norm(cut, axis=1, keepdims=True), 1e-12), dtype=np.float32
+    )

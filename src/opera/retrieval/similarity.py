@@ -15,7 +15,9 @@ CHUNK_BYTES = 2**26
 def pair_chunks(pairs: TrainingPairs, dimension: int) -> list[slice]:
     """Cut the pairs into ranges whose embeddings fit into :data:`CHUNK_BYTES`."""
     size = max(1, CHUNK_BYTES // (2 * 4 * dimension))
-    return [slice(start, min(start + size, pairs.n_pairs)) for start in range(0, pairs.n_pairs, size)]
+    return [
+        slice(start, min(start + size, pairs.n_pairs)) for start in range(0, pairs.n_pairs, size)
+    ]
 
 
 def pair_similarities(
@@ -30,6 +32,9 @@ def pair_similarities(
     """
     similarity = np.empty(pairs.n_pairs, dtype=np.float32)
     for part in pair_chunks(pairs, query_embeddings.shape[1]):
-        queries, documents = query_embeddings[pairs.pair_query[part]], document_embeddings[pairs.pair_doc[part]]
+        queries, documents = (
+            query_embeddings[pairs.pair_query[part]],
+            document_embeddings[pairs.pair_doc[part]],
+        )
         similarity[part] = np.einsum("pd,pd->p", queries, documents)
     return similarity

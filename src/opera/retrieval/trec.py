@@ -21,10 +21,14 @@ def check_trec_ids(path: Path, data: RetrievalData, split: str) -> None:
     Raises:
         DataError: for an id with white space.
     """
-    rows = data.splits[split].query_rows if split in data.splits else None  # a run may bring a split of its own
+    rows = (
+        data.splits[split].query_rows if split in data.splits else None
+    )  # a run may bring a split of its own
     for identifier in (*data.queries.ids(rows), *data.corpus.ids()):
         if len(identifier.split()) != 1:
-            raise DataError(f"{place(path)}: a TREC run cannot hold the id {shown(identifier)}: it has white space")
+            raise DataError(
+                f"{place(path)}: a TREC run cannot hold the id {shown(identifier)}: it has white space"
+            )
 
 
 def write_trec_run(path: Path, result: Evaluation, data: RetrievalData) -> None:
@@ -33,7 +37,9 @@ def write_trec_run(path: Path, result: Evaluation, data: RetrievalData) -> None:
     def lines() -> Iterable[str]:
         for at, query in enumerate(result.query_ids):
             docs = data.corpus.ids(result.ranking.doc_rows[at])
-            for rank, (doc, score) in enumerate(zip(docs, result.ranking.scores[at], strict=True), start=1):
+            for rank, (doc, score) in enumerate(
+                zip(docs, result.ranking.scores[at], strict=True), start=1
+            ):
                 yield f"{query} Q0 {doc} {rank} {score:.8g} opera\n"
 
     replace_file(path, lambda temporary: temporary.write_text("".join(lines()), encoding="utf-8"))

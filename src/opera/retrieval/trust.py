@@ -26,7 +26,11 @@ from opera.retrieval.locate import check_readable
 
 DATA_FILES = ["*.json", "*.jinja", "*.model", "*.safetensors", "*.txt"]
 """What is downloaded from a repository on the hub: configuration, vocabulary and weights, no code and no pickle."""
-LISTS_OF_MODULES = ("modules.json", "router_config.json", "config.json")  # the last one in folders of old routers
+LISTS_OF_MODULES = (
+    "modules.json",
+    "router_config.json",
+    "config.json",
+)  # the last one in folders of old routers
 ADAPTER_CONFIG = "adapter_config.json"
 SAFE_LOADING = {"use_safetensors": True, "weights_only": True}
 """What every loader of transformers is told; arguments of the caller go before those of a model's files."""
@@ -41,14 +45,25 @@ TRANSFORMER_ARGUMENTS = frozenset(
 LOADER_ARGUMENTS = {
     "model_kwargs": frozenset({"add_pooling_layer", "attn_implementation", "dtype", "torch_dtype"}),
     "processor_kwargs": frozenset(
-        {"add_bos_token", "add_eos_token", "do_lower_case", "model_max_length", "padding_side", "truncation_side"}
+        {
+            "add_bos_token",
+            "add_eos_token",
+            "do_lower_case",
+            "model_max_length",
+            "padding_side",
+            "truncation_side",
+        }
     ),
     "config_kwargs": frozenset({"attn_implementation", "is_causal", "is_decoder", "use_cache"}),
 }
 """Keyword arguments that a model may set for transformers. Others place weights, fetch kernels, or read elsewhere."""
 HARMLESS = frozenset({"low_cpu_mem_usage", "trust_remote_code", "use_fast", "use_safetensors"})
 """Arguments that models in use set and that have no effect here: the libraries or OPERA overrule them."""
-OLD_NAMES = {"model_args": "model_kwargs", "tokenizer_args": "processor_kwargs", "config_args": "config_kwargs"}
+OLD_NAMES = {
+    "model_args": "model_kwargs",
+    "tokenizer_args": "processor_kwargs",
+    "config_args": "config_kwargs",
+}
 TRANSFORMER_CONFIG = re.compile(r"sentence_\w+(-\w+)?_config\.json")
 CONFIGURATION = re.compile(r"config(\..*)?\.json|\w+(-\w+)?_config\.json")
 """Names of files that decide how a model is loaded; also those of versions, ``config.5.0.0.json``."""
@@ -57,7 +72,9 @@ IMPLEMENTATIONS = re.compile(r"_?(attn|experts)_implementation")
 METHODS = re.compile(r"forward|get_\w+_features")
 
 
-def download_model(name: str, organization: str | None = SentenceTransformer.default_huggingface_organization) -> Path:
+def download_model(
+    name: str, organization: str | None = SentenceTransformer.default_huggingface_organization
+) -> Path:
     """Return the folder of a model on the hub, downloaded or from huggingface_hub's cache.
 
     Args:
@@ -86,7 +103,10 @@ def check_model_folder(folder: Path, known: Iterable[str] = ()) -> None:
         check_readable(path.parent)
         if path.exists():
             check_readable(path)
-        if (found := kind_of_place(path)) not in ("a file", None):  # opening a pipe would wait for ever
+        if (found := kind_of_place(path)) not in (
+            "a file",
+            None,
+        ):  # opening a pipe would wait for ever
             raise ModelError(f"{path}: must be a file, but is {found}")
         for name in _module_classes(path) if path.name in LISTS_OF_MODULES else ():
             if not isinstance(name, str) or (name not in known and not _is_module(name)):
@@ -111,7 +131,9 @@ def _files(folder: Path) -> Iterator[Path]:
     seen = set()
     for home, folders, names in os.walk(folder, onerror=_refuse, followlinks=True):
         seen.add(os.path.realpath(home))
-        folders[:] = sorted(name for name in folders if os.path.realpath(Path(home, name)) not in seen)
+        folders[:] = sorted(
+            name for name in folders if os.path.realpath(Path(home, name)) not in seen
+        )
         yield from (Path(home, name) for name in sorted(names))
 
 
@@ -139,20 +161,34 @@ def _check_configuration(path: Path) -> None:
         _check_arguments(path, content)
     if path.name == ADAPTER_CONFIG:
         _check_adapter(path, content)
-    if path.name == "wordembedding_config.json" and not _is_module(str(content.get("tokenizer_class")), WordTokenizer):
+    if path.name == "wordembedding_config.json" and not _is_module(
+        str(content.get("tokenizer_class")), WordTokenizer
+    ):
         found = shown(content.get("tokenizer_class"))
-        raise ModelError(f"{path}: tokenizer_class: must be a tokenizer of sentence_transformers, got {found}")
+        raise ModelError(
+            f"{path}: tokenizer_class: must be a tokenizer of sentence_transformers, got {found}"
+        )
     if "in_features" in content and "activation_function" in content:  # of a Dense
         name = content["activation_function"]
-        if not isinstance(name, str) or not name.startswith("torch.nn.") or not _is_module(name, nn.Module):
+        if (
+            not isinstance(name, str)
+            or not name.startswith("torch.nn.")
+            or not _is_module(name, nn.Module)
+        ):
             raise ModelError(
                 f"{path}: activation_function: must be a module of torch.nn, got {shown(name)}; sentence_transformers "
                 "would compute Tanh in its place"
             )
     for key, value in _entries(content):
         if key == "quantization_config" and value:
-            raise ModelError(f"{path}: {key}: quantised weights cannot be loaded; use the model they were made from")
-        if IMPLEMENTATIONS.fullmatch(key) and value not in (None, "eager", "sdpa") and not isinstance(value, dict):
+            raise ModelError(
+                f"{path}: {key}: quantised weights cannot be loaded; use the model they were made from"
+            )
+        if (
+            IMPLEMENTATIONS.fullmatch(key)
+            and value not in (None, "eager", "sdpa")
+            and not isinstance(value, dict)
+        ):
             raise ModelError(
                 f"{path}: {key}: a model may ask for eager or sdpa, got {shown(value)}; other implementations can be "
                 "code from the hub. Take it out of the file; the setting attn_implementation is yours"
@@ -164,7 +200,9 @@ def _check_arguments(path: Path, content: dict[str, Any]) -> None:
         name = OLD_NAMES.get(key, key)
         if name not in LOADER_ARGUMENTS:
             if key not in TRANSFORMER_ARGUMENTS:
-                raise ModelError(f"{path}: {shown(key)}: a model may not set this argument; take it out of the file")
+                raise ModelError(
+                    f"{path}: {shown(key)}: a model may not set this argument; take it out of the file"
+                )
             continue
         if not isinstance(values, dict):
             raise ModelError(f"{path}: {key}: must be an object, got {shown(values)}")
@@ -188,11 +226,15 @@ def _check_adapter(path: Path, content: dict[str, Any]) -> None:
     """Check matrices of peft that are saved by themselves, and the folder of the model that they are added to."""
     kind, base = content.get("peft_type"), content.get("base_model_name_or_path")
     if kind != "LORA" or content.get("megatron_config"):
-        raise ModelError(f"{path}: must be plain LoRA, got {shown(kind)}; merge it with its model, and use that")
+        raise ModelError(
+            f"{path}: must be plain LoRA, got {shown(kind)}; merge it with its model, and use that"
+        )
     home = Path(base) if isinstance(base, str) and Path(base).is_dir() else _cached(base)
     if home is not None:
         if os.path.lexists(home / ADAPTER_CONFIG):
-            raise ModelError(f"{path}: base_model_name_or_path: must be a whole model, got {shown(base)}")
+            raise ModelError(
+                f"{path}: base_model_name_or_path: must be a whole model, got {shown(base)}"
+            )
         check_model_folder(home)
 
 
@@ -221,7 +263,9 @@ def _entries(content: Any) -> Iterator[tuple[str, Any]]:
 
 def _parsed(path: Path) -> Any:
     try:
-        return json.loads(read_text(path))  # as the library reads it, which takes NaN and the last of equal keys
+        return json.loads(
+            read_text(path)
+        )  # as the library reads it, which takes NaN and the last of equal keys
     except OSError as error:
         raise ModelError(f"{path}: {error.strerror}") from None
     except (ValueError, RecursionError):
@@ -235,7 +279,9 @@ def _check_index(path: Path) -> None:
     beside = {file.name for file in path.parent.glob("*.safetensors")}
     for name in parts.values() if isinstance(parts, dict) else [parts]:
         if not isinstance(name, str) or name not in beside:
-            raise ModelError(f"{path}: weights must be .safetensors files in the same folder, got {shown(name)}")
+            raise ModelError(
+                f"{path}: weights must be .safetensors files in the same folder, got {shown(name)}"
+            )
 
 
 def _is_module(name: str, kind: type = Module) -> bool:

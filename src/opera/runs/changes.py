@@ -38,8 +38,12 @@ def changes_on_test(per_query: pa.Table, measures: Iterable[str]) -> dict[str, C
     """
     changes = {}
     for name in measures:
-        if {f"before {name}", f"after {name}"} <= set(per_query.column_names) and per_query.num_rows:
-            differences = per_query[f"after {name}"].to_numpy() - per_query[f"before {name}"].to_numpy()
+        if {f"before {name}", f"after {name}"} <= set(
+            per_query.column_names
+        ) and per_query.num_rows:
+            differences = (
+                per_query[f"after {name}"].to_numpy() - per_query[f"before {name}"].to_numpy()
+            )
             low, high = mean_interval(differences)
             changes[name] = Change(float(differences.mean()), low, high)
     return changes

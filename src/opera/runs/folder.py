@@ -88,7 +88,9 @@ class Run:
         """
         found = run_in(user_path(path, "run"))
         if found is None:
-            raise RunFolderError(f"{path}: not a run folder: it holds no {RUN_FILE} that opera wrote")
+            raise RunFolderError(
+                f"{path}: not a run folder: it holds no {RUN_FILE} that opera wrote"
+            )
         return found
 
     @cached_property
@@ -130,7 +132,9 @@ class Run:
             RunFolderError: if the run is not finished.
         """
         if self.record.training is None:
-            raise RunFolderError(f"{self.path}: this run is not finished; continue it with --resume")
+            raise RunFolderError(
+                f"{self.path}: this run is not finished; continue it with --resume"
+            )
         return self.record.training
 
     @property
@@ -219,7 +223,9 @@ class RunWriter:
         """Write ``trace.parquet``: ``step`` as int64, every other value as float64."""
         if self.writes:
             names = list(rows[0]) if rows else ["step"]
-            schema = pa.schema([(name, pa.int64() if name == "step" else pa.float64()) for name in names])
+            schema = pa.schema(
+                [(name, pa.int64() if name == "step" else pa.float64()) for name in names]
+            )
             table = pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
             write_parquet(self.path / TRACE_FILE, table)
 
@@ -258,7 +264,9 @@ class RunWriter:
 
     def _write_text(self, name: str, text: str) -> None:
         if self.writes:
-            replace_file(self.path / name, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+            replace_file(
+                self.path / name, lambda temporary: temporary.write_text(text, encoding="utf-8")
+            )
 
 
 def run_in(path: Path) -> Run | None:
@@ -275,7 +283,11 @@ def run_in(path: Path) -> Run | None:
         if error.errno in HIDDEN:
             return None
         raise RunFolderError(f"{path}: cannot be read ({error.strerror})") from None
-    return Run(path) if {"status", "identity", "settings"} <= read_object(path / RUN_FILE).keys() else None
+    return (
+        Run(path)
+        if {"status", "identity", "settings"} <= read_object(path / RUN_FILE).keys()
+        else None
+    )
 
 
 def holds_run(path: Path) -> bool:
@@ -288,6 +300,9 @@ def holds_run(path: Path) -> bool:
 
 def checkpoint_folders(path: Path) -> dict[int, Path]:
     """Return the checkpoints in a folder by ascending step; whatever else lies beside them is left out."""
-    steps = {path.name: re.fullmatch(r"checkpoint-(0|[1-9][0-9]*)", path.name) for path in path.glob("checkpoint-*")}
+    steps = {
+        path.name: re.fullmatch(r"checkpoint-(0|[1-9][0-9]*)", path.name)
+        for path in path.glob("checkpoint-*")
+    }
     found = {int(match[1]): path / name for name, match in steps.items() if match}
     return dict(sorted(found.items()))

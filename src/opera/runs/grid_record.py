@@ -41,7 +41,12 @@ class GridRecord(BaseModel):
     @classmethod
     def _stay_inside(cls, folders: Any) -> Any:
         for folder in folders:
-            if not folder.strip() or "\0" in folder or Path(folder).is_absolute() or ".." in Path(folder).parts:
+            if (
+                not folder.strip()
+                or "\0" in folder
+                or Path(folder).is_absolute()
+                or ".." in Path(folder).parts
+            ):
                 raise ValueError(f"{shown(folder)} is no folder inside the grid's")
         return folders
 
@@ -55,7 +60,8 @@ class GridRecord(BaseModel):
     ) -> Self:
         """Build a record; settings become what JSON makes of them, sorted by name."""
         plain, by_set = (
-            json.loads(json.dumps(values, sort_keys=True, default=str)) for values in (settings, data or {})
+            json.loads(json.dumps(values, sort_keys=True, default=str))
+            for values in (settings, data or {})
         )
         return cls(model=model, settings=plain, cells=list(cells), data=by_set)
 
@@ -71,7 +77,9 @@ class GridRecord(BaseModel):
     def write(self, folder: Path) -> None:
         """Write ``grid.json`` to an existing folder."""
         text = json.dumps(self.model_dump(), indent=2) + "\n"
-        replace_file(folder / GRID_FILE, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+        replace_file(
+            folder / GRID_FILE, lambda temporary: temporary.write_text(text, encoding="utf-8")
+        )
 
 
 def planned_cells(folder: Path) -> list[Path]:

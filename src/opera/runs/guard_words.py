@@ -22,9 +22,13 @@ def verdict_sentence(guard: GuardRecord) -> str:
         if guard.test is not None:
             change += f", {points(guard.test.fine_tuned - guard.test.before)} on test"
         words = verdict_words(guard)
-        return f"{words}: the untrained model is kept; fine-tuning changes {guard.measure} by {change}"
+        return (
+            f"{words}: the untrained model is kept; fine-tuning changes {guard.measure} by {change}"
+        )
     sentence = f"{verdict_words(guard)}: {guard.measure} {_difference(guard.dev, ' points on dev (95% interval ')}"
-    return sentence if guard.test is None else f"{sentence}, {_difference(guard.test, ' on test (')}"
+    return (
+        sentence if guard.test is None else f"{sentence}, {_difference(guard.test, ' on test (')}"
+    )
 
 
 def verdict_words(guard: GuardRecord) -> str:
@@ -88,9 +92,13 @@ def warnings_of(guard: GuardRecord) -> list[str]:
         )
     if guard.future == "both" and len(guard.dev_parts or ()) < 2:
         only = ", ".join(guard.dev_parts or ("no queries",))
-        found.append(f"warning: dev holds queries about {only} alone, so it says nothing of the other half")
+        found.append(
+            f"warning: dev holds queries about {only} alone, so it says nothing of the other half"
+        )
     if guard.dev_queries < FEW_QUERIES:
-        found.append(f"warning: {guard.dev_queries} dev queries are few to choose by; {FEW_QUERIES} or more are better")
+        found.append(
+            f"warning: {guard.dev_queries} dev queries are few to choose by; {FEW_QUERIES} or more are better"
+        )
     if guard.test is not None and guard.test.high < 0:
         promised = ", against what dev promised" if guard.dev.difference > 0 else ""
         found.append(f"warning: on test {guard.measure} fell{promised}")
@@ -115,7 +123,9 @@ def _second_sentence(guard: GuardRecord) -> list[str]:
     beside = f"on dev, which it has seen, {guard.second.second:.3f} beside {guard.second.trial:.3f}"
     if guard.second.kept:
         return [f"Then trained again with them in train ({beside})."]
-    return [f"A second training with them in train fell behind ({beside}), so the first is handed over."]
+    return [
+        f"A second training with them in train fell behind ({beside}), so the first is handed over."
+    ]
 
 
 def _difference(measured: GuardedMeasure, words: str) -> str:

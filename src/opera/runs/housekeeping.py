@@ -44,7 +44,10 @@ def run_started_after(path: Path, moment: float) -> bool:
 def last_complete_checkpoint(path: Path) -> int | None:
     """Return the step of the newest complete checkpoint, or ``None``."""
     found = checkpoint_folders(path / CHECKPOINTS_FOLDER)
-    return max((step for step, folder in found.items() if os.path.lexists(folder / WHOLE_FILE)), default=None)
+    return max(
+        (step for step, folder in found.items() if os.path.lexists(folder / WHOLE_FILE)),
+        default=None,
+    )
 
 
 def check_out_folder(path: Path, resume: bool, overwrite: bool) -> None:
@@ -66,7 +69,9 @@ def check_free(path: Path, resume: bool, overwrite: bool) -> None:
             knows which files of a model folder OPERA wrote.
     """
     if resume and overwrite:
-        raise RunFolderError("--resume continues a run and --overwrite replaces it: pass one of the two")
+        raise RunFolderError(
+            "--resume continues a run and --overwrite replaces it: pass one of the two"
+        )
     check_folder(path, "--out")
     ours = run_in(path) is not None
     if resume and not ours:
@@ -78,7 +83,9 @@ def check_free(path: Path, resume: bool, overwrite: bool) -> None:
             "or another folder"
         )
     if not ours and path.is_dir() and set(path.iterdir()) - {path / LOCK_FILE, *_leftovers(path)}:
-        raise RunFolderError(f"--out {path}: is not empty and holds no run; pass an empty or a new folder")
+        raise RunFolderError(
+            f"--out {path}: is not empty and holds no run; pass an empty or a new folder"
+        )
     if resume:
         _refuse_others(path)
     if overwrite or (resume and not _is_finished(path)):
@@ -112,7 +119,12 @@ def _refuse_unlisted(path: Path) -> None:
         RunFolderError: naming the folder.
     """
     for home in (path / MODEL_FOLDER, path / FINE_TUNED_FOLDER):
-        if home.is_dir() and not home.is_symlink() and any(home.iterdir()) and not written_files(home):
+        if (
+            home.is_dir()
+            and not home.is_symlink()
+            and any(home.iterdir())
+            and not written_files(home)
+        ):
             raise RunFolderError(
                 f"--out {path}: {home} has no list of the files that OPERA wrote there ({LIST_FILE}); remove that "
                 "folder, or pass another --out"
@@ -179,10 +191,17 @@ def clear_leftovers(path: Path) -> None:
 def _leftovers(path: Path) -> list[Path]:
     # "opera" names the file that tests whether a folder can be written to
     folders = (path, path / TRIAL_FOLDER)
-    return [left for folder in folders for name in (*OURS, "opera") for left in unfinished_files(folder / name)]
+    return [
+        left
+        for folder in folders
+        for name in (*OURS, "opera")
+        for left in unfinished_files(folder / name)
+    ]
 
 
-def refuse_other_settings(path: Path, identity: Mapping[str, Any], without_effect: Collection[str] = ()) -> None:
+def refuse_other_settings(
+    path: Path, identity: Mapping[str, Any], without_effect: Collection[str] = ()
+) -> None:
     """Refuse to resume a run with a different model, data or settings.
 
     Args:

@@ -46,7 +46,9 @@ Model = TypeVar("Model", bound=BaseModel)
 
 def broken(path: Path, reason: str) -> RunFolderError:
     """Return the error for a file of a run that cannot be used."""
-    return RunFolderError(f"{path}: is not as OPERA wrote it: {printable(' '.join(reason.split()))}")
+    return RunFolderError(
+        f"{path}: is not as OPERA wrote it: {printable(' '.join(reason.split()))}"
+    )
 
 
 def read_object(path: Path) -> dict[str, Any]:
@@ -126,7 +128,8 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
         arrays = {}
         for member in members:
             with archive.open(member) as content:
-                arrays[member.filename.removesuffix(".npy")] = _read_array(content, member.file_size)  # type: ignore[arg-type]
+                name = member.filename.removesuffix(".npy")
+                arrays[name] = _read_array(content, member.file_size)  # type: ignore[arg-type]
     return arrays
 
 
@@ -157,7 +160,10 @@ def check_columns(path: Path, table: pa.Table, columns: Mapping[str, str]) -> No
             raise broken(path, f"column {name!r} is missing")
         column = table[name]
         if not KINDS[kind](column.type):
-            raise broken(path, f"column {name!r} must be of the kind {kind!r}, but is {shortened(str(column.type))}")
+            raise broken(
+                path,
+                f"column {name!r} must be of the kind {kind!r}, but is {shortened(str(column.type))}",
+            )
         if kind != "number" and column.null_count:
             raise broken(path, f"column {name!r} lacks values")
         if kind == "measure" and not np.isfinite(column.to_numpy()).all():

@@ -18,7 +18,9 @@ FORMAT: Literal[3] = 3
 
 
 class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", protected_namespaces=(), allow_inf_nan=False)
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", protected_namespaces=(), allow_inf_nan=False
+    )
 
 
 class DataRecord(_Part):
@@ -254,7 +256,10 @@ class Measures(RootModel[dict[str, dict[str, FiniteFloat]]]):
         for moment in ("before", "after"):
             if moment not in self.root:
                 raise ValueError(f"{moment!r} is missing")
-        if "fine_tuned" in self.root and self.root["fine_tuned"].keys() != self.root["after"].keys():
+        if (
+            "fine_tuned" in self.root
+            and self.root["fine_tuned"].keys() != self.root["after"].keys()
+        ):
             raise ValueError("'fine_tuned' and 'after' have other measures")
         return self
 

@@ -101,7 +101,9 @@ class SamplingRecord:
         """Return the snapshots of the steps before ``step``."""
         earlier = self.steps < step
         by_step = ("steps", "query_codes", "document_codes", "similarity")
-        return SamplingRecord(**{k: v[earlier] if k in by_step else v for k, v in vars(self).items()})
+        return SamplingRecord(
+            **{k: v[earlier] if k in by_step else v for k, v in vars(self).items()}
+        )
 
     def query(self) -> NDArray[np.float64]:
         """n·P(q): float64 ``[T, S]``, 1 where a query is as likely as in fine-tuning."""

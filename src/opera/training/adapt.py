@@ -51,6 +51,8 @@ def adapt(
         KeyboardInterrupt: after Ctrl-C or SIGTERM; a checkpoint is saved first, from which ``resume`` continues.
     """
     checked = check(data, model, out, {"method": method, **settings}, resume, overwrite)
-    from opera.training.run import run_training  # torch takes seconds to load: what is wrong is said before
+    from opera.training.run import (
+        run_training,
+    )  # torch takes seconds to load: what is wrong is said before
 
     return run_training(checked, callbacks)

@@ -48,7 +48,10 @@ def announce(session: Session) -> None:
         and optimisation.learning_rate == PRESET_LEARNING_RATE
         and prepared.situation.model != "large"
     ):
-        log.info("note: preset=%s is for bge-large-en-v1.5; give --lr with a smaller model", optimisation.preset)
+        log.info(
+            "note: preset=%s is for bge-large-en-v1.5; give --lr with a smaller model",
+            optimisation.preset,
+        )
 
 
 def _question_rate(optimisation: OptimisationSettings, prepared: Prepared) -> None:
@@ -81,7 +84,12 @@ def _note_repeats(prepared: Prepared, queries_per_step: int) -> None:
 def _note_teacher_temperature(prepared: Prepared) -> None:
     """Note how an automatic ``teacher_temperature`` came out, and why."""
     teacher, given = prepared.data.teacher, prepared.given.train.distillation.teacher_temperature
-    if teacher is None or len(teacher) == 0 or given is not None or prepared.settings.optimisation.loss != "distill":
+    if (
+        teacher is None
+        or len(teacher) == 0
+        or given is not None
+        or prepared.settings.optimisation.loss != "distill"
+    ):
         return
     low, high = float(teacher.scores.min()), float(teacher.scores.max())
     cosines = is_cosines(teacher)
@@ -90,6 +98,10 @@ def _note_teacher_temperature(prepared: Prepared) -> None:
         resolved(prepared.settings.distillation.teacher_temperature),
         low,
         high,
-        "so they count as cosines and get the student's temperature" if cosines else "so they are no cosines",
-        "; if they are probabilities, such as a sigmoid's, set teacher_temperature" if cosines and low >= 0 else "",
+        "so they count as cosines and get the student's temperature"
+        if cosines
+        else "so they are no cosines",
+        "; if they are probabilities, such as a sigmoid's, set teacher_temperature"
+        if cosines and low >= 0
+        else "",
     )

@@ -41,11 +41,17 @@ def checked_callbacks(given: object) -> list[TrainerCallback]:
     made = []
     for each in () if given is None else several(given, "callbacks", "transformers callbacks"):
         try:
-            callback = each() if isinstance(each, type) and issubclass(each, TrainerCallback) else each
+            callback = (
+                each() if isinstance(each, type) and issubclass(each, TrainerCallback) else each
+            )
         except TypeError as error:
-            raise SettingError(f"callbacks: {each.__name__} cannot be made without arguments: {error}") from None
+            raise SettingError(
+                f"callbacks: {each.__name__} cannot be made without arguments: {error}"
+            ) from None
         if not isinstance(callback, TrainerCallback):
-            raise SettingError(f"callbacks: must be transformers TrainerCallback objects, got {shown(each)}")
+            raise SettingError(
+                f"callbacks: must be transformers TrainerCallback objects, got {shown(each)}"
+            )
         made.append(callback)
     return made
 
@@ -67,7 +73,11 @@ class Trace(TrainerCallback):  # type: ignore[misc]
     @property
     def schedule(self) -> dict[str, float | None]:
         """The method's schedule at the last step."""
-        return {name: value for name, value in self.rows[-1].items() if name not in OWN_COLUMNS} if self.rows else {}
+        return (
+            {name: value for name, value in self.rows[-1].items() if name not in OWN_COLUMNS}
+            if self.rows
+            else {}
+        )
 
     def add_losses(self, losses: NDArray[np.float32]) -> None:
         """Add the losses of one batch of the step."""
@@ -153,7 +163,9 @@ class Stopper(TrainerCallback):  # type: ignore[misc]
         now = time.monotonic()
         if self._signalled_at == math.inf:
             self._signalled_at = now
-            log.info("after this step: saving a checkpoint, then stopping; press Ctrl-C again to stop at once")
+            log.info(
+                "after this step: saving a checkpoint, then stopping; press Ctrl-C again to stop at once"
+            )
         elif number == signal.SIGINT and now - self._signalled_at > SECOND_INTERRUPT_AFTER:
             self.close()
             raise KeyboardInterrupt
@@ -175,13 +187,17 @@ class Progress(TrainerCallback):  # type: ignore[misc]
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Open the bar."""
         hidden = not PartialState().is_main_process
-        self._bar = progress("training", state.max_steps, "steps", hidden=hidden, initial=state.global_step)
+        self._bar = progress(
+            "training", state.max_steps, "steps", hidden=hidden, initial=state.global_step
+        )
 
     def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Advance the bar."""
         self._bar.update(state.global_step - self._bar.n)
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
+    def on_log(
+        self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any
+    ) -> None:
         """Show the latest loss and dev measure."""
         for key, label in (("loss", "loss"), (self._metric, self._metric.removeprefix("eval_"))):
             if logs and key in logs:

@@ -29,7 +29,9 @@ def hub_id(source: str) -> str | None:
     return name if HUB_ID.fullmatch(name) and not is_place(source) else None
 
 
-def metadata(record: RunRecord, after: Mapping[str, float], language: Sequence[str] = ()) -> ModelCardData:
+def metadata(
+    record: RunRecord, after: Mapping[str, float], language: Sequence[str] = ()
+) -> ModelCardData:
     """Describe a run's model for the hub.
 
     Args:

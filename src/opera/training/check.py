@@ -69,7 +69,9 @@ def check(
     for source in sources:
         check_stays_out(folder, "--out", source, folder=True)
     if overwrite:
-        check_reads_survive(folder, [path for source in sources for path in _reads(source, model, recipe.train)])
+        check_reads_survive(
+            folder, [path for source in sources for path in _reads(source, model, recipe.train)]
+        )
     clock = Clock()
     with clock.phase("load"):
         loaded = load_all(sources)
@@ -81,16 +83,22 @@ def _model_or_vectors(model: str | Path | None, settings: TrainSettings) -> str 
     if model is not None:
         return model
     if settings.adapter.query_vectors is None:
-        raise SettingError("--model: give a model, or its vectors with --query-vectors and --document-vectors")
+        raise SettingError(
+            "--model: give a model, or its vectors with --query-vectors and --document-vectors"
+        )
     return "vectors"
 
 
 def _reads(data: str | Path | RetrievalData, model: str, settings: TrainSettings) -> list[Path]:
     """The files and folders that a run reads."""
     adapter, reranker = settings.adapter, settings.negative_sampling.mining_reranker
-    vectors = [Path(file) for file in (adapter.query_vectors, adapter.document_vectors) if file is not None]
+    vectors = [
+        Path(file) for file in (adapter.query_vectors, adapter.document_vectors) if file is not None
+    ]
     others = [Path(file) for file in (settings.distillation.teacher_scores,) if file is not None]
     others += [Path(locate_model(reranker))] if reranker is not None else []
     fields = (settings.logging.trainer or {}).values()
-    others += [Path(value) for value in fields if isinstance(value, str) and "\0" not in value]  # such as deepspeed's
+    others += [
+        Path(value) for value in fields if isinstance(value, str) and "\0" not in value
+    ]  # such as deepspeed's
     return [*files_read(data), *vectors, *others] if vectors else [*inputs_of(data, model), *others]

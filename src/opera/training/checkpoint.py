@@ -93,10 +93,14 @@ def loading(checkpoint: Path | None, begun: Callable[[], bool] = lambda: False) 
 
 def seal(folder: Path) -> None:
     """Mark a checkpoint as complete: the SHA-256 of each of its files."""
-    files = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != WHOLE_FILE]
+    files = [
+        path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != WHOLE_FILE
+    ]
     hashes = {str(path.relative_to(folder)): _sha256(path) for path in files}
     text = json.dumps(hashes, indent=1)
-    replace_file(folder / WHOLE_FILE, lambda temporary: temporary.write_text(text, encoding="utf-8"))
+    replace_file(
+        folder / WHOLE_FILE, lambda temporary: temporary.write_text(text, encoding="utf-8")
+    )
 
 
 def damage(folder: Path) -> str:
@@ -160,7 +164,11 @@ def flatten(state: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Turn nested mappings into one, with keys joined by ``/``."""
     flat: dict[str, Any] = {}
     for key, value in state.items():
-        flat.update(flatten(value, f"{prefix}{key}/") if isinstance(value, Mapping) else {f"{prefix}{key}": value})
+        flat.update(
+            flatten(value, f"{prefix}{key}/")
+            if isinstance(value, Mapping)
+            else {f"{prefix}{key}": value}
+        )
     return flat
 
 

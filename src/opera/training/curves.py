@@ -34,6 +34,10 @@ class Curves:
             self._pairs[pair_ids] = True
             self._queries[self.sampler.pairs.pair_query[pair_ids]] = True
         self._counted = len(self.sampler.drawn)
-        known = {name: value for name, value in schedule.items() if value is not None and math.isfinite(value)}
+        known = {
+            name: value
+            for name, value in schedule.items()
+            if value is not None and math.isfinite(value)
+        }
         coverage = {"coverage_pairs": self._pairs.mean(), "coverage_queries": self._queries.mean()}
         return {f"{PREFIX}{name}": float(value) for name, value in (known | coverage).items()}

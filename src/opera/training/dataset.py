@@ -38,7 +38,11 @@ class PairDataset(Dataset[dict[str, Any]]):
     """
 
     def __init__(
-        self, data: RetrievalData, query_rows: NDArray[np.int32], n_negatives: int, corpus_text: CorpusText
+        self,
+        data: RetrievalData,
+        query_rows: NDArray[np.int32],
+        n_negatives: int,
+        corpus_text: CorpusText,
     ) -> None:
         self.data, self.query_rows, self.corpus_text = data, query_rows, corpus_text
         self.column_names = [*column_names(n_negatives), "label"]

@@ -45,9 +45,13 @@ def divergences(
     scored = ~torch.isnan(teacher)
     usable = scored[:, 0] & (scored.sum(dim=1) > 1)
     scored = scored | ~usable[:, None]  # a row without documents would have no softmax
-    p = F.log_softmax((teacher.nan_to_num() / teacher_temperature).masked_fill(~scored, -torch.inf), dim=1)
+    p = F.log_softmax(
+        (teacher.nan_to_num() / teacher_temperature).masked_fill(~scored, -torch.inf), dim=1
+    )
     q = F.log_softmax((similarity / temperature).masked_fill(~scored, -torch.inf), dim=1)
-    terms = torch.where(scored, p.exp() * (p.masked_fill(~scored, 0) - q.masked_fill(~scored, 0)), 0.0)
+    terms = torch.where(
+        scored, p.exp() * (p.masked_fill(~scored, 0) - q.masked_fill(~scored, 0)), 0.0
+    )
     return terms.sum(dim=1) * usable, usable
 
 
@@ -77,14 +81,20 @@ class DistillationLoss(InBatchLoss):
     def batch_losses(self, similarity: Tensor, excluded: Tensor | None, batch: Batch) -> Tensor:
         """The weighted sum."""
         info_nce = info_nce_losses(similarity, self.temperature, excluded, batch.own.start)
-        documents = len(batch.pair_ids)  # columns per place of a row: all positives, all first negatives, ...
+        documents = len(
+            batch.pair_ids
+        )  # columns per place of a row: all positives, all first negatives, ...
         rows = torch.arange(len(similarity), device=similarity.device)[:, None]
         places = torch.arange(batch.doc_rows.shape[1], device=similarity.device)
         own = similarity[rows, batch.own.start + rows + places * documents]
-        kl, usable = divergences(own, self._scores(batch).to(own), self.temperature, self.teacher_temperature)
+        kl, usable = divergences(
+            own, self._scores(batch).to(own), self.temperature, self.teacher_temperature
+        )
         return torch.where(usable, self.weight * kl + (1 - self.weight) * info_nce, info_nce)
 
-    def observed(self, similarity: Tensor, excluded: Tensor | None, batch: Batch, losses: Tensor) -> Tensor:
+    def observed(
+        self, similarity: Tensor, excluded: Tensor | None, batch: Batch, losses: Tensor
+    ) -> Tensor:
         """InfoNCE, without the teacher."""
         return info_nce_losses(similarity.detach(), self.temperature, excluded, batch.own.start)
 
@@ -104,7 +114,12 @@ def _log_coverage(training_set: TrainingSet, teacher: TeacherScores) -> None:
     log.info("the teacher scored %d of %d training pairs", scored.sum(), len(scored))
     if (listed := training_set.listed) is not None:
         found = ~np.isnan(teacher.lookup(query_rows[listed.queries], listed.doc_rows))
-        log.info("the teacher scored %d of %d %s negatives", found.sum(), len(found), training_set.negatives_kind)
+        log.info(
+            "the teacher scored %d of %d %s negatives",
+            found.sum(),
+            len(found),
+            training_set.negatives_kind,
+        )
     if not scored.all():
         log.info("note: pairs without a teacher's score train with InfoNCE alone")
 

@@ -17,7 +17,9 @@ from opera.core.errors import TrainingError
 
 # sentence-transformers calls a function that torch has renamed. The filter is set once, not around each call: leaving
 # a changed set of filters makes Python show every other warning of a step anew.
-warnings.filterwarnings("ignore", message="torch.distributed.nn.functional.all_gather", category=FutureWarning)
+warnings.filterwarnings(
+    "ignore", message="torch.distributed.nn.functional.all_gather", category=FutureWarning
+)
 
 
 def any_process(flag: bool) -> bool:

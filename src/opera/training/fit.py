@@ -118,6 +118,8 @@ def facts_of(training_set: TrainingSet, method: Method[Any]) -> dict[str, Any]:
 def listed_counts(counts: Mapping[str, int]) -> str:
     """List counts by name for the log: ``1,200 pairs, pool of 300 queries``."""
     return ", ".join(
-        f"pool of {count:,} queries" if name == "pool_size" else f"{count:,} {name.replace('_', ' ')}"
+        f"pool of {count:,} queries"
+        if name == "pool_size"
+        else f"{count:,} {name.replace('_', ' ')}"
         for name, count in counts.items()
     )

@@ -33,7 +33,9 @@ Observer = Callable[[int, NDArray[np.int64], NDArray[np.float32], NDArray[np.flo
 """Called with the step, pair ids ``[W·m]``, cosine similarities ``[W·m]`` and losses ``[W·m]``."""
 
 
-def info_nce_losses(similarity: Tensor, temperature: float, excluded: Tensor | None, first: int = 0) -> Tensor:
+def info_nce_losses(
+    similarity: Tensor, temperature: float, excluded: Tensor | None, first: int = 0
+) -> Tensor:
     """InfoNCE: cross-entropy of each query's positive against every other document of the batch.
 
     Args:
@@ -48,7 +50,9 @@ def info_nce_losses(similarity: Tensor, temperature: float, excluded: Tensor | N
     logits = similarity / temperature
     if excluded is not None:
         logits = logits.masked_fill(excluded, -torch.inf)
-    return F.cross_entropy(logits, first + torch.arange(len(logits), device=logits.device), reduction="none")
+    return F.cross_entropy(
+        logits, first + torch.arange(len(logits), device=logits.device), reduction="none"
+    )
 
 
 class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
@@ -90,7 +94,10 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         super().__init__()
         self.model, self.sampler, self.temperature = model, sampler, temperature
         self.known, self.observer, self.sizes = known, observer, tuple(sizes)
-        self.uses_gradient_cache, self.mini_batch_size = gradient_cache is not None, gradient_cache or 0
+        self.uses_gradient_cache, self.mini_batch_size = (
+            gradient_cache is not None,
+            gradient_cache or 0,
+        )
 
     @abstractmethod
     def pair_losses(self, similarity: Tensor, excluded: Tensor | None, first: int) -> Tensor:
@@ -111,7 +118,9 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
     def use(self, training_set: TrainingSet, settings: TrainSettings) -> None:
         """Take what a loss needs beside its batches; called once, before training. This one needs nothing."""
 
-    def observed(self, similarity: Tensor, excluded: Tensor | None, batch: Batch, losses: Tensor) -> Tensor:
+    def observed(
+        self, similarity: Tensor, excluded: Tensor | None, batch: Batch, losses: Tensor
+    ) -> Tensor:
         """Return what methods observe as the loss of each pair, float ``[m]``: ``losses``, without their graph."""
         return losses.detach()
 
@@ -127,7 +136,9 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
             TrainingError: if a loss is not a finite number.
         """
         if self.uses_gradient_cache:
-            loss: Tensor = CachedLossMixin.forward_cached(self, self._whole(sentence_features), labels)
+            loss: Tensor = CachedLossMixin.forward_cached(
+                self, self._whole(sentence_features), labels
+            )
             return loss
         return self.loss_of(labels, self.embed(sentence_features))
 
@@ -135,7 +146,9 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         """Return the embeddings of each column, float ``[m, dimension]``: queries, positives, negatives."""
         columns = list(sentence_features)
         if _are_token_ids(columns):
-            return embed_columns(self.model, [_column(features) for features in columns], packs=self.packs)
+            return embed_columns(
+                self.model, [_column(features) for features in columns], packs=self.packs
+            )
         return [self.model(features)["sentence_embedding"] for features in columns]
 
     def _whole(self, sentence_features: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -146,7 +159,10 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         bare: SentenceTransformer = extract_model_from_parallel(self.model)
         packed = self.packs and not pays_for_padding(bare)
         made = [token_features(bare, *_column(features), packed=packed) for features in columns]
-        return [{name: _moved(part, bare.device) for name, part in features.items()} for features in made]
+        return [
+            {name: _moved(part, bare.device) for name, part in features.items()}
+            for features in made
+        ]
 
     def embed_minibatch(self, *args: Any, **kwargs: Any) -> tuple[Tensor, RandContext | None]:
         """Embed some texts; in half precision the gradients that are kept of them would be too small to hold."""
@@ -173,7 +189,9 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         step, position = labels[0].tolist()
         batch = self.sampler.batch_at(step, position)
         device = embeddings[0].device
-        with torch.autocast(device.type, enabled=False):  # cosines in float32 even from half precision
+        with torch.autocast(
+            device.type, enabled=False
+        ):  # cosines in float32 even from half precision
             queries, *documents = (at_least_float32(part) for part in embeddings)
             everyones = torch.cat([gather_embeddings(part) for part in documents])
             excluded = self._excluded(batch, device)
@@ -201,7 +219,9 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
 
     def _observe(self, step: int, batch: Batch, similarity: Tensor, losses: Tensor) -> None:
         """Pass each pair's cosine and loss to the observer: of ``similarity [m, M]`` and ``losses [m]``."""
-        of_positives = similarity[:, batch.own].diagonal()  # a row's positive is at its own place among the columns
+        of_positives = similarity[
+            :, batch.own
+        ].diagonal()  # a row's positive is at its own place among the columns
         observed = observed_everywhere(step, batch.pair_ids[batch.own], of_positives, losses)
         self.observer(step, batch.pair_ids, observed[:, 0], observed[:, 1])
 

@@ -17,7 +17,9 @@ ENCODING = ("max_passage_length",)
 
 
 @contextmanager
-def memory_advice(phase: str, settings: TrainSettings, model: SentenceTransformer | None = None) -> Iterator[None]:
+def memory_advice(
+    phase: str, settings: TrainSettings, model: SentenceTransformer | None = None
+) -> Iterator[None]:
     """Turn out of memory inside the block into advice.
 
     Args:
@@ -36,10 +38,14 @@ def memory_advice(phase: str, settings: TrainSettings, model: SentenceTransforme
         if not is_out_of_memory(error):
             raise
         advice = _training_advice(settings, model, free) if trains else _encoding_advice(settings)
-        raise TrainingError(f"out of memory while {advice}; then start again with --overwrite") from error
+        raise TrainingError(
+            f"out of memory while {advice}; then start again with --overwrite"
+        ) from error
 
 
-def _training_advice(settings: TrainSettings, model: SentenceTransformer | None, free: float | None) -> str:
+def _training_advice(
+    settings: TrainSettings, model: SentenceTransformer | None, free: float | None
+) -> str:
     need = None if model is None else need_of(model, settings)
     if need is None or settings.batching.per_device_train_batch_size is None:
         return _smaller_batches(settings)
@@ -55,7 +61,11 @@ def _training_advice(settings: TrainSettings, model: SentenceTransformer | None,
     reason = f"batches of {pairs_of(settings)} pairs need about {at_once} at once{room}"
     if settings.batching.gradient_cache is not None:
         reason = "half as many"
-    more = "" if settings.encoding.gradient_checkpointing else "; gradient_checkpointing=true trades speed for more"
+    more = (
+        ""
+        if settings.encoding.gradient_checkpointing
+        else "; gradient_checkpointing=true trades speed for more"
+    )
     return f"training: set gradient_cache={texts} ({reason}), or lower {_now(settings, TRAINING)}{more}"
 
 
@@ -77,7 +87,9 @@ def _smaller_batches(settings: TrainSettings) -> str:
     if batching.global_batch_size is None:
         size = batching.per_device_train_batch_size
         kept = "gradient_accumulation_steps keeps a step's queries"
-        return f"training: lower per_device_train_batch_size (now {size}), {others}; {kept}, {trade}"
+        return (
+            f"training: lower per_device_train_batch_size (now {size}), {others}; {kept}, {trade}"
+        )
     raised = f"raise gradient_accumulation_steps (now {batching.gradient_accumulation_steps})"
     return f"training: {raised}, which keeps global_batch_size={batching.global_batch_size}, or lower {others}; {trade}"
 

@@ -55,11 +55,18 @@ def need_of(model: SentenceTransformer, settings: TrainSettings) -> Need | None:
     weights where they are kept: on a GPU by eager attention, on a CPU where texts are not packed.
     """
     config: Any = getattr(getattr(model[0], "auto_model", None), "config", None)
-    hidden, layers = getattr(config, "hidden_size", None), getattr(config, "num_hidden_layers", None)
+    hidden, layers = (
+        getattr(config, "hidden_size", None),
+        getattr(config, "num_hidden_layers", None),
+    )
     if hidden is None or layers is None:
         return None
     encoding, on_cuda = settings.encoding, model.device.type == "cuda"
-    precise = 1 if encoding.precision in ("bf16", "fp16") or (encoding.precision == "auto" and on_cuda) else 2
+    precise = (
+        1
+        if encoding.precision in ("bf16", "fp16") or (encoding.precision == "auto" and on_cuda)
+        else 2
+    )
     query, passage = encoding.max_query_length, encoding.max_passage_length
     limit = model.max_seq_length or passage
     query, passage = min(query, limit), min(passage, limit)
@@ -100,7 +107,9 @@ def _of_machine(place: Path = Path("/proc/meminfo")) -> float | None:
 def _of_group(home: Path = Path("/sys/fs/cgroup")) -> float | None:
     """What a container's limit leaves."""
     try:
-        most, used = ((home / name).read_text().strip() for name in ("memory.max", "memory.current"))
+        most, used = (
+            (home / name).read_text().strip() for name in ("memory.max", "memory.current")
+        )
     except OSError:
         return None
     return float(int(most) - int(used)) if most.isdecimal() and used.isdecimal() else None

@@ -111,7 +111,9 @@ def write_model_card(
         seed=record.seed,
         figures=_figures(record, measures, changes, queries),
         refitted=REFITTED if record.guard is not None and record.guard.refit else "",
-        counts=", ".join(f"{count:,} {name.replace('_', ' ')}" for name, count in record.data.counts.items()),
+        counts=", ".join(
+            f"{count:,} {name.replace('_', ' ')}" for name, count in record.data.counts.items()
+        ),
         note="  # normalised only" if record.settings["adapter"] != "both" else "",
         masked=json.dumps(record.settings["mask_known_positives"]),
         reading="" if from_files else _reading(record),
@@ -121,7 +123,9 @@ def write_model_card(
     replace_file(folder / CARD_FILE, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
-def _figures(record: RunRecord, measures: Measured, changes: Mapping[str, Change], queries: int) -> str:
+def _figures(
+    record: RunRecord, measures: Measured, changes: Mapping[str, Change], queries: int
+) -> str:
     """Measures on test with the interval of their change, the verdict, and the sizes of a Matryoshka model."""
     rows = [
         f"| {name} | {' | '.join(f'{measures[when][name]:.4f}' for when in ('before', 'fine_tuned', 'after'))} | "
@@ -133,12 +137,22 @@ def _figures(record: RunRecord, measures: Measured, changes: Mapping[str, Change
         "|---|---|---|---|---|",
         *rows,
     ]
-    sentences = ["The intervals are Student's t over the test queries; they hold for this model, not for other seeds."]
+    sentences = [
+        "The intervals are Student's t over the test queries; they hold for this model, not for other seeds."
+    ]
     if warning := few_queries(queries):
         sentences.append(f"{warning.removeprefix('warning: ').capitalize()}.")
     verdict = [] if record.guard is None else [f"Verdict: {verdict_sentence(record.guard)}."]
-    verdict.append(share_sentence(record.guard) if record.guard else "The weights are the fine-tuned ones.")
-    parts = ["\n".join(table), " ".join(sentences), " ".join(verdict), *_sets(record), *_sizes(record)]
+    verdict.append(
+        share_sentence(record.guard) if record.guard else "The weights are the fine-tuned ones."
+    )
+    parts = [
+        "\n".join(table),
+        " ".join(sentences),
+        " ".join(verdict),
+        *_sets(record),
+        *_sizes(record),
+    ]
     return "\n\n".join(parts)
 
 
@@ -147,7 +161,9 @@ def _sets(record: RunRecord) -> list[str]:
     if not record.sets:
         return []
     name = DEFAULT_MEASURES[0]
-    measured = [(each.name, each.test) for each in record.sets] + [("mean of the sets", mean_of_sets(record.sets))]
+    measured = [(each.name, each.test) for each in record.sets] + [
+        ("mean of the sets", mean_of_sets(record.sets))
+    ]
     rows = [
         f"| {label} | {test['before'][name]:.4f} | {test['after'][name]:.4f} |"
         for label, test in measured
@@ -161,7 +177,10 @@ def _sizes(record: RunRecord) -> list[str]:
     if not record.matryoshka:
         return []
     name = DEFAULT_MEASURES[0]
-    rows = [f"| {size.size} | {size.before[name]:.4f} | {size.after[name]:.4f} |" for size in record.matryoshka]
+    rows = [
+        f"| {size.size} | {size.before[name]:.4f} | {size.after[name]:.4f} |"
+        for size in record.matryoshka
+    ]
     head = [f"| first dimensions alone, {name} | before | handed over |", "|---|---|---|"]
     advice = "`SentenceTransformer(folder, truncate_dim=SIZE)` keeps the first dimensions."
     return ["\n".join([*head, *rows]), advice]
@@ -175,7 +194,11 @@ def _reading(record: RunRecord) -> str:
         "Training and these measures read whole texts."
         if query is None or document is None
         else f"Training and these measures read {query} tokens of a query and {document} of a document; "
-        + ("so does this model." if settings.get("save_lengths") else "this model keeps its own limit.")
+        + (
+            "so does this model."
+            if settings.get("save_lengths")
+            else "this model keeps its own limit."
+        )
     )
     return f"{lengths} {_prompts(settings)}"
 
@@ -183,7 +206,9 @@ def _reading(record: RunRecord) -> str:
 def _prompts(settings: Mapping[str, Any]) -> str:
     prompts = {role: settings.get(f"{role}_prompt") for role in ("query", "document")}
     plural = {"query": "queries", "document": "documents"}
-    named = [f"{plural[role]} with `{json.dumps(prompt)}`" for role, prompt in prompts.items() if prompt]
+    named = [
+        f"{plural[role]} with `{json.dumps(prompt)}`" for role, prompt in prompts.items() if prompt
+    ]
     if not named:
         return "No prompt goes before a text."
     where = (

@@ -30,12 +30,16 @@ class NotFiniteError(TrainingError):
         finite: bool ``[m]``, those whose own value is a number; ``None`` where only the batch has one.
     """
 
-    def __init__(self, what: str, step: int, pair_ids: NDArray[Any], finite: BoolArray | None = None) -> None:
+    def __init__(
+        self, what: str, step: int, pair_ids: NDArray[Any], finite: BoolArray | None = None
+    ) -> None:
         self.what, self.step, self.pair_ids, self.finite = what, step, pair_ids, finite
         super().__init__(f"step {step}: {what} is not a finite number; {ADVICE}")
 
 
-def with_pairs(error: NotFiniteError, training_set: TrainingSet, run: RunWriter, kept: int | None) -> TrainingError:
+def with_pairs(
+    error: NotFiniteError, training_set: TrainingSet, run: RunWriter, kept: int | None
+) -> TrainingError:
     """Name the pairs of the batch, and write all of them to ``not_finite.json``.
 
     Args:
@@ -54,9 +58,19 @@ def with_pairs(error: NotFiniteError, training_set: TrainingSet, run: RunWriter,
     ]
     run.write_not_finite({"step": error.step + 1, "what": error.what, "pairs": batch})
     bad = [row for row in batch if not row["finite"]]
-    named = ", ".join(f"{shown(row['query_id'])} with {shown(row['doc_id'])}" for row in bad[:NAMED])
-    whose = "of the batch of" if error.finite is None else f"of {len(bad)} of {len(batch)} pairs, among them"
-    checkpoint = "no checkpoint was saved before" if kept is None else f"the checkpoint of step {kept} is kept"
+    named = ", ".join(
+        f"{shown(row['query_id'])} with {shown(row['doc_id'])}" for row in bad[:NAMED]
+    )
+    whose = (
+        "of the batch of"
+        if error.finite is None
+        else f"of {len(bad)} of {len(batch)} pairs, among them"
+    )
+    checkpoint = (
+        "no checkpoint was saved before"
+        if kept is None
+        else f"the checkpoint of step {kept} is kept"
+    )
     return TrainingError(
         f"step {error.step + 1}: {error.what} {whose} {named} is not a finite number (all pairs of the batch: "
         f"{run.path / NOT_FINITE_FILE}); {checkpoint}; {ADVICE}, and start again with --overwrite"
@@ -70,7 +84,11 @@ def check_weights(model: SentenceTransformer, step: int) -> None:
         TrainingError: naming the first such parameter.
     """
     for name, tensor in model.state_dict().items():
-        if isinstance(tensor, torch.Tensor) and tensor.is_floating_point() and not torch.isfinite(tensor).all():
+        if (
+            isinstance(tensor, torch.Tensor)
+            and tensor.is_floating_point()
+            and not torch.isfinite(tensor).all()
+        ):
             raise TrainingError(
                 f"step {step}: {name} holds values that are not finite numbers, so the model is not saved; earlier "
                 f"checkpoints are kept; {ADVICE}, and start again with --overwrite"

@@ -35,7 +35,9 @@ def evaluate_test(encoder: Encoder, prepared: Prepared) -> Evaluation:
     if settings.guard.guard and settings.evaluation.metric_for_best_model not in names:
         names.append(settings.evaluation.metric_for_best_model)
     sizes = settings.optimisation.matryoshka or ()
-    return evaluate_encoder(encoder, prepared.data, "test", names, settings.encoding.corpus_text, sizes)
+    return evaluate_encoder(
+        encoder, prepared.data, "test", names, settings.encoding.corpus_text, sizes
+    )
 
 
 def evaluate_saved(run: RunWriter, prepared: Prepared) -> Evaluation:
@@ -60,7 +62,9 @@ def by_set(
         record.model_copy(
             update={
                 "share_of_draws": float(count / drawn.sum()),
-                "test": {when: result.sets[record.name].measures for when, result in moments.items()}
+                "test": {
+                    when: result.sets[record.name].measures for when, result in moments.items()
+                }
                 if record.name in before.sets
                 else None,
             }
@@ -73,12 +77,18 @@ def by_size_of(before: Evaluation, fine_tuned: Evaluation, after: Evaluation) ->
     """Put the measures of each size side by side."""
     moments = {"before": before, "fine_tuned": fine_tuned, "after": after}
     return [
-        SizeRecord(size=size, **{name: evaluation.by_size[size] for name, evaluation in moments.items()})
+        SizeRecord(
+            size=size, **{name: evaluation.by_size[size] for name, evaluation in moments.items()}
+        )
         for size in before.by_size
     ]
 
 
-def with_test(guard: GuardRecord, before: Evaluation, fine_tuned: Evaluation, after: Evaluation) -> GuardRecord:
+def with_test(
+    guard: GuardRecord, before: Evaluation, fine_tuned: Evaluation, after: Evaluation
+) -> GuardRecord:
     """Add what the choice was worth on test."""
-    at_zero, at_one, at_share = (result.per_query[guard.measure] for result in (before, fine_tuned, after))
+    at_zero, at_one, at_share = (
+        result.per_query[guard.measure] for result in (before, fine_tuned, after)
+    )
     return guard.model_copy(update={"test": guarded_measure(at_zero, at_one, at_share)})

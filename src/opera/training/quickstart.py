@@ -59,7 +59,11 @@ def quickstart(out: Path, method: str = AUTO, seed: int = 0, overwrite: bool = F
     with sole_use(out, "runs the quickstart"):
         check_out(out, overwrite)
         _write_data(data, out)
-        arguments: dict[str, Any] = {"model": MINILM, "out": out / RUN_FOLDER, "overwrite": overwrite}
+        arguments: dict[str, Any] = {
+            "model": MINILM,
+            "out": out / RUN_FOLDER,
+            "overwrite": overwrite,
+        }
         return adapt(load_data(out / DATA_FOLDER), **arguments, **settings)
 
 
@@ -71,9 +75,13 @@ def check_out(out: Path, overwrite: bool) -> None:
     """
     data = out / DATA_FOLDER
     if (foreign := _foreign(data)) is not None:
-        raise RunFolderError(f"--out {out}: {foreign} was not written by a quickstart; pass another folder")
+        raise RunFolderError(
+            f"--out {out}: {foreign} was not written by a quickstart; pass another folder"
+        )
     if not overwrite and (data.exists() or holds_run(out / RUN_FOLDER)):
-        raise RunFolderError(f"--out {out}: holds an earlier quickstart; pass --overwrite to replace it")
+        raise RunFolderError(
+            f"--out {out}: holds an earlier quickstart; pass --overwrite to replace it"
+        )
     check_out_folder(out / RUN_FOLDER, resume=False, overwrite=overwrite)
 
 
@@ -86,7 +94,9 @@ def _foreign(data: Path) -> Path | None:
     ours = written_files(data)
     if not ours:
         return data
-    foreign = (place for place in sorted(data.rglob("*")) if place.is_symlink() or not place.is_dir())
+    foreign = (
+        place for place in sorted(data.rglob("*")) if place.is_symlink() or not place.is_dir()
+    )
     return next((place for place in foreign if place not in ours), None)
 
 

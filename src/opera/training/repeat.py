@@ -52,8 +52,14 @@ def repeat_command(record: RunRecord) -> str:
     method = str(given["method"])
     defaults = make_recipe({"method": method}).flat()
     data, *others = _sources(record)
-    words = [f"opera train {_as_data(data)}", *(f"--also {_as_data(other, alone=True)}" for other in others)]
-    words += [f"--model {shlex.quote(short_source(record.model.source))}", f"--method {shlex.quote(method)}"]
+    words = [
+        f"opera train {_as_data(data)}",
+        *(f"--also {_as_data(other, alone=True)}" for other in others),
+    ]
+    words += [
+        f"--model {shlex.quote(short_source(record.model.source))}",
+        f"--method {shlex.quote(method)}",
+    ]
     for name, default in defaults.items():
         if name != "method" and name in given and given[name] != default:
             words.append(f"--set {shlex.quote(f'{name}={_as_yaml(given[name])}')}")

@@ -56,7 +56,9 @@ log = logging.getLogger("opera")
 
 
 @torch.inference_mode(False)  # a caller's no_grad or inference_mode is not about training
-def run_training(checked: Checked, callbacks: Sequence[TrainerCallback | type[TrainerCallback]] | None = None) -> Run:
+def run_training(
+    checked: Checked, callbacks: Sequence[TrainerCallback | type[TrainerCallback]] | None = None
+) -> Run:
     """Prepare, train, choose and measure; write all of it to the run folder.
 
     Raises:
@@ -67,7 +69,9 @@ def run_training(checked: Checked, callbacks: Sequence[TrainerCallback | type[Tr
     processes = join_processes()
     with checked.clock.phase("load"):
         prepared = prepare(checked.data, checked.model, checked.recipe, processes.num_processes)
-        arguments = training_arguments(prepared.settings, prepared.model, RunWriter(folder).checkpoints)
+        arguments = training_arguments(
+            prepared.settings, prepared.model, RunWriter(folder).checkpoints
+        )
         check_trainer(prepared.settings, arguments, prepared.model)
     if resume:
         refuse_other_settings(folder, prepared.identity, TrainSettings.without_effect())
@@ -77,7 +81,9 @@ def run_training(checked: Checked, callbacks: Sequence[TrainerCallback | type[Tr
             log.info("%s is already finished: nothing to do", folder)
             return earlier
     processes.wait_for_everyone()  # every process has looked at the folder
-    services = Services(service_names(checked.recipe.train.logging.report_to), arguments, prepared.model)
+    services = Services(
+        service_names(checked.recipe.train.logging.report_to), arguments, prepared.model
+    )
     with _held(folder, resume, checked.overwrite) if processes.is_main_process else nullcontext():
         processes.wait_for_everyone()
         try:
@@ -94,8 +100,12 @@ def run_training(checked: Checked, callbacks: Sequence[TrainerCallback | type[Tr
 def _as_before(earlier: Run, prepared: Prepared) -> Prepared:
     """Return what is prepared with what was chosen automatically in the run that is resumed."""
     for name in AUTOMATIC:
-        recorded_settings(earlier, {name: earlier.settings[name]} if name in earlier.settings else {})
-        if name in earlier.settings and earlier.settings[name] is None:  # a run records what was chosen
+        recorded_settings(
+            earlier, {name: earlier.settings[name]} if name in earlier.settings else {}
+        )
+        if (
+            name in earlier.settings and earlier.settings[name] is None
+        ):  # a run records what was chosen
             raise broken(earlier.path / RUN_FILE, f"{name}: must have a value")
     return prepared.resolved_as(earlier.settings)
 
@@ -105,7 +115,9 @@ def _held(folder: Path, resume: bool, overwrite: bool) -> Iterator[None]:
     """Make the run folder, hold it for this process, and clear it."""
     folder.mkdir(parents=True, exist_ok=True)
     with sole_use(folder, "trains into it"):
-        check_free(folder, resume, overwrite)  # another process may have trained into it in the meantime
+        check_free(
+            folder, resume, overwrite
+        )  # another process may have trained into it in the meantime
         if overwrite:
             clear_run(folder)
         clear_leftovers(folder)
@@ -134,20 +146,33 @@ def _run(session: Session) -> Run:
         with session.phase("encode", "encoding every text once, for the adapter"):
             prepared.encode()
     guarded = fit_guarded(session) if prepared.settings.guard.guard else None
-    final = fit(session, prepared.data, run, "train", "training") if guarded is None else guarded.fit
+    final = (
+        fit(session, prepared.data, run, "train", "training") if guarded is None else guarded.fit
+    )
     session.services.log({} if guarded is None else {f"{PREFIX}lambda": guarded.guard.share})
     final.write_pairs(run)
     fine_tuned, after = _hand_over(session, guarded, before)
-    measures = {"before": before.measures, "fine_tuned": fine_tuned.measures, "after": after.measures}
+    measures = {
+        "before": before.measures,
+        "fine_tuned": fine_tuned.measures,
+        "after": after.measures,
+    }
     if run.writes:
-        tuned_columns = {f"fine_tuned {name}": values for name, values in fine_tuned.per_query.items()}
+        tuned_columns = {
+            f"fine_tuned {name}": values for name, values in fine_tuned.per_query.items()
+        }
         columns = {**before.columns("before"), **tuned_columns, **after.columns("after")}
         run.write_measures(measures)
         run.write_per_query({"query_id": before.query_ids, **test_queries, **columns})
         guard = None if guarded is None else with_test(guarded.guard, before, fine_tuned, after)
         training = final.result.record
         sizes = by_size_of(before, fine_tuned, after)
-        finished = {"status": "finished", "training": training, "noise": final.noise, "guard": guard}
+        finished = {
+            "status": "finished",
+            "training": training,
+            "noise": final.noise,
+            "guard": guard,
+        }
         finished["matryoshka"] = sizes or None
         finished["sets"] = by_set(session, final, before, fine_tuned, after)
         changes = changes_on_test(Run(run.path).per_query(), measures["after"])
@@ -158,7 +183,9 @@ def _run(session: Session) -> Run:
     return Run.open(run.path)
 
 
-def _hand_over(session: Session, guarded: Guarded | None, before: Evaluation) -> tuple[Evaluation, Evaluation]:
+def _hand_over(
+    session: Session, guarded: Guarded | None, before: Evaluation
+) -> tuple[Evaluation, Evaluation]:
     """Save the model that is handed over, as the share of the guard makes it.
 
     Returns:
@@ -171,7 +198,9 @@ def _hand_over(session: Session, guarded: Guarded | None, before: Evaluation) ->
         _save_model(session, FINE_TUNED_FOLDER)
     if guarded is not None and share < 1:
         with session.phase("evaluate_fine_tuned", "measuring the fine-tuned model on test"):
-            fine_tuned = evaluate_test(encoder_of(prepared.model, prepared.settings.encoding), prepared)
+            fine_tuned = evaluate_test(
+                encoder_of(prepared.model, prepared.settings.encoding), prepared
+            )
         mix(guarded.untrained, Weights.of(prepared.model), share).put_into(prepared.model)
     _save_model(session, MODEL_FOLDER)
     if share == 0:

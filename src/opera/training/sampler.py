@@ -129,7 +129,9 @@ class PairSampler:
         if lag < 1:
             raise ValueError(f"lag must be 1 or more, got {lag}")
         if method.plan.batch_size % (batch_size * world_size):
-            raise ValueError("the plan's batch size must be a multiple of the batch size of all processes")
+            raise ValueError(
+                "the plan's batch size must be a multiple of the batch size of all processes"
+            )
         self.method, self.pairs, self.negatives = method, pairs, negatives
         self.n_negatives, self.batch_size, self.lag = n_negatives, batch_size, lag
         self.rank, self.world_size, self.recorder = rank, world_size, recorder
@@ -209,9 +211,13 @@ class PairSampler:
 
     def times_drawn(self) -> NDArray[np.int64]:
         """Count how often each pair was drawn: int64 ``[N]``."""
-        return np.bincount(np.concatenate([np.empty(0, dtype=np.int32), *self.drawn]), minlength=self.pairs.n_pairs)
+        return np.bincount(
+            np.concatenate([np.empty(0, dtype=np.int32), *self.drawn]), minlength=self.pairs.n_pairs
+        )
 
-    def observe(self, step: int, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray) -> None:
+    def observe(
+        self, step: int, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray
+    ) -> None:
         """Store what the forward pass gave for one batch of ``step``; draws use it from step + lag on."""
         self._observed.setdefault(step, []).append((pair_ids, similarity, loss))
 
@@ -226,7 +232,10 @@ class PairSampler:
             "method": self.method.state_dict(),
             "untrained": {str(step): drawn.state_dict() for step, drawn in self._untrained.items()},
             "observed": {
-                str(step): {str(at): dict(zip(OBSERVED, values, strict=True)) for at, values in enumerate(batches)}
+                str(step): {
+                    str(at): dict(zip(OBSERVED, values, strict=True))
+                    for at, values in enumerate(batches)
+                }
                 for step, batches in self._observed.items()
             },
         }
@@ -246,9 +255,14 @@ class PairSampler:
         self._applied = int(state["applied"])
         self.drawn = [np.array(state["drawn"], dtype=np.int32)]
         self.method.load_state_dict(state.get("method", {}))
-        self._untrained = {int(step): DrawnStep.from_state(parts) for step, parts in state.get("untrained", {}).items()}
+        self._untrained = {
+            int(step): DrawnStep.from_state(parts)
+            for step, parts in state.get("untrained", {}).items()
+        }
         self._observed = {
-            int(step): [tuple(batches[at][part] for part in OBSERVED) for at in sorted(batches, key=int)]
+            int(step): [
+                tuple(batches[at][part] for part in OBSERVED) for at in sorted(batches, key=int)
+            ]
             for step, batches in state.get("observed", {}).items()
         }
 

@@ -39,8 +39,12 @@ class SamplingRecorder:
         self._due = set(np.unique(np.rint(np.linspace(0, last, count)).astype(int)).tolist())
         self._query_ids = _recorded_queries(method.pairs, method.plan.seed)
         offsets = method.pairs.query_offsets
-        self._pair_ids = np.concatenate([np.arange(offsets[q], offsets[q + 1]) for q in self._query_ids])
-        self._snapshots: list[tuple[int, NDArray[np.uint8], NDArray[np.uint8], NDArray[np.int64]]] = []
+        self._pair_ids = np.concatenate(
+            [np.arange(offsets[q], offsets[q + 1]) for q in self._query_ids]
+        )
+        self._snapshots: list[
+            tuple[int, NDArray[np.uint8], NDArray[np.uint8], NDArray[np.int64]]
+        ] = []
 
     def record(self, step: int) -> None:
         """Record ``step``, which was just drawn, if it is due."""
@@ -54,7 +58,12 @@ class SamplingRecorder:
 
     def finished(self) -> SamplingRecord:
         """Return what is recorded so far."""
-        columns: Sequence[Sequence[object]] = list(zip(*self._snapshots, strict=True)) or [[], [], [], []]
+        columns: Sequence[Sequence[object]] = list(zip(*self._snapshots, strict=True)) or [
+            [],
+            [],
+            [],
+            [],
+        ]
         steps, query, document, histogram = columns
         return SamplingRecord(
             np.array(steps, dtype=np.int32),
@@ -67,7 +76,12 @@ class SamplingRecorder:
 
     def resume_from(self, record: SamplingRecord) -> None:
         """Continue the record of a run that resumes."""
-        parts = (record.steps.tolist(), record.query_codes, record.document_codes, record.similarity)
+        parts = (
+            record.steps.tolist(),
+            record.query_codes,
+            record.document_codes,
+            record.similarity,
+        )
         self._snapshots = list(zip(*parts, strict=True))
 
     def _histogram(self) -> NDArray[np.int64]:
@@ -78,7 +92,9 @@ class SamplingRecorder:
         counts = np.zeros(bins, dtype=np.int64)
         for start in range(0, len(similarity), CHUNK_PAIRS):
             bin_ids = ((similarity[start : start + CHUNK_PAIRS] + 1) * (bins / 2)).astype(np.int64)
-            counts += np.bincount(np.clip(bin_ids, 0, bins - 1), minlength=bins)  # rounding takes cosines past ±1
+            counts += np.bincount(
+                np.clip(bin_ids, 0, bins - 1), minlength=bins
+            )  # rounding takes cosines past ±1
         return counts
 
 

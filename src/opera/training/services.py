@@ -31,7 +31,10 @@ class Services(TrainerCallback):  # type: ignore[misc]
     """
 
     def __init__(
-        self, names: Sequence[str], arguments: SentenceTransformerTrainingArguments, model: SentenceTransformer
+        self,
+        names: Sequence[str],
+        arguments: SentenceTransformerTrainingArguments,
+        model: SentenceTransformer,
     ) -> None:
         self._names = names
         self._arguments, self._model = arguments, model
@@ -76,7 +79,12 @@ class Services(TrainerCallback):  # type: ignore[misc]
             setup = getattr(callback, "setup", None)
             if setup is not None:
                 takes_class = "processing_class" in inspect.signature(setup).parameters
-                setup(self._arguments, state, self._model, **({"processing_class": None} if takes_class else {}))
+                setup(
+                    self._arguments,
+                    state,
+                    self._model,
+                    **({"processing_class": None} if takes_class else {}),
+                )
         except Exception as error:  # whatever a service raises
             raise SettingError(
                 f"report_to={name}: cannot be opened ({_in_one_line(error)}); fix it, or leave report_to out"

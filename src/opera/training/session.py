@@ -107,18 +107,33 @@ def _new_record(prepared: Prepared, clock: Clock) -> RunRecord:
         status="running",
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         identity=prepared.identity,
-        data=DataRecord(source=data.source, fingerprint=data.fingerprint, counts=data.counts(), notes=list(data.notes)),
+        data=DataRecord(
+            source=data.source,
+            fingerprint=data.fingerprint,
+            counts=data.counts(),
+            notes=list(data.notes),
+        ),
         model=ModelRecord(
-            source=prepared.model_source, fingerprint=encoder.fingerprint, parameters=prepared.n_parameters
+            source=prepared.model_source,
+            fingerprint=encoder.fingerprint,
+            parameters=prepared.n_parameters,
         ),
         device=describe_device(encoder.device),
         processes=prepared.processes,
         seed=prepared.settings.optimisation.seed,
         settings={**prepared.recipe.flat(), **resolved},
-        versions={"python": platform.python_version(), **{name: version(name) for name in RECORDED_VERSIONS}},
+        versions={
+            "python": platform.python_version(),
+            **{name: version(name) for name in RECORDED_VERSIONS},
+        },
         seconds=dict(clock.seconds),
         sets=[
-            SetRecord(name=view.name, source=view.source, fingerprint=view.fingerprint, counts=view.counts())
+            SetRecord(
+                name=view.name,
+                source=view.source,
+                fingerprint=view.fingerprint,
+                counts=view.counts(),
+            )
             for view in views(data)
         ]
         if data.parts

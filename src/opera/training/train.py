@@ -39,7 +39,13 @@ from opera.training.loss import InBatchLoss
 from opera.training.not_finite import NotFiniteError, check_weights, with_pairs
 from opera.training.sampler import PairSampler
 from opera.training.sampling_recorder import SamplingRecorder
-from opera.training.trainer import DevEvaluator, OperaTrainer, column_roles, training_arguments, training_prompts
+from opera.training.trainer import (
+    DevEvaluator,
+    OperaTrainer,
+    column_roles,
+    training_arguments,
+    training_prompts,
+)
 from opera.training_set.build import TrainingSet
 
 log = logging.getLogger("opera")
@@ -85,20 +91,33 @@ def train(
         KeyboardInterrupt: after Ctrl-C or SIGTERM, when the checkpoint is saved.
     """
     sampler = _make_sampler(training_set, method, settings)
-    trace, stopper, progress = Trace(sampler, run), Stopper(), Progress(settings.evaluation.dev_measure)
+    trace, stopper, progress = (
+        Trace(sampler, run),
+        Stopper(),
+        Progress(settings.evaluation.dev_measure),
+    )
     if PartialState().num_processes > 1 and (unused := freeze_unused_parameters(model)):
         log.info("note: froze %d parameters that no embedding depends on", len(unused))
     loss = _make_loss(model, training_set, sampler, trace, settings)
-    trainer = _make_trainer(model, training_set, sampler, loss, trace, settings, [stopper, progress, *callbacks])
+    trainer = _make_trainer(
+        model, training_set, sampler, loss, trace, settings, [stopper, progress, *callbacks]
+    )
     checkpoint = _resume(sampler, trace, run) if resume else None
     resumed_from = sampler.trained_steps
     run.clear_not_finite()
     if model_kind(model) == "static":
         give_freed_memory_back()
     try:
-        with packing(model) if loss.packs else nullcontext(), loading(checkpoint, lambda: trace.begun):
-            if checkpoint and stopped_early(checkpoint, settings.evaluation.early_stopping_patience):
-                trainer.args.max_steps = sampler.trained_steps  # no step is left, but what follows training is
+        with (
+            packing(model) if loss.packs else nullcontext(),
+            loading(checkpoint, lambda: trace.begun),
+        ):
+            if checkpoint and stopped_early(
+                checkpoint, settings.evaluation.early_stopping_patience
+            ):
+                trainer.args.max_steps = (
+                    sampler.trained_steps
+                )  # no step is left, but what follows training is
                 sampler.end()
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     except NotFiniteError as error:
@@ -116,14 +135,18 @@ def train(
         resumed_from=resumed_from,
         best_step=trainer.state.best_global_step,
         best_value=trainer.state.best_metric,
-        evaluations=[(row["step"], row[metric]) for row in trainer.state.log_history if metric in row],
+        evaluations=[
+            (row["step"], row[metric]) for row in trainer.state.log_history if metric in row
+        ],
         measure=measure if settings.evaluation.needs_dev else None,
         lag=sampler.lag,
     )
     return TrainingResult(record, sampler.times_drawn())
 
 
-def _make_sampler(training_set: TrainingSet, method: Method[Any], settings: TrainSettings) -> PairSampler:
+def _make_sampler(
+    training_set: TrainingSet, method: Method[Any], settings: TrainSettings
+) -> PairSampler:
     processes, snapshots = PartialState(), settings.logging.snapshots
     records = snapshots > 0 and processes.is_main_process
     return PairSampler(
@@ -141,10 +164,17 @@ def _make_sampler(training_set: TrainingSet, method: Method[Any], settings: Trai
 
 
 def _make_loss(
-    model: SentenceTransformer, training_set: TrainingSet, sampler: PairSampler, trace: Trace, settings: TrainSettings
+    model: SentenceTransformer,
+    training_set: TrainingSet,
+    sampler: PairSampler,
+    trace: Trace,
+    settings: TrainSettings,
 ) -> InBatchLoss:
     def observe(
-        step: int, pair_ids: NDArray[np.int64], similarity: NDArray[np.float32], loss: NDArray[np.float32]
+        step: int,
+        pair_ids: NDArray[np.int64],
+        similarity: NDArray[np.float32],
+        loss: NDArray[np.float32],
     ) -> None:
         sampler.observe(step, pair_ids, similarity, loss)
         trace.add_losses(loss)
@@ -206,25 +236,37 @@ def _make_dataset(
         return RowDataset(data, rows, n_negatives, corpus_text), None
     prompts = training_prompts(model, settings)
     if not all(has_token_path(model, role, prompt) for role, prompt in prompts.items()):
-        log.info("note: %s tokenises texts in its own way, each time they are drawn", type(model[0]).__name__)
+        log.info(
+            "note: %s tokenises texts in its own way, each time they are drawn",
+            type(model[0]).__name__,
+        )
         return PairDataset(data, rows, n_negatives, corpus_text), None
-    drawn = resolved(settings.optimisation.max_steps) * settings.batching.queries_per_step(PartialState().num_processes)
+    drawn = resolved(settings.optimisation.max_steps) * settings.batching.queries_per_step(
+        PartialState().num_processes
+    )
     queries = TokenSource.of_queries(model, data, prompts["query"])
     documents = TokenSource.of_corpus(model, data, prompts["document"], corpus_text)
     stored = training_tokens(queries, drawn), training_tokens(documents, drawn * (1 + n_negatives))
-    lengths = {column: prompt_length(model, prompts[role]) for column, role in column_roles(settings).items()}
+    lengths = {
+        column: prompt_length(model, prompts[role])
+        for column, role in column_roles(settings).items()
+    }
     return TokenDataset(data, rows, n_negatives, *stored), TokenCollator(lengths)
 
 
 def _resume(sampler: PairSampler, trace: Trace, run: RunWriter) -> Path | None:
     """Restore sampler, trace and recorded probabilities from the newest checkpoint, if there is one."""
-    checkpoint = from_main(newest_checkpoint(run.checkpoints) if PartialState().is_main_process else None)
+    checkpoint = from_main(
+        newest_checkpoint(run.checkpoints) if PartialState().is_main_process else None
+    )
     if checkpoint:
         # a checkpoint of an earlier version has no trace of its own: the run's, which goes on behind it, has its steps
         home = Run(checkpoint if (checkpoint / TRACE_FILE).is_file() else run.path)
         with loading(checkpoint):
             load_sampler(checkpoint, sampler)
-            trace.rows = [row for row in home.trace().to_pylist() if row["step"] <= sampler.trained_steps]
+            trace.rows = [
+                row for row in home.trace().to_pylist() if row["step"] <= sampler.trained_steps
+            ]
             if [row["step"] for row in trace.rows] != list(range(1, sampler.trained_steps + 1)):
                 raise broken(home.path / TRACE_FILE, f"lacks steps before {sampler.trained_steps}")
             earlier = home.sampling()

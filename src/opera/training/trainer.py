@@ -49,7 +49,13 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
     device in the trainer's own ``_prepare_inputs``.
     """
 
-    def __init__(self, *args: Any, sampler: PairSampler, curves: Callable[[], dict[str, float]], **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        sampler: PairSampler,
+        curves: Callable[[], dict[str, float]],
+        **kwargs: Any,
+    ) -> None:
         self.sampler, self.curves = sampler, curves
         super().__init__(*args, **kwargs)
 
@@ -63,7 +69,9 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
             self.train_dataset,
             batch_sampler=self.sampler,
             collate_fn=self.data_collator,
-            generator=torch.Generator().manual_seed(self.args.seed),  # leaves torch's global stream to dropout alone
+            generator=torch.Generator().manual_seed(
+                self.args.seed
+            ),  # leaves torch's global stream to dropout alone
             pin_memory=self.args.device.type == "cuda",
             num_workers=self.args.dataloader_num_workers,
             worker_init_fn=ignore_signals,
@@ -83,7 +91,12 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
         metrics = {f"{metric_key_prefix}_{name}": value for name, value in measured.items()}
         metrics |= speed_metrics(metric_key_prefix, start)
         self.log(metrics)
-        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)  # type: ignore[has-type]
+        self.control = self.callback_handler.on_evaluate(
+            self.args,
+            self.state,
+            self.control,  # type: ignore[has-type]
+            metrics,
+        )
         return metrics
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
@@ -98,12 +111,16 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
         if has_lora(self.model):
             load_trained(self.model, Path(checkpoint_path))
             return
-        check_model_folder(Path(checkpoint_path), known={fullname(module) for module in self.model.modules()})
+        check_model_folder(
+            Path(checkpoint_path), known={fullname(module) for module in self.model.modules()}
+        )
         try:
             with loading_model():
                 super()._load_from_checkpoint(checkpoint_path)
         except OSError as error:  # transformers found no safetensors
-            raise ModelError(f"{checkpoint_path}: its weights cannot be read: {str(error).splitlines()[0]}") from None
+            raise ModelError(
+                f"{checkpoint_path}: its weights cannot be read: {str(error).splitlines()[0]}"
+            ) from None
 
     def _get_grad_norm(self, model: Any, grad_norm: Any = None) -> Any:
         """Stop at a gradient that is no finite number; fp16 skips such steps by itself."""
@@ -131,10 +148,16 @@ class DevEvaluator(BaseEvaluator):  # type: ignore[misc]
         evaluation, encoding = settings.evaluation, settings.encoding
         self.settings, self.primary_metric = settings, evaluation.dev_measure
         sample, seed = evaluation.eval_corpus_sample, settings.optimisation.seed
-        self.data = data if sample is None else judged_and_sampled(data, sample, encoding.corpus_text, seed)
+        self.data = (
+            data if sample is None else judged_and_sampled(data, sample, encoding.corpus_text, seed)
+        )
 
     def __call__(
-        self, model: SentenceTransformer, output_path: str | None = None, epoch: float = -1, steps: int = -1
+        self,
+        model: SentenceTransformer,
+        output_path: str | None = None,
+        epoch: float = -1,
+        steps: int = -1,
     ) -> dict[str, float]:
         """Return the measure's mean; all processes share the work, and get the same."""
         encoding, measure = self.settings.encoding, self.settings.evaluation.metric_for_best_model

@@ -9,7 +9,11 @@ import tempfile
 from copy import copy
 from typing import Any
 
-from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+)
 from torch import Tensor, nn
 from transformers.trainer_utils import IntervalStrategy
 
@@ -32,7 +36,9 @@ class _Trainer(SentenceTransformerTrainer):  # type: ignore[misc]
 
 
 def check_trainer(
-    settings: TrainSettings, arguments: SentenceTransformerTrainingArguments, model: SentenceTransformer
+    settings: TrainSettings,
+    arguments: SentenceTransformerTrainingArguments,
+    model: SentenceTransformer,
 ) -> None:
     """Make a trainer, optimizer and schedule with the fields that the user gave, where there are any; drop them again.
 
@@ -65,13 +71,17 @@ def check_trainer(
             trainer.create_optimizer_and_scheduler(resolved(settings.optimisation.max_steps))
     except Exception as error:  # whatever the libraries raise
         reason = shortened(" ".join(str(error).split()) or type(error).__name__, 200)
-        raise SettingError(f"--trainer {', '.join(fields)}: the trainer refuses it: {reason}") from error
+        raise SettingError(
+            f"--trainer {', '.join(fields)}: the trainer refuses it: {reason}"
+        ) from error
 
 
 def _check_delay(settings: TrainSettings, delay: float) -> None:
     every, steps = settings.evaluation.eval_steps, resolved(settings.optimisation.max_steps)
     if every is None:
-        raise SettingError(f"--trainer eval_delay={delay:g}: nothing is evaluated without eval_steps; leave it out")
+        raise SettingError(
+            f"--trainer eval_delay={delay:g}: nothing is evaluated without eval_steps; leave it out"
+        )
     if (last := steps // every * every) < delay:
         raise SettingError(
             f"--trainer eval_delay={delay:g}: would skip every evaluation: with eval_steps={every} the last is at step "
@@ -81,7 +91,9 @@ def _check_delay(settings: TrainSettings, delay: float) -> None:
 
 def _check_compiler(backend: str | None, device: str) -> None:
     """Refuse to compile a model for CPUs without a C++ compiler, which torch looks for in the first step."""
-    wanted = os.environ.get("CXX", "clang++" if sys.platform == "darwin" else "cl" if os.name == "nt" else "g++")
+    wanted = os.environ.get(
+        "CXX", "clang++" if sys.platform == "darwin" else "cl" if os.name == "nt" else "g++"
+    )
     if device == "cpu" and backend in (None, "inductor") and shutil.which(wanted) is None:
         raise SettingError(
             f"--trainer torch_compile: needs a C++ compiler, and {wanted} is not installed; install it, name another "

@@ -23,7 +23,13 @@ from opera.runs.record import NegativesRecord
 from opera.training_set.document_pool import DocumentPool
 from opera.training_set.known_positives import KnownPositives
 from opera.training_set.miner import Miner
-from opera.training_set.negatives import ListedNegatives, Lists, NegativeInputs, Negatives, build_negatives
+from opera.training_set.negatives import (
+    ListedNegatives,
+    Lists,
+    NegativeInputs,
+    Negatives,
+    build_negatives,
+)
 from opera.training_set.noise import inject_noise
 from opera.training_set.prepare import Prepared
 from opera.training_set.pretrained_scores import scores_with_cbs
@@ -82,8 +88,16 @@ class TrainingSet:
     @property
     def fingerprint(self) -> int:
         """A number that differs where pairs, scores, weights or listed negatives differ."""
-        parts: list[NDArray[Any] | None] = [self.pairs.pair_query, self.pairs.pair_doc, self.similarity]
-        parts += [self.start_scores, self.loss_weights, None if self.scores is None else self.scores.loss]
+        parts: list[NDArray[Any] | None] = [
+            self.pairs.pair_query,
+            self.pairs.pair_doc,
+            self.similarity,
+        ]
+        parts += [
+            self.start_scores,
+            self.loss_weights,
+            None if self.scores is None else self.scores.loss,
+        ]
         parts += [None, None] if self.listed is None else [self.listed.counts, self.listed.doc_rows]
         total = 0
         for part in parts:
@@ -112,22 +126,32 @@ def build_training_set(prepared: Prepared) -> TrainingSet:
     settings, data = prepared.settings, prepared.data
 
     def search(query_rows: NDArray[np.int32], depth: int) -> Ranking:
-        return search_corpus(prepared.encoder, data, query_rows, depth, settings.encoding.corpus_text)
+        return search_corpus(
+            prepared.encoder, data, query_rows, depth, settings.encoding.corpus_text
+        )
 
     noisy = inject_noise(prepared.original, data, settings, search)
     query_rows, pairs = noisy.qrels.query_rows, noisy.qrels.pairs()
     known = KnownPositives(pairs, len(data.corpus), query_rows, data.held_out)
-    scores, similarity, smallest_pool = _pretrained_scores(prepared, pairs, query_rows, known, noisy.qrels.weights)
+    scores, similarity, smallest_pool = _pretrained_scores(
+        prepared, pairs, query_rows, known, noisy.qrels.weights
+    )
     by_weight = settings.weights.pair_weights == "scores"
     kept, left = None, known
     if settings.negative_sampling.prune_before_mining:
         kept = prepared.recipe.make_method(pairs, scores, prepared.processes).kept
         left = known.without(pairs.pair_query[~kept], pairs.pair_doc[~kept])
     miner = Miner(
-        prepared.encoder, data, settings.encoding.corpus_text, settings.negative_sampling, prepared.mining_reranker
+        prepared.encoder,
+        data,
+        settings.encoding.corpus_text,
+        settings.negative_sampling,
+        prepared.mining_reranker,
     )
     veto = miner.veto(query_rows, pairs)
-    inputs = NegativeInputs(data, query_rows, left, settings, lambda depth: miner.rank(query_rows, depth), veto)
+    inputs = NegativeInputs(
+        data, query_rows, left, settings, lambda depth: miner.rank(query_rows, depth), veto
+    )
     negatives = build_negatives(prepared.negatives, inputs)
     listed = negatives.lists if isinstance(negatives, ListedNegatives) else None
     return TrainingSet(
@@ -143,7 +167,9 @@ def build_training_set(prepared: Prepared) -> TrainingSet:
         negatives=negatives,
         negatives_kind=prepared.negatives,
         listed=listed,
-        pruned_positives=None if kept is None or listed is None else _pruned_positives(listed, pairs, kept, known),
+        pruned_positives=None
+        if kept is None or listed is None
+        else _pruned_positives(listed, pairs, kept, known),
         scores=scores,
         similarity=similarity,
         smallest_cbs_pool=smallest_pool,
@@ -151,12 +177,18 @@ def build_training_set(prepared: Prepared) -> TrainingSet:
     )
 
 
-def _pruned_positives(listed: Lists, pairs: TrainingPairs, kept: BoolArray, known: KnownPositives) -> int:
+def _pruned_positives(
+    listed: Lists, pairs: TrainingPairs, kept: BoolArray, known: KnownPositives
+) -> int:
     """Count the listed negatives that were pruned as positives; of a query without a pair kept none is ever drawn."""
     query = listed.queries
     drawn = pairs.sum_by_query(kept)[query] > 0
     count = int((known.contains(query, listed.doc_rows) & drawn).sum())
-    log.info("note: %d of the %d negatives of queries with a pair kept are pruned positives", count, drawn.sum())
+    log.info(
+        "note: %d of the %d negatives of queries with a pair kept are pruned positives",
+        count,
+        drawn.sum(),
+    )
     return count
 
 

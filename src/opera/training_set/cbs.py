@@ -95,7 +95,11 @@ def rank_among_random(
                 own_places = place[pairs.pair_doc[own]]
                 others = np.delete(seen[query - start], own_places[own_places >= 0])[:pool_size]
                 others.sort()
-                rank[own] = 1 + len(others) - np.searchsorted(others, similarity[own] + ROUNDING, side="right")
+                rank[own] = (
+                    1
+                    + len(others)
+                    - np.searchsorted(others, similarity[own] + ROUNDING, side="right")
+                )
                 sizes[own] = len(others)
         first, last = pairs.query_offsets[[share.start, share.stop]]
         return [rank[first:last], sizes[first:last]]

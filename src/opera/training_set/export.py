@@ -25,7 +25,12 @@ from opera.retrieval.prompts import given_prompts, with_data_prompt
 from opera.retrieval.reranker import open_reranker
 from opera.retrieval.run_model import run_corpus_text
 from opera.training_set.document_pool import DocumentPool
-from opera.training_set.export_inputs import NEGATIVES_FORMATS, SCORE_FORMATS, ScoreInputs, mining_settings
+from opera.training_set.export_inputs import (
+    NEGATIVES_FORMATS,
+    SCORE_FORMATS,
+    ScoreInputs,
+    mining_settings,
+)
 from opera.training_set.known_positives import KnownPositives
 from opera.training_set.miner import Miner
 from opera.training_set.negatives import ListedNegatives, check_range
@@ -98,7 +103,12 @@ def score(
 
 
 def _score_pairs(
-    model: str, loaded: RetrievalData, qrels: Qrels, prompts: dict[str, Any], cbs_pool: int, seed: int
+    model: str,
+    loaded: RetrievalData,
+    qrels: Qrels,
+    prompts: dict[str, Any],
+    cbs_pool: int,
+    seed: int,
 ) -> pa.Table:
     """Score the training pairs as they train: similarity, estimated loss, CBS."""
     encoder, pairs = open_encoder(model, **with_data_prompt(prompts, loaded, model)), qrels.pairs()
@@ -119,7 +129,10 @@ def _score_pairs(
         pool=DocumentPool.of(loaded, corpus_text),
         cbs_pool=cbs_pool,
     )
-    del query_embeddings, document_embeddings  # mapped: their pages need not stay while the table is made
+    del (
+        query_embeddings,
+        document_embeddings,
+    )  # mapped: their pages need not stay while the table is made
     columns = {
         "query_id": loaded.queries.id_column(qrels.query_rows[pairs.pair_query]),
         "doc_id": loaded.corpus.id_column(pairs.pair_doc),
@@ -188,10 +201,16 @@ def mine(
     miner = Miner(encoder, loaded, run_corpus_text(model), sampling, judge)
     mined = miner.mine(qrels, keep, seed)
     if mined.queries_without:
-        log.info("note: %d of %d queries have no negative at these ranks", mined.queries_without, len(qrels.query_rows))
+        log.info(
+            "note: %d of %d queries have no negative at these ranks",
+            mined.queries_without,
+            len(qrels.query_rows),
+        )
     table = pa.table(
         {
-            "query_id": loaded.queries.id_column(np.repeat(qrels.query_rows, np.diff(mined.offsets))),
+            "query_id": loaded.queries.id_column(
+                np.repeat(qrels.query_rows, np.diff(mined.offsets))
+            ),
             "doc_id": loaded.corpus.id_column(mined.doc_rows),
         }
     )
@@ -204,7 +223,9 @@ def mine(
     return table
 
 
-def _training_qrels(data: str | Path | RetrievalData, relevant_grade: int, use: str) -> tuple[RetrievalData, Qrels]:
+def _training_qrels(
+    data: str | Path | RetrievalData, relevant_grade: int, use: str
+) -> tuple[RetrievalData, Qrels]:
     loaded = one_set(load_data(data), use)
     loaded = loaded.with_relevant_grade(relevant_grade)
     return loaded, loaded.training_split()
@@ -216,4 +237,8 @@ def _flagembedding_records(
     for at, query in enumerate(data.queries.texts_by_turns(qrels.query_rows)):
         positives = qrels.doc_rows[qrels.offsets[at] : qrels.offsets[at + 1]]
         negatives = mined.doc_rows[mined.offsets[at] : mined.offsets[at + 1]]
-        yield {"query": query, "pos": data.corpus.texts(positives), "neg": data.corpus.texts(negatives)}
+        yield {
+            "query": query,
+            "pos": data.corpus.texts(positives),
+            "neg": data.corpus.texts(negatives),
+        }

@@ -51,7 +51,11 @@ def mining_settings(
 def _by_option(line: str) -> str:
     """Call a setting of mining by its option, which has no ``mining_`` in front."""
     name, colon, rule = line.partition(":")
-    return f"--{name.removeprefix('mining_').replace('_', '-')}{colon}{rule}" if name.startswith("mining_") else line
+    return (
+        f"--{name.removeprefix('mining_').replace('_', '-')}{colon}{rule}"
+        if name.startswith("mining_")
+        else line
+    )
 
 
 class ScoreInputs(NamedTuple):
@@ -90,7 +94,9 @@ class ScoreInputs(NamedTuple):
         """
         if isinstance(negatives, str) and negatives != "given":
             if not negatives.isdecimal():
-                raise SettingError(f"negatives: must be 'given' or how many to mine, got {shown(negatives)}")
+                raise SettingError(
+                    f"negatives: must be 'given' or how many to mine, got {shown(negatives)}"
+                )
             negatives = int(negatives)
         if negatives is not None and negatives != "given":
             negatives = whole_number(negatives, "negatives", 1)
@@ -101,7 +107,9 @@ class ScoreInputs(NamedTuple):
         if model is None and mined:
             raise SettingError(f"negatives={negatives}: needs a model that mines them")
         if model is not None and reranker is not None and not mined:
-            raise SettingError("model: beside a reranker a model mines; give negatives=N, or leave the model out")
+            raise SettingError(
+                "model: beside a reranker a model mines; give negatives=N, or leave the model out"
+            )
         if cbs_pool and teacher:
             raise SettingError("cbs_pool: a teacher gives no CBS; leave it out")
         if max_length is not None and reranker is None:
@@ -122,5 +130,7 @@ class ScoreInputs(NamedTuple):
 
     def reads(self, data: str | Path | RetrievalData) -> list[Path]:
         """Files and folders that no output may replace."""
-        models = [Path(locate_model(model)) for model in (self.model, self.reranker) if model is not None]
+        models = [
+            Path(locate_model(model)) for model in (self.model, self.reranker) if model is not None
+        ]
         return [*files_read(data), *models]

@@ -79,7 +79,9 @@ class Veto:
     cosines: Callable[[], NDArray[np.float32]]
     reranker: PairScorer | None
 
-    def __call__(self, candidates: IntArray, allowed: BoolArray, similarity: FloatArray) -> BoolArray:
+    def __call__(
+        self, candidates: IntArray, allowed: BoolArray, similarity: FloatArray
+    ) -> BoolArray:
         """Return which candidates stay: bool ``[n, depth]``.
 
         Args:
@@ -88,11 +90,15 @@ class Veto:
             similarity: float ``[n, depth]``, of each candidate.
         """
         if self.margins.any:
-            left = allowed & self.margins.allow(similarity, lowest_positive(self.pairs, self.cosines()))
+            left = allowed & self.margins.allow(
+                similarity, lowest_positive(self.pairs, self.cosines())
+            )
             _tell(allowed, left, "they are as similar to their query as the margins forbid")
             allowed = left
         if self.reranker is not None:
-            least = lowest_positive(self.pairs, self.reranker(self.pairs.pair_query, self.pairs.pair_doc))
+            least = lowest_positive(
+                self.pairs, self.reranker(self.pairs.pair_query, self.pairs.pair_doc)
+            )
             left, (query, rank) = allowed.copy(), np.nonzero(allowed)
             left[query, rank] = self.reranker(query, candidates[query, rank]) < least[query]
             _tell(allowed, left, "the reranker scores as high as a positive")

@@ -42,11 +42,17 @@ class KnownPositives:
 
     @classmethod
     def joined(
-        cls, parts: Sequence[KnownPositives], first_queries: IntArray, first_documents: IntArray, n_docs: int
+        cls,
+        parts: Sequence[KnownPositives],
+        first_queries: IntArray,
+        first_documents: IntArray,
+        n_docs: int,
     ) -> KnownPositives:
         """Put those of several data sets together, whose queries and documents begin at these rows of all."""
         whole, keys = copy(parts[0]), []
-        for part, query, document in zip(parts, first_queries.tolist(), first_documents.tolist(), strict=True):
+        for part, query, document in zip(
+            parts, first_queries.tolist(), first_documents.tolist(), strict=True
+        ):
             keys.append(part._keys + pair_keys(query, document))
         whole.n_docs, whole._keys = n_docs, np.sort(np.concatenate(keys))
         return whole

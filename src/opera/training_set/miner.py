@@ -45,8 +45,13 @@ class Miner:
         """Mine at most ``keep`` negatives of each judged query, all of whose judgements are positives."""
         ranks, pairs = self.settings.mining_range, qrels.pairs()
         ranking = self.rank(qrels.query_rows, ranks[1])
-        known, pool = KnownPositives(pairs, len(self.data.corpus)), DocumentPool.of(self.data, self.corpus_text)
-        return mine_hard_negatives(ranking, known, ranks, keep, seed, pool, self.veto(qrels.query_rows, pairs))
+        known, pool = (
+            KnownPositives(pairs, len(self.data.corpus)),
+            DocumentPool.of(self.data, self.corpus_text),
+        )
+        return mine_hard_negatives(
+            ranking, known, ranks, keep, seed, pool, self.veto(qrels.query_rows, pairs)
+        )
 
     def rank(self, query_rows: IntArray, depth: int) -> Ranking:
         """Rank the corpus for some queries, down to a depth, by the index that the settings name."""
@@ -59,14 +64,20 @@ class Miner:
 
         def cosines() -> NDArray[np.float32]:
             queries = self.encoder.encode_queries(self.data, query_rows)
-            return pair_similarities(pairs, queries, self.encoder.encode_corpus(self.data, self.corpus_text))
+            return pair_similarities(
+                pairs, queries, self.encoder.encode_corpus(self.data, self.corpus_text)
+            )
 
         def scored(queries: IntArray, doc_rows: IntArray) -> NDArray[np.float32]:
             assert reranker is not None
-            return reranker.score_pairs(self.data, np.asarray(query_rows)[queries], doc_rows, self.corpus_text)
+            return reranker.score_pairs(
+                self.data, np.asarray(query_rows)[queries], doc_rows, self.corpus_text
+            )
 
         margins = Margins(
-            self.settings.mining_relative_margin, self.settings.mining_absolute_margin, self.settings.mining_max_score
+            self.settings.mining_relative_margin,
+            self.settings.mining_absolute_margin,
+            self.settings.mining_max_score,
         )
         if reranker is None and not margins.any:
             return None

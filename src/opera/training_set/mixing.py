@@ -22,7 +22,9 @@ from opera.training_set.negatives import Lists, Negatives
 from opera.training_set.prepare import Prepared
 
 
-def shares_of(data: RetrievalData, pairs: Sequence[int], settings: MixingSettings) -> NDArray[np.float64]:
+def shares_of(
+    data: RetrievalData, pairs: Sequence[int], settings: MixingSettings
+) -> NDArray[np.float64]:
     """Return the share of the draws from each data set, float64 ``[sets]``; they add up to 1.
 
     Args:
@@ -48,7 +50,11 @@ def build_mixed(prepared: Prepared) -> TrainingSet:
     if not prepared.data.parts:
         return build_training_set(prepared)
     sets = [
-        build_training_set(replace(prepared, data=data, original=original, negatives=_kind(prepared.negatives, data)))
+        build_training_set(
+            replace(
+                prepared, data=data, original=original, negatives=_kind(prepared.negatives, data)
+            )
+        )
         for data, original in zip(views(prepared.data), views(prepared.original), strict=True)
     ]
     return _joined(prepared, sets)
@@ -75,7 +81,9 @@ class _NegativesOfSets:
         for number, negatives in enumerate(self.sets):
             own = owner == number
             if own.any():
-                drawn = negatives.draw(np.asarray(queries)[own] - self.first_queries[number], count, seed, step)
+                drawn = negatives.draw(
+                    np.asarray(queries)[own] - self.first_queries[number], count, seed, step
+                )
                 rows[own] = drawn + self.first_documents[number]
         return rows
 
@@ -83,10 +91,19 @@ class _NegativesOfSets:
 def _joined(prepared: Prepared, sets: Sequence[TrainingSet]) -> TrainingSet:
     data, first_queries = prepared.data, np.cumsum([0, *(own.pairs.n_queries for own in sets)])
     documents = np.array([part.first_document for part in data.parts])
-    query_rows = [own.query_rows + part.first_query for part, own in zip(data.parts, sets, strict=True)]
+    query_rows = [
+        own.query_rows + part.first_query for part, own in zip(data.parts, sets, strict=True)
+    ]
     pairs = TrainingPairs.from_arrays(
-        np.concatenate([own.pairs.pair_query + first for first, own in zip(first_queries[:-1], sets, strict=True)]),
-        np.concatenate([own.pairs.pair_doc + first for first, own in zip(documents, sets, strict=True)]),
+        np.concatenate(
+            [
+                own.pairs.pair_query + first
+                for first, own in zip(first_queries[:-1], sets, strict=True)
+            ]
+        ),
+        np.concatenate(
+            [own.pairs.pair_doc + first for first, own in zip(documents, sets, strict=True)]
+        ),
     )
     shares = shares_of(data, [own.pairs.n_pairs for own in sets], prepared.settings.mixing)
     pruned = [own.pruned_positives for own in sets if own.pruned_positives is not None]
@@ -100,7 +117,9 @@ def _joined(prepared: Prepared, sets: Sequence[TrainingSet]) -> TrainingSet:
         pair_weights=_with_ones(sets, lambda own: own.pair_weights),
         loss_weights=_with_ones(sets, lambda own: own.loss_weights),
         teacher=data.teacher,
-        known=KnownPositives.joined([own.known for own in sets], first_queries[:-1], documents, len(data.corpus)),
+        known=KnownPositives.joined(
+            [own.known for own in sets], first_queries[:-1], documents, len(data.corpus)
+        ),
         negatives=_NegativesOfSets([own.negatives for own in sets], first_queries, documents),
         negatives_kind=prepared.negatives,
         listed=_joined_lists(sets, documents),
@@ -118,9 +137,13 @@ def _joined_lists(sets: Sequence[TrainingSet], first_documents: NDArray[np.int64
     if all(own.listed is None for own in sets):
         return None
     none = np.empty(0, dtype=np.int32)
-    lists = [own.listed or Lists(np.zeros(own.pairs.n_queries, dtype=np.int64), none) for own in sets]
+    lists = [
+        own.listed or Lists(np.zeros(own.pairs.n_queries, dtype=np.int64), none) for own in sets
+    ]
     rows = [own.doc_rows + first for own, first in zip(lists, first_documents, strict=True)]
-    return Lists(np.concatenate([own.counts for own in lists]), np.concatenate(rows).astype(np.int32))
+    return Lists(
+        np.concatenate([own.counts for own in lists]), np.concatenate(rows).astype(np.int32)
+    )
 
 
 def _with_ones(
@@ -130,7 +153,9 @@ def _with_ones(
     found = [(get(own), own.pairs.n_pairs) for own in sets]
     if all(weights is None for weights, _ in found):
         return None
-    return np.concatenate([np.ones(n, dtype=np.float32) if weights is None else weights for weights, n in found])
+    return np.concatenate(
+        [np.ones(n, dtype=np.float32) if weights is None else weights for weights, n in found]
+    )
 
 
 def _together(arrays: Sequence[Any]) -> Any:
@@ -142,4 +167,9 @@ def _joined_scores(pairs: TrainingPairs, scores: Sequence[PairScores | None]) ->
     if len(found) < len(scores):
         return None
     cbs = _together([own.cbs for own in found])
-    return PairScores(pairs, _together([own.similarity for own in found]), _together([own.loss for own in found]), cbs)
+    return PairScores(
+        pairs,
+        _together([own.similarity for own in found]),
+        _together([own.loss for own in found]),
+        cbs,
+    )

@@ -74,7 +74,9 @@ class RandomNegatives:
 
     def draw(self, queries: IntArray, count: int, seed: int, step: int) -> NDArray[np.int64]:
         """Return uniform rows; known positives among them are left to the loss's mask."""
-        places = generator(seed, "negatives", step).integers(len(self.pool), size=len(queries) * count)
+        places = generator(seed, "negatives", step).integers(
+            len(self.pool), size=len(queries) * count
+        )
         return self.pool.rows(places.reshape(len(queries), count))
 
 
@@ -160,7 +162,9 @@ def check_range(ranks: tuple[int, int], n_docs: int, name: str = "range") -> Non
         SettingError: with the numbers.
     """
     if ranks[0] > n_docs:
-        raise SettingError(f"{name}={ranks[0]}:{ranks[1]} starts past the end of the corpus ({n_docs} documents)")
+        raise SettingError(
+            f"{name}={ranks[0]}:{ranks[1]} starts past the end of the corpus ({n_docs} documents)"
+        )
 
 
 def mine_hard_negatives(
@@ -215,7 +219,9 @@ def _hard(inputs: NegativeInputs) -> Negatives:
     ranking = inputs.search(settings.mining_range[1])
     seed = inputs.settings.optimisation.seed
     keep = settings.max_mined_negatives
-    return mine_hard_negatives(ranking, inputs.known, settings.mining_range, keep, seed, inputs.pool, inputs.veto)
+    return mine_hard_negatives(
+        ranking, inputs.known, settings.mining_range, keep, seed, inputs.pool, inputs.veto
+    )
 
 
 def given_negatives(
@@ -228,7 +234,9 @@ def given_negatives(
     """
     given = data.given_negatives
     if given is None:
-        raise SettingError(f"negatives=given: {data.title} holds no negatives; use negatives=random or negatives=hard")
+        raise SettingError(
+            f"negatives=given: {data.title} holds no negatives; use negatives=random or negatives=hard"
+        )
     lists = [given.doc_rows[given.offsets[row] : given.offsets[row + 1]] for row in query_rows]
     return _listed(lists, known, pool, "given negatives")
 
@@ -250,8 +258,13 @@ def _listed(
 ) -> ListedNegatives:
     """Leave out documents without a text and known positives; log how many, where ``what`` names the documents."""
     full = [rows[pool.holds(rows)] for rows in lists]
-    kept = [rows[~known.contains(np.full(len(rows), query), rows)] for query, rows in enumerate(full)]
-    for before, after, reason in ((lists, full, "have no text"), (full, kept, "are positives of their query")):
+    kept = [
+        rows[~known.contains(np.full(len(rows), query), rows)] for query, rows in enumerate(full)
+    ]
+    for before, after, reason in (
+        (lists, full, "have no text"),
+        (full, kept, "are positives of their query"),
+    ):
         if (dropped := sum(map(len, before)) - sum(map(len, after))) and what is not None:
             log.info("note: left out %d %s that %s", dropped, what, reason)
     return ListedNegatives.from_lists(kept, pool)
@@ -278,9 +291,13 @@ def check_negatives(kind: str, data: RetrievalData, settings: TrainSettings) -> 
         SettingError: for given or scored negatives where there are none, or a range past the corpus.
     """
     if kind == "given" and data.given_negatives is None:
-        raise SettingError(f"negatives=given: {data.title} holds no negatives; use negatives=random or negatives=hard")
+        raise SettingError(
+            f"negatives=given: {data.title} holds no negatives; use negatives=random or negatives=hard"
+        )
     if kind == "teacher" and data.teacher is None:
-        raise SettingError("negatives=teacher: there are no scores of a teacher; give them with --teacher")
+        raise SettingError(
+            "negatives=teacher: there are no scores of a teacher; give them with --teacher"
+        )
     if kind == "hard":
         check_range(settings.negative_sampling.mining_range, len(data.corpus))
 
@@ -291,5 +308,9 @@ def build_negatives(kind: str, inputs: NegativeInputs) -> Negatives:
         return _random(inputs)
     negatives: Negatives = NEGATIVES.find(kind)(inputs)
     if isinstance(negatives, ListedNegatives) and negatives.queries_without:
-        log.info("note: %d queries have no %s negative: theirs are random", negatives.queries_without, kind)
+        log.info(
+            "note: %d queries have no %s negative: theirs are random",
+            negatives.queries_without,
+            kind,
+        )
     return negatives

@@ -117,12 +117,23 @@ def inject_noise(
     else:
         known = KnownPositives(clean.pairs(), len(data.corpus), clean.query_rows, data.held_out)
         ranking = search(clean.query_rows, labels.noise_ranks[1])
-        mined = mine_hard_negatives(ranking, known, labels.noise_ranks, len(data.corpus), seed, pool)
+        mined = mine_hard_negatives(
+            ranking, known, labels.noise_ranks, len(data.corpus), seed, pool
+        )
         noisy = add_false_positives(clean, _share(settings), seed, ListedCandidates(mined))
-    log.info("noise=%s: %d of %d training pairs are false", labels.noise, noisy.count, len(noisy.injected))
+    log.info(
+        "noise=%s: %d of %d training pairs are false",
+        labels.noise,
+        noisy.count,
+        len(noisy.injected),
+    )
     wanted = false_positive_count(len(clean.doc_rows), labels.noise_share or 0.0)
     if noisy.count < wanted:
-        log.info("note: noise_share=%s needs %d; there are no more candidates", labels.noise_share, wanted)
+        log.info(
+            "note: noise_share=%s needs %d; there are no more candidates",
+            labels.noise_share,
+            wanted,
+        )
     return noisy
 
 
@@ -131,7 +142,9 @@ def _share(settings: TrainSettings) -> float:
     return settings.labels.noise_share
 
 
-def _judged_below(original: RetrievalData, data: RetrievalData, settings: TrainSettings) -> NoisyQrels:
+def _judged_below(
+    original: RetrievalData, data: RetrievalData, settings: TrainSettings
+) -> NoisyQrels:
     """``noise=grade``, from the original grades of the queries that are left in train."""
     labels = settings.labels
     assert labels.noise_grade is not None
@@ -139,7 +152,9 @@ def _judged_below(original: RetrievalData, data: RetrievalData, settings: TrainS
     return add_lower_grades(data.training_split(), left, labels.relevant_grade, labels.noise_grade)
 
 
-def add_lower_grades(clean: Qrels, judged: Qrels, relevant_grade: int, noise_grade: int) -> NoisyQrels:
+def add_lower_grades(
+    clean: Qrels, judged: Qrels, relevant_grade: int, noise_grade: int
+) -> NoisyQrels:
     """Add documents judged below what counts as relevant: the paper's ANTIQUE setup (Appendix C.4).
 
     Args:
@@ -172,7 +187,9 @@ class Candidates(Protocol):
         ...
 
 
-def add_false_positives(clean: Qrels, share: float, seed: int, candidates: Candidates) -> NoisyQrels:
+def add_false_positives(
+    clean: Qrels, share: float, seed: int, candidates: Candidates
+) -> NoisyQrels:
     """Add false positives until ``share`` of all pairs are false, or the candidates run out.
 
     Each goes to the query of a true pair drawn at random, so queries get them in proportion to their positives. What a
@@ -184,19 +201,27 @@ def add_false_positives(clean: Qrels, share: float, seed: int, candidates: Candi
         seed: seed of the draws.
         candidates: :class:`RandomCandidates` or :class:`ListedCandidates`.
     """
-    wanted = _counts_by_query(clean, false_positive_count(len(clean.doc_rows), share), candidates.available, seed)
+    wanted = _counts_by_query(
+        clean, false_positive_count(len(clean.doc_rows), share), candidates.available, seed
+    )
     rng = generator(seed, "noise.documents")
     query_rows, doc_rows = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
     for query in np.flatnonzero(wanted):
         doc_rows.append(candidates.draw(int(query), rng, int(wanted[query])))
         query_rows.append(np.full(len(doc_rows[-1]), clean.query_rows[query], dtype=np.int64))
     false = np.concatenate(doc_rows)
-    return NoisyQrels.add(clean, np.concatenate(query_rows), false, np.zeros(len(false), dtype=np.int64))
+    return NoisyQrels.add(
+        clean, np.concatenate(query_rows), false, np.zeros(len(false), dtype=np.int64)
+    )
 
 
 def _counts_by_query(clean: Qrels, count: int, available: IntArray, seed: int) -> NDArray[np.int64]:
     """How many false positives each query gets: int64 ``[n]``."""
-    wanted, missing, turn = np.zeros(clean.n_queries, dtype=np.int64), min(count, int(available.sum())), 0
+    wanted, missing, turn = (
+        np.zeros(clean.n_queries, dtype=np.int64),
+        min(count, int(available.sum())),
+        0,
+    )
     while missing:
         owners = clean.query_index[(wanted < available)[clean.query_index]]
         drawn = owners[generator(seed, "noise.queries", turn).integers(len(owners), size=missing)]

@@ -24,7 +24,13 @@ from opera.retrieval.lora import lora_parameters, merged
 from opera.retrieval.models import holding_lengths, model_kind, parameter_count
 from opera.retrieval.reranker import Reranker, open_reranker
 from opera.training_set.prepare_data import prepare_data
-from opera.training_set.prepare_model import add_lora_to, check_gradient_cache, checked_sizes, load_models, read_vectors
+from opera.training_set.prepare_model import (
+    add_lora_to,
+    check_gradient_cache,
+    checked_sizes,
+    load_models,
+    read_vectors,
+)
 
 LITTLE_LOST = 0.05
 """Share of the training queries, or of the pairs, that dev may take without a second training that puts them back."""
@@ -104,7 +110,9 @@ class Prepared:
     def refits(self) -> bool:
         """Whether the model is trained again with the drawn dev split in train."""
         wanted, drawn = self.settings.guard.refit, self.whole is not self.data
-        return self.settings.guard.guard and drawn and (self._refit_pays if wanted is None else wanted)
+        return (
+            self.settings.guard.guard and drawn and (self._refit_pays if wanted is None else wanted)
+        )
 
     @property
     def _refit_pays(self) -> bool:
@@ -112,7 +120,12 @@ class Prepared:
         left, whole = self.data.training_split(), self.whole.training_split()
         lost = 1 - min(left.n_queries / whole.n_queries, len(left.doc_rows) / len(whole.doc_rows))
         cheap = self.is_static or (self.settings.optimisation.max_steps or 0) <= MOST_CHEAP_STEPS
-        return cheap and lost > LITTLE_LOST and not self.settings.evaluation.needs_dev and self._comes_back_alike
+        return (
+            cheap
+            and lost > LITTLE_LOST
+            and not self.settings.evaluation.needs_dev
+            and self._comes_back_alike
+        )
 
     @property
     def _comes_back_alike(self) -> bool:
@@ -127,7 +140,11 @@ class Prepared:
         again = self.again.training_split().relevant()
         back = np.isin(again.query_rows, self.data.split("dev").query_rows)[again.query_index]
         shared = recurring(again)
-        return bool(back.any() and not back.all() and shared[back].mean() - shared[~back].mean() <= MOST_SHARED)
+        return bool(
+            back.any()
+            and not back.all()
+            and shared[back].mean() - shared[~back].mean() <= MOST_SHARED
+        )
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -147,7 +164,11 @@ class Prepared:
         from_file = self.settings.distillation.teacher_scores is not None
         return {
             **({} if reranker is None else {"reranker_fingerprint": reranker.fingerprint}),
-            **({"teacher_fingerprint": teacher.fingerprint} if from_file and teacher is not None else {}),
+            **(
+                {"teacher_fingerprint": teacher.fingerprint}
+                if from_file and teacher is not None
+                else {}
+            ),
         }
 
     @property
@@ -165,21 +186,31 @@ class Prepared:
     @property
     def pair_encoder(self) -> Encoder:
         """The encoder of pair scores, without prompts where they hold in search alone."""
-        return self.encoder if self.settings.encoding.prompt_phases == "all" else self.encoder.without_prompts()
+        return (
+            self.encoder
+            if self.settings.encoding.prompt_phases == "all"
+            else self.encoder.without_prompts()
+        )
 
     def encode(self) -> None:
         """Encode every text once, where an adapter trains on the vectors."""
         if self.base is not None:
-            set_vectors(self.model, encode_all(self.encoder, self.data, self.settings.encoding.corpus_text))
+            set_vectors(
+                self.model, encode_all(self.encoder, self.data, self.settings.encoding.corpus_text)
+            )
 
     def save_model(self, folder: Path) -> None:
         """Write the trained model, as it is handed over: with its own lengths, unless the run's are wanted in it."""
         encoding = self.settings.encoding
         lora, sizes = self.settings.adapter.lora_options, self.settings.optimisation.matryoshka
-        if sizes is not None and hasattr(self.model[0], "auto_model"):  # where servers such as vLLM look
+        if sizes is not None and hasattr(
+            self.model[0], "auto_model"
+        ):  # where servers such as vLLM look
             self.model[0].auto_model.config.matryoshka_dimensions = [self.encoder.dimension, *sizes]
         with (
-            holding_lengths(self.base or self.model, self.lengths if encoding.save_lengths else self.own_lengths),
+            holding_lengths(
+                self.base or self.model, self.lengths if encoding.save_lengths else self.own_lengths
+            ),
             merged(self.model) if lora is not None and lora.merge else nullcontext(),
         ):
             if lookup_of(self.model) is None:
@@ -187,11 +218,15 @@ class Prepared:
             else:
                 save_adapted(folder, self.base, self.model)
         if self.base is not None:
-            check_saved(folder, self.encoder, self.model, self.data, encoding.corpus_text, self.lengths)
+            check_saved(
+                folder, self.encoder, self.model, self.data, encoding.corpus_text, self.lengths
+            )
 
     def resolved_as(self, recorded: Mapping[str, Any]) -> Prepared:
         """The same run with the automatic values of an earlier start, perhaps on another device."""
-        values = {name: recorded[name] for name in AUTOMATIC if name != "precision" and name in recorded}
+        values = {
+            name: recorded[name] for name in AUTOMATIC if name != "precision" and name in recorded
+        }
         recipe = self.recipe.model_copy(update={"train": self.settings.with_values(values)})
         return replace(self, recipe=recipe)
 
@@ -214,7 +249,11 @@ def prepare(data: RetrievalData, model_source: str, recipe: Recipe, processes: i
     with_vectors = settings.adapter.query_vectors is not None
     if not with_vectors:
         settings = _with_prompt_of(data, settings)
-    models = read_vectors(prepared_data, settings) if with_vectors else load_models(model_source, settings)
+    models = (
+        read_vectors(prepared_data, settings)
+        if with_vectors
+        else load_models(model_source, settings)
+    )
     reranker = settings.negative_sampling.mining_reranker
     model = models["model"]
     everything = whole.training_split()  # a run has the same defaults with the guard and without it
@@ -233,7 +272,8 @@ def prepare(data: RetrievalData, model_source: str, recipe: Recipe, processes: i
         recipe=recipe.model_copy(
             update={
                 "train": _with_teacher_temperature(
-                    resolve(settings, situation).with_values({"matryoshka": sizes}), prepared_data.teacher
+                    resolve(settings, situation).with_values({"matryoshka": sizes}),
+                    prepared_data.teacher,
                 )
             }
         ),
@@ -262,7 +302,9 @@ def _with_prompt_of(data: RetrievalData, settings: TrainSettings) -> TrainSettin
     return settings.with_values({"query_prompt": brought})
 
 
-def _with_teacher_temperature(settings: TrainSettings, teacher: TeacherScores | None) -> TrainSettings:
+def _with_teacher_temperature(
+    settings: TrainSettings, teacher: TeacherScores | None
+) -> TrainSettings:
     """Resolve an automatic ``teacher_temperature``: that of the student for cosines, 1 for other scores."""
     if teacher is None or settings.distillation.teacher_temperature is not None:
         return settings

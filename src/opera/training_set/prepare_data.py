@@ -58,7 +58,9 @@ def prepare_data(data: RetrievalData, recipe: Recipe) -> PreparedData:
     check_mixing(drawn, settings)
     for view in views(drawn):
         training = view.training_split()
-        recipe.method_class.check(recipe.method_settings, training.n_queries, len(training.doc_rows))
+        recipe.method_class.check(
+            recipe.method_settings, training.n_queries, len(training.doc_rows)
+        )
     kind = settings.negative_sampling.negatives or _automatic_negatives(data, settings)
     check_negatives(kind, drawn, settings)
     for original, view in zip(views(data), views(drawn), strict=True):
@@ -67,7 +69,9 @@ def prepare_data(data: RetrievalData, recipe: Recipe) -> PreparedData:
     return PreparedData(drawn, whole, future, kind)
 
 
-def _drawn(data: RetrievalData, settings: TrainSettings) -> tuple[RetrievalData, RetrievalData, Future | None]:
+def _drawn(
+    data: RetrievalData, settings: TrainSettings
+) -> tuple[RetrievalData, RetrievalData, Future | None]:
     """Apply ``relevant_grade``, draw the splits that are missing, and check that each split has something to use.
 
     Returns:
@@ -119,7 +123,9 @@ def _with_trained_test_note(data: RetrievalData) -> RetrievalData:
 
     def keys(qrels: Qrels) -> NDArray[np.int64]:
         texts = data.queries.texts_by_turns(qrels.query_rows)
-        numbers = np.array([known.setdefault(hash(text), len(known)) for text in texts], dtype=np.int64)
+        numbers = np.array(
+            [known.setdefault(hash(text), len(known)) for text in texts], dtype=np.int64
+        )
         return pair_keys(numbers[qrels.query_index], qrels.doc_rows)
 
     shared = len(np.unique(test.query_index[np.isin(keys(test), keys(train))]))
@@ -149,7 +155,9 @@ def check_mixing(data: RetrievalData, settings: TrainSettings) -> None:
     if not data.parts:
         for name in sorted(mixing.model_fields_set):
             if getattr(mixing, name) != type(mixing).model_fields[name].default:
-                raise SettingError(f"{name}={getattr(mixing, name)}: needs several data sets; add one with --also")
+                raise SettingError(
+                    f"{name}={getattr(mixing, name)}: needs several data sets; add one with --also"
+                )
         return
     if settings.adapter.kind is not None:
         raise SettingError(
@@ -158,7 +166,9 @@ def check_mixing(data: RetrievalData, settings: TrainSettings) -> None:
     if mixing.mix not in ("proportional", "equal"):
         names = [part.name for part in data.parts]
         if set(names) != set(shares_by_name(mixing.mix)):
-            raise SettingError(f"mix={mixing.mix}: must give a share to each of {', '.join(names)}, and to no other")
+            raise SettingError(
+                f"mix={mixing.mix}: must give a share to each of {', '.join(names)}, and to no other"
+            )
 
 
 def _with_teacher(data: RetrievalData, settings: TrainSettings) -> RetrievalData:
@@ -171,7 +181,11 @@ def _automatic_negatives(data: RetrievalData, settings: TrainSettings) -> str:
     """The kind of explicit negatives where none is chosen; distillation needs some that the teacher scored."""
     if data.given_negatives is not None:
         return "given"
-    return "teacher" if settings.optimisation.loss == "distill" and data.teacher is not None else "random"
+    return (
+        "teacher"
+        if settings.optimisation.loss == "distill" and data.teacher is not None
+        else "random"
+    )
 
 
 def _check_teacher(data: RetrievalData, settings: TrainSettings, kind: str) -> None:
@@ -182,7 +196,9 @@ def _check_teacher(data: RetrievalData, settings: TrainSettings, kind: str) -> N
     """
     distills, path = settings.optimisation.loss == "distill", settings.distillation.teacher_scores
     if path is not None and kind != "teacher" and settings.optimisation.loss == "infonce":
-        raise SettingError(f"teacher_scores={path}: nothing uses them; pass loss=distill, or negatives=teacher")
+        raise SettingError(
+            f"teacher_scores={path}: nothing uses them; pass loss=distill, or negatives=teacher"
+        )
     if distills and data.teacher is None:
         raise SettingError(
             f"loss=distill: {data.title} holds no scores of a teacher; let opera score --reranker write some, and "
@@ -201,7 +217,9 @@ def _check_some_text(data: RetrievalData, corpus_text: CorpusText) -> None:
         DataError: if they are.
     """
     if len(data.corpus.empty_rows(corpus_text)) == len(data.corpus):
-        raise DataError(f"{data.title}: no document has a text with corpus_text={corpus_text}; use title_text")
+        raise DataError(
+            f"{data.title}: no document has a text with corpus_text={corpus_text}; use title_text"
+        )
 
 
 def _with_title_notes(data: RetrievalData, corpus_text: CorpusText) -> RetrievalData:
@@ -210,7 +228,11 @@ def _with_title_notes(data: RetrievalData, corpus_text: CorpusText) -> Retrieval
     left = np.setdiff1d(data.corpus.empty_rows(corpus_text), data.corpus.empty_rows())
     if len(left) == 0:
         return data
-    notes = [f"corpus_text=text: {len(left):,} documents have a title alone: they are ranked, and are no negatives"]
+    notes = [
+        f"corpus_text=text: {len(left):,} documents have a title alone: they are ranked, and are no negatives"
+    ]
     if empty := int(np.isin(pairs, left).sum()):
-        notes.append(f'corpus_text=text: {empty:,} of the {len(pairs):,} training pairs train on such a document\'s ""')
+        notes.append(
+            f'corpus_text=text: {empty:,} of the {len(pairs):,} training pairs train on such a document\'s ""'
+        )
     return replace(data, notes=(*data.notes, *notes))

@@ -41,7 +41,12 @@ def load_models(model_source: str, settings: TrainSettings) -> dict[str, Any]:
         _refuse_settings_of_models(settings)
     model = load_model(model_source, pick_device())
     own_lengths = lengths_of(model)
-    lengths = set_lengths(model, encoding.max_query_length, encoding.max_passage_length, set(encoding.model_fields_set))
+    lengths = set_lengths(
+        model,
+        encoding.max_query_length,
+        encoding.max_passage_length,
+        set(encoding.model_fields_set),
+    )
     set_prompts(model, encoding.query_prompt, encoding.document_prompt)
     if process_index() == 0 and not holds_run(Path(model_source)):
         decided = [role for role in ROLES if getattr(encoding, f"{role}_prompt") is not None]
@@ -60,7 +65,9 @@ def load_models(model_source: str, settings: TrainSettings) -> dict[str, Any]:
     loaded = {"model": model, "encoder": encoder, "lengths": lengths, "own_lengths": own_lengths}
     if adapter.kind is None:
         return loaded
-    trained = adapter_model(encoder.dimension, adapter, seed=settings.optimisation.seed, device=encoder.device)
+    trained = adapter_model(
+        encoder.dimension, adapter, seed=settings.optimisation.seed, device=encoder.device
+    )
     return {**loaded, "model": trained, "base": model}
 
 
@@ -72,11 +79,22 @@ def read_vectors(data: RetrievalData, settings: TrainSettings) -> dict[str, Any]
     files = Path(adapter.query_vectors or ""), Path(adapter.document_vectors or "")
     vectors, digest = read_both(*files, data)
     model = adapter_model(
-        vectors.dimension, adapter, seed=settings.optimisation.seed, device=pick_device(), digest=digest
+        vectors.dimension,
+        adapter,
+        seed=settings.optimisation.seed,
+        device=pick_device(),
+        digest=digest,
     )
     set_vectors(model, vectors)
-    encoder = Encoder(model, encoding.precision, use_cache=False, search_memory=encoding.search_bytes)
-    return {"model": model, "encoder": encoder, "lengths": lengths_of(model), "own_lengths": lengths_of(model)}
+    encoder = Encoder(
+        model, encoding.precision, use_cache=False, search_memory=encoding.search_bytes
+    )
+    return {
+        "model": model,
+        "encoder": encoder,
+        "lengths": lengths_of(model),
+        "own_lengths": lengths_of(model),
+    }
 
 
 def _refuse_settings_of_models(settings: TrainSettings) -> None:
@@ -92,8 +110,14 @@ def _refuse_settings_of_models(settings: TrainSettings) -> None:
     for name in sorted(refused & settings.encoding.model_fields_set):
         value = getattr(settings.encoding, name)
         if value != EncodingSettings.model_fields[name].default:
-            reason = "vectors come from files" if settings.adapter.query_vectors else "the model itself does not train"
-            raise SettingError(f"{name}={value}: with adapter={settings.adapter.kind} {reason}; leave the setting out")
+            reason = (
+                "vectors come from files"
+                if settings.adapter.query_vectors
+                else "the model itself does not train"
+            )
+            raise SettingError(
+                f"{name}={value}: with adapter={settings.adapter.kind} {reason}; leave the setting out"
+            )
     if sample := settings.evaluation.eval_corpus_sample:
         raise SettingError(
             f"eval_corpus_sample={sample}: with adapter={settings.adapter.kind} documents are encoded once, so all are "
@@ -101,7 +125,9 @@ def _refuse_settings_of_models(settings: TrainSettings) -> None:
         )
 
 
-def add_lora_to(model: SentenceTransformer, encoder: Encoder, settings: TrainSettings, source: str) -> None:
+def add_lora_to(
+    model: SentenceTransformer, encoder: Encoder, settings: TrainSettings, source: str
+) -> None:
     """Add LoRA's matrices where the settings ask for them.
 
     Args:
@@ -126,7 +152,9 @@ def checked_sizes(sizes: tuple[int, ...] | None, dimension: int) -> tuple[int, .
         SettingError: for a size above the embeddings' own.
     """
     if sizes is not None and sizes[0] > dimension:
-        raise SettingError(f"matryoshka={sizes[0]}: the embeddings have {dimension} dimensions; give smaller numbers")
+        raise SettingError(
+            f"matryoshka={sizes[0]}: the embeddings have {dimension} dimensions; give smaller numbers"
+        )
     return tuple(size for size in sizes or () if size < dimension) or None
 
 
@@ -146,5 +174,9 @@ def check_gradient_cache(texts: int | None, model: SentenceTransformer) -> None:
 def encoder_of(model: SentenceTransformer, encoding: EncodingSettings) -> Encoder:
     """Return an encoder without a cache, for a model that this run made."""
     return Encoder(
-        model, encoding.precision, encoding.encode_batch_size, use_cache=False, search_memory=encoding.search_bytes
+        model,
+        encoding.precision,
+        encoding.encode_batch_size,
+        use_cache=False,
+        search_memory=encoding.search_bytes,
     )

@@ -33,7 +33,9 @@ def pair_encoder(encoder: Encoder, model: str | Path, prompts: Mapping[str, str]
         model: what the user passed.
         prompts: those that the user gave, which hold everywhere.
     """
-    return encoder.without_prompts() if not prompts and run_scores_without_prompts(model) else encoder
+    return (
+        encoder.without_prompts() if not prompts and run_scores_without_prompts(model) else encoder
+    )
 
 
 def pretrained_losses(
@@ -89,7 +91,9 @@ def _places(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return row and column of each known positive in a chunk of pairs whose queries are ``query``, ascending."""
     part = slice(*np.searchsorted(known_query, [query[0], int(query[-1]) + 1]).tolist())
-    first, stop = (np.searchsorted(query, known_query[part], side=side) for side in ("left", "right"))
+    first, stop = (
+        np.searchsorted(query, known_query[part], side=side) for side in ("left", "right")
+    )
     # A query's pairs stand together: its rows are first to stop, for each of its known positives.
     counts = stop - first
     before = np.cumsum(counts) - counts
@@ -110,7 +114,15 @@ def pretrained_scores(
     """Similarity and estimated loss of every pair; arguments as for :func:`pretrained_losses`."""
     similarity = pair_similarities(pairs, query_embeddings, document_embeddings)
     losses = pretrained_losses(
-        pairs, query_embeddings, document_embeddings, similarity, temperature, set_size, seed, known, pool
+        pairs,
+        query_embeddings,
+        document_embeddings,
+        similarity,
+        temperature,
+        set_size,
+        seed,
+        known,
+        pool,
     )
     return PairScores(pairs, similarity, losses)
 
@@ -133,7 +145,9 @@ def scores_with_cbs(
     Returns:
         Similarities, losses and CBS; and the smallest pool that a pair was ranked among, ``None`` without CBS.
     """
-    scores = pretrained_scores(pairs, query_embeddings, document_embeddings, temperature, set_size, seed, known, pool)
+    scores = pretrained_scores(
+        pairs, query_embeddings, document_embeddings, temperature, set_size, seed, known, pool
+    )
     if cbs_pool == 0:
         return scores, None
     ranks = rank_among_random(pairs, query_embeddings, document_embeddings, cbs_pool, seed, pool)

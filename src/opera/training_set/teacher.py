@@ -90,31 +90,52 @@ def score_by_teacher(
         check_range(inputs.mining.mining_range, len(data.corpus))
     reranker = None
     if inputs.reranker is not None:
-        reranker = open_reranker(inputs.reranker, RerankerOptions.given(**prompts, max_length=inputs.max_length))
+        reranker = open_reranker(
+            inputs.reranker, RerankerOptions.given(**prompts, max_length=inputs.max_length)
+        )
     encoder = None
     if inputs.model is not None:
-        encoder = open_encoder(inputs.model, **with_data_prompt({} if reranker else prompts, data, inputs.model))
-    corpus_text: CorpusText = "title_text" if inputs.model is None else run_corpus_text(inputs.model)
+        encoder = open_encoder(
+            inputs.model, **with_data_prompt({} if reranker else prompts, data, inputs.model)
+        )
+    corpus_text: CorpusText = (
+        "title_text" if inputs.model is None else run_corpus_text(inputs.model)
+    )
     pairs = _with_negatives(qrels, _negatives(inputs, data, qrels, encoder, corpus_text, seed))
     if reranker is not None:
-        scores = reranker.score_pairs(data, pairs.query_rows[pairs.query_index], pairs.doc_rows, corpus_text)
+        scores = reranker.score_pairs(
+            data, pairs.query_rows[pairs.query_index], pairs.doc_rows, corpus_text
+        )
     else:
         assert encoder is not None
-        queries, documents = encoder.encode_queries(data, pairs.query_rows), encoder.encode_corpus(data, corpus_text)
+        queries, documents = (
+            encoder.encode_queries(data, pairs.query_rows),
+            encoder.encode_corpus(data, corpus_text),
+        )
         scores = pair_similarities(pairs.pairs(), queries, documents)
     return ScoredPairs(data, pairs, scores)
 
 
 def _negatives(
-    inputs: ScoreInputs, data: RetrievalData, qrels: Qrels, encoder: Encoder | None, corpus_text: CorpusText, seed: int
+    inputs: ScoreInputs,
+    data: RetrievalData,
+    qrels: Qrels,
+    encoder: Encoder | None,
+    corpus_text: CorpusText,
+    seed: int,
 ) -> ListedNegatives | None:
     if isinstance(inputs.negatives, int):
         assert encoder is not None
         return Miner(encoder, data, corpus_text, inputs.mining).mine(qrels, inputs.negatives, seed)
     if inputs.negatives is None and data.given_negatives is None:
-        log.info("note: the data hold no negatives, so only the training pairs are scored; mine some with negatives=N")
+        log.info(
+            "note: the data hold no negatives, so only the training pairs are scored; mine some with negatives=N"
+        )
         return None
-    known, pool = KnownPositives(qrels.pairs(), len(data.corpus)), DocumentPool.of(data, corpus_text)
+    known, pool = (
+        KnownPositives(qrels.pairs(), len(data.corpus)),
+        DocumentPool.of(data, corpus_text),
+    )
     return given_negatives(data, qrels.query_rows, known, pool)
 
 

@@ -29,11 +29,17 @@ def check_weights(data: RetrievalData, recipe: Recipe) -> None:
     if weights is None:
         for name, unset in (("pair_weights", "none"), ("min_pair_weight", None)):
             if (value := getattr(settings, name)) != unset:
-                raise SettingError(f"{name}={value}: the pairs of {data.title} have no weights; leave the setting out")
+                raise SettingError(
+                    f"{name}={value}: the pairs of {data.title} have no weights; leave the setting out"
+                )
     elif settings.pair_weights == "loss" and not weights.any():
         raise SettingError(f"pair_weights=loss: every training pair of {data.title} has weight 0")
-    if settings.pair_weights == "scores" and not recipe.method_class.needs_scores(recipe.method_settings):
-        raise SettingError(f"pair_weights=scores: method {recipe.method} uses no pair scores; use pair_weights=loss")
+    if settings.pair_weights == "scores" and not recipe.method_class.needs_scores(
+        recipe.method_settings
+    ):
+        raise SettingError(
+            f"pair_weights=scores: method {recipe.method} uses no pair scores; use pair_weights=loss"
+        )
 
 
 def without_light_pairs(data: RetrievalData, settings: WeightSettings) -> RetrievalData:
@@ -50,11 +56,15 @@ def without_light_pairs(data: RetrievalData, settings: WeightSettings) -> Retrie
     if relevant.weights is None:
         if least is None and settings.pair_weights == "none":
             return data
-        note = "training pairs have no weights: pair_weights and min_pair_weight change nothing here"
+        note = (
+            "training pairs have no weights: pair_weights and min_pair_weight change nothing here"
+        )
         return replace(data, notes=(*data.notes, note))
     used = {"none": "not used: pair_weights=loss or scores uses them", "loss": "used in the loss"}
     what = used.get(settings.pair_weights, "used as the start of the pair scores")
-    notes = [f"training pairs have weights from {relevant.weights.min():g} to {relevant.weights.max():g}, {what}"]
+    notes = [
+        f"training pairs have weights from {relevant.weights.min():g} to {relevant.weights.max():g}, {what}"
+    ]
     if least is None:
         return replace(data, notes=(*data.notes, *notes))
     train = data.split("train")
@@ -77,7 +87,9 @@ def without_light_pairs(data: RetrievalData, settings: WeightSettings) -> Retrie
     )
 
 
-def loss_weights(weights: FloatArray | None, settings: WeightSettings) -> NDArray[np.float32] | None:
+def loss_weights(
+    weights: FloatArray | None, settings: WeightSettings
+) -> NDArray[np.float32] | None:
     """Return what the loss of each pair is multiplied by, of mean 1: float32 ``[N]``; ``None`` for nothing."""
     if weights is None or settings.pair_weights != "loss":
         return None

@@ -33,15 +33,21 @@ def print_grid_results(screen: Console, comparison: Comparison) -> None:
         _print_table(screen, comparison, table)
     if comparison.baseline is not None:
         tests = f"p: {PRIMARY} against {comparison.baseline}, paired over the queries, Holm-corrected over the methods"
-        screen.print(Text(f"{tests}; ?: not significantly different from the untrained model", style="dim"))
+        screen.print(
+            Text(f"{tests}; ?: not significantly different from the untrained model", style="dim")
+        )
     _print_convergence(screen, comparison)
     for measure, ranks in comparison.ranks.items():
-        listed = ", ".join(f"{label} {rank:.2f}" for label, rank in sorted(ranks.items(), key=lambda item: item[1]))
+        listed = ", ".join(
+            f"{label} {rank:.2f}" for label, rank in sorted(ranks.items(), key=lambda item: item[1])
+        )
         screen.print(Text(f"average rank by {measure}: {listed}"))
     _print_verdict(screen, comparison)
     if comparison.missing:
         verb = "is" if comparison.missing == 1 else "are"
-        message = f"{comparison.missing} of the grid's {comparison.planned} cells {verb} not finished"
+        message = (
+            f"{comparison.missing} of the grid's {comparison.planned} cells {verb} not finished"
+        )
         screen.print(Text(message, style="bold"))
     for reason, found in comparison.left_out.items():
         for run in found:
@@ -63,8 +69,14 @@ def _print_guard(screen: Console, results: ResultsTable) -> None:
     guarded = [(row, row.guard) for row in results.rows if row.guard is not None]
     if not guarded:
         return
-    models = [f"{model}\n{measure}" for measure in (PRIMARY, RECALL) for model in ("fine-tuned", "handed over")]
-    table = _method_table("λ by seed", "verdict on dev", *models, "points by\nthe guard", "p\nt-test")
+    models = [
+        f"{model}\n{measure}"
+        for measure in (PRIMARY, RECALL)
+        for model in ("fine-tuned", "handed over")
+    ]
+    table = _method_table(
+        "λ by seed", "verdict on dev", *models, "points by\nthe guard", "p\nt-test"
+    )
     for row, guard in guarded:
         test = guard.against_fine_tuned
         table.add_row(
@@ -88,7 +100,9 @@ def _print_convergence(screen: Console, comparison: Comparison) -> None:
         if convergence.method == comparison.baseline:
             name = comparison.final(convergence.data).name
             best = f"{convergence.target:.3f}, at {convergence.baseline_steps:,} steps"
-            screen.print(Text(f"\n{name}: {convergence.method} has its best {PRIMARY}, {best}; matched by"))
+            screen.print(
+                Text(f"\n{name}: {convergence.method} has its best {PRIMARY}, {best}; matched by")
+            )
         elif convergence.steps is None:
             screen.print(Text(f"  {convergence.method}: never"))
         else:
@@ -117,7 +131,9 @@ def _quality_table(results: ResultsTable, baseline: str | None) -> Table:
             Text(row.method),
             str(len(row.seeds)),
             *(_format_mean_std(row.measures[m]) for m in measures),
-            "" if row.gain is None else f"{points(row.gain.difference)}{'' if row.gain.significant else '?'}",
+            ""
+            if row.gain is None
+            else f"{points(row.gain.difference)}{'' if row.gain.significant else '?'}",
             *(("baseline",) if row.method == baseline else _format_test(row.tests.get(PRIMARY))),
         )
     return table
@@ -125,7 +141,9 @@ def _quality_table(results: ResultsTable, baseline: str | None) -> Table:
 
 def _cost_table(results: ResultsTable) -> Table:
     noisy = any(row.noise for row in results.rows)
-    table = _method_table(*(["false\ndraws"] if noisy else []), "ms per\nstep", "against\nbaseline", "training")
+    table = _method_table(
+        *(["false\ndraws"] if noisy else []), "ms per\nstep", "against\nbaseline", "training"
+    )
     for row in results.rows:
         false = f"{row.noise['draws']:.1%}" if row.noise else ""
         table.add_row(
@@ -150,7 +168,11 @@ def _method_table(*columns: str) -> Table:
 def _format_test(test: PairedTest | None) -> tuple[str, ...]:
     if test is None:
         return ()
-    return points(test.difference), interval_in_points(test.low, test.high), _format_p(test.t_test_holm)
+    return (
+        points(test.difference),
+        interval_in_points(test.low, test.high),
+        _format_p(test.t_test_holm),
+    )
 
 
 def _format_p(value: float) -> str:
@@ -158,4 +180,6 @@ def _format_p(value: float) -> str:
 
 
 def _format_mean_std(value: MeanStd) -> str:
-    return f"{value.mean:.3f}" + ("" if value.std is None else f" ±{value.std:.3f}".replace("±0.", "±."))
+    return f"{value.mean:.3f}" + (
+        "" if value.std is None else f" ±{value.std:.3f}".replace("±0.", "±.")
+    )

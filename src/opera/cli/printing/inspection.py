@@ -35,7 +35,9 @@ def print_inspection(screen: Console, inspection: Inspection) -> None:
 
 def histogram(shares: Sequence[float], highest: float) -> str:
     """Draw shares as one line of bars; ``highest`` is a full bar, and every share above 0 is visible."""
-    levels = [0 if share == 0 else max(1, round(share / highest * (len(BARS) - 1))) for share in shares]
+    levels = [
+        0 if share == 0 else max(1, round(share / highest * (len(BARS) - 1))) for share in shares
+    ]
     return "".join(BARS[level] for level in levels)
 
 
@@ -47,7 +49,9 @@ def _print_counts(screen: Console, inspection: Inspection) -> None:
         by_grade = ", ".join(f"{count:,} with grade {grade}" for grade, count in grades.items())
         screen.print(Text(f"{name} judgements: {by_grade}"))
     positives = inspection.positives_per_query
-    minimum, quarter, median, three_quarters, maximum = (f"{value:g}" for value in positives.quantiles)
+    minimum, quarter, median, three_quarters, maximum = (
+        f"{value:g}" for value in positives.quantiles
+    )
     screen.print(
         Text(
             f"positives per query: mean {positives.mean:.1f}; minimum {minimum}, 25% {quarter}, median {median}, "
@@ -80,9 +84,21 @@ def seen_sentence(split: str, seen: float) -> str:
     named = f"{split}: train names the document of {seen:.0%} of the relevant pairs, so"
     if seen >= MOSTLY_SEEN:
         return f"{named} it asks new questions about known documents; fine-tuning is mostly safe."
-    new = "all documents are new" if seen == 0 else "most documents are new" if seen < 0.5 else "some documents are new"
-    harm = "fine-tuning may not carry over to them" if seen >= MOSTLY_NEW else "fine-tuning can make retrieval worse"
-    dev = "" if split == "dev" else "; without a dev split of your own, opera train draws one like it"
+    new = (
+        "all documents are new"
+        if seen == 0
+        else "most documents are new"
+        if seen < 0.5
+        else "some documents are new"
+    )
+    harm = (
+        "fine-tuning may not carry over to them"
+        if seen >= MOSTLY_NEW
+        else "fine-tuning can make retrieval worse"
+    )
+    dev = (
+        "" if split == "dev" else "; without a dev split of your own, opera train draws one like it"
+    )
     return f"{named} {new} and {harm}{dev}."
 
 
@@ -98,7 +114,11 @@ def _print_similarities(screen: Console, inspection: Inspection) -> None:
             ("random pairs", similarities.random, similarities.random_counts),
         )
     ]
-    screen.print(table_of((*heads, f"from {similarities.edges[0]:.2f} to {similarities.edges[-1]:.2f}"), rows))
+    screen.print(
+        table_of(
+            (*heads, f"from {similarities.edges[0]:.2f} to {similarities.edges[-1]:.2f}"), rows
+        )
+    )
     screen.print(
         Text(
             f"Within a query: its labelled document is closer than a random one with probability {quality.auc:.3f} "
@@ -125,7 +145,12 @@ def _print_retentions(screen: Console, inspection: Inspection) -> None:
     heads = ("share kept (k)", "pairs", "queries lost", "lowest similarity", "true pairs", "gain")
     rows = []
     for row in inspection.retentions:
-        cells = (f"{row.kept_pairs:,}", f"{row.lost_queries:.1%}", f"{row.lowest:.3f}", f"{row.precision:.3f}")
+        cells = (
+            f"{row.kept_pairs:,}",
+            f"{row.lost_queries:.1%}",
+            f"{row.lowest:.3f}",
+            f"{row.precision:.3f}",
+        )
         rows.append((f"{row.k:g}", *cells, signed(row.gain, 4)))
     screen.print(table_of(heads, rows, words=0))
     screen.print(
@@ -155,7 +180,11 @@ def _print_duplicates(screen: Console, inspection: Inspection) -> None:
         )
         _print_examples(screen, leak.examples)
     if not inspection.leaks:
-        screen.print(Text("There is no split but train: opera train draws test and dev from it, as --future says."))
+        screen.print(
+            Text(
+                "There is no split but train: opera train draws test and dev from it, as --future says."
+            )
+        )
 
 
 def _duplicates_in_words(duplicates: Duplicates) -> str:
@@ -168,9 +197,14 @@ def _duplicates_in_words(duplicates: Duplicates) -> str:
 
 def _print_examples(screen: Console, examples: Sequence[NearDuplicate]) -> None:
     for example in examples[:SHOWN_DUPLICATES]:
-        for identifier, text in ((example.id, example.text), (example.duplicate_id, example.duplicate_text)):
+        for identifier, text in (
+            (example.id, example.text),
+            (example.duplicate_id, example.duplicate_text),
+        ):
             screen.print(
-                Text(f"    {one_line(identifier)}: {one_line(text)}", style="dim"), overflow="ellipsis", no_wrap=True
+                Text(f"    {one_line(identifier)}: {one_line(text)}", style="dim"),
+                overflow="ellipsis",
+                no_wrap=True,
             )
         screen.print()
 
@@ -186,7 +220,9 @@ def _print_suspicious(screen: Console, inspection: Inspection) -> None:
             )
         )
         for text in (pair.query, pair.document):
-            screen.print(Text(f"    {one_line(text)}", style="dim"), overflow="ellipsis", no_wrap=True)
+            screen.print(
+                Text(f"    {one_line(text)}", style="dim"), overflow="ellipsis", no_wrap=True
+            )
 
 
 def _print_advice(screen: Console, inspection: Inspection) -> None:
@@ -195,6 +231,8 @@ def _print_advice(screen: Console, inspection: Inspection) -> None:
     screen.print(Text(f"--method {advice.method}, the default"))
     if advice.if_labels_false is not None:
         retention = "" if advice.k is None else f" --set k={advice.k:g}"
-        screen.print(Text(f"--method {advice.if_labels_false}{retention}, if the suspicious pairs are false"))
+        screen.print(
+            Text(f"--method {advice.if_labels_false}{retention}, if the suspicious pairs are false")
+        )
     for reason in advice.reasons:
         screen.print(Text(f"- {reason}"))

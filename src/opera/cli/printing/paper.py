@@ -72,7 +72,11 @@ def _measure_blocks(measures: Sequence[str], most: int) -> list[list[str]]:
     families: dict[str, list[str]] = {}
     for name in measures:
         families.setdefault(name.partition("@")[0] if by_family else "", []).append(name)
-    return [family[start : start + most] for family in families.values() for start in range(0, len(family), most)]
+    return [
+        family[start : start + most]
+        for family in families.values()
+        for start in range(0, len(family), most)
+    ]
 
 
 def _table(rows: Sequence[ComparedRow], measures: Sequence[str], with_grid: bool) -> Table:
@@ -81,7 +85,9 @@ def _table(rows: Sequence[ComparedRow], measures: Sequence[str], with_grid: bool
     table = Table()
     for column in used:
         width = min(MAX_WIDTH, max(len(row[column]) for row in labels))
-        table.add_column(ROW_HEADS[column], justify="right" if column > 3 else "left", min_width=width)
+        table.add_column(
+            ROW_HEADS[column], justify="right" if column > 3 else "left", min_width=width
+        )
     for name in measures:
         _add_measure_columns(table, name, with_grid)
     previous = None
@@ -94,7 +100,11 @@ def _table(rows: Sequence[ComparedRow], measures: Sequence[str], with_grid: bool
         previous = compared.row.data
         for name in measures:
             if figure := compared.figures.get(name):
-                cells += _compared_cells(figure, name) if with_grid else [_format_number(figure.paper, name)]
+                cells += (
+                    _compared_cells(figure, name)
+                    if with_grid
+                    else [_format_number(figure.paper, name)]
+                )
         table.add_row(*(Text(cell) for cell in cells))
     return table
 
@@ -110,7 +120,9 @@ def _row_labels(compared: ComparedRow) -> list[str]:
     """A row's cells under :data:`ROW_HEADS`."""
     row = compared.row
     steps = "" if row.steps is None else f"{row.steps:,}"
-    grid_steps = "" if compared.steps is None or compared.steps == row.steps else f"{compared.steps:,}"
+    grid_steps = (
+        "" if compared.steps is None or compared.steps == row.steps else f"{compared.steps:,}"
+    )
     return [row.data, row.part, row.method, compared.reading, steps, grid_steps]
 
 
@@ -121,7 +133,11 @@ def _compared_cells(figure: ComparedFigure, name: str) -> list[str]:
     sd = "" if figure.sd is None else f" ± {_format_number(figure.sd, name)}"
     digits = 2 if figure.scale == 1 else 1
     difference = "" if figure.difference is None else signed(figure.difference, digits)
-    return [_format_number(figure.paper, name), f"{_format_number(figure.mean, name)}{sd}", difference]
+    return [
+        _format_number(figure.paper, name),
+        f"{_format_number(figure.mean, name)}{sd}",
+        difference,
+    ]
 
 
 def _format_number(value: float | None, name: str) -> str:
@@ -132,7 +148,9 @@ def _format_number(value: float | None, name: str) -> str:
     return f"{value:.3f}" if our_measure(name) and abs(value) < 1 else f"{value:.2f}"
 
 
-def _notes(table: PaperTable, rows: Sequence[ComparedRow], with_grid: bool, measures: Sequence[str]) -> list[str]:
+def _notes(
+    table: PaperTable, rows: Sequence[ComparedRow], with_grid: bool, measures: Sequence[str]
+) -> list[str]:
     shown_sets = {compared.row.data for compared in rows}
     own = [*(note for data, note in table.data_notes.items() if data in shown_sets), *table.notes]
     if not with_grid:
@@ -146,6 +164,11 @@ def _notes(table: PaperTable, rows: Sequence[ComparedRow], with_grid: bool, meas
         *own,
     ]
     if shown := [name for name in READINGS if any(compared.reading == name for compared in rows)]:
-        notes.insert(0, f"Readings of the paper: {', '.join(f'{name} is {READINGS[name]}' for name in shown)}.")
+        notes.insert(
+            0,
+            f"Readings of the paper: {', '.join(f'{name} is {READINGS[name]}' for name in shown)}.",
+        )
     ambiguous = dict.fromkeys(compared.candidates for compared in rows if compared.candidates)
-    return notes + [f"Several kinds of run match: {one_line('; '.join(c))}; select by --set." for c in ambiguous]
+    return notes + [
+        f"Several kinds of run match: {one_line('; '.join(c))}; select by --set." for c in ambiguous
+    ]

@@ -10,7 +10,13 @@ from rich.console import Console
 from rich.text import Text
 
 from opera.cli.printing.console import one_line
-from opera.cli.printing.results import format_rates, how_to_load, print_before_after, print_document, print_guard
+from opera.cli.printing.results import (
+    format_rates,
+    how_to_load,
+    print_before_after,
+    print_document,
+    print_guard,
+)
 from opera.core.rng import generator
 from opera.data import RetrievalData, load_data
 from opera.runs.folder import Run
@@ -21,7 +27,10 @@ SHOWN_SEARCHES, SHOWN_DOCUMENTS = 3, 3
 def print_quickstart(console: Console, run: Run) -> None:
     """Print three searches before and after, the measures, where the model is, and what to do next."""
     data = load_data(run.record.data.source)
-    console.print("\nThree held-out queries, drawn at random from those whose best documents changed:", style="bold")
+    console.print(
+        "\nThree held-out queries, drawn at random from those whose best documents changed:",
+        style="bold",
+    )
     for row in _queries_to_show(run):
         _print_query(console, run, data, row)
     counts = data.counts()
@@ -39,7 +48,11 @@ def print_quickstart(console: Console, run: Run) -> None:
     opera = sys.argv[0] if Path(sys.argv[0]).name == "opera" else "opera"
     console.print("\nNext:", style="bold")
     console.print(Text(f'  {opera} search {data.source} "parse a date string" --model {run.path}'))
-    console.print(Text(f"  {opera} train {data.source} --model minilm --method sp --out {run.path.parent / 'sp'}"))
+    console.print(
+        Text(
+            f"  {opera} train {data.source} --model minilm --method sp --out {run.path.parent / 'sp'}"
+        )
+    )
     console.print(Text(f"  {opera} train python:YOUR_PACKAGE --model minilm --out yours"))
 
 
@@ -47,8 +60,14 @@ def _queries_to_show(run: Run) -> list[int]:
     """Draw rows by seed among the queries whose best documents changed, better or worse."""
     table = run.per_query()
     before, after = (table[f"{when} documents"].to_pylist() for when in ("before", "after"))
-    changed = [row for row in range(table.num_rows) if before[row][:SHOWN_DOCUMENTS] != after[row][:SHOWN_DOCUMENTS]]
-    order = generator(run.settings["seed"], "quickstart.shown").permutation(len(changed))[:SHOWN_SEARCHES]
+    changed = [
+        row
+        for row in range(table.num_rows)
+        if before[row][:SHOWN_DOCUMENTS] != after[row][:SHOWN_DOCUMENTS]
+    ]
+    order = generator(run.settings["seed"], "quickstart.shown").permutation(len(changed))[
+        :SHOWN_SEARCHES
+    ]
     return [changed[at] for at in np.sort(order)]
 
 

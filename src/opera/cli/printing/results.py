@@ -38,7 +38,9 @@ def print_before_after(screen: Console, run: Run, title: str) -> None:
     for name in DEFAULT_MEASURES:
         gain, change = measures["after"][name] - measures["before"][name], changes.get(name)
         interval = "" if change is None else interval_in_points(change.low, change.high)
-        rows.append((name, *(f"{measures[when][name]:.4f}" for when in shown), points(gain), interval))
+        rows.append(
+            (name, *(f"{measures[when][name]:.4f}" for when in shown), points(gain), interval)
+        )
     screen.print(Text(f"\n{title}", style="bold"))
     screen.print(table_of(("measure", *shown.values(), "points", "95% interval"), rows))
     warn_of_few(screen, per_query.num_rows)
@@ -75,7 +77,11 @@ def print_measures(
     intervals: Mapping[str, tuple[float, float]] | None = None,
 ) -> None:
     """Print the measures of one evaluation with their intervals, or other named values under their ``head``."""
-    found = {} if intervals is None else {name: ("{:.4f} to {:.4f}".format(*intervals[name]),) for name in values}
+    found = (
+        {}
+        if intervals is None
+        else {name: ("{:.4f} to {:.4f}".format(*intervals[name]),) for name in values}
+    )
     rows = [(name, f"{value:.4f}", *found.get(name, ())) for name, value in values.items()]
     screen.print(Text(title, style="bold"))
     screen.print(table_of((head, "value", *(("95% interval",) if found else ())), rows))
@@ -84,7 +90,10 @@ def print_measures(
 def print_sizes(screen: Console, run: Run) -> None:
     """Print a measure of a run at each number of first dimensions; nothing for a run without sizes."""
     if sizes := run.record.matryoshka:
-        measured = [("all", run.measures), *((str(s.size), {"before": s.before, "after": s.after}) for s in sizes)]
+        measured = [
+            ("all", run.measures),
+            *((str(s.size), {"before": s.before, "after": s.after}) for s in sizes),
+        ]
         rows = [(size, *_change_cells(test)) for size, test in measured]
         screen.print(Text(f"\n{MEASURE} of the first dimensions alone", style="bold"))
         screen.print(table_of(("dimensions", "before", "after", "points"), rows, words=0))
@@ -117,7 +126,11 @@ def print_search(screen: Console, documents: Sequence[FoundDocument], title: str
     """Print the documents of a search, best first, two lines each."""
     screen.print(Text(title, style="bold"))
     for document in documents:
-        print_document(screen, f"  {document.rank}.  {document.score:.3f}  {one_line(document.id)}", document.text)
+        print_document(
+            screen,
+            f"  {document.rank}.  {document.score:.3f}  {one_line(document.id)}",
+            document.text,
+        )
 
 
 def print_document(screen: Console, heading: str, text: str) -> None:
@@ -129,9 +142,7 @@ def print_document(screen: Console, heading: str, text: str) -> None:
 def how_to_use(run: Run) -> str:
     """Return the lines of Python that load what a run handed over."""
     if run.settings["query_vectors"] is not None:
-        return (
-            f"import opera.adapter\nadapter = opera.adapter.load({str(run.path)!r})\nqueries = adapter.queries(vectors)"
-        )
+        return f"import opera.adapter\nadapter = opera.adapter.load({str(run.path)!r})\nqueries = adapter.queries(vectors)"
     if run.settings["adapter"] == "query":
         return f"{how_to_load(str(run.model_path))}\n# documents keep their embeddings: an index of them stays valid"
     return how_to_load(str(run.model_path))

@@ -27,4 +27,6 @@ def _lines(groups: Mapping[str, Sequence[SettingDoc]], width: int) -> Iterator[s
 
 
 def _folded(text: str, width: int, first: str, others: str) -> list[str]:
-    return textwrap.wrap(text, width, initial_indent=first, subsequent_indent=others, break_on_hyphens=False)
+    return textwrap.wrap(
+        text, width, initial_indent=first, subsequent_indent=others, break_on_hyphens=False
+    )

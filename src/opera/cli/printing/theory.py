@@ -17,7 +17,10 @@ def print_theory(screen: Console, points: Sequence[Point], held: str) -> None:
     def by_method(outcomes: Mapping[str, Outcome], field: str) -> str:
         return " ".join(f"{getattr(outcomes[name], field):.3f}" for name in METHOD_NAMES)
 
-    heads = [f"{column}\n" + "    ".join(METHOD_NAMES) for column in ("theorem", "simulated", "one query")]
+    heads = [
+        f"{column}\n" + "    ".join(METHOD_NAMES)
+        for column in ("theorem", "simulated", "one query")
+    ]
     rows = []
     for point in points:
         closed, simulated = point.closed_form, point.simulated
@@ -27,7 +30,12 @@ def print_theory(screen: Console, points: Sequence[Point], held: str) -> None:
         best = (point.best or "–", point.best_for_one_query or "–")
         rows.append((*world, *precisions, *similarities, by_method(simulated, "one_query"), *best))
     largest = max(outcome.error for point in points for outcome in point.simulated.values())
-    screen.print(Text(f"E, the expected cosine of the best query embedding with a true document; {held}", style="bold"))
+    screen.print(
+        Text(
+            f"E, the expected cosine of the best query embedding with a true document; {held}",
+            style="bold",
+        )
+    )
     columns = ("noise", "AUC", "γ", "ρ", *heads, "best by\ntheorem", "best for\none query")
     screen.print(table_of(columns, rows, words=0))
     screen.print(

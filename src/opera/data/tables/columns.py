@@ -44,7 +44,9 @@ negatives may have a number behind its name, or a plural s."""
 
 ROLES = tuple(dict.fromkeys(role for roles in RECOGNISED.values() for role in roles))
 _ALIASES = {"score": "grade"}
-_QUALIFIED = tuple(f"{kind}.{role}" for kind in ("documents", "queries") for role in RECOGNISED[kind])
+_QUALIFIED = tuple(
+    f"{kind}.{role}" for kind in ("documents", "queries") for role in RECOGNISED[kind]
+)
 
 
 def normal(name: str) -> str:
@@ -55,7 +57,10 @@ def normal(name: str) -> str:
 def role_of(name: str, kind: TableKind) -> str | None:
     """The role that a column's name stands for in a kind of table; ``None`` for any other name."""
     known, roles = normal(name), RECOGNISED[kind]
-    if "negative" in roles and known.rstrip("0123456789").rstrip("_").removesuffix("s") in roles["negative"]:
+    if (
+        "negative" in roles
+        and known.rstrip("0123456789").rstrip("_").removesuffix("s") in roles["negative"]
+    ):
         return "negative"
     return next((role for role, names in roles.items() if known in names), None)
 
@@ -77,7 +82,9 @@ class Columns:
         found = []
         for role, column in self.given:
             where, dot, own = role.partition(".")
-            if (dot and where == kind and own in RECOGNISED[kind]) or (not dot and role in RECOGNISED[kind]):
+            if (dot and where == kind and own in RECOGNISED[kind]) or (
+                not dot and role in RECOGNISED[kind]
+            ):
                 found.append((own or role, column, (role, column)))
         return found
 
@@ -136,7 +143,9 @@ def columns_by_role(columns: object) -> tuple[tuple[str, str], ...]:
                 )
         return checked_columns((role, column) for role, own in pairs for column in own)
     if not _are_texts(listed):
-        raise SettingError(f"columns: must be columns by role, or 'role=column', got {shown(columns)}")
+        raise SettingError(
+            f"columns: must be columns by role, or 'role=column', got {shown(columns)}"
+        )
     return parse_columns(listed)
 
 
@@ -163,7 +172,9 @@ def checked_columns(pairs: Iterable[tuple[str, str]]) -> tuple[tuple[str, str], 
     return tuple(found)
 
 
-def choose(names: Sequence[str], kind: TableKind, given: Columns, place: str) -> dict[str, list[str]]:
+def choose(
+    names: Sequence[str], kind: TableKind, given: Columns, place: str
+) -> dict[str, list[str]]:
     """Return the columns of each role in a file; the columns given go before the names recognised.
 
     Args:
@@ -193,7 +204,9 @@ def choose(names: Sequence[str], kind: TableKind, given: Columns, place: str) ->
             continue
         if len(columns) > 1 and role != "negative":
             listed = " and ".join(shown(column) for column in columns)
-            raise DataError(f"{place}: {listed} could each be the {role}; say which: --columns {role}={columns[0]}")
+            raise DataError(
+                f"{place}: {listed} could each be the {role}; say which: --columns {role}={columns[0]}"
+            )
         chosen[role] = columns
     return chosen
 
@@ -217,11 +230,16 @@ def unknown_columns(
         may_lack_header: whether ``names`` may be a row and no header.
     """
     if kind == "pairs" and {"_id", "text"} <= set(names):
-        return DataError(f"{place}: holds texts and no pairs, as in a BEIR folder; give the folder that has its qrels/")
+        return DataError(
+            f"{place}: holds texts and no pairs, as in a BEIR folder; give the folder that has its qrels/"
+        )
     taken = {column for columns in chosen.values() for column in columns}
     free = [name for name in names if name not in taken]
     where = "" if kind == "pairs" else f"{kind}."
-    wanted = [f"{where}{role}={free[at] if at < len(free) else 'COLUMN'}" for at, role in enumerate(missing)]
+    wanted = [
+        f"{where}{role}={free[at] if at < len(free) else 'COLUMN'}"
+        for at, role in enumerate(missing)
+    ]
     by_number = ",".join(f"{where}{role}={at}" for at, role in enumerate(missing, start=1))
     return DataError(
         f"{place}: no column has a name known for the {' and the '.join(missing)}; its columns are {names_of(names)}; "
@@ -242,4 +260,8 @@ def note_of(names: Sequence[str], used: Mapping[str, Sequence[str]]) -> str:
     taken = {column for columns in used.values() for column in columns}
     unused = [name for name in names if name not in taken]
     plain = all(columns == [role] for role, columns in used.items())
-    return "" if plain and not unused else f"read {read}" + (f"; not used: {names_of(unused)}" if unused else "")
+    return (
+        ""
+        if plain and not unused
+        else f"read {read}" + (f"; not used: {names_of(unused)}" if unused else "")
+    )

@@ -35,7 +35,9 @@ class DelimitedTable:
         DataError: if it is empty or cannot be read, or two columns have one name.
     """
 
-    def __init__(self, path: Path, tabs: bool, header: Callable[[list[str]], bool], split: str | None = None) -> None:
+    def __init__(
+        self, path: Path, tabs: bool, header: Callable[[list[str]], bool], split: str | None = None
+    ) -> None:
         self.path, self.name, self.short, self.split = path, str(path), path.name, split
         self.notes: list[str] = []
         self._tabs, self._delimiter = tabs, "\t" if tabs else self._found_delimiter()
@@ -44,7 +46,9 @@ class DelimitedTable:
             raise DataError(f"{path}: is empty; it must have at least one row")
         self.first_line, self.has_header = first[1], header(first[1])
         self.columns = (
-            unique_columns(self.name, first[1]) if self.has_header else [str(at + 1) for at in range(len(first[1]))]
+            unique_columns(self.name, first[1])
+            if self.has_header
+            else [str(at + 1) for at in range(len(first[1]))]
         )
 
     def place(self, number: int) -> str:
@@ -160,4 +164,8 @@ def is_qrels(path: Path) -> bool:
             f"{path}: is a ranking (TREC's run: QUERY Q0 DOCUMENT RANK SCORE NAME), not judgements; "
             "pass a qrels file, QUERY 0 DOCUMENT GRADE"
         )
-    return len(fields) == 4 and fields[1].upper() in (*"0123456789", "Q0") and fields[3].removeprefix("-").isdigit()
+    return (
+        len(fields) == 4
+        and fields[1].upper() in (*"0123456789", "Q0")
+        and fields[3].removeprefix("-").isdigit()
+    )

@@ -35,7 +35,9 @@ def holds_tables(folder: Path) -> bool:
     try:
         return bool(files_in(folder))
     except DataError:
-        return os.path.lexists(folder / "dataset_dict.json") or os.path.lexists(folder / "state.json")
+        return os.path.lexists(folder / "dataset_dict.json") or os.path.lexists(
+            folder / "state.json"
+        )
 
 
 def is_json_table(path: Path) -> bool:
@@ -57,14 +59,28 @@ def files_in(path: Path) -> list[Path]:
     try:
         if (path / "dataset_dict.json").is_file():
             splits = _listed(path / "dataset_dict.json", "splits", str)
-            return [path / "dataset_dict.json", *(file for name in splits for file in files_in(path / name))]
+            return [
+                path / "dataset_dict.json",
+                *(file for name in splits for file in files_in(path / name)),
+            ]
         if (path / "state.json").is_file():
             parts = _listed(path / "state.json", "_data_files", dict)
-            return [path / "state.json", *(path / _name(path, part.get("filename")) for part in parts)]
-        found = sorted(file for file in path.rglob("*") if table_suffix(file) in TABLE_SUFFIXES and file.is_file())
+            return [
+                path / "state.json",
+                *(path / _name(path, part.get("filename")) for part in parts),
+            ]
+        found = sorted(
+            file
+            for file in path.rglob("*")
+            if table_suffix(file) in TABLE_SUFFIXES and file.is_file()
+        )
     except OSError as error:
         raise DataError(f"{error.filename or path}: cannot be read ({error.strerror})") from None
-    found = [file for file in found if not any(part.startswith(".") for part in file.relative_to(path).parts)]
+    found = [
+        file
+        for file in found
+        if not any(part.startswith(".") for part in file.relative_to(path).parts)
+    ]
     if not found:
         raise DataError(f"{path}: holds no table ({', '.join(TABLE_SUFFIXES)})")
     return found
@@ -115,11 +131,15 @@ def open_tables(path: Path, kind: TableKind, given: Columns, notes: list[str]) -
     unsplit = [table.short for table in tables if table.split is None]
     if 0 < len(unsplit) < len(tables):
         listed = shortened(", ".join(unsplit), 200)
-        notes.append(f"{listed}: no split begins the name, as in test.csv; train, unless a column says otherwise")
+        notes.append(
+            f"{listed}: no split begins the name, as in test.csv; train, unless a column says otherwise"
+        )
     return tables
 
 
-def _open(file: Path, kind: TableKind, given: Columns, split: str | None, notes: list[str]) -> TableFile:
+def _open(
+    file: Path, kind: TableKind, given: Columns, split: str | None, notes: list[str]
+) -> TableFile:
     suffix = table_suffix(file)
     if suffix in (".parquet", ".arrow", ".feather"):
         return ArrowTable(file, split)
@@ -130,7 +150,9 @@ def _open(file: Path, kind: TableKind, given: Columns, split: str | None, notes:
         return QrelsTable(file, split)
     if suffix not in (".csv", ".tsv", *TREC_SUFFIXES):
         advice = "; write JSON as .jsonl, one object per line" if suffix == ".json" else ""
-        raise DataError(f"{file}: must be a table ({', '.join((*TABLE_SUFFIXES, '.gz of these'))}){advice}")
+        raise DataError(
+            f"{file}: must be a table ({', '.join((*TABLE_SUFFIXES, '.gz of these'))}){advice}"
+        )
     table = DelimitedTable(file, suffix != ".csv", _header(kind, given, suffix), split)
     names = None if table.has_header or kind == "pairs" else HEADERLESS.get(len(table.columns))
     if names and not _numbered(kind, given):
@@ -176,7 +198,11 @@ def _listed(path: Path, key: str, kind: type) -> list[Any]:
     except ValueError as error:
         raise DataError(f"{path}: {error}") from None
     values = found.get(key) if isinstance(found, dict) else None
-    if not isinstance(values, list) or not values or not all(isinstance(value, kind) for value in values):
+    if (
+        not isinstance(values, list)
+        or not values
+        or not all(isinstance(value, kind) for value in values)
+    ):
         raise DataError(f"{path}: must hold a list '{key}', as datasets' save_to_disk writes it")
     return [_name(path, value) if kind is str else value for value in values]
 

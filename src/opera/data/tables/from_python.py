@@ -59,8 +59,13 @@ def from_pairs(
 def _aligned(queries: Any, documents: Any) -> TableFile:
     """A table of pairs from two lists of one length, or from one table that holds both."""
     if queries is None or documents is None:
-        raise DataError("pairs: is missing; give pairs, or queries and documents as two lists of texts, row by row")
-    both = {"query": _list_of_texts(queries, "queries"), "document": _list_of_texts(documents, "documents")}
+        raise DataError(
+            "pairs: is missing; give pairs, or queries and documents as two lists of texts, row by row"
+        )
+    both = {
+        "query": _list_of_texts(queries, "queries"),
+        "document": _list_of_texts(documents, "documents"),
+    }
     counts = {key: len(values) for key, values in both.items()}
     if counts["query"] != counts["document"]:
         raise DataError(
@@ -77,8 +82,14 @@ def _aligned(queries: Any, documents: Any) -> TableFile:
 
 
 def _list_of_texts(values: Any, name: str) -> pa.Array:
-    if isinstance(values, str | bytes | Mapping) or hasattr(values, "columns") or not hasattr(values, "__iter__"):
-        raise DataError(f"{name}: without pairs, must be a list of texts, got {shown(type(values).__name__)}")
+    if (
+        isinstance(values, str | bytes | Mapping)
+        or hasattr(values, "columns")
+        or not hasattr(values, "__iter__")
+    ):
+        raise DataError(
+            f"{name}: without pairs, must be a list of texts, got {shown(type(values).__name__)}"
+        )
     check_ordered(values, name)
     found = list(values)
     for at, text in enumerate(found):
@@ -100,7 +111,12 @@ def _texts(value: Any, name: str) -> TableFile:
     if isinstance(value, Mapping) and not any(_is_column(own) for own in value.values()):
         return _by_id(list(value), list(value.values()), name)
     value = as_list(value)
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes) and value and isinstance(value[0], str):
+    if (
+        isinstance(value, Sequence)
+        and not isinstance(value, str | bytes)
+        and value
+        and isinstance(value[0], str)
+    ):
         ids = pa.array([str(row) for row in range(len(value))])
         return MemoryTable(name, pa.table({"id": ids, "text": _list_of_texts(value, name)}))
     return as_table(value, name, ("id", "text", "title"))

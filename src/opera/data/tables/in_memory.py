@@ -50,14 +50,25 @@ class DatasetTable:
     """
 
     def __init__(
-        self, name: str, dataset: Any, split: str | None = None, explain: Callable[[Exception], Exception] | None = None
+        self,
+        name: str,
+        dataset: Any,
+        split: str | None = None,
+        explain: Callable[[Exception], Exception] | None = None,
     ) -> None:
         self.name, self.short, self.split, self._explain = name, name, split, explain
-        form = getattr(dataset, "format", None) or {"type": None, "columns": dataset.column_names}  # streams have none
+        form = getattr(dataset, "format", None) or {
+            "type": None,
+            "columns": dataset.column_names,
+        }  # streams have none
         if form["type"] == "custom":
-            raise DataError(f"{name}: has a transform, which is applied to no file; apply it for good with map()")
+            raise DataError(
+                f"{name}: has a transform, which is applied to no file; apply it for good with map()"
+            )
         if form["columns"] is None:
-            raise DataError(f"{name}: is a stream whose columns are not known; read it into a Dataset first")
+            raise DataError(
+                f"{name}: is a stream whose columns are not known; read it into a Dataset first"
+            )
         self._dataset = dataset.with_format("arrow")
         self.columns = unique_columns(name, list(form["columns"]))
 
@@ -136,7 +147,9 @@ def _arrow(value: Any, name: str, columns: Sequence[str]) -> pa.Table:
         return value
     if isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype.kind == "f" and len(value):
         _check_width(value[:1].tolist(), name, columns)
-        return pa.table({column: pa.array(own) for column, own in zip(columns, value.T, strict=False)})
+        return pa.table(
+            {column: pa.array(own) for column, own in zip(columns, value.T, strict=False)}
+        )
     value = as_list(value)
     if type(value).__module__.partition(".")[0] == "pandas" and not is_series(value):
         return pa.Table.from_pandas(value, preserve_index=False)
@@ -145,7 +158,9 @@ def _arrow(value: Any, name: str, columns: Sequence[str]) -> pa.Table:
     if isinstance(value, Mapping):
         for key, column in value.items():
             check_ordered(column, f"{name}[{shown(key)}]")
-        return pa.table([pa.array(column) for column in value.values()], names=[str(key) for key in value])
+        return pa.table(
+            [pa.array(column) for column in value.values()], names=[str(key) for key in value]
+        )
     if isinstance(value, Sequence) and not isinstance(value, str | bytes):
         return _from_rows(value, name, columns)
     raise DataError(
@@ -157,16 +172,25 @@ def _arrow(value: Any, name: str, columns: Sequence[str]) -> pa.Table:
 def _from_rows(rows: Sequence[Any], name: str, columns: Sequence[str]) -> pa.Table:
     if not rows:
         raise DataError(f"{name}: must not be empty")
-    rows = [row._asdict() if hasattr(row, "_asdict") else row for row in rows]  # a named tuple says what is what
+    rows = [
+        row._asdict() if hasattr(row, "_asdict") else row for row in rows
+    ]  # a named tuple says what is what
     if all(isinstance(row, Mapping) for row in rows):
         keys = dict.fromkeys(key for row in rows for key in row)
-        return pa.table([pa.array([row.get(key) for row in rows]) for key in keys], names=[str(key) for key in keys])
+        return pa.table(
+            [pa.array([row.get(key) for row in rows]) for key in keys],
+            names=[str(key) for key in keys],
+        )
     width = _check_width(rows, name, columns)
     for at, row in enumerate(rows):
         if not isinstance(row, tuple | list) or len(row) != width:
-            raise DataError(f"{name}[{at}]: must be a tuple of {width} values, as the first is, got {shown(row)}")
+            raise DataError(
+                f"{name}[{at}]: must be a tuple of {width} values, as the first is, got {shown(row)}"
+            )
     values = zip(*rows, strict=True)
-    return pa.table({column: pa.array(list(own)) for column, own in zip(columns, values, strict=False)})
+    return pa.table(
+        {column: pa.array(list(own)) for column, own in zip(columns, values, strict=False)}
+    )
 
 
 def _check_width(rows: Sequence[Any], name: str, columns: Sequence[str]) -> int:

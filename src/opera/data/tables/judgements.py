@@ -33,7 +33,9 @@ class Pairs:
     @property
     def relevant(self) -> BoolArray:
         """Whether each pair is relevant: bool ``[M]``."""
-        positive = np.ones(len(self.query), dtype=bool) if self.grade is None else ~(self.grade <= 0)
+        positive = (
+            np.ones(len(self.query), dtype=bool) if self.grade is None else ~(self.grade <= 0)
+        )
         return positive if self.weight is None else positive & ~(self.weight <= 0)
 
     def fractional(self, split: int) -> bool:
@@ -43,7 +45,9 @@ class Pairs:
     def sorted(self) -> Pairs:
         """Return the pairs by split, query and document, those that are repeated in their order."""
         order = np.lexsort((self.doc, self.query, self.split))
-        grade, weight = (None if values is None else values[order] for values in (self.grade, self.weight))
+        grade, weight = (
+            None if values is None else values[order] for values in (self.grade, self.weight)
+        )
         return Pairs(self.query[order], self.doc[order], self.split[order], grade, weight)
 
     def qrels(self, split: int, notes: list[str], name: str) -> Qrels:
@@ -61,7 +65,9 @@ class Pairs:
             for values, what in ((self.grade, "grade"), (self.weight, "weight"))
         )
         if grade is not None and _fractional(grade):
-            rule = "say only which pairs are relevant" if weight is not None else "are read as weights"
+            rule = (
+                "say only which pairs are relevant" if weight is not None else "are read as weights"
+            )
             notes.append(f"{name}: grades with fractions {rule}: those above 0, with grade 1")
             weight = np.maximum(grade, 0) if weight is None else weight
             grade = (grade > 0).astype(np.float32)
@@ -87,19 +93,25 @@ def _fractional(grade: NDArray[np.float32]) -> bool:
     return bool((known != np.floor(known)).any())
 
 
-def _filled(values: NDArray[np.float32] | None, what: str, notes: list[str], name: str) -> NDArray[np.float32] | None:
+def _filled(
+    values: NDArray[np.float32] | None, what: str, notes: list[str], name: str
+) -> NDArray[np.float32] | None:
     """Fill in 1 where the file of a pair has no such number; ``None`` where no pair has one."""
     missing = np.ones(0, dtype=bool) if values is None else np.isnan(values)
     if values is None or missing.all():
         return None
     if missing.any():
-        notes.append(f"{name}: {missing.sum():,} of {len(values):,} pairs have no {what} in their file: it is 1")
+        notes.append(
+            f"{name}: {missing.sum():,} of {len(values):,} pairs have no {what} in their file: it is 1"
+        )
     return np.where(missing, np.float32(1), values)
 
 
 def _begins(query: NDArray[np.int32], doc: NDArray[np.int32]) -> BoolArray:
     """Whether each of the sorted pairs differs from the one before: bool."""
-    return np.concatenate([np.ones(min(1, len(query)), dtype=bool), (query[1:] != query[:-1]) | (doc[1:] != doc[:-1])])
+    return np.concatenate(
+        [np.ones(min(1, len(query)), dtype=bool), (query[1:] != query[:-1]) | (doc[1:] != doc[:-1])]
+    )
 
 
 def given_negatives(
@@ -118,4 +130,6 @@ def given_negatives(
     if len(queries) == 0:
         return None
     counts = np.bincount(queries, minlength=n_queries)
-    return GivenNegatives(np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), documents.astype(np.int32))
+    return GivenNegatives(
+        np.concatenate([[0], np.cumsum(counts)]).astype(np.int64), documents.astype(np.int32)
+    )

@@ -41,9 +41,13 @@ def load_tables(tables: TableSource, source: str | None = None) -> RetrievalData
     name = Path(source).name if source else source_name(text) or text
 
     def digest() -> str:
-        read = [(role, place, file) for role, place in tables.roles for file in files_in(Path(place))]
+        read = [
+            (role, place, file) for role, place in tables.roles for file in files_in(Path(place))
+        ]
         places = [(role, path_below(file, Path(place)).as_posix()) for role, place, file in read]
-        return digest_files((file for _, _, file in read), f"tables\0{RULES}\0{places}\0{tables.columns}")
+        return digest_files(
+            (file for _, _, file in read), f"tables\0{RULES}\0{places}\0{tables.columns}"
+        )
 
     return load_or_parse(digest, name, text, lambda builder: _parse(builder, tables))
 
@@ -82,11 +86,19 @@ def store_tables(
     Raises:
         DataError: naming table, row, rule and value.
     """
-    chosen = {kind: [_text_columns(file, kind, given) for file in files] for kind, files in texts.items()}
+    chosen = {
+        kind: [_text_columns(file, kind, given) for file in files] for kind, files in texts.items()
+    }
     tables = [_pair_table(file, split, list(texts), given) for split, file in pairs]
     _drop_partial_ids(tables)
-    given.check_used({file.name: file.columns for file in chain(*texts.values(), (file for _, file in pairs))})
-    read = [(file, own) for kind, files in texts.items() for file, own in zip(files, chosen[kind], strict=True)]
+    given.check_used(
+        {file.name: file.columns for file in chain(*texts.values(), (file for _, file in pairs))}
+    )
+    read = [
+        (file, own)
+        for kind, files in texts.items()
+        for file, own in zip(files, chosen[kind], strict=True)
+    ]
     builder.notes += _notes([*read, *((table.file, table.columns) for table in tables)])
     for kind, files in texts.items():
         stored = "corpus" if kind == "documents" else kind
@@ -101,7 +113,9 @@ def _drop_partial_ids(tables: Sequence[PairTable]) -> None:
         negatives = role == "document" and any("negative" in table.columns for table in tables)
         if negatives or not all(f"{role}_id" in table.columns for table in tables):
             for table in tables:
-                table.columns = {name: own for name, own in table.columns.items() if name != f"{role}_id"}
+                table.columns = {
+                    name: own for name, own in table.columns.items() if name != f"{role}_id"
+                }
 
 
 def _notes(read: Sequence[tuple[TableFile, Mapping[str, Sequence[str]]]]) -> list[str]:
@@ -117,7 +131,9 @@ def _notes(read: Sequence[tuple[TableFile, Mapping[str, Sequence[str]]]]) -> lis
     return notes
 
 
-def _unknown(file: TableFile, missing: Sequence[str], chosen: Mapping[str, list[str]], kind: TableKind) -> DataError:
+def _unknown(
+    file: TableFile, missing: Sequence[str], chosen: Mapping[str, list[str]], kind: TableKind
+) -> DataError:
     if not isinstance(file, DelimitedTable):
         return unknown_columns(file.name, file.columns, missing, chosen, kind, False)
     problem = unknown_columns(file.name, file.first_line, missing, chosen, kind, True)
@@ -133,7 +149,9 @@ def _text_columns(file: TableFile, kind: TableKind, given: Columns) -> Mapping[s
     return chosen
 
 
-def _pair_table(file: TableFile, split: str | None, known: Sequence[TableKind], given: Columns) -> PairTable:
+def _pair_table(
+    file: TableFile, split: str | None, known: Sequence[TableKind], given: Columns
+) -> PairTable:
     """The columns of a table of pairs; where a table of texts is there, the pairs hold its ids."""
     chosen = choose(file.columns, "pairs", given, file.name)
     kinds: dict[str, TableKind] = {"query": "queries", "document": "documents"}
@@ -153,24 +171,35 @@ def _pair_table(file: TableFile, split: str | None, known: Sequence[TableKind], 
     return PairTable(file, chosen, split, frozenset(role for role, _, _ in given.of("pairs")))
 
 
-def _rows_of(files: Sequence[TableFile], columns: Sequence[Mapping[str, list[str]]]) -> Iterator[TextRow]:
+def _rows_of(
+    files: Sequence[TableFile], columns: Sequence[Mapping[str, list[str]]]
+) -> Iterator[TextRow]:
     """Yield id, title and text of each row."""
     for file, chosen in zip(files, columns, strict=True):
         named = {role: own[0] for role, own in chosen.items()}
         for rows in file.batches(list(dict.fromkeys(named.values()))):
 
-            def place(at: int, numbers: Sequence[int] = rows.numbers, file: TableFile = file) -> str:
+            def place(
+                at: int, numbers: Sequence[int] = rows.numbers, file: TableFile = file
+            ) -> str:
                 return file.place(numbers[at])
 
             values = {
-                role: (as_ids if role == "id" else as_texts)(rows.columns[column], column, place).to_pylist()
+                role: (as_ids if role == "id" else as_texts)(
+                    rows.columns[column], column, place
+                ).to_pylist()
                 for role, column in named.items()
             }
-            yield from zip(values["id"], values.get("title", repeat("")), values["text"], strict=False)
+            yield from zip(
+                values["id"], values.get("title", repeat("")), values["text"], strict=False
+            )
 
 
 def _check_unique(
-    builder: DataBuilder, stored: str, files: Sequence[TableFile], columns: Sequence[Mapping[str, list[str]]]
+    builder: DataBuilder,
+    stored: str,
+    files: Sequence[TableFile],
+    columns: Sequence[Mapping[str, list[str]]],
 ) -> None:
     table = builder.tables[stored]
     if len(table) == 0:
@@ -183,5 +212,11 @@ def _check_unique(
         column = chosen["id"][0]
         for rows in file.batches([column]):
             ids = as_texts(rows.columns[column], column, lambda at: file.name).to_pylist()  # noqa: B023
-            places += [file.place(number) for number, own in zip(rows.numbers, ids, strict=True) if own == repeated]
-    raise DataError(f"{places[-1]}: duplicate id {shown(repeated)}, first seen at {places[0]}; ids must be unique")
+            places += [
+                file.place(number)
+                for number, own in zip(rows.numbers, ids, strict=True)
+                if own == repeated
+            ]
+    raise DataError(
+        f"{places[-1]}: duplicate id {shown(repeated)}, first seen at {places[0]}; ids must be unique"
+    )

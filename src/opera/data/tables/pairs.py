@@ -56,7 +56,9 @@ class Texts:
     def selected(self, keep: BoolArray, number: NDArray[np.int64]) -> Texts:
         """Return some of the texts, with other numbers of their rows."""
         chosen = pa.array(keep)
-        ids, titles = (None if own is None else own.filter(chosen) for own in (self.ids, self.titles))
+        ids, titles = (
+            None if own is None else own.filter(chosen) for own in (self.ids, self.titles)
+        )
         return Texts(number[self.rows[keep]], self.texts.filter(chosen), ids, titles)
 
 
@@ -104,7 +106,9 @@ class PairReader:
     def __iter__(self) -> Iterator[PairBatch]:
         self.left_out = 0
         for table in self.tables:
-            wanted = list(dict.fromkeys(column for columns in table.columns.values() for column in columns))
+            wanted = list(
+                dict.fromkeys(column for columns in table.columns.values() for column in columns)
+            )
             for rows in table.file.batches(wanted):
                 batch = self._batch(table, rows)
                 yield self._without_empty(batch) if self.lenient else batch
@@ -115,7 +119,11 @@ class PairReader:
 
         def texts(role: str) -> pa.StringArray | None:
             read = as_texts if role == "title" else as_ids
-            return read(rows.columns[column], column, place) if (column := self._column(table, role)) else None
+            return (
+                read(rows.columns[column], column, place)
+                if (column := self._column(table, role))
+                else None
+            )
 
         query, document = (self._texts(table, rows, role, place) for role in ("query", "document"))
         without = np.bincount(document.rows, minlength=len(query)) == 0
@@ -141,7 +149,9 @@ class PairReader:
             place=place,
         )
 
-    def _numbers(self, table: PairTable, rows: Rows, role: str, place: Place) -> NDArray[np.float64] | None:
+    def _numbers(
+        self, table: PairTable, rows: Rows, role: str, place: Place
+    ) -> NDArray[np.float64] | None:
         column = self._column(table, role)
         if column is None:
             return None
@@ -163,13 +173,20 @@ class PairReader:
         return self._opened(rows.columns[column], column, place, whole=role == "query")
 
     def _opened(
-        self, values: pa.Array, column: str, place: Place, whole: bool = False, optional: bool = False
+        self,
+        values: pa.Array,
+        column: str,
+        place: Place,
+        whole: bool = False,
+        optional: bool = False,
     ) -> Texts:
         opened, of_row = flattened(values)
         if optional and opened is values and values.null_count:
             opened, of_row = values.drop_null(), np.flatnonzero(np.asarray(values.is_valid()))
         if whole and opened is not values:
-            raise DataError(f"{place(0)}: column {shown(column)} must hold one text per row, but holds {values.type}")
+            raise DataError(
+                f"{place(0)}: column {shown(column)} must hold one text per row, but holds {values.type}"
+            )
 
         def place_of(at: int) -> str:
             return place(int(of_row[at]))
@@ -187,7 +204,9 @@ class PairReader:
         n_rows, no_query = len(batch.query), blank(batch.query.texts)
         has_document = np.bincount(batch.document.rows[filled[0]], minlength=n_rows) > 0
         kept = has_document & ~no_query
-        self.left_out += sum(int((~own).sum()) for own in filled) + int((no_query & has_document).sum())
+        self.left_out += sum(int((~own).sum()) for own in filled) + int(
+            (no_query & has_document).sum()
+        )
         if kept.all() and all(own.all() for own in filled):
             return batch
         number = np.cumsum(kept) - 1
@@ -217,7 +236,9 @@ class PairReader:
             split = SPLIT_NAMES.get(name.strip().lower())
             if split is None:
                 at = int(np.argmax(np.asarray(encoded.indices) == len(numbers)))
-                raise DataError(f"{place(at)}: column {shown(column)} must be train, dev or test, got {shown(name)}")
+                raise DataError(
+                    f"{place(at)}: column {shown(column)} must be train, dev or test, got {shown(name)}"
+                )
             numbers.append(self._number(split))
         named: NDArray[np.int8] = np.asarray(numbers, dtype=np.int8)
         return np.take(named, np.asarray(encoded.indices))
@@ -227,4 +248,6 @@ class PairReader:
 
 
 def _empty(place: str, column: str | None) -> DataError:
-    return DataError(f"{place}: column {shown(column)} must not be empty; fill it or remove the row")
+    return DataError(
+        f"{place}: column {shown(column)} must not be empty; fill it or remove the row"
+    )

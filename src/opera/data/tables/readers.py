@@ -89,13 +89,19 @@ class ArrowTable:
                 batch.validate(full=True)  # a damaged file must not reach code that trusts offsets
                 for start in range(0, batch.num_rows, BATCH_ROWS):
                     part = batch.slice(start, BATCH_ROWS)
-                    yield Rows(range(first, first + len(part)), {name: part[name] for name in columns})
+                    yield Rows(
+                        range(first, first + len(part)), {name: part[name] for name in columns}
+                    )
                     first += len(part)
 
-    def _open(self, file: Any, columns: Sequence[str] | None = None) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    def _open(
+        self, file: Any, columns: Sequence[str] | None = None
+    ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         if self.path.suffix.lower() == ".parquet":
             parquet = pq.ParquetFile(file)
-            return parquet.schema_arrow, parquet.iter_batches(BATCH_ROWS, columns=list(columns or ()))
+            return parquet.schema_arrow, parquet.iter_batches(
+                BATCH_ROWS, columns=list(columns or ())
+            )
         if file.peek(6)[:6] == b"ARROW1":
             whole = pa.ipc.open_file(file)
             return whole.schema, (whole.get_batch(at) for at in range(whole.num_record_batches))
@@ -140,7 +146,9 @@ class JsonTable:
 
     def __init__(self, path: Path, split: str | None = None) -> None:
         self.path, self.name, self.short, self.split = path, str(path), path.name, split
-        self._first: dict[str, dict[type, int]] = {}  # the line on which each type of a column's values is first seen
+        self._first: dict[
+            str, dict[type, int]
+        ] = {}  # the line on which each type of a column's values is first seen
         for number, record in json_objects(path):
             for key, value in record.items():
                 self._first.setdefault(key, {}).setdefault(type(value), number)
@@ -186,7 +194,9 @@ class JsonTable:
                 f"{self.place(max(flag, min(lines.values())))}: column {shown(column)} must not mix true and false "
                 "with other values; write 1 and 0"
             )
-        return pa.list_(pa.string()) if list in lines else pa.bool_() if bool in lines else pa.string()
+        return (
+            pa.list_(pa.string()) if list in lines else pa.bool_() if bool in lines else pa.string()
+        )
 
     def _value(self, number: int, column: str, value: object) -> object:
         if value is not None and type(value) not in self._first[column]:
@@ -217,7 +227,12 @@ class Batch:
         types: of the values; texts by default.
     """
 
-    def __init__(self, names: Sequence[str], wanted: Sequence[str], types: Sequence[pa.DataType] | None = None) -> None:
+    def __init__(
+        self,
+        names: Sequence[str],
+        wanted: Sequence[str],
+        types: Sequence[pa.DataType] | None = None,
+    ) -> None:
         self._wanted = [(name, names.index(name)) for name in wanted]
         self._types = types or [pa.string()] * len(names)
         self.numbers: list[int] = []
@@ -234,14 +249,18 @@ class Batch:
     def rows(self) -> Rows:
         """Return the rows, and start anew."""
         columns = list(zip(*self._values, strict=True))
-        rows = Rows(self.numbers, {name: _array(columns[at], self._types[at]) for name, at in self._wanted})
+        rows = Rows(
+            self.numbers, {name: _array(columns[at], self._types[at]) for name, at in self._wanted}
+        )
         self.numbers, self._values, self._characters = [], [], 0
         return rows
 
 
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if pa.types.is_list(kind):
-        values = [value if value is None or isinstance(value, list) else [value] for value in values]
+        values = [
+            value if value is None or isinstance(value, list) else [value] for value in values
+        ]
     return pa.array(values, kind)
 
 

@@ -62,7 +62,9 @@ class KnownTexts:
         known = self._texts
         if known is None:
             known = pa.concat_arrays([digests(chunk) for chunk in self._table.table["text"].chunks])
-        wanted = pa.concat_arrays([pa.array([], DIGEST), *(digests(part) for part in self._pending)])
+        wanted = pa.concat_arrays(
+            [pa.array([], DIGEST), *(digests(part) for part in self._pending)]
+        )
         rows = np.asarray(pc.fill_null(pc.index_in(wanted, known), -1))
         if self._texts is None and (rows < 0).all():
             return by_id

@@ -55,7 +55,9 @@ class TableSource:
         if isinstance(pairs, Mapping):
             files = [(_split(name), expand_user(path, "--pairs")) for name, path in pairs.items()]
         else:
-            files = [_split_file(part) for part in ([pairs] if isinstance(pairs, str | Path) else pairs)]
+            files = [
+                _split_file(part) for part in ([pairs] if isinstance(pairs, str | Path) else pairs)
+            ]
         if not files:
             raise SettingError("--pairs: must name at least one file")
         chosen = columns_by_role(columns)
@@ -83,21 +85,33 @@ class TableSource:
             elif kind == "columns":
                 columns.append((own, value))
             else:
-                raise SettingError(f"{TABLES} must hold pairs, documents, queries and columns, got {shown(key)}")
+                raise SettingError(
+                    f"{TABLES} must hold pairs, documents, queries and columns, got {shown(key)}"
+                )
         if not pairs:
-            raise SettingError(f"{TABLES} must name pairs, as in {TABLES}pairs=clicks.csv, got {shown(text)}")
-        return cls(tuple(pairs), files.get("documents"), files.get("queries"), checked_columns(columns))
+            raise SettingError(
+                f"{TABLES} must name pairs, as in {TABLES}pairs=clicks.csv, got {shown(text)}"
+            )
+        return cls(
+            tuple(pairs), files.get("documents"), files.get("queries"), checked_columns(columns)
+        )
 
     def __str__(self) -> str:
         """One line that :meth:`parse` reads: ``tables:documents=docs.parquet&pairs=clicks.csv&columns.query=q``."""
-        parts = [(name, path) for name in ("documents", "queries") if (path := getattr(self, name)) is not None]
+        parts = [
+            (name, path)
+            for name in ("documents", "queries")
+            if (path := getattr(self, name)) is not None
+        ]
         parts += [(f"pairs.{split}" if split else "pairs", path) for split, path in self.pairs]
         parts += [(f"columns.{role}", column) for role, column in self.columns]
         return TABLES + urlencode(parts, quote_via=quote, safe="/:~,=")
 
     def without_folders(self) -> TableSource:
         """Return the same tables by the last parts of their paths, for readers elsewhere."""
-        documents, queries = (None if path is None else _last_part(path) for path in (self.documents, self.queries))
+        documents, queries = (
+            None if path is None else _last_part(path) for path in (self.documents, self.queries)
+        )
         pairs = tuple((split, _last_part(path)) for split, path in self.pairs)
         return replace(self, pairs=pairs, documents=documents, queries=queries)
 
@@ -121,13 +135,19 @@ class TableSource:
         """
         names = [path for path in self.files if path.startswith("hf:")]
         if names and len(self.files) > 1:
-            raise SettingError(f"{names[0]}: a data set of the hub cannot be read beside other tables; give it alone")
+            raise SettingError(
+                f"{names[0]}: a data set of the hub cannot be read beside other tables; give it alone"
+            )
         return names[0].removeprefix("hf:") if names else None
 
     @property
     def roles(self) -> list[tuple[str, str]]:
         """What each file or folder is, ``pairs.`` with its split, ``documents`` or ``queries``, and its path."""
-        texts = [(name, path) for name in ("documents", "queries") if (path := getattr(self, name)) is not None]
+        texts = [
+            (name, path)
+            for name in ("documents", "queries")
+            if (path := getattr(self, name)) is not None
+        ]
         return texts + [(f"pairs.{split}", path) for split, path in self.pairs]
 
     @property

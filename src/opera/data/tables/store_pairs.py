@@ -43,8 +43,14 @@ def store_pairs(builder: DataBuilder, reader: PairReader) -> None:
     """
     tables = builder.tables
     sides = {
-        "queries": (KnownTexts(tables["queries"]) if "queries" in tables else NewTexts("q"), queries_of),
-        "corpus": (KnownTexts(tables["corpus"]) if "corpus" in tables else NewTexts("d"), documents_of),
+        "queries": (
+            KnownTexts(tables["queries"]) if "queries" in tables else NewTexts("q"),
+            queries_of,
+        ),
+        "corpus": (
+            KnownTexts(tables["corpus"]) if "corpus" in tables else NewTexts("d"),
+            documents_of,
+        ),
     }
     collected = _Collected()
     for batch in reader:
@@ -53,7 +59,9 @@ def store_pairs(builder: DataBuilder, reader: PairReader) -> None:
                 side.add(texts)
         collected.add(batch)
     if collected.n_pairs == 0:
-        raise DataError(f"{reader.tables[0].file.name}: has no pairs{' with a text on both sides' * reader.lenient}")
+        raise DataError(
+            f"{reader.tables[0].file.name}: has no pairs{' with a text on both sides' * reader.lenient}"
+        )
     for column, role in reader.lists:
         builder.notes.append(f"lists in {shown(column)} are not used: a row has one {role}")
     if reader.left_out:
@@ -63,7 +71,9 @@ def store_pairs(builder: DataBuilder, reader: PairReader) -> None:
             _check_known(builder, reader, stored, side, group)
         else:
             _check_new(reader, side, group)
-            builder.write_texts(stored, side.write(texts for batch in reader for texts in group(batch)))
+            builder.write_texts(
+                stored, side.write(texts for batch in reader for texts in group(batch))
+            )
     pairs, negatives = collected.numbered(sides["queries"][0].rows(), sides["corpus"][0].rows())
     sides.clear()
     _check(builder, reader, pairs)
@@ -73,7 +83,10 @@ def store_pairs(builder: DataBuilder, reader: PairReader) -> None:
     of_train = negatives.split == reader.splits.get("train", -1)
     if of_train.any():
         builder.given_negatives = given_negatives(
-            negatives.query[of_train], negatives.doc[of_train], builder.splits["train"], len(tables["queries"])
+            negatives.query[of_train],
+            negatives.doc[of_train],
+            builder.splits["train"],
+            len(tables["queries"]),
         )
 
 
@@ -93,7 +106,9 @@ class _Collected:
         for texts in documents_of(batch):
             kind = int(texts is not batch.document)
             self._queries[kind].append((texts.rows + self._rows).astype(np.int32))
-            self._docs[kind].append(np.arange(self._texts, self._texts + len(texts), dtype=np.int32))
+            self._docs[kind].append(
+                np.arange(self._texts, self._texts + len(texts), dtype=np.int32)
+            )
             self._split[kind].append(batch.split[texts.rows])
             self._texts += len(texts)
         own = batch.document.rows
@@ -104,7 +119,9 @@ class _Collected:
         self._rows += len(batch.query)
         self.n_pairs += len(own)
 
-    def numbered(self, query_rows: NDArray[np.int32], doc_rows: NDArray[np.int32]) -> tuple[Pairs, Pairs]:
+    def numbered(
+        self, query_rows: NDArray[np.int32], doc_rows: NDArray[np.int32]
+    ) -> tuple[Pairs, Pairs]:
         """Return the pairs, and likewise the negatives; what was collected is given up.
 
         Args:
@@ -123,7 +140,9 @@ class _Collected:
         if all(own is None for own in values):
             return None
         none = (np.full(count, np.nan, dtype=np.float32) for count in self._counts)
-        return np.concatenate([no if own is None else own for own, no in zip(values, none, strict=True)])
+        return np.concatenate(
+            [no if own is None else own for own, no in zip(values, none, strict=True)]
+        )
 
 
 Number = TypeVar("Number", np.int32, np.int8)
@@ -136,7 +155,9 @@ def _joined(parts: list[NDArray[Number]]) -> NDArray[Number]:
     return joined
 
 
-def _check_known(builder: DataBuilder, reader: PairReader, stored: str, side: KnownTexts, group: Group) -> None:
+def _check_known(
+    builder: DataBuilder, reader: PairReader, stored: str, side: KnownTexts, group: Group
+) -> None:
     """Refuse ids that are not in the table."""
     rows, what = side.rows(), {"queries": "query", "corpus": "document"}[stored]
     unknown = np.flatnonzero(rows < 0)
@@ -144,7 +165,9 @@ def _check_known(builder: DataBuilder, reader: PairReader, stored: str, side: Kn
         found = [_find(reader, group, int(number)) for number in unknown[:3]]
         values = [texts.texts[at].as_py() for _, texts, at in found]
         kind = "text" if side.by_text else "id"
-        problem = f"{found[0][0]}: {what} {shown(values[0])} is no {kind} in the table of {_plural(what)}"
+        problem = (
+            f"{found[0][0]}: {what} {shown(values[0])} is no {kind} in the table of {_plural(what)}"
+        )
         if len(unknown) > 1:
             listed = ", ".join(map(shown, dict.fromkeys(values)))
             problem += f" ({len(unknown):,} of {len(rows):,} are none, such as {listed})"
@@ -170,7 +193,9 @@ def _check_new(reader: PairReader, side: NewTexts, group: Group) -> None:
     if (clash := side.clash()) is not None:
         place, texts, at = _find(reader, group, clash)
         assert texts.ids is not None
-        raise DataError(f"{place}: the id {shown(texts.ids[at].as_py())} stood beside another text before")
+        raise DataError(
+            f"{place}: the id {shown(texts.ids[at].as_py())} stood beside another text before"
+        )
 
 
 def _check(builder: DataBuilder, reader: PairReader, pairs: Pairs) -> None:
@@ -179,17 +204,25 @@ def _check(builder: DataBuilder, reader: PairReader, pairs: Pairs) -> None:
     if weight is not None and (weight < 0).any():
         at = int(np.argmax(weight < 0))
         _refuse(reader, at, f"weight must be 0 or more, got {weight[at]:g}")
-    large = np.flatnonzero(np.abs(grade) > MAX_GRADE) if grade is not None else np.empty(0, dtype=np.int64)
+    large = (
+        np.flatnonzero(np.abs(grade) > MAX_GRADE)
+        if grade is not None
+        else np.empty(0, dtype=np.int64)
+    )
     for split in np.unique(pairs.split[large]).tolist():
         if grade is not None and not pairs.fractional(split):
             at = int(large[pairs.split[large] == split][0])
             rule = f"grade must lie between -{MAX_GRADE} and {MAX_GRADE}, got {grade[at]:g}"
-            _refuse(reader, at, f"{rule}; counts, as of clicks, are weights: --columns weight=COLUMN")
+            _refuse(
+                reader, at, f"{rule}; counts, as of clicks, are weights: --columns weight=COLUMN"
+            )
     empty = np.isin(pairs.query, builder.tables["queries"].empty_rows())
     empty |= np.isin(pairs.doc, builder.tables["corpus"].empty_rows())
     empty &= pairs.relevant
     if empty.any():
-        problem = "a relevant pair whose query or document has no text; give it one or remove the pair"
+        problem = (
+            "a relevant pair whose query or document has no text; give it one or remove the pair"
+        )
         _refuse(reader, int(np.argmax(empty)), problem)
 
 
@@ -205,4 +238,6 @@ def _find(reader: PairReader, group: Group, number: int) -> tuple[str, Texts, in
             if number < len(texts):
                 return batch.place(int(texts.rows[number])), texts, number
             number -= len(texts)
-    raise DataError(f"{reader.tables[0].file.name}: changed while it was read; run the command again")
+    raise DataError(
+        f"{reader.tables[0].file.name}: changed while it was read; run the command again"
+    )

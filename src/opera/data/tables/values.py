@@ -47,7 +47,9 @@ def as_texts(values: pa.Array, column: str, place: Place) -> pa.StringArray:
     if pa.types.is_floating(kind):
         numbers = np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.float64)
         valid = np.asarray(values.is_valid())
-        end = 2 ** (np.finfo(kind.to_pandas_dtype()).nmant + 1)  # from here on two numbers may have been rounded to one
+        end = 2 ** (
+            np.finfo(kind.to_pandas_dtype()).nmant + 1
+        )  # from here on two numbers may have been rounded to one
         wrong = valid & ~((numbers == np.floor(numbers)) & (np.abs(numbers) < end))
         if wrong.any():
             at = int(np.argmax(wrong))
@@ -59,13 +61,17 @@ def as_texts(values: pa.Array, column: str, place: Place) -> pa.StringArray:
     elif not (pa.types.is_integer(kind) or pa.types.is_null(kind) or _is_text(kind)):
         if values.null_count < len(values):
             first = place(int(np.argmax(values.is_valid())))
-            raise DataError(f"{first}: column {shown(column)} must hold texts or whole numbers, but holds {kind}")
+            raise DataError(
+                f"{first}: column {shown(column)} must hold texts or whole numbers, but holds {kind}"
+            )
         values = pa.nulls(len(values))
     return pc.fill_null(values.cast(pa.string()), "")
 
 
 def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )
 
 
 def as_ids(values: pa.Array, column: str, place: Place) -> pa.StringArray:
@@ -75,7 +81,9 @@ def as_ids(values: pa.Array, column: str, place: Place) -> pa.StringArray:
         DataError: as :func:`as_texts` and :func:`opera.data.checks.check_id`.
     """
     ids = as_texts(values, column, place)
-    wrong = blank(ids) | np.asarray(pc.match_substring_regex(ids, CONTROL.pattern).to_numpy(zero_copy_only=False))
+    wrong = blank(ids) | np.asarray(
+        pc.match_substring_regex(ids, CONTROL.pattern).to_numpy(zero_copy_only=False)
+    )
     if wrong.any():
         at = int(np.argmax(wrong))
         check_id(f"{place(at)}: column {shown(column)}", ids[at].as_py())
@@ -102,7 +110,9 @@ def as_numbers(values: pa.Array, column: str, place: Place) -> NDArray[np.float6
         values = pc.utf8_ltrim(pc.utf8_trim_whitespace(values), "+").cast(pa.float64())
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
         raise DataError(f"{place(0)}: column {shown(column)} must hold numbers, but holds {kind}")
-    numbers = np.asarray(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
+    numbers = np.asarray(
+        values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64
+    )
     wrong = ~np.isfinite(numbers)
     if wrong.any():
         at = int(np.argmax(wrong))
@@ -131,7 +141,10 @@ def digests(texts: pa.StringArray, titles: pa.StringArray | None = None) -> pa.A
     """
     titled = [""] * len(texts) if titles is None else titles.to_pylist()
     rows = zip(titled, texts.to_pylist(), strict=True)
-    return pa.array([_titled_digest(title, text) if title else _digest(text.encode()) for title, text in rows], DIGEST)
+    return pa.array(
+        [_titled_digest(title, text) if title else _digest(text.encode()) for title, text in rows],
+        DIGEST,
+    )
 
 
 def _titled_digest(title: str, text: str) -> bytes:

@@ -84,7 +84,9 @@ class _Numbered:
             DataError: for an id that had another text.
         """
         digest = blake2b(join_title(title, text).encode(), digest_size=16).digest()
-        row = self._row_of_text.get(digest) if identifier is None else self._row_of_id.get(identifier)
+        row = (
+            self._row_of_text.get(digest) if identifier is None else self._row_of_id.get(identifier)
+        )
         if row is None:
             row = len(self)
             if identifier is None:
@@ -108,7 +110,9 @@ class _Numbered:
         """
         row = self._row_of_id.get(identifier)
         if row is None or row in self._made_up:
-            raise DataError(f"{place}: {self.kind} {shown(identifier)} has no text in the files that were read")
+            raise DataError(
+                f"{place}: {self.kind} {shown(identifier)} has no text in the files that were read"
+            )
         return row
 
     def _free_id(self, row: int) -> str:
@@ -124,7 +128,9 @@ class ExampleStore:
     def __init__(self) -> None:
         self.documents, self.queries = _Numbered("document", "d"), _Numbered("query", "q")
         self.unused: set[str] = set()
-        self._positives = defaultdict[str, tuple["array[int]", "array[int]"]](lambda: (array("i"), array("i")))
+        self._positives = defaultdict[str, tuple["array[int]", "array[int]"]](
+            lambda: (array("i"), array("i"))
+        )
         self._judged = defaultdict[str, dict[tuple[int, int], int]](dict)
         self._repeated = 0
         self._negatives = array("i"), array("i")
@@ -192,7 +198,9 @@ class ExampleStore:
             )
             builder.notes.append(f"{len(builder.teacher):,} pairs have a score of a teacher")
         if self._lines > len(lines_queries):
-            builder.notes.append(f"merged {self._lines - len(lines_queries)} lines with a repeated query")
+            builder.notes.append(
+                f"merged {self._lines - len(lines_queries)} lines with a repeated query"
+            )
         if self._repeated:
             builder.notes.append(f"merged {self._repeated:,} repeated judgements")
         if self.unused:
@@ -202,9 +210,9 @@ class ExampleStore:
 
     def _qrels(self, split: str) -> Qrels:
         query, document = _distinct(*map(np.asarray, self._positives[split]))
-        judged = np.array([(*pair, grade) for pair, grade in self._judged[split].items()], dtype=np.int64).reshape(
-            -1, 3
-        )
+        judged = np.array(
+            [(*pair, grade) for pair, grade in self._judged[split].items()], dtype=np.int64
+        ).reshape(-1, 3)
         unjudged = ~np.isin(pair_keys(query, document), pair_keys(judged[:, 0], judged[:, 1]))
         return Qrels.from_arrays(
             np.concatenate([judged[:, 0], query[unjudged]]),
@@ -220,12 +228,18 @@ class ExampleStore:
         both = np.isin(pair_keys(query, document), positives)
         if both.any():
             count = int(both.sum())
-            builder.notes.append(f"{count} negatives are also positives of their query and were dropped as negatives")
+            builder.notes.append(
+                f"{count} negatives are also positives of their query and were dropped as negatives"
+            )
         query, document = query[~both], document[~both]
         if len(query):
             order = np.argsort(query, kind="stable")
-            offsets = np.concatenate([[0], np.cumsum(np.bincount(query, minlength=len(self.queries)))])
-            builder.given_negatives = GivenNegatives(offsets.astype(np.int64), document[order].astype(np.int32))
+            offsets = np.concatenate(
+                [[0], np.cumsum(np.bincount(query, minlength=len(self.queries)))]
+            )
+            builder.given_negatives = GivenNegatives(
+                offsets.astype(np.int64), document[order].astype(np.int32)
+            )
 
     def _note_shared(self, builder: DataBuilder) -> None:
         train = builder.splits.get("train")
@@ -233,7 +247,9 @@ class ExampleStore:
             if train is not None and split != "train":
                 shared = int(np.isin(qrels.query_rows, train.query_rows).sum())
                 if shared:
-                    builder.notes.append(f"{shared} of the {qrels.n_queries} queries of {split} are in train too")
+                    builder.notes.append(
+                        f"{shared} of the {qrels.n_queries} queries of {split} are in train too"
+                    )
 
     def _store_prompt(self, builder: DataBuilder) -> None:
         """Keep the prompt that all lines share."""

@@ -92,18 +92,27 @@ def _passages(path: Path, number: int, record: dict[str, Any], key: str) -> list
     if values is None:
         values = []
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise DataError(f"{path}:{number}: column '{key}' must be a list of strings, got {shown(values)}")
+        raise DataError(
+            f"{path}:{number}: column '{key}' must be a list of strings, got {shown(values)}"
+        )
     if key == "pos" and not all(value.strip() for value in values):
         raise DataError(f"{path}:{number}: column '{key}' holds an empty text")
-    return [Passage(None, "", *pair) for pair in zip(values, _scores(path, number, record, key, values), strict=True)]
+    return [
+        Passage(None, "", *pair)
+        for pair in zip(values, _scores(path, number, record, key, values), strict=True)
+    ]
 
 
-def _scores(path: Path, number: int, record: dict[str, Any], key: str, texts: list[str]) -> list[float | None]:
+def _scores(
+    path: Path, number: int, record: dict[str, Any], key: str, texts: list[str]
+) -> list[float | None]:
     """Return the score of each text, ``None`` where it has none."""
     scores, place = record.get(f"{key}_scores"), f"{path}:{number}: column '{key}_scores'"
     if scores is None or scores == []:
         return [None] * len(texts)
-    if not isinstance(scores, list) or not all(s is None or type(s) in (int, float) for s in scores):
+    if not isinstance(scores, list) or not all(
+        s is None or type(s) in (int, float) for s in scores
+    ):
         raise DataError(f"{place} must be a list of numbers, got {shown(scores)}")
     if len(scores) != len(texts):
         raise DataError(

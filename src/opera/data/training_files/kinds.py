@@ -99,10 +99,14 @@ def listed_files(source: str) -> list[Path]:
         try:
             found = list(Path(source).iterdir())
         except OSError as error:
-            raise exhausted(Path(source), error) or DataError(f"{source}: cannot be read ({error.strerror})") from None
+            raise exhausted(Path(source), error) or DataError(
+                f"{source}: cannot be read ({error.strerror})"
+            ) from None
     else:
         return [Path(source)]
-    return sorted(path for path in found if path.suffix.lower() in SUFFIXES and not path.name.startswith("."))
+    return sorted(
+        path for path in found if path.suffix.lower() in SUFFIXES and not path.name.startswith(".")
+    )
 
 
 def splits_of(paths: Iterable[Path]) -> Mapping[Path, str]:

@@ -12,7 +12,15 @@ from opera.data.retrieval_data import RetrievalData
 from opera.data.store import DataBuilder, digest_files, load_or_parse
 from opera.data.training_files import flagembedding, tevatron
 from opera.data.training_files.examples import ExampleStore
-from opera.data.training_files.kinds import TELLING, Kind, check_unread, is_pattern, kind_of, listed_files, splits_of
+from opera.data.training_files.kinds import (
+    TELLING,
+    Kind,
+    check_unread,
+    is_pattern,
+    kind_of,
+    listed_files,
+    splits_of,
+)
 
 READING = "4"  # part of the cache's key, not of fingerprints: change it when what is read of these files changes
 ORDER: tuple[Kind, ...] = ("corpus", "queries", "flagembedding", "tevatron", "qrels")
@@ -21,7 +29,9 @@ ORDER: tuple[Kind, ...] = ("corpus", "queries", "flagembedding", "tevatron", "qr
 
 def holds_training_files(source: str) -> bool:
     """Whether a folder or pattern stands for training files and not for a BEIR folder. Cheap, and never raises."""
-    if not is_pattern(source) and any(os.path.lexists(Path(source, name)) for name in ("queries.jsonl", "qrels")):
+    if not is_pattern(source) and any(
+        os.path.lexists(Path(source, name)) for name in ("queries.jsonl", "qrels")
+    ):
         return False
     try:
         return any(kind_of(path) in TELLING for path in listed_files(source))
@@ -44,7 +54,11 @@ def load_training_files(source: str) -> RetrievalData:
     def kinds() -> dict[Path, Kind | None]:
         found = {path: kind_of(path) for path in listed_files(source)}
         # what is wrong with a single file of no known kind, this reader says best
-        return {path: kind if kind in TELLING else "flagembedding" for path, kind in found.items()} if single else found
+        return (
+            {path: kind if kind in TELLING else "flagembedding" for path, kind in found.items()}
+            if single
+            else found
+        )
 
     def digest() -> str:
         read = kinds()
@@ -63,7 +77,10 @@ def load_training_files(source: str) -> RetrievalData:
 
 
 def _parse(
-    builder: DataBuilder, source: str, kinds: Mapping[Path, Kind | None], splits: Mapping[Path, str] | None
+    builder: DataBuilder,
+    source: str,
+    kinds: Mapping[Path, Kind | None],
+    splits: Mapping[Path, str] | None,
 ) -> None:
     store, telling = ExampleStore(), [path for path, kind in kinds.items() if kind in TELLING]
     splits = splits_of(telling) if splits is None else splits
@@ -75,7 +92,9 @@ def _parse(
         builder.notes[:0] = _files_notes(kinds, splits)
 
 
-def _records(kinds: Mapping[Path, Kind | None], splits: Mapping[Path, str], store: ExampleStore) -> Iterator[None]:
+def _records(
+    kinds: Mapping[Path, Kind | None], splits: Mapping[Path, str], store: ExampleStore
+) -> Iterator[None]:
     """Read every file, texts first."""
     read: dict[Kind, Callable[[Path], Iterator[None]]] = {
         "corpus": lambda path: flagembedding.read_texts(path, "corpus", store),
@@ -93,8 +112,12 @@ def _files_notes(kinds: Mapping[Path, Kind | None], splits: Mapping[Path, str]) 
     """Say which files make which split, and which are not read."""
     parts = []
     for split in dict.fromkeys(splits.values()):
-        parts.append(f"{split} from {', '.join(shown(path.name) for path in splits if splits[path] == split)}")
+        parts.append(
+            f"{split} from {', '.join(shown(path.name) for path in splits if splits[path] == split)}"
+        )
     notes = [shortened("; ".join(parts), 300)]
     if others := [shown(path.name) for path, kind in kinds.items() if kind is None]:
-        notes.append(f"not read, since no trainer's keys are in them: {shortened(', '.join(others))}")
+        notes.append(
+            f"not read, since no trainer's keys are in them: {shortened(', '.join(others))}"
+        )
     return notes

@@ -30,10 +30,14 @@ def read_training(path: Path, split: str, store: ExampleStore) -> Iterator[None]
         query = text_field(path, number, record, column)
         if not query.strip():
             raise DataError(f"{place}: column '{column}' must not be empty")
-        query_id = None if record.get("query_id") is None else identifier_of(place, record, "query_id")
+        query_id = (
+            None if record.get("query_id") is None else identifier_of(place, record, "query_id")
+        )
         positives, negatives = (_passages(place, record, kind) for kind in ("positive", "negative"))
         if not positives:
-            raise DataError(f"{place}: column '{PASSAGES['positive']}' must hold at least one passage")
+            raise DataError(
+                f"{place}: column '{PASSAGES['positive']}' must hold at least one passage"
+            )
         store.unused |= record.keys() - set(KNOWN)
         store.add(Example(place, split, query_id, query, "", positives, negatives))
         yield
@@ -44,16 +48,24 @@ def _passages(place: str, record: dict[str, Any], kind: str) -> list[Passage]:
     if record.get(IDS[kind]) is not None:
         ids = record[IDS[kind]]
         if not isinstance(ids, list):
-            raise DataError(f"{place}: column '{IDS[kind]}' must be a list of ids, got {shown(ids)}")
-        return [Passage(identifier_of(place, {IDS[kind]: value}, IDS[kind]), "", None) for value in ids]
+            raise DataError(
+                f"{place}: column '{IDS[kind]}' must be a list of ids, got {shown(ids)}"
+            )
+        return [
+            Passage(identifier_of(place, {IDS[kind]: value}, IDS[kind]), "", None) for value in ids
+        ]
     column = PASSAGES[kind]
     values = record.get(column)
     if values is None:
         values = []
     if not isinstance(values, list) or not all(isinstance(value, dict) for value in values):
-        raise DataError(f"{place}: column '{column}' must be a list of objects, got {shown(values)}")
+        raise DataError(
+            f"{place}: column '{column}' must be a list of objects, got {shown(values)}"
+        )
     passages = [_passage(place, column, value) for value in values]
-    if kind == "positive" and not all(f"{passage.title}{passage.text}".strip() for passage in passages):
+    if kind == "positive" and not all(
+        f"{passage.title}{passage.text}".strip() for passage in passages
+    ):
         raise DataError(f"{place}: column '{column}' holds an empty passage")
     return passages
 
@@ -63,7 +75,9 @@ def _passage(place: str, column: str, value: dict[str, Any]) -> Passage:
     title = "" if title is None else title
     for key, content in (("title", title), ("text", text)):
         if not isinstance(content, str):
-            raise DataError(f"{place}: column '{column}': '{key}' must be a string, got {shown(content)}")
+            raise DataError(
+                f"{place}: column '{column}': '{key}' must be a string, got {shown(content)}"
+            )
     identifier = value.get("docid")
     if type(identifier) is int:
         identifier = str(identifier)

@@ -131,9 +131,13 @@ def advise(quality: Quality, retentions: Sequence[Retention]) -> Advice:
       keeps the share of pairs that look true and loses at most a tenth of the queries; if there is none, dp.
     """
     if quality.noise is None:
-        return _default(f"Only {quality.pool} documents to rank a pair among: too few to estimate noise.")
+        return _default(
+            f"Only {quality.pool} documents to rank a pair among: too few to estimate noise."
+        )
     if quality.noise - 2 * quality.noise_error < LITTLE_NOISE:
-        return _default(f"{_look_random(quality)} That is little noise.", "Pruning would cost coverage.")
+        return _default(
+            f"{_look_random(quality)} That is little noise.", "Pruning would cost coverage."
+        )
     if quality.pooled_auc < WEAK_SCORES:
         return _default(
             "The similarity of this model hardly separates labelled pairs from random ones "
@@ -146,7 +150,9 @@ def advise(quality: Quality, retentions: Sequence[Retention]) -> Advice:
             "So many labels are rarely false. More likely, this model does not see what makes the pairs relevant.",
             "Check the suspicious pairs, or inspect with a better model.",
         )
-    candidates = [r for r in retentions if r.k >= quality.true_share - 1e-9 and r.lost_queries <= MAX_LOST]
+    candidates = [
+        r for r in retentions if r.k >= quality.true_share - 1e-9 and r.lost_queries <= MAX_LOST
+    ]
     if not candidates:
         return _pruning_loses_queries(quality)
     return _prune(quality, min(candidates, key=lambda r: r.k))
@@ -171,7 +177,11 @@ def _pruning_loses_queries(quality: Quality) -> Advice:
 
 
 def _prune(quality: Quality, best: Retention) -> Advice:
-    verb = "exceeds" if pruning_beats_finetuning(best.precision, quality.true_share) else "does not exceed"
+    verb = (
+        "exceeds"
+        if pruning_beats_finetuning(best.precision, quality.true_share)
+        else "does not exceed"
+    )
     reasons = (
         DEFAULT_REASON,
         f"{_look_random(quality)} The model separates the others well (AUC {quality.pooled_auc:.2f}). {CHECK}",

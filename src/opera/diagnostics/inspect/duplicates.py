@@ -126,7 +126,9 @@ def find_near_duplicates(
             (int(row), word_overlap(words, words_of(other)))
             for row, other in zip(rows, others.texts(rows), strict=True)
         )
-        duplicates.append([(row, overlap) for row, overlap in overlaps if overlap >= NEAR_DUPLICATE_OVERLAP])
+        duplicates.append(
+            [(row, overlap) for row, overlap in overlaps if overlap >= NEAR_DUPLICATE_OVERLAP]
+        )
     return duplicates
 
 
@@ -144,7 +146,12 @@ def count_duplicates(
     """
     rows = _rows_to_check(len(table), seed)
     duplicates = find_near_duplicates(
-        table.texts(rows), np.array(embeddings[rows]), table, embeddings, includes_self=True, device=device
+        table.texts(rows),
+        np.array(embeddings[rows]),
+        table,
+        embeddings,
+        includes_self=True,
+        device=device,
     )
     near_duplicates = 0
     examples: list[NearDuplicate] = []
@@ -188,9 +195,17 @@ def find_leak(
     checked[rows] = True
     held_out = held_out.select_queries(checked)
     train_queries = data.queries.select(train.query_rows)
-    texts, ids = data.queries.texts(held_out.query_rows, "text"), data.queries.ids(held_out.query_rows)
+    texts, ids = (
+        data.queries.texts(held_out.query_rows, "text"),
+        data.queries.ids(held_out.query_rows),
+    )
     duplicates = find_near_duplicates(
-        texts, np.array(split_embeddings[rows]), train_queries, train_embeddings, includes_self=False, device=device
+        texts,
+        np.array(split_embeddings[rows]),
+        train_queries,
+        train_embeddings,
+        includes_self=False,
+        device=device,
     )
     leaked_queries = [query for query, candidates in enumerate(duplicates) if candidates]
     documents = np.unique(held_out.doc_rows)
@@ -198,7 +213,9 @@ def find_leak(
         queries=held_out.n_queries,
         leaked_queries=len(leaked_queries),
         pairs=len(held_out.doc_rows),
-        leaked_pairs=sum(_leaked_pairs(query, duplicates[query], held_out, train) for query in leaked_queries),
+        leaked_pairs=sum(
+            _leaked_pairs(query, duplicates[query], held_out, train) for query in leaked_queries
+        ),
         documents=len(documents),
         shared_documents=int(np.isin(documents, train.doc_rows).sum()),
         examples=[
@@ -211,7 +228,9 @@ def find_leak(
 def _leaked_pairs(query: int, duplicates: Candidates, held_out: Qrels, train: Qrels) -> int:
     """Count the pairs of a held-out query whose document is labelled for one of its duplicates in train."""
     labelled = {
-        int(doc) for row, _ in duplicates for doc in train.doc_rows[train.offsets[row] : train.offsets[row + 1]]
+        int(doc)
+        for row, _ in duplicates
+        for doc in train.doc_rows[train.offsets[row] : train.offsets[row + 1]]
     }
     own_docs = held_out.doc_rows[held_out.offsets[query] : held_out.offsets[query + 1]]
     return sum(int(doc) in labelled for doc in own_docs)
@@ -236,7 +255,9 @@ def _count_copies(table: TextTable) -> int:
     hashes = np.empty(len(table), dtype=np.uint64)
     for start in range(0, len(table), CHUNK_ROWS):
         for row, text in enumerate(table.texts(slice(start, start + CHUNK_ROWS)), start=start):
-            digest = hashlib.blake2b(" ".join(text.lower().split()).encode(), digest_size=8).digest()
+            digest = hashlib.blake2b(
+                " ".join(text.lower().split()).encode(), digest_size=8
+            ).digest()
             hashes[row] = int.from_bytes(digest, "little")
     full = np.delete(hashes, table.empty_rows())
     return len(full) - len(np.unique(full))

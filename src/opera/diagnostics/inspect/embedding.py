@@ -64,7 +64,10 @@ def embed(data: RetrievalData, model: str | Path, prompts: Mapping[str, Any]) ->
         model: what the user passed.
         prompts: those that the user gave.
     """
-    encoder, corpus_text = open_encoder(model, **with_data_prompt(prompts, data, model)), run_corpus_text(model)
+    encoder, corpus_text = (
+        open_encoder(model, **with_data_prompt(prompts, data, model)),
+        run_corpus_text(model),
+    )
     of_pairs = pair_encoder(encoder, model, prompts)
     judged_rows = np.unique(np.concatenate([qrels.query_rows for qrels in data.splits.values()]))
     documents: Vectors = encoder.encode_corpus(data, corpus_text)

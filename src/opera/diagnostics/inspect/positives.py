@@ -29,7 +29,10 @@ class PositivesPerQuery:
 def count_grades(data: RetrievalData) -> dict[str, dict[int, int]]:
     """Count the judgements of each split by grade."""
     return {
-        name: {int(g): int(c) for g, c in zip(*np.unique(qrels.grades, return_counts=True), strict=True)}
+        name: {
+            int(g): int(c)
+            for g, c in zip(*np.unique(qrels.grades, return_counts=True), strict=True)
+        }
         for name, qrels in data.splits.items()
     }
 

@@ -90,13 +90,18 @@ def random_similarities(
     doc = pool.rows(np.sort(rng.integers(len(pool), size=RANDOM_PAIRS)))
     chunks = (slice(start, start + CHUNK) for start in range(0, RANDOM_PAIRS, CHUNK))
     return np.concatenate(
-        [np.einsum("pd,pd->p", query_embeddings[query[part]], document_embeddings[doc[part]]) for part in chunks]
+        [
+            np.einsum("pd,pd->p", query_embeddings[query[part]], document_embeddings[doc[part]])
+            for part in chunks
+        ]
     )
 
 
 def summarize_similarities(labelled: FloatArray, random: FloatArray) -> Similarities:
     """Summarize the similarities of the training pairs, ``[N]``, and of random pairs."""
-    edges = np.linspace(min(labelled.min(), random.min()), max(labelled.max(), random.max()) + 1e-6, BINS + 1)
+    edges = np.linspace(
+        min(labelled.min(), random.min()), max(labelled.max(), random.max()) + 1e-6, BINS + 1
+    )
     levels = [0, 0.05, 0.25, 0.5, 0.75, 0.95, 1]
     return Similarities(
         labelled=tuple(np.quantile(labelled, levels).tolist()),
@@ -136,7 +141,9 @@ def estimate_noise(cbs_ranks: CBSRanks) -> tuple[float, float]:
 def area_under_curve(positive: FloatArray, negative: FloatArray) -> float:
     """AUC: the probability that a value of ``positive`` exceeds one of ``negative``; ties count half."""
     ascending = np.sort(negative)
-    below = np.searchsorted(ascending, positive) + np.searchsorted(ascending, positive, side="right")
+    below = np.searchsorted(ascending, positive) + np.searchsorted(
+        ascending, positive, side="right"
+    )
     return float(below.mean() / (2 * len(negative)))
 
 
@@ -175,12 +182,16 @@ def estimate_quality(
     )
 
 
-def most_suspicious(relative_ranks: FloatArray, similarity: FloatArray, count: int) -> NDArray[np.int64]:
+def most_suspicious(
+    relative_ranks: FloatArray, similarity: FloatArray, count: int
+) -> NDArray[np.int64]:
     """Return the ids of the pairs with the worst relative rank, worst first; ties by lower similarity."""
     return np.lexsort((similarity, -relative_ranks))[:count]
 
 
-def _cosine_of_means(pairs: TrainingPairs, document_embeddings: Vectors, pool: DocumentPool) -> float:
+def _cosine_of_means(
+    pairs: TrainingPairs, document_embeddings: Vectors, pool: DocumentPool
+) -> float:
     """Mean over queries of the cosine between the query's mean positive and the mean document of the pool."""
     total_document = -document_embeddings[pool.left_out].sum(axis=0, dtype=np.float64)
     for first in range(0, len(document_embeddings), CHUNK):
@@ -189,7 +200,11 @@ def _cosine_of_means(pairs: TrainingPairs, document_embeddings: Vectors, pool: D
     total = 0.0
     for first in range(0, pairs.n_queries, CHUNK):
         offsets = pairs.query_offsets[first : first + CHUNK + 1]
-        docs = np.asarray(document_embeddings[pairs.pair_doc[offsets[0] : offsets[-1]]], dtype=np.float64)
+        docs = np.asarray(
+            document_embeddings[pairs.pair_doc[offsets[0] : offsets[-1]]], dtype=np.float64
+        )
         sums = np.add.reduceat(docs, offsets[:-1] - offsets[0])
         total += float((sums @ middle / np.maximum(np.linalg.norm(sums, axis=1), 1e-12)).sum())
-    return float(np.clip(total / pairs.n_queries / max(float(np.linalg.norm(middle)), 1e-12), -0.99, 0.99))
+    return float(
+        np.clip(total / pairs.n_queries / max(float(np.linalg.norm(middle)), 1e-12), -0.99, 0.99)
+    )

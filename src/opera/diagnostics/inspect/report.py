@@ -16,7 +16,13 @@ from opera.data.combined import one_set
 from opera.data.names import source_title
 from opera.data.novelty import seen_share
 from opera.data.pairs import TrainingPairs
-from opera.diagnostics.inspect.advice import Advice, Retention, advise, dynamic_gain, retention_table
+from opera.diagnostics.inspect.advice import (
+    Advice,
+    Retention,
+    advise,
+    dynamic_gain,
+    retention_table,
+)
 from opera.diagnostics.inspect.duplicates import Duplicates, Leak, count_duplicates, find_leak
 from opera.diagnostics.inspect.embedding import EmbeddedData, embed
 from opera.diagnostics.inspect.positives import PositivesPerQuery, count_grades, positives_per_query
@@ -97,7 +103,9 @@ class Inspection:
     advice: Advice
 
     def __repr__(self) -> str:
-        counts = ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in self.counts.items())
+        counts = ", ".join(
+            f"{count} {name.replace('_', ' ')}" for name, count in self.counts.items()
+        )
         return f"Inspection of {source_title(self.source)} with {self.model}: {counts}; advice: {self.advice.method}"
 
     def as_dict(self) -> dict[str, Any]:
@@ -152,7 +160,9 @@ def inspect(
         retentions=estimates.retentions,
         dynamic_gain=dynamic_gain(estimates.similarity, estimates.random, estimates.quality),
         documents=count_duplicates(loaded.corpus, embedded.documents, seed, show, embedded.device),
-        queries=count_duplicates(embedded.judged_queries(), embedded.judged, seed, show, embedded.device),
+        queries=count_duplicates(
+            embedded.judged_queries(), embedded.judged, seed, show, embedded.device
+        ),
         seen={name: seen_share(loaded, name) for name in _other_splits(loaded)},
         leaks=_find_leaks(embedded, seed, show),
         suspicious=_suspicious_pairs(loaded, estimates, show),
@@ -187,10 +197,17 @@ def _estimate(embedded: EmbeddedData, seed: int) -> _Estimates:
     query_embeddings, document_embeddings = embedded.pair_queries(training), embedded.pair_documents
     similarity = pair_similarities(pairs, query_embeddings, document_embeddings)
     random = random_similarities(pairs, query_embeddings, document_embeddings, seed, pool)
-    cbs_ranks = rank_among_random(pairs, query_embeddings, document_embeddings, CBS_POOL, seed, pool)
+    cbs_ranks = rank_among_random(
+        pairs, query_embeddings, document_embeddings, CBS_POOL, seed, pool
+    )
     quality = estimate_quality(pairs, cbs_ranks, similarity, random, document_embeddings, pool)
     return _Estimates(
-        pairs, similarity, random, cbs_ranks, quality, retention_table(pairs, similarity, random, quality)
+        pairs,
+        similarity,
+        random,
+        cbs_ranks,
+        quality,
+        retention_table(pairs, similarity, random, quality),
     )
 
 
@@ -199,7 +216,9 @@ def _find_leaks(embedded: EmbeddedData, seed: int, max_examples: int) -> dict[st
     data = embedded.data
     train = embedded.queries(data.training_split())
     return {
-        name: find_leak(data, name, train, embedded.queries(relevant), seed, max_examples, embedded.device)
+        name: find_leak(
+            data, name, train, embedded.queries(relevant), seed, max_examples, embedded.device
+        )
         for name, relevant in _other_splits(data).items()
     }
 
@@ -210,10 +229,15 @@ def _other_splits(data: RetrievalData) -> dict[str, Qrels]:
     return {name: relevant for name, relevant in others.items() if relevant.n_queries}
 
 
-def _suspicious_pairs(data: RetrievalData, estimates: _Estimates, count: int) -> list[SuspiciousPair]:
+def _suspicious_pairs(
+    data: RetrievalData, estimates: _Estimates, count: int
+) -> list[SuspiciousPair]:
     pairs, cbs_ranks = estimates.pairs, estimates.cbs_ranks
     worst = most_suspicious(relative_rank(cbs_ranks), estimates.similarity, count)
-    query_rows, doc_rows = data.training_split().query_rows[pairs.pair_query[worst]], pairs.pair_doc[worst]
+    query_rows, doc_rows = (
+        data.training_split().query_rows[pairs.pair_query[worst]],
+        pairs.pair_doc[worst],
+    )
     columns: list[list[Any]] = [
         data.queries.ids(query_rows),
         data.corpus.ids(doc_rows),

@@ -12,7 +12,15 @@ from opera.diagnostics.theory.closed_form import (
     static_beats_dynamic,
     static_share,
 )
-from opera.diagnostics.theory.simulation import METHOD_NAMES, Outcome, Point, World, examine, predict, simulate
+from opera.diagnostics.theory.simulation import (
+    METHOD_NAMES,
+    Outcome,
+    Point,
+    World,
+    examine,
+    predict,
+    simulate,
+)
 from opera.diagnostics.theory.survey import AUCS, NOISES, as_records, grid, sweeps
 
 __all__ = [

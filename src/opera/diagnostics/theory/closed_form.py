@@ -43,7 +43,9 @@ def static_share(precision: float) -> float:
     return precision
 
 
-def dynamic_share(precision: float, selected: float, strength: float, true: float, total: float) -> float:
+def dynamic_share(
+    precision: float, selected: float, strength: float, true: float, total: float
+) -> float:
     """Equation 10, right: the probability that DP draws a true document.
 
     Args:
@@ -105,7 +107,9 @@ def selection_precision(true_share: float, auc: float, selected: float) -> float
     shift = math.sqrt(2) * float(norm.ppf(auc))
 
     def above(threshold: float) -> float:
-        return float(true_share * norm.sf(threshold - shift) + (1 - true_share) * norm.sf(threshold))
+        return float(
+            true_share * norm.sf(threshold - shift) + (1 - true_share) * norm.sf(threshold)
+        )
 
     threshold = brentq(lambda t: above(t) - selected, -40 - abs(shift), 40 + abs(shift))
     return float(true_share * norm.sf(threshold - shift) / selected)

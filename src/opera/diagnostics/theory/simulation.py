@@ -34,10 +34,16 @@ class World(Settings):
 
     listing: ClassVar[str] = "opera theory --help lists all"
 
-    noise: float = setting(0.3, "share of the labelled documents that are false, 1 - m⁺/m", "Theorem 1", gt=0, lt=1)
-    auc: float = setting(0.8, "scoring quality: how often a true document outscores a false one", "OPERA", gt=0, lt=1)
+    noise: float = setting(
+        0.3, "share of the labelled documents that are false, 1 - m⁺/m", "Theorem 1", gt=0, lt=1
+    )
+    auc: float = setting(
+        0.8, "scoring quality: how often a true document outscores a false one", "OPERA", gt=0, lt=1
+    )
     k: float = setting(0.5, "share of the documents that SP keeps", "Equation 4", gt=0, le=1)
-    v: float = setting(0.5, "share of the documents that DP treats as high quality", "Algorithm 1", gt=0, lt=1)
+    v: float = setting(
+        0.5, "share of the documents that DP treats as high quality", "Algorithm 1", gt=0, lt=1
+    )
     beta: float = setting(5.0, "document strength β of DP", "Appendix C.2", ge=1, le=1000)
     angle: float = setting(60.0, "degrees between μ₁ and μ₂", "OPERA", gt=0, lt=180)
     documents: int = setting(200, "labelled documents of the query, m", "OPERA", ge=2, le=100_000)
@@ -204,11 +210,15 @@ def _probabilities(
     method = METHODS[name]
     settings = method.settings_class.parse(own_settings[name])
     method.check(settings, 1, world.documents)
-    pairs = TrainingPairs.from_arrays(np.zeros(world.documents, dtype=np.int32), np.arange(world.documents))
+    pairs = TrainingPairs.from_arrays(
+        np.zeros(world.documents, dtype=np.int32), np.arange(world.documents)
+    )
     nothing = np.zeros(world.documents)
     probabilities = np.array(
         [
-            method(pairs, Plan(world.seed, 1, 1), settings, PairScores(pairs, row, nothing)).probabilities(0).document
+            method(pairs, Plan(world.seed, 1, 1), settings, PairScores(pairs, row, nothing))
+            .probabilities(0)
+            .document
             for row in scores
         ]
     )

@@ -18,7 +18,9 @@ SWEEPS: dict[str, tuple[str, tuple[float, ...]]] = {
 }
 
 
-def grid(world: World, noises: Sequence[float] = NOISES, aucs: Sequence[float] = AUCS) -> list[Point]:
+def grid(
+    world: World, noises: Sequence[float] = NOISES, aucs: Sequence[float] = AUCS
+) -> list[Point]:
     """Examine every combination of noise rate and scoring quality."""
     return [examine(_with(world, noise=noise, auc=auc)) for noise in noises for auc in aucs]
 
@@ -50,7 +52,9 @@ def as_records(points: Sequence[Point]) -> list[dict[str, Any]]:
         {
             **point.world.model_dump(),
             "true_share": point.world.true_share,
-            "closed_form": {name: _without_nan(vars(point.closed_form[name])) for name in METHOD_NAMES},
+            "closed_form": {
+                name: _without_nan(vars(point.closed_form[name])) for name in METHOD_NAMES
+            },
             "simulated": {name: _without_nan(vars(point.simulated[name])) for name in METHOD_NAMES},
             "best": point.best or None,
             "best_of_one_query": point.best_for_one_query or None,

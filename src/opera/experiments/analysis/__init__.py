@@ -24,7 +24,13 @@ from opera.experiments.analysis.results import (
     ResultsTable,
     analyse_runs,
 )
-from opera.experiments.analysis.significance import PairedTest, holm, paired_test, paired_tests, query_differences
+from opera.experiments.analysis.significance import (
+    PairedTest,
+    holm,
+    paired_test,
+    paired_tests,
+    query_differences,
+)
 
 __all__ = [
     "BUCKETS",

@@ -10,7 +10,15 @@ import numpy as np
 import pyarrow as pa
 
 from opera.core.terminal import shown
-from opera.runs.folder import MEASURES_FILE, PAIRS_FILE, PER_QUERY_FILE, RUN_FILE, SAMPLING_FILE, TRACE_FILE, Run
+from opera.runs.folder import (
+    MEASURES_FILE,
+    PAIRS_FILE,
+    PER_QUERY_FILE,
+    RUN_FILE,
+    SAMPLING_FILE,
+    TRACE_FILE,
+    Run,
+)
 from opera.runs.reading import broken, check_columns
 
 MAX_STEPS = 10**12
@@ -33,11 +41,21 @@ def check_run(run: Run, measures: Sequence[str] = ()) -> None:
             if name not in run.measures[moment]:
                 raise broken(run.path / MEASURES_FILE, f"{moment}: {name} is missing")
     queries, pairs, trace = run.per_query(), run.pairs(), run.trace()
-    values = [name for name in queries.column_names if name.split(" ")[0] in ("before", "after", "fine_tuned")]
-    measured = [name for name in (*values, "similarity") if name in queries.column_names and "documents" not in name]
+    values = [
+        name
+        for name in queries.column_names
+        if name.split(" ")[0] in ("before", "after", "fine_tuned")
+    ]
+    measured = [
+        name
+        for name in (*values, "similarity")
+        if name in queries.column_names and "documents" not in name
+    ]
     needed = [*measured, *(f"after {name}" for name in measures)]
     _check_columns(run.path / PER_QUERY_FILE, queries, dict.fromkeys(needed, "measure"))
-    with_similarity = {"doc_id": "text", "similarity": "measure"} if "similarity" in pairs.column_names else {}
+    with_similarity = (
+        {"doc_id": "text", "similarity": "measure"} if "similarity" in pairs.column_names else {}
+    )
     _check_columns(run.path / PAIRS_FILE, pairs, with_similarity)
     drawn = pairs["times_drawn"].to_numpy()
     if (drawn < 0).any() or not drawn.any():
@@ -53,10 +71,15 @@ def _check_settings(run: Run) -> None:
     record, place = run.record, run.path / RUN_FILE
     if record.training is None:
         raise broken(place, "training: is missing, though the run is finished")
-    for values, rules in ((record.identity, {"method": str}), (record.settings, {"method": str, "max_steps": int})):
+    for values, rules in (
+        (record.identity, {"method": str}),
+        (record.settings, {"method": str, "max_steps": int}),
+    ):
         for name, kind in rules.items():
             if type(values.get(name)) is not kind:
-                raise broken(place, f"{name}: must be a {'name' if kind is str else 'whole number'}")
+                raise broken(
+                    place, f"{name}: must be a {'name' if kind is str else 'whole number'}"
+                )
     steps: dict[str, Any] = {
         "settings.max_steps": record.settings["max_steps"],
         "training.steps": record.training.steps,
@@ -66,7 +89,9 @@ def _check_settings(run: Run) -> None:
         optional = name.startswith("identity") and value is None
         if not optional and not (isinstance(value, int) and 1 <= value <= MAX_STEPS):
             raise broken(place, f"{name}: must be a number of steps, got {shown(value)}")
-    if record.guard is not None and record.guard.share not in {point.share for point in record.guard.curve}:
+    if record.guard is not None and record.guard.share not in {
+        point.share for point in record.guard.curve
+    }:
         raise broken(place, "guard.share: was not tried")
 
 

@@ -31,14 +31,18 @@ class Convergence:
     seconds_ratio: float | None
 
 
-def compute_convergence(groups: Sequence[Group], baseline: str, measure: str = PRIMARY) -> list[Convergence]:
+def compute_convergence(
+    groups: Sequence[Group], baseline: str, measure: str = PRIMARY
+) -> list[Convergence]:
     """For each data set and method, find when it first matches the baseline's best; the baseline comes first.
 
     Data sets with a single number of steps, or without the baseline, are left out.
     """
     convergence = []
     for data in dict.fromkeys(group.data for group in groups):
-        by_steps = sorted((group for group in groups if group.data == data), key=lambda group: group.steps)
+        by_steps = sorted(
+            (group for group in groups if group.data == data), key=lambda group: group.steps
+        )
         reference = [group for group in by_steps if group.method == baseline]
         if not reference or len({group.steps for group in by_steps}) < 2:
             continue

@@ -21,7 +21,9 @@ def tertiles(similarity: FloatArray) -> NDArray[np.int64]:
     return np.asarray(len(BUCKETS) * rank // len(similarity), dtype=np.int64)
 
 
-def measure_by_difficulty(group: Group, measure: str, when: str = "after") -> dict[str, float] | None:
+def measure_by_difficulty(
+    group: Group, measure: str, when: str = "after"
+) -> dict[str, float] | None:
     """Average a measure in each third of the queries, then over the seeds.
 
     Args:

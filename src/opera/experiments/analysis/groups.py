@@ -19,7 +19,11 @@ from opera.methods import METHODS
 from opera.runs.folder import RUN_FILE, Run, run_in
 
 PRIMARY, PAPERS, RECALL = "nDCG@10", "retrieved_ideal_nDCG@10", "R@20"
-REASONS = UNFINISHED, OTHER_FORMAT, DAMAGED = "unfinished", "written by another version of OPERA", "damaged"
+REASONS = UNFINISHED, OTHER_FORMAT, DAMAGED = (
+    "unfinished",
+    "written by another version of OPERA",
+    "damaged",
+)
 """Why runs are left out."""
 WARM_UP = 5
 """Steps left out of timings: the first few load and compile."""
@@ -71,7 +75,9 @@ class Group:
     def mean_std(self, measure: str, when: str = "after") -> MeanStd:
         """The mean and standard deviation of :meth:`values`."""
         values = self.values(measure, when)
-        return MeanStd(float(values.mean()), float(np.std(values, ddof=1)) if len(values) > 1 else None)
+        return MeanStd(
+            float(values.mean()), float(np.std(values, ddof=1)) if len(values) > 1 else None
+        )
 
     def mean(self, measure: str) -> float:
         """Mean over the seeds of a measure after training."""
@@ -154,9 +160,13 @@ def find_runs(folder: Path, measures: Sequence[str] = ()) -> FolderRuns:
         except RunFolderError as error:
             left_out[DAMAGED].append(str(error))
     if not finished:
-        others = " and ".join(f"{len(found)} {reason}" for reason, found in left_out.items() if found)
+        others = " and ".join(
+            f"{len(found)} {reason}" for reason, found in left_out.items() if found
+        )
         others += f" ({left_out[DAMAGED][0]})" if left_out[DAMAGED] else ""
-        raise RunFolderError(f"{folder}: holds no finished run{f', only {others}' if others else ''}")
+        raise RunFolderError(
+            f"{folder}: holds no finished run{f', only {others}' if others else ''}"
+        )
     return FolderRuns(tuple(finished), left_out)
 
 
@@ -184,14 +194,23 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
     differing = differing_settings(runs)
     by_key: dict[tuple[str, str, int | None], dict[int, Run]] = {}
     for run in runs:
-        key = (run.record.data.source, method_label(run, differing), run.record.identity["max_steps"])
+        key = (
+            run.record.data.source,
+            method_label(run, differing),
+            run.record.identity["max_steps"],
+        )
         by_seed = by_key.setdefault(key, {})
         seed = run.record.seed
         if seed in by_seed:
-            raise RunFolderError(f"{run.path} and {by_seed[seed].path} are the same run twice; compare one of them")
+            raise RunFolderError(
+                f"{run.path} and {by_seed[seed].path} are the same run twice; compare one of them"
+            )
         by_seed[seed] = run
     groups = [_group(data, method, by_seed) for (data, method, _), by_seed in by_key.items()]
-    return sorted(groups, key=lambda group: (group.data, group.steps, _registry_order(group.method), group.method))
+    return sorted(
+        groups,
+        key=lambda group: (group.data, group.steps, _registry_order(group.method), group.method),
+    )
 
 
 def ratio(seconds: float, reference: float) -> float | None:

@@ -54,14 +54,19 @@ def guard_results(groups: Sequence[Group]) -> dict[str, GuardResult]:
     guarded = [group for group in groups if group.method in records]
     against_fine_tuned = paired_tests_within(guarded, PRIMARY, "after", "fine_tuned")
     return {
-        group.method: _result(group, records[group.method], against_fine_tuned.get(group.method)) for group in guarded
+        group.method: _result(group, records[group.method], against_fine_tuned.get(group.method))
+        for group in guarded
     }
 
 
 def format_verdicts(verdicts: Sequence[str]) -> str:
     """Format the verdicts of the seeds: ``better``, or ``2 better, 1 same``."""
     counts = Counter(verdicts)
-    return verdicts[0] if len(counts) == 1 else ", ".join(f"{count} {name}" for name, count in counts.most_common())
+    return (
+        verdicts[0]
+        if len(counts) == 1
+        else ", ".join(f"{count} {name}" for name, count in counts.most_common())
+    )
 
 
 def _records(group: Group) -> list[GuardRecord]:
@@ -70,7 +75,9 @@ def _records(group: Group) -> list[GuardRecord]:
     return records if len(records) == len(group.runs) else []
 
 
-def _result(group: Group, records: Sequence[GuardRecord], against: PairedTest | None) -> GuardResult:
+def _result(
+    group: Group, records: Sequence[GuardRecord], against: PairedTest | None
+) -> GuardResult:
     means = {
         "dev_queries": min(record.dev_queries for record in records),
         "dev_seen": float(np.mean([record.dev_seen for record in records])),
@@ -85,7 +92,9 @@ def _result(group: Group, records: Sequence[GuardRecord], against: PairedTest | 
         verdicts=tuple(record.verdict for record in records),
         sentences=tuple(map(verdict_sentence, records)),
         measure=records[0].measure,
-        curves=tuple(tuple((point.share, point.mean) for point in record.curve) for record in records),
+        curves=tuple(
+            tuple((point.share, point.mean) for point in record.curve) for record in records
+        ),
         typical=typical,
         warnings=tuple(warnings_of(typical)),
         fine_tuned={measure: group.mean_std(measure, "fine_tuned") for measure in DEFAULT_MEASURES},

@@ -31,11 +31,17 @@ def method_label(run: Run, differing: frozenset[str] = frozenset()) -> str:
     """
     settings = _recorded_settings(run)
     own = _own_fields(settings["method"]) or {}
-    named = [name for name, field in own.items() if name in settings and settings[name] != field.default]
-    named += [
-        name for name in sorted(differing) if name not in own and name in settings and not _is_default(name, settings)
+    named = [
+        name for name, field in own.items() if name in settings and settings[name] != field.default
     ]
-    return ":".join([settings["method"], *(f"{name}={_format_value(settings[name])}" for name in named)])
+    named += [
+        name
+        for name in sorted(differing)
+        if name not in own and name in settings and not _is_default(name, settings)
+    ]
+    return ":".join(
+        [settings["method"], *(f"{name}={_format_value(settings[name])}" for name in named)]
+    )
 
 
 def differing_settings(runs: Sequence[Run]) -> frozenset[str]:
@@ -54,7 +60,9 @@ def _differing_settings(runs: Sequence[Run]) -> frozenset[str]:
     names = [name for name in ("model", *TrainSettings.flat_fields) if name not in GROUPING]
     recorded = [_recorded_settings(run) for run in runs]
     differing = _differing(names, recorded)
-    for method in {values["method"] for values in recorded if _own_fields(values["method"]) is None}:
+    for method in {
+        values["method"] for values in recorded if _own_fields(values["method"]) is None
+    }:
         own = {name for run in runs if run.settings["method"] == method for name in run.settings}
         own -= {*TrainSettings.flat_fields, "method"}
         differing |= _differing(own, [values for values in recorded if values["method"] == method])
@@ -64,7 +72,9 @@ def _differing_settings(runs: Sequence[Run]) -> frozenset[str]:
 def shared_settings(runs: Sequence[Run]) -> dict[str, Any]:
     """Return the settings of training, by name, that all runs share and that are not at their default."""
     recorded = [run.record.identity for run in runs]
-    names = [name for name in TrainSettings.flat_fields if name not in GROUPING and name in recorded[0]]
+    names = [
+        name for name in TrainSettings.flat_fields if name not in GROUPING and name in recorded[0]
+    ]
     alike = [name for name in names if len({repr(values.get(name)) for values in recorded}) == 1]
     return {name: recorded[0][name] for name in alike if not _is_default(name, recorded[0])}
 
@@ -93,7 +103,9 @@ def short_name(source: str) -> str:
 
 
 def _differing(names: Iterable[str], recorded: Sequence[Mapping[str, Any]]) -> frozenset[str]:
-    return frozenset(name for name in names if len({repr(values.get(name)) for values in recorded}) > 1)
+    return frozenset(
+        name for name in names if len({repr(values.get(name)) for values in recorded}) > 1
+    )
 
 
 def _own_fields(method: str) -> Mapping[str, FieldInfo] | None:

@@ -23,7 +23,11 @@ def average_ranks(groups: Sequence[Group], measure: str) -> dict[str, float]:
     """
     means = {(group.data, group.method): group.mean(measure) for group in groups}
     data = list(dict.fromkeys(group.data for group in groups))
-    labels = [m for m in dict.fromkeys(g.method for g in groups) if all((source, m) in means for source in data)]
+    labels = [
+        m
+        for m in dict.fromkeys(g.method for g in groups)
+        if all((source, m) in means for source in data)
+    ]
     if len(labels) < 2:
         return {}
     ranks = mean_ranks(np.array([[means[source, label] for label in labels] for source in data]))

@@ -12,7 +12,16 @@ import numpy as np
 from opera.core.errors import SettingError
 from opera.experiments.analysis.convergence import Convergence, compute_convergence
 from opera.experiments.analysis.difficulty import measure_by_difficulty
-from opera.experiments.analysis.groups import PAPERS, PRIMARY, RECALL, Group, MeanStd, find_runs, group_runs, ratio
+from opera.experiments.analysis.groups import (
+    PAPERS,
+    PRIMARY,
+    RECALL,
+    Group,
+    MeanStd,
+    find_runs,
+    group_runs,
+    ratio,
+)
 from opera.experiments.analysis.guard import GuardResult, guard_results
 from opera.experiments.analysis.labels import display_names, shared_settings
 from opera.experiments.analysis.ranks import average_ranks
@@ -88,7 +97,11 @@ class ResultsTable:
     def best(self, measure: str) -> str:
         """The label with the highest mean, or ``untrained``."""
         highest = self.best_row(measure)
-        return highest.method if highest.measures[measure].mean > self.untrained[measure] else UNTRAINED
+        return (
+            highest.method
+            if highest.measures[measure].mean > self.untrained[measure]
+            else UNTRAINED
+        )
 
 
 @dataclass(frozen=True)
@@ -124,7 +137,9 @@ class Comparison:
     def as_dict(self) -> dict[str, Any]:
         """Everything but the runs themselves, for JSON."""
         tables = [asdict(table) for table in self.tables]
-        for guard in (row["guard"] for table in tables for row in table["rows"] if row["guard"] is not None):
+        for guard in (
+            row["guard"] for table in tables for row in table["rows"] if row["guard"] is not None
+        ):
             guard["typical"] = guard["typical"].model_dump()
         return {
             "folder": str(self.folder),
@@ -141,7 +156,9 @@ class Comparison:
 
     def final(self, data: str) -> ResultsTable:
         """The table of a data set with its largest number of steps."""
-        return max((table for table in self.tables if table.data == data), key=lambda table: table.steps)
+        return max(
+            (table for table in self.tables if table.data == data), key=lambda table: table.steps
+        )
 
     def final_tables(self) -> list[ResultsTable]:
         """Each data set's table with the largest number of steps."""
@@ -150,7 +167,9 @@ class Comparison:
     def first_run(self, table: ResultsTable, method: str) -> Run:
         """The run of a method in a table with its first seed."""
         key = (table.data, method, table.steps)
-        return next(group for group in self.groups if (group.data, group.method, group.steps) == key).runs[0]
+        return next(
+            group for group in self.groups if (group.data, group.method, group.steps) == key
+        ).runs[0]
 
 
 def analyse_runs(folder: Path, baseline: str | None = None) -> Comparison:
@@ -171,7 +190,9 @@ def analyse_runs(folder: Path, baseline: str | None = None) -> Comparison:
     baseline = _pick_baseline(groups, baseline)
     largest = {group.data: max(g.steps for g in groups if g.data == group.data) for group in groups}
     final = [group for group in groups if group.steps == largest[group.data]]
-    ranks = {measure: average_ranks(final, measure) for measure in TESTED} if len(largest) > 1 else {}
+    ranks = (
+        {measure: average_ranks(final, measure) for measure in TESTED} if len(largest) > 1 else {}
+    )
     return Comparison(
         folder=folder,
         models=tuple(dict.fromkeys(run.record.model.source for run in runs)),
@@ -190,7 +211,9 @@ def analyse_runs(folder: Path, baseline: str | None = None) -> Comparison:
 def _pick_baseline(groups: Sequence[Group], requested: str | None) -> str | None:
     labels = list(dict.fromkeys(group.method for group in groups))
     if requested is not None and requested not in labels:
-        raise SettingError(f"--baseline {requested}: no run has this label; there are {', '.join(labels)}")
+        raise SettingError(
+            f"--baseline {requested}: no run has this label; there are {', '.join(labels)}"
+        )
     if len(labels) == 1:
         return None
     return requested or (DEFAULT_BASELINE if DEFAULT_BASELINE in labels else labels[0])
@@ -207,7 +230,9 @@ def _tables(groups: Sequence[Group], baseline: str | None) -> tuple[ResultsTable
 def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsTable:
     reference = next((group for group in groups if group.method == baseline), None)
     others = [group for group in groups if group is not reference]
-    tests = {measure: paired_tests(others, reference, measure) if reference else {} for measure in TESTED}
+    tests = {
+        measure: paired_tests(others, reference, measure) if reference else {} for measure in TESTED
+    }
     gains = paired_tests_within(groups, PRIMARY)
     guards = guard_results(groups)
     first = groups[0]
@@ -219,7 +244,9 @@ def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsT
         untrained={measure: first.before(measure) for measure in DEFAULT_MEASURES},
         untrained_difficulty=_difficulty(first, "before"),
         rows=tuple(
-            _method_result(group, reference, tests, gains.get(group.method), guards.get(group.method))
+            _method_result(
+                group, reference, tests, gains.get(group.method), guards.get(group.method)
+            )
             for group in groups
         ),
     )
@@ -236,7 +263,11 @@ def _method_result(
         method=group.method,
         seeds=group.seeds,
         measures={measure: group.mean_std(measure) for measure in DEFAULT_MEASURES},
-        tests={measure: by_label[group.method] for measure, by_label in tests.items() if group.method in by_label},
+        tests={
+            measure: by_label[group.method]
+            for measure, by_label in tests.items()
+            if group.method in by_label
+        },
         gain=gain,
         guard=guard,
         noise=_noise(group),
@@ -250,12 +281,17 @@ def _method_result(
 def _noise(group: Group) -> dict[str, float]:
     pairs, draws = [], []
     for table in group.pair_tables:
-        drawn, injected = table["times_drawn"].to_numpy(), table["injected"].to_numpy(zero_copy_only=False)
+        drawn, injected = (
+            table["times_drawn"].to_numpy(),
+            table["injected"].to_numpy(zero_copy_only=False),
+        )
         pairs.append(injected.mean())
         draws.append(drawn[injected].sum() / drawn.sum())
     return {"pairs": float(np.mean(pairs)), "draws": float(np.mean(draws))} if any(pairs) else {}
 
 
 def _difficulty(group: Group, when: str) -> dict[str, dict[str, float]]:
-    by_measure = {measure: measure_by_difficulty(group, measure, when) for measure in (PRIMARY, RECALL)}
+    by_measure = {
+        measure: measure_by_difficulty(group, measure, when) for measure in (PRIMARY, RECALL)
+    }
     return {measure: means for measure, means in by_measure.items() if means is not None}

@@ -60,7 +60,9 @@ class PairedTest:
         return self.significant and self.difference < 0
 
 
-def query_differences(group: Group, baseline: Group, measure: str) -> tuple[list[str], NDArray[np.float64]]:
+def query_differences(
+    group: Group, baseline: Group, measure: str
+) -> tuple[list[str], NDArray[np.float64]]:
     """Compute method minus baseline on each test query, averaged over the seeds that both have.
 
     Where seeds draw different test splits, a query is averaged over the seeds that test it.
@@ -72,7 +74,11 @@ def query_differences(group: Group, baseline: Group, measure: str) -> tuple[list
     differences = []
     for seed in sorted(set(group.seeds) & set(baseline.seeds)):
         ours, theirs = (
-            dict(zip(table["query_id"].to_pylist(), table[f"after {measure}"].to_numpy(), strict=True))
+            dict(
+                zip(
+                    table["query_id"].to_pylist(), table[f"after {measure}"].to_numpy(), strict=True
+                )
+            )
             for table in (side.query_tables[side.seeds.index(seed)] for side in (group, baseline))
         )
         shared = sorted(ours.keys() & theirs.keys())
@@ -100,14 +106,18 @@ def training_differences(
         if not {f"{earlier} {measure}", f"{later} {measure}"} <= set(table.column_names):
             return np.empty(0)
         ids += table["query_id"].to_pylist()
-        differences.append(table[f"{later} {measure}"].to_numpy() - table[f"{earlier} {measure}"].to_numpy())
+        differences.append(
+            table[f"{later} {measure}"].to_numpy() - table[f"{earlier} {measure}"].to_numpy()
+        )
     return _mean_by_query(ids, differences)[1]
 
 
 def paired_test(differences: NDArray[np.float64]) -> PairedTest:
     """Test differences, one per query, float64 ``[queries]``, against zero; ``t_test_holm`` is not corrected."""
     mean, (low, high) = float(differences.mean()), mean_interval(differences)
-    if np.ptp(differences) < EQUAL:  # all differences are equal: there is no variance to test against
+    if (
+        np.ptp(differences) < EQUAL
+    ):  # all differences are equal: there is no variance to test against
         t_test = 1.0 if abs(mean) < EQUAL else 0.0
     else:
         t_test = float(ttest_1samp(differences, 0).pvalue)
@@ -129,7 +139,9 @@ def paired_tests(groups: Sequence[Group], baseline: Group, measure: str) -> dict
     All are on the same data with the same steps. Groups that share fewer than two queries and seeds with the baseline
     are left out.
     """
-    return corrected_tests({group.method: query_differences(group, baseline, measure)[1] for group in groups})
+    return corrected_tests(
+        {group.method: query_differences(group, baseline, measure)[1] for group in groups}
+    )
 
 
 def paired_tests_within(
@@ -139,7 +151,9 @@ def paired_tests_within(
 
     Arguments as for :func:`training_differences`; by default the models handed over against the untrained one.
     """
-    return corrected_tests({group.method: training_differences(group, measure, later, earlier) for group in groups})
+    return corrected_tests(
+        {group.method: training_differences(group, measure, later, earlier) for group in groups}
+    )
 
 
 def holm(values: Sequence[float]) -> list[float]:
@@ -170,7 +184,10 @@ def corrected_tests(differences: Mapping[str, NDArray[np.float64]]) -> dict[str,
     """Test the differences of each method, float64 ``[queries]``; p-values and intervals are Holm-corrected."""
     tests = {label: paired_test(values) for label, values in differences.items() if len(values) > 1}
     corrected = dict(zip(tests, holm([test.t_test for test in tests.values()]), strict=True))
-    return {label: _corrected(test, differences[label], corrected[label]) for label, test in tests.items()}
+    return {
+        label: _corrected(test, differences[label], corrected[label])
+        for label, test in tests.items()
+    }
 
 
 def _corrected(test: PairedTest, differences: NDArray[np.float64], p: float) -> PairedTest:

@@ -34,7 +34,10 @@ class Verdict:
 def verdict(comparison: Comparison) -> list[Verdict]:
     """Return a verdict for each data set, on its largest number of steps."""
     noise = {name: value for name, value in comparison.shared.items() if name.startswith("noise")}
-    return [Verdict(_title(table, noise), _bullets(table, comparison.baseline)) for table in comparison.final_tables()]
+    return [
+        Verdict(_title(table, noise), _bullets(table, comparison.baseline))
+        for table in comparison.final_tables()
+    ]
 
 
 def format_difference(test: PairedTest, methods: int = 1) -> str:
@@ -105,10 +108,18 @@ def _guard(table: ResultsTable) -> tuple[str, ...]:
     else:
         verdicts = [verdict for guard in guards.values() for verdict in guard.verdicts]
         found = [
-            f"{count} {words}" for name, words in VERDICTS.items() if (count := sum(name == word for word in verdicts))
+            f"{count} {words}"
+            for name, words in VERDICTS.items()
+            if (count := sum(name == word for word in verdicts))
         ]
-        sentences = [f"Guard: verdicts of {len(shares)} runs on dev: {', '.join(found)}; λ {_range(shares)}"]
-    tests = {label: guard.against_fine_tuned for label, guard in guards.items() if guard.against_fine_tuned is not None}
+        sentences = [
+            f"Guard: verdicts of {len(shares)} runs on dev: {', '.join(found)}; λ {_range(shares)}"
+        ]
+    tests = {
+        label: guard.against_fine_tuned
+        for label, guard in guards.items()
+        if guard.against_fine_tuned is not None
+    }
     if tests and min(shares) < 1:
         sentences.append(f"handed over against fine-tuned (λ = 1): {_summary(tests)}")
     return "; ".join(sentences), *(warning[0].upper() + warning[1:] for warning in warnings)
@@ -125,7 +136,9 @@ def _summary(tests: Mapping[str, PairedTest]) -> str:
     difference = format_difference(tests[label], len(tests))
     if len(tests) == 1:
         return f"{label} is {_outcome(tests[label])}: {difference}"
-    also_better = [other for other, test in tests.items() if test.significantly_better and other != label]
+    also_better = [
+        other for other, test in tests.items() if test.significantly_better and other != label
+    ]
     worse = [other for other, test in tests.items() if test.significantly_worse]
     if tests[label].significantly_better:
         text = f"{label} is significantly better: {difference}"
@@ -135,7 +148,9 @@ def _summary(tests: Mapping[str, PairedTest]) -> str:
         text = f"{best} is significantly better: {format_difference(tests[best], len(tests))}"
     else:
         text = f"no method is significantly better; the best of {len(tests)}, {label}, has {difference}"
-    text += f"; also significantly better: {_listed(also_better, len(tests))}" if also_better else ""
+    text += (
+        f"; also significantly better: {_listed(also_better, len(tests))}" if also_better else ""
+    )
     return text + (f"; significantly worse: {_listed(worse, len(tests))}" if worse else "")
 
 

@@ -64,7 +64,8 @@ def grid_axes(
     axes = GridAxes(
         methods=tuple(canonical_label(str(label)) for label in labels),
         seeds=tuple(
-            parsed_axis("seed", seed) for seed in (given.get("seed", DEFAULT_SEEDS) if seeds is None else seeds)
+            parsed_axis("seed", seed)
+            for seed in (given.get("seed", DEFAULT_SEEDS) if seeds is None else seeds)
         ),
         steps=tuple(
             None if count is None else parsed_axis("max_steps", count)

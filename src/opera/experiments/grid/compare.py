@@ -84,7 +84,11 @@ def compare(
         run_grid(status, str(model), Progress(status))
     if status.failed:
         raise TrainingError(
-            *(f"{path}: {line}" for path, reason in status.failed.items() for line in reason.split("\n"))
+            *(
+                f"{path}: {line}"
+                for path, reason in status.failed.items()
+                for line in reason.split("\n")
+            )
         )
     return analyse_grid(status, folder, baseline)
 
@@ -135,7 +139,9 @@ def prepare_cells(cells: Sequence[Cell], jobs: int = 1) -> Status:
     for source in dict.fromkeys(cell.data for cell in cells):
         loaded = load_data(source)
         fingerprints[source] = loaded.fingerprint
-        by_method = {cell.label: cell for cell in reversed(cells) if cell.data == source}  # once per method
+        by_method = {
+            cell.label: cell for cell in reversed(cells) if cell.data == source
+        }  # once per method
         for cell in by_method.values():
             prepare_data(loaded, make_recipe(cell.values))
     status = Status.scan(cells, jobs)
@@ -155,7 +161,9 @@ def check_baseline(baseline: str | None, axes: GridAxes) -> str | None:
         return None
     label = canonical_label(text(baseline, "baseline"))
     if label not in axes.methods:
-        raise SettingError(f"--baseline {baseline}: must be one of the methods: {', '.join(axes.methods)}")
+        raise SettingError(
+            f"--baseline {baseline}: must be one of the methods: {', '.join(axes.methods)}"
+        )
     return label
 
 
@@ -168,11 +176,19 @@ def analyse_grid(status: Status, out: Path, baseline: str | None) -> Comparison:
         baseline: the baseline's label in this call. The analysis may label it differently, and does without it where
             its cells failed.
     """
-    folders = {cell.folder for cell in status.cells if cell.label == baseline and cell.folder in status.done}
-    labels = [group.method for group in find_groups(out) if folders & {run.path for run in group.runs}]
+    folders = {
+        cell.folder
+        for cell in status.cells
+        if cell.label == baseline and cell.folder in status.done
+    }
+    labels = [
+        group.method for group in find_groups(out) if folders & {run.path for run in group.runs}
+    ]
     return analyse_runs(out, labels[0] if labels else None)
 
 
 def _check_fingerprint(cell: Cell, fingerprint: str) -> None:
     if Run.open(cell.folder).record.data.fingerprint != fingerprint:
-        raise RunFolderError(f"{cell.folder}: is a run on other data than {cell.data} is now; give another --out")
+        raise RunFolderError(
+            f"{cell.folder}: is a run on other data than {cell.data} is now; give another --out"
+        )

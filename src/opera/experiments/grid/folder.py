@@ -26,7 +26,11 @@ BySet = Mapping[str, Mapping[str, Any]]
 
 
 def check_grid_folder(
-    out: Path, model: str, shared: Mapping[str, Any], data: BySet | None = None, others_run: bool = False
+    out: Path,
+    model: str,
+    shared: Mapping[str, Any],
+    data: BySet | None = None,
+    others_run: bool = False,
 ) -> None:
     """Refuse a folder that holds something else, or a grid of another model or other settings.
 
@@ -43,7 +47,9 @@ def check_grid_folder(
     check_folder(out, "--out")
     if not _holds_grid(out):
         return
-    if not others_run and not any(out.rglob(RUN_FILE)):  # nothing has run yet, so the grid may still change
+    if not others_run and not any(
+        out.rglob(RUN_FILE)
+    ):  # nothing has run yet, so the grid may still change
         return
     recorded, requested = GridRecord.read(out), _grid_record(model, shared, data)
     if recorded.model != requested.model:
@@ -66,14 +72,27 @@ def _holds_grid(out: Path) -> bool:
     if out / GRID_FILE in found:
         return True
     ours = {out / name for name in (LOCK_FILE, TURN_FILE, SHARDS)}
-    if any(not (is_unfinished(path, out / "opera") or is_unfinished(path, out / GRID_FILE)) for path in found - ours):
-        raise RunFolderError(f"--out {out}: is not empty and holds no grid; give an empty or a new folder")
+    if any(
+        not (is_unfinished(path, out / "opera") or is_unfinished(path, out / GRID_FILE))
+        for path in found - ours
+    ):
+        raise RunFolderError(
+            f"--out {out}: is not empty and holds no grid; give an empty or a new folder"
+        )
     return False
 
 
-def _refuse_other_settings(out: Path, recorded: Mapping[str, Any], requested: Mapping[str, Any], where: str) -> None:
-    recorded, requested = (TrainSettings.with_effect(settings) for settings in (recorded, requested))
-    names = [name for name in sorted({*recorded, *requested}) if recorded.get(name) != requested.get(name)]
+def _refuse_other_settings(
+    out: Path, recorded: Mapping[str, Any], requested: Mapping[str, Any], where: str
+) -> None:
+    recorded, requested = (
+        TrainSettings.with_effect(settings) for settings in (recorded, requested)
+    )
+    names = [
+        name
+        for name in sorted({*recorded, *requested})
+        if recorded.get(name) != requested.get(name)
+    ]
     if names:
         before, now = (_format_values(names, settings) for settings in (recorded, requested))
         raise RunFolderError(
@@ -84,7 +103,8 @@ def _refuse_other_settings(out: Path, recorded: Mapping[str, Any], requested: Ma
 def _format_values(names: Sequence[str], settings: Mapping[str, Any]) -> str:
     """The named settings as ``NAME=VALUE``; one that was not given has its default."""
     return ", ".join(
-        f"{name}={_format_value(settings[name])}" if name in settings else f"the default {name}" for name in names
+        f"{name}={_format_value(settings[name])}" if name in settings else f"the default {name}"
+        for name in names
     )
 
 

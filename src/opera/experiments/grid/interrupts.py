@@ -20,7 +20,11 @@ def signals_as_interrupt() -> Iterator[None]:
         yield
         return
     handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
-    handlers = {number: handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)}
+    handlers = {
+        number: handler
+        for number, handler in handlers.items()
+        if handler not in (signal.SIG_IGN, None)
+    }
 
     def interrupt(number: int, frame: Any) -> None:
         for other in handlers:

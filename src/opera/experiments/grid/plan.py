@@ -87,7 +87,9 @@ class Cell:
             message = f"{self.folder}: is a run by another version of OPERA; give another --out"
             raise OtherFormatError(message) from None
         except RunFolderError as error:
-            raise RunFolderError(f"{error}; remove {self.folder}, and the cell is trained again") from None
+            raise RunFolderError(
+                f"{error}; remove {self.folder}, and the cell is trained again"
+            ) from None
         return True
 
     @property
@@ -107,7 +109,9 @@ class Cell:
         return f"{self.data_name}, {self.label}, {steps}seed {self.seed}"
 
 
-def plan_grid(data: Sequence[str], axes: GridAxes, out: Path, shared: Mapping[str, Any]) -> list[Cell]:
+def plan_grid(
+    data: Sequence[str], axes: GridAxes, out: Path, shared: Mapping[str, Any]
+) -> list[Cell]:
     """List the cells and check every recipe. Seeds are outermost, so a grid cut short has whole seeds.
 
     Args:
@@ -140,7 +144,11 @@ def plan_parts(parts: Sequence[GridPart], out: Path) -> list[Cell]:
             steps=steps,
             seed=seed,
             folder=out / part.name / label.replace(":", ",") / _steps_folder(steps) / f"seed{seed}",
-            values={**by_label[label], **({} if steps is None else {"max_steps": steps}), "seed": seed},
+            values={
+                **by_label[label],
+                **({} if steps is None else {"max_steps": steps}),
+                "seed": seed,
+            },
         )
         for part, by_label in zip(parts, settings, strict=True)
         for seed, steps, label in product(part.axes.seeds, part.axes.steps, part.axes.methods)
@@ -163,19 +171,29 @@ def _check_axes(data: Sequence[str], axes: GridAxes, shared: Mapping[str, Any]) 
     check_lists(options)
     by_place: dict[str, str] = {}
     for source in data:
-        place = os.path.realpath(source) if os.path.lexists(source) else source  # "data" and "./data"
+        place = (
+            os.path.realpath(source) if os.path.lexists(source) else source
+        )  # "data" and "./data"
         if (other := by_place.setdefault(place, source)) != source:
-            raise SettingError(f"DATA: {shortened(other)} and {shortened(source)} are the same place; give it once")
+            raise SettingError(
+                f"DATA: {shortened(other)} and {shortened(source)} are the same place; give it once"
+            )
     if name := axis_setting(shared):
-        raise SettingError(f"{name}: differs between cells: give --methods, --steps and --seeds instead")
+        raise SettingError(
+            f"{name}: differs between cells: give --methods, --steps and --seeds instead"
+        )
 
 
 def _check_label(label: str) -> None:
     """Check that a label can be the name of a folder, and of no other folder than its own."""
     if not label.isprintable() or re.search(r"[\s/\\]", label) or label.startswith("."):
-        raise SettingError("names a folder, so it must hold no space, slash or control character; use --set for those")
+        raise SettingError(
+            "names a folder, so it must hold no space, slash or control character; use --set for those"
+        )
     if len(label.encode()) > MAX_LABEL:
-        raise SettingError(f"names a folder, so it must have at most {MAX_LABEL} bytes; use --set for some settings")
+        raise SettingError(
+            f"names a folder, so it must have at most {MAX_LABEL} bytes; use --set for some settings"
+        )
 
 
 def _settings_by_label(axes: GridAxes, shared: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -191,16 +209,24 @@ def _settings_by_label(axes: GridAxes, shared: Mapping[str, Any]) -> dict[str, d
     settings: dict[str, dict[str, Any]] = {}
     label_by_recipe: dict[str, str] = {}
     for label, (method, own) in parsed.items():
-        settings[label] = {**_shared_by_method(shared, method, methods), **with_full_names(own), "method": method}
+        settings[label] = {
+            **_shared_by_method(shared, method, methods),
+            **with_full_names(own),
+            "method": method,
+        }
         try:
             recipe = repr(make_recipe({**settings[label], "max_steps": axes.steps[0]}).identity())
         except SettingError as error:
             mistakes += [f"{shortened(label)}: {line}" for line in error.lines]
             continue
         if name := axis_setting(own):
-            mistakes.append(f"{label}: {name} differs between cells: give --methods, --steps and --seeds instead")
+            mistakes.append(
+                f"{label}: {name} differs between cells: give --methods, --steps and --seeds instead"
+            )
         if (other := label_by_recipe.setdefault(recipe, label)) != label:
-            mistakes.append(f"--methods: {shortened(other)} and {shortened(label)} are the same settings")
+            mistakes.append(
+                f"--methods: {shortened(other)} and {shortened(label)} are the same settings"
+            )
     if mistakes:
         raise SettingError(*mistakes)
     return settings
@@ -211,8 +237,12 @@ def _shared_by_method(shared: Mapping[str, Any], method: str, methods: set[str])
 
     A setting of training applies to every method, even if another method has one of the same name.
     """
-    fields = {name: METHODS[name].settings_class.model_fields.keys() for name in methods & METHODS.keys()}
-    others = set().union(*fields.values()) - fields.get(method, set()) - TrainSettings.flat_fields.keys()
+    fields = {
+        name: METHODS[name].settings_class.model_fields.keys() for name in methods & METHODS.keys()
+    }
+    others = (
+        set().union(*fields.values()) - fields.get(method, set()) - TrainSettings.flat_fields.keys()
+    )
     return {name: value for name, value in shared.items() if name not in others}
 
 

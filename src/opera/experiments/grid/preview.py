@@ -91,7 +91,13 @@ def disk_line(status: Status) -> str:
 def _time_cell(cell: Cell, model: str, jobs: int) -> Message:
     """Time a cell in a worker with the cores that it has when ``jobs`` run; returns the worker's last message."""
     worker = make_workers(jobs)[0]
-    job = {"kind": "time", "data": cell.data, "model": model, "values": dict(cell.values), "log": os.devnull}
+    job = {
+        "kind": "time",
+        "data": cell.data,
+        "model": model,
+        "values": dict(cell.values),
+        "log": os.devnull,
+    }
     try:
         with signals_as_interrupt():
             message = worker.run_job(job)

@@ -22,7 +22,11 @@ class Progress:
     """
 
     def __init__(self, status: Status) -> None:
-        self._resuming = {cell.folder for cell in status.waiting if last_complete_checkpoint(cell.folder) is not None}
+        self._resuming = {
+            cell.folder
+            for cell in status.waiting
+            if last_complete_checkpoint(cell.folder) is not None
+        }
 
     def __call__(self, status: Status, cell: Cell) -> None:
         """Tell of a cell that has started or ended."""
@@ -30,7 +34,10 @@ class Progress:
             say(_failure_message(status, cell), file=sys.stderr)
         elif cell.folder in status.done:
             value = Run.open(cell.folder).measures["after"][PRIMARY]
-            say(f"done: {cell.title}: {PRIMARY} {value:.4f}; {progress_line(status)}", file=sys.stderr)
+            say(
+                f"done: {cell.title}: {PRIMARY} {value:.4f}; {progress_line(status)}",
+                file=sys.stderr,
+            )
         else:
             number = f"{list(status.cells).index(cell) + 1} of {len(status.cells)}"
             resumes = "; resumes from its checkpoint" * (cell.folder in self._resuming)
@@ -46,7 +53,9 @@ def progress_line(status: Status) -> str:
         parts.append(f"{len(status.failed)} failed")
     if status.waiting or status.running:
         left = status.seconds_left()
-        parts.append("time left not known yet" if left is None else f"about {format_duration(left)} left")
+        parts.append(
+            "time left not known yet" if left is None else f"about {format_duration(left)} left"
+        )
     return ", ".join(parts)
 
 

@@ -55,7 +55,9 @@ class Scheduler:
         self._lock, self._stopping = threading.Lock(), threading.Event()
         self._news: queue.SimpleQueue[Cell | None] = queue.SimpleQueue()
         self._workers = make_workers(min(status.jobs, len(status.waiting)))
-        self._threads = [threading.Thread(target=self._drive, args=(w,), daemon=True) for w in self._workers]
+        self._threads = [
+            threading.Thread(target=self._drive, args=(w,), daemon=True) for w in self._workers
+        ]
 
     def start(self) -> None:
         """Start the workers."""
@@ -126,7 +128,12 @@ class Scheduler:
 
 def run_cell(worker: WorkerProcess, cell: Cell, model: str) -> str | None:
     """Run a cell on a worker; returns why it failed, or ``None``."""
-    job: dict[str, Any] = {"kind": "train", "data": cell.data, "model": model, "values": dict(cell.values)}
+    job: dict[str, Any] = {
+        "kind": "train",
+        "data": cell.data,
+        "model": model,
+        "values": dict(cell.values),
+    }
     try:
         cell.folder.parent.mkdir(parents=True, exist_ok=True)
         message = worker.run_job({**job, "out": str(cell.folder), "log": str(cell.log)})

@@ -85,7 +85,11 @@ class Status:
         if cell.steps is not None:
             return cell.steps
         for other in self.cells:
-            if other.folder in self.done and (other.data, other.label, other.steps) == (cell.data, cell.label, None):
+            if other.folder in self.done and (other.data, other.label, other.steps) == (
+                cell.data,
+                cell.label,
+                None,
+            ):
                 return self._finished_steps(other)
         situation = self.situations.get(cell.data)
         if situation is None:
@@ -123,11 +127,15 @@ class Status:
                 seconds[cell.folder] = estimate
         encoding, now = dict(self.encoding), time.monotonic()
         # Seconds until each job is free for its next cell.
-        free_at = [max(0.0, seconds[folder] - (now - started)) for folder, started in self.running.items()]
+        free_at = [
+            max(0.0, seconds[folder] - (now - started)) for folder, started in self.running.items()
+        ]
         free_at += [0.0] * (self.jobs - len(free_at))
         heapify(free_at)
         for cell in self.waiting:
-            heappush(free_at, heappop(free_at) + seconds[cell.folder] + encoding.pop(cell.data, 0.0))
+            heappush(
+                free_at, heappop(free_at) + seconds[cell.folder] + encoding.pop(cell.data, 0.0)
+            )
         return max(free_at)
 
     def _finished_steps(self, cell: Cell) -> int:
@@ -144,9 +152,13 @@ class Status:
         if cell.folder not in self._rates:
             run = Run.open(cell.folder)
             seconds = run.record.seconds
-            overhead = sum(value for name, value in seconds.items() if name not in ("train", "trial"))
+            overhead = sum(
+                value for name, value in seconds.items() if name not in ("train", "trial")
+            )
             trainings = 2 if "trial" in seconds else 1
-            self._rates[cell.folder] = Rate(trainings * float(run.trace()["seconds"].to_numpy().mean()), overhead)
+            self._rates[cell.folder] = Rate(
+                trainings * float(run.trace()["seconds"].to_numpy().mean()), overhead
+            )
         return self._rates[cell.folder]
 
 
@@ -159,5 +171,7 @@ def format_duration(seconds: float) -> str:
 
 
 def _median(rates: Sequence[Rate]) -> Rate:
-    per_step, overhead = np.median([(rate.per_step, rate.overhead) for rate in rates], axis=0).tolist()
+    per_step, overhead = np.median(
+        [(rate.per_step, rate.overhead) for rate in rates], axis=0
+    ).tolist()
     return Rate(per_step, overhead)

@@ -106,7 +106,13 @@ def time_cell(data: RetrievalData, model: str, values: Mapping[str, Any]) -> Cel
         values: settings of the cell. Those of its method, of noise and of evaluation during training are left out.
     """
     timed = {name: value for name, value in values.items() if name in TIMED_SETTINGS}
-    fixed = {"method": "ft", "max_steps": STEPS, "negatives": "random", "snapshots": 0, "save_steps": STEPS // 2}
+    fixed = {
+        "method": "ft",
+        "max_steps": STEPS,
+        "negatives": "random",
+        "snapshots": 0,
+        "save_steps": STEPS // 2,
+    }
     recipe = make_recipe({**timed, **fixed})
     with TemporaryDirectory(prefix="opera-timing-") as folder:
         writer = RunWriter(Path(folder))
@@ -115,7 +121,9 @@ def time_cell(data: RetrievalData, model: str, values: Mapping[str, Any]) -> Cel
         loading = time.perf_counter() - start
         reads_texts = recipe.train.adapter.query_vectors is None
         encoding = _time_encoding(prepared, data, recipe) * len(data.corpus) if reads_texts else 0.0
-        encoding_after = encoding * _encodings_after(prepared) if lookup_of(prepared.model) is None else 0.0
+        encoding_after = (
+            encoding * _encodings_after(prepared) if lookup_of(prepared.model) is None else 0.0
+        )
         _train_briefly(prepared, writer)
         seconds = Run(writer.path).trace()["seconds"].to_numpy()
     seconds = seconds[min(WARM_UP, len(seconds) - 2) :]
@@ -129,7 +137,11 @@ def time_cell(data: RetrievalData, model: str, values: Mapping[str, Any]) -> Cel
 def _trainings(timed: Prepared, values: Mapping[str, Any]) -> int:
     """How often a cell trains. Its own steps and evaluations decide, not those of the timing."""
     settings = resolve(make_recipe(values).train, timed.situation)
-    return 2 if replace(timed, recipe=timed.recipe.model_copy(update={"train": settings})).refits else 1
+    return (
+        2
+        if replace(timed, recipe=timed.recipe.model_copy(update={"train": settings})).refits
+        else 1
+    )
 
 
 def _encodings_after(prepared: Prepared) -> float:
@@ -155,9 +167,16 @@ def _time_encoding(prepared: Prepared, data: RetrievalData, recipe: Recipe) -> f
 
 def _train_briefly(prepared: Prepared, writer: RunWriter) -> None:
     if prepared.base is not None:  # any vectors take the same time
-        vector = np.full(prepared.encoder.dimension, prepared.encoder.dimension**-0.5, dtype=np.float32)
+        vector = np.full(
+            prepared.encoder.dimension, prepared.encoder.dimension**-0.5, dtype=np.float32
+        )
         tables = (prepared.data.queries, prepared.data.corpus)
-        set_vectors(prepared.model, FrozenVectors(*(np.broadcast_to(vector, (len(t), len(vector))) for t in tables)))
+        set_vectors(
+            prepared.model,
+            FrozenVectors(*(np.broadcast_to(vector, (len(t), len(vector))) for t in tables)),
+        )
     training_set = build_training_set(prepared)
     method = prepared.recipe.make_method(training_set.pairs, training_set.scores, processes=1)
-    train(prepared.model, training_set, method, prepared.settings, writer, callbacks=[StopWhenSlow()])
+    train(
+        prepared.model, training_set, method, prepared.settings, writer, callbacks=[StopWhenSlow()]
+    )

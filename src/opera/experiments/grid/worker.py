@@ -71,12 +71,16 @@ def run_job(job: Mapping[str, Any]) -> dict[str, Any]:
     try:
         load_extensions()  # here, so that an error is in the message
         if job["kind"] == "time":
-            return {"timing": asdict(time_cell(load_once(job["data"]), job["model"], job["values"]))}
+            return {
+                "timing": asdict(time_cell(load_once(job["data"]), job["model"], job["values"]))
+            }
         train_cell(job)
     except OperaError as error:
         return _failed(str(error)) | ({"input": True} if isinstance(error, InputError) else {})
     except OSError as error:
-        return _failed(f"{error.filename or job.get('out', job['data'])}: {(error.strerror or str(error)).lower()}")
+        return _failed(
+            f"{error.filename or job.get('out', job['data'])}: {(error.strerror or str(error)).lower()}"
+        )
     except Exception as error:  # one cell's failure must not end the others
         with suppress(OSError):
             traceback.print_exc()

@@ -84,7 +84,10 @@ class WorkerProcess:
 
     def _start(self) -> subprocess.Popen[str]:
         """Return the running process, started if need be."""
-        environment = {**os.environ, "PYTHONSAFEPATH": "1"}  # python -m would import what the current folder holds
+        environment = {
+            **os.environ,
+            "PYTHONSAFEPATH": "1",
+        }  # python -m would import what the current folder holds
         if self._threads is not None:
             environment.setdefault("OMP_NUM_THREADS", str(self._threads))
         with self._lock:

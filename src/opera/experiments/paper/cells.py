@@ -19,7 +19,14 @@ from opera.experiments.grid.plan import GridPart
 from opera.experiments.paper.matching import PRETRAINED, MethodSpec, data_key, matching_methods
 from opera.experiments.paper.readings import method_settings
 from opera.experiments.paper.scale import Scale
-from opera.experiments.paper.tables import HUB_IDS, QWEN3, SUMMARIES, PaperRow, PaperTable, table_rows
+from opera.experiments.paper.tables import (
+    HUB_IDS,
+    QWEN3,
+    SUMMARIES,
+    PaperRow,
+    PaperTable,
+    table_rows,
+)
 from opera.retrieval.families import model_names
 
 NOISY = {"antique": "antique-noisy"}
@@ -62,13 +69,21 @@ class TableSettings:
         Raises:
             SettingError: for an unknown preset or method, for bad seeds, and for settings that the table decides.
         """
-        check_lists({"--seeds": self.seeds, **({} if self.methods is None else {"--methods": self.methods})})
+        check_lists(
+            {"--seeds": self.seeds, **({} if self.methods is None else {"--methods": self.methods})}
+        )
         for seed in self.seeds:
             parsed_axis("seed", seed)
         if self.preset not in PRESETS:
-            raise SettingError(f"--preset {self.preset}: must be {' or '.join(PRESETS)}{nearest(self.preset, PRESETS)}")
+            raise SettingError(
+                f"--preset {self.preset}: must be {' or '.join(PRESETS)}{nearest(self.preset, PRESETS)}"
+            )
         known = list(
-            dict.fromkeys(spec.method for row in trained_rows(self.table) for spec in [row_method(self.table, row)])
+            dict.fromkeys(
+                spec.method
+                for row in trained_rows(self.table)
+                for spec in [row_method(self.table, row)]
+            )
         )
         for name in self.methods or ():
             if name not in known:
@@ -85,7 +100,11 @@ class TableSettings:
 
 def trained_rows(table: PaperTable) -> list[PaperRow]:
     """The rows of a table that are trained: neither averages nor the pretrained model."""
-    return [row for row in table_rows(table.name) if row.data not in SUMMARIES and row.method != PRETRAINED]
+    return [
+        row
+        for row in table_rows(table.name)
+        if row.data not in SUMMARIES and row.method != PRETRAINED
+    ]
 
 
 def row_method(table: PaperTable, row: PaperRow) -> MethodSpec:
@@ -101,14 +120,21 @@ def sets_of_table(table: PaperTable) -> list[PaperSet]:
 
 def title_in_table(table: PaperTable, entry: PaperSet) -> str:
     """What a table calls a data set."""
-    return next(row.data for row in trained_rows(table) if data_key(row.data) == data_key(entry.title))
+    return next(
+        row.data for row in trained_rows(table) if data_key(row.data) == data_key(entry.title)
+    )
 
 
 def data_settings(shared: TableSettings, entry: PaperSet) -> dict[str, Any]:
     """All settings of the runs on a data set: preset, then its recipe, the model's, the scale's and the user's."""
     table, scale = shared.table, shared.scale
-    recipe = read_recipes([NOISY[entry.name] if table.noise == "grade" else entry.name], shared.preset)
-    values: dict[str, Any] = {"preset": shared.preset, **{name: recipe[name] for name in OF_DATA if name in recipe}}
+    recipe = read_recipes(
+        [NOISY[entry.name] if table.noise == "grade" else entry.name], shared.preset
+    )
+    values: dict[str, Any] = {
+        "preset": shared.preset,
+        **{name: recipe[name] for name in OF_DATA if name in recipe},
+    }
     values = override(values, _model_settings(shared))
     own = {**scale.settings, **(scale.model_settings if shared.model == scale.model else {})}
     if shared.settings.get("negatives", "hard") != "hard":
@@ -120,7 +146,10 @@ def model_recipe(model: str) -> str | None:
     """The recipe of a model, known by a name that it goes by: the hub's, its folder's, or its configuration's."""
     folder = Path(model) if Path(model).is_dir() else None
     recipes = recipe_names()
-    return next((f"models/{name}" for name in model_names(model, folder) if f"models/{name}" in recipes), None)
+    return next(
+        (f"models/{name}" for name in model_names(model, folder) if f"models/{name}" in recipes),
+        None,
+    )
 
 
 def recipe_note(model: str) -> str:
@@ -149,7 +178,11 @@ def _model_settings(shared: TableSettings) -> dict[str, Any]:
     values: dict[str, Any] = {"learning_rate": None} if name is None else read_recipes([name])
     if papers_model(shared.model) == shared.table.model == QWEN3:
         recipe = read_recipes(["qwen3"])
-        values |= {name: recipe[name] for name in PAPERS_QWEN3} if shared.preset == "paper" else dict(RELEASES_QWEN3)
+        values |= (
+            {name: recipe[name] for name in PAPERS_QWEN3}
+            if shared.preset == "paper"
+            else dict(RELEASES_QWEN3)
+        )
     return {name: value for name, value in values.items() if (name, value) != ("precision", "fp16")}
 
 
@@ -174,7 +207,9 @@ def table_parts(shared: TableSettings, sources: Mapping[str, str]) -> list[GridP
                 steps = shared.scale.steps(row.steps or shared.table.steps or recipe_steps)
                 by_steps.setdefault(steps, []).append(_label(spec, shared.preset))
         parts += [
-            GridPart(source, name, GridAxes(tuple(dict.fromkeys(labels)), shared.seeds, (steps,)), values)
+            GridPart(
+                source, name, GridAxes(tuple(dict.fromkeys(labels)), shared.seeds, (steps,)), values
+            )
             for steps, labels in sorted(by_steps.items())
         ]
     return parts

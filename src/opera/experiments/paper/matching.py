@@ -116,7 +116,9 @@ class GridRuns:
     def on_data(self, data: str) -> list[Group]:
         """The groups on a data set with the table's noise setting."""
         groups = self._by_data.get(data_key(data), [])
-        return [group for group in groups if _settings(group).get("noise", "none") == self.table.noise]
+        return [
+            group for group in groups if _settings(group).get("noise", "none") == self.table.noise
+        ]
 
     def step_counts(self, data: str) -> list[int]:
         """The numbers of steps to match on a data set, ascending."""
@@ -168,7 +170,9 @@ class GridRuns:
         """Names of the models that the runs on these data sets started from."""
         keys = {data_key(data) for data in data_sets}
         groups = [group for key in keys for group in self._by_data.get(key, [])]
-        return sorted({model_name(run.record.model.source) for group in groups for run in group.runs})
+        return sorted(
+            {model_name(run.record.model.source) for group in groups for run in group.runs}
+        )
 
 
 def with_grid_names(groups: Iterable[Group], folder: Path) -> list[Group]:
@@ -181,7 +185,10 @@ def with_grid_names(groups: Iterable[Group], folder: Path) -> list[Group]:
     homes = {(folder / name).resolve(): name for name in named}
 
     def name_of(group: Group) -> str:
-        return next((homes[home] for home in group.runs[0].path.resolve().parents if home in homes), group.data)
+        return next(
+            (homes[home] for home in group.runs[0].path.resolve().parents if home in homes),
+            group.data,
+        )
 
     return [replace(group, data=name_of(group)) for group in groups]
 
@@ -196,11 +203,16 @@ def with_settings(groups: Iterable[Group], settings: Mapping[str, Any]) -> list[
     known = {name for group in everything for name in _settings(group)}
     for name in settings:
         if everything and name not in known:
-            raise SettingError(f"--set {name}: no run of the grid has such a setting{nearest(name, known)}")
+            raise SettingError(
+                f"--set {name}: no run of the grid has such a setting{nearest(name, known)}"
+            )
     return [
         group
         for group in everything
-        if all(name in _settings(group) and _settings(group)[name] == value for name, value in settings.items())
+        if all(
+            name in _settings(group) and _settings(group)[name] == value
+            for name, value in settings.items()
+        )
     ]
 
 

@@ -50,7 +50,9 @@ class Shard:
         """This part of the cells. Neighbours by data set stay together, so that few shards encode the same corpus."""
         names = list(dict.fromkeys(cell.data_name for cell in cells))
         by_set = sorted(cells, key=lambda cell: names.index(cell.data_name))
-        first, last = (len(by_set) * number // self.count for number in (self.number - 1, self.number))
+        first, last = (
+            len(by_set) * number // self.count for number in (self.number - 1, self.number)
+        )
         return by_set[first:last]
 
 

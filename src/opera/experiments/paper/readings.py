@@ -12,7 +12,11 @@ from typing import Any
 from opera.config.presets import PRESETS
 from opera.methods import METHODS
 
-READINGS = {"ours": "OPERA's defaults", "paper": "the paper's text", "release": "the authors' release"}
+READINGS = {
+    "ours": "OPERA's defaults",
+    "paper": "the paper's text",
+    "release": "the authors' release",
+}
 """What each reading is, in the order in which rows show them."""
 
 
@@ -33,4 +37,6 @@ def has_method(settings: Mapping[str, Any], method: str, own: Mapping[str, Any])
     expected = method_settings(method, reading_of(settings), own)
     if expected.get("score") != "cbs":
         expected.pop("cbs_pool", None)  # without CBS its pool changes nothing
-    return settings["method"] == method and all(settings.get(name, value) == value for name, value in expected.items())
+    return settings["method"] == method and all(
+        settings.get(name, value) == value for name, value in expected.items()
+    )

@@ -55,7 +55,11 @@ def grid_notes(folder: Path, groups: Sequence[Group], data: Collection[str]) -> 
     first = {data_key(group.data): group.runs[0].record.data for group in reversed(shown)}
     for entry in PAPER_SETS.values():
         found = first.get(data_key(entry.title))
-        if found and found.counts and (differing := count_notes(entry, entry.differing_counts(found.counts, {}))):
+        if (
+            found
+            and found.counts
+            and (differing := count_notes(entry, entry.differing_counts(found.counts, {})))
+        ):
             notes += [*differing, *(f"{entry.name}: {note}" for note in found.notes)]
     return notes
 
@@ -118,11 +122,17 @@ def collect_results(plan: ReproductionPlan) -> Reproduced:
         row
         for row in align_table(table, groups, scaled=scale.steps if scale.small else None)
         if row.row.data in titles.values()
-        or (len(titles) > 1 and _is_summary(row) and any(figure.ours for figure in row.figures.values()))
+        or (
+            len(titles) > 1
+            and _is_summary(row)
+            and any(figure.ours for figure in row.figures.values())
+        )
     ]
     notes = grid_notes(plan.out, groups, titles.values())
     if len(finished) < len(plan.cells):
-        notes.append(f"{len(finished)} of {len(plan.cells)} cells are finished; the others are missing here.")
+        notes.append(
+            f"{len(finished)} of {len(plan.cells)} cells are finished; the others are missing here."
+        )
     notes += [f"Left out: {name}: {reason}" for name, reason in plan.left_out.items()]
     return Reproduced(plan, rows, [Path(plan.model).name], len(finished), notes)
 
@@ -135,7 +145,10 @@ def _is_summary(row: ComparedRow) -> bool:
 def write_results(reproduced: Reproduced, text: str) -> list[Path]:
     """Write ``TABLE.txt``, ``TABLE.json`` and ``report.html`` into the grid's folder; returns their paths."""
     out, name = reproduced.plan.out, reproduced.plan.shared.table.name
-    contents = {out / f"{name}.txt": text, out / f"{name}.json": json_text(reproduced.as_dict()) + "\n"}
+    contents = {
+        out / f"{name}.txt": text,
+        out / f"{name}.json": json_text(reproduced.as_dict()) + "\n",
+    }
     for path, content in contents.items():
         replace_file(path, partial(Path.write_text, data=content, encoding="utf-8"))
     return [*contents, report(out)]

@@ -41,7 +41,11 @@ class ComparedFigure:
     @property
     def difference(self) -> float | None:
         """The grid's mean minus the paper's figure, scaled."""
-        return None if self.mean is None or self.paper is None else self.scale * (self.mean - self.paper)
+        return (
+            None
+            if self.mean is None or self.paper is None
+            else self.scale * (self.mean - self.paper)
+        )
 
 
 @dataclass(frozen=True)

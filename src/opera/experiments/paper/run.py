@@ -68,7 +68,11 @@ def preview(plan: ReproductionPlan, cells: Sequence[Cell], jobs: int) -> tuple[S
 
 
 def run_reproduction(
-    plan: ReproductionPlan, status: Status, shard: Shard | None, together: bool = False, main: bool = True
+    plan: ReproductionPlan,
+    status: Status,
+    shard: Shard | None,
+    together: bool = False,
+    main: bool = True,
 ) -> None:
     """Run the cells that are not finished.
 
@@ -85,7 +89,9 @@ def run_reproduction(
     """
     name = None if shard is None else shard.name
     scale = plan.shared.scale.name if plan.shared.scale.small else None
-    held = opened_grid(plan.out, plan.model, plan.shared.settings, plan.cells, plan.settings_by_set, name, scale)
+    held = opened_grid(
+        plan.out, plan.model, plan.shared.settings, plan.cells, plan.settings_by_set, name, scale
+    )
     with held if main else nullcontext():
         if together:
             from opera.experiments.grid.together import run_together

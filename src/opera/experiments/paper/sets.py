@@ -16,7 +16,9 @@ from opera.experiments.paper.scale import Scale
 from opera.experiments.paper.tables import PaperTable
 
 
-def choose_sets(table: PaperTable, scale: Scale, given: Sequence[str] | None) -> tuple[dict[str, str], dict[str, str]]:
+def choose_sets(
+    table: PaperTable, scale: Scale, given: Sequence[str] | None
+) -> tuple[dict[str, str], dict[str, str]]:
     """Choose the data sets by ``--data``, or all of the table's that fit the scale. Looks at no data.
 
     Args:
@@ -46,7 +48,12 @@ def choose_sets(table: PaperTable, scale: Scale, given: Sequence[str] | None) ->
 
 
 def _named_sources(table: PaperTable, known: Sequence[str], given: Sequence[str]) -> dict[str, str]:
-    words = [word for text in given for word in ([text] if "=" in text else text.split(",")) if word.strip()]
+    words = [
+        word
+        for text in given
+        for word in ([text] if "=" in text else text.split(","))
+        if word.strip()
+    ]
     if not words:
         raise SettingError("--data: give at least one data set")
     sources: dict[str, str] = {}
@@ -89,7 +96,9 @@ def fetch_sets(sources: Mapping[str, str], only: Collection[str]) -> list[str]:
     if here := [name for name in sources if name not in missing]:
         advice.append(f"--data {','.join(here)} goes without")
     cannot = f"{len(missing)} of {len(sources)} data sets cannot be had; {', '.join(advice)}"
-    raise DataError(*(f"{name}: {reason}" for name, reason in missing.items()), *([cannot] if advice else []))
+    raise DataError(
+        *(f"{name}: {reason}" for name, reason in missing.items()), *([cannot] if advice else [])
+    )
 
 
 def count_notes(entry: PaperSet, differences: Sequence[CountDifference]) -> list[str]:
@@ -98,7 +107,11 @@ def count_notes(entry: PaperSet, differences: Sequence[CountDifference]) -> list
         f"{count.name} {count.found:,}, there {count.table:,}{f' ({count.reason})' if count.reason else ''}"
         for count in differences
     ]
-    return [f"{entry.name} has other counts than Table 8: {'; '.join(differing)}."] if differing else []
+    return (
+        [f"{entry.name} has other counts than Table 8: {'; '.join(differing)}."]
+        if differing
+        else []
+    )
 
 
 def is_here(source: str) -> bool:

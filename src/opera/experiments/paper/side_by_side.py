@@ -48,7 +48,11 @@ def align_table(
     if table.by_steps:
         rows = _rows_by_steps(rows, grid, steps)
     if grid is None:
-        every = rows if data is not None else [*rows, *(row for row in table_rows(table.name) if row.data in SUMMARIES)]
+        every = (
+            rows
+            if data is not None
+            else [*rows, *(row for row in table_rows(table.name) if row.data in SUMMARIES)]
+        )
         return [ComparedRow(row, None, paper_figures(row)) for row in every]
     readings = grid.readings(rows)
     compared = [_compared_row(row, grid, reading) for row in rows for reading in readings]
@@ -56,7 +60,9 @@ def align_table(
     return compared if len(readings) > 1 else [replace(row, reading="") for row in compared]
 
 
-def as_records(table: PaperTable, rows: Sequence[ComparedRow], with_grid: bool) -> list[dict[str, Any]]:
+def as_records(
+    table: PaperTable, rows: Sequence[ComparedRow], with_grid: bool
+) -> list[dict[str, Any]]:
     """Flatten rows for JSON: a record per row and measure, with the grid's side if ``with_grid``."""
     records = []
     for compared in rows:
@@ -89,10 +95,14 @@ def _find_data_set(data: str, table: PaperTable, known: Sequence[str]) -> str:
     hint = nearest(data.lower(), by_lower)
     for lower, name in by_lower.items():
         hint = hint.replace(f"'{lower}'", f"'{name}'")
-    raise SettingError(f"--data {data}: table {table.name} has no such data set{hint} (it has: {', '.join(known)})")
+    raise SettingError(
+        f"--data {data}: table {table.name} has no such data set{hint} (it has: {', '.join(known)})"
+    )
 
 
-def _rows_by_steps(rows: list[PaperRow], grid: GridRuns | None, steps: int | None) -> list[PaperRow]:
+def _rows_by_steps(
+    rows: list[PaperRow], grid: GridRuns | None, steps: int | None
+) -> list[PaperRow]:
     """Rows of a table by iterations, sorted by steps: of the grid's data sets, with the grid's own steps added."""
     sets = list(dict.fromkeys(row.data for row in rows))
     if grid is not None:
@@ -114,7 +124,11 @@ def _grid_only_rows(grid: GridRuns, rows: Sequence[PaperRow]) -> list[PaperRow]:
         for count in grid.step_counts(data)
         if (data, method, count) not in known
     ]
-    return [row for row in new if any(grid.matching_groups(row, row.steps, reading) for reading in READINGS)]
+    return [
+        row
+        for row in new
+        if any(grid.matching_groups(row, row.steps, reading) for reading in READINGS)
+    ]
 
 
 def _compared_row(row: PaperRow, grid: GridRuns, reading: str) -> ComparedRow:
@@ -125,7 +139,9 @@ def _compared_row(row: PaperRow, grid: GridRuns, reading: str) -> ComparedRow:
     if len(groups) > 1:
         reason = f"{len(groups)} kinds match"
         figures = {name: replace(figure, missing=reason) for name, figure in figures.items()}
-        return ComparedRow(row, groups[0].steps, figures, reading, tuple(group.method for group in groups))
+        return ComparedRow(
+            row, groups[0].steps, figures, reading, tuple(group.method for group in groups)
+        )
     for name, figure in figures.items():
         try:
             figures[name] = replace(figure, ours=grid_figure(name, row, groups[0], grid, reading))
@@ -134,7 +150,9 @@ def _compared_row(row: PaperRow, grid: GridRuns, reading: str) -> ComparedRow:
     return ComparedRow(row, None if row.method == PRETRAINED else groups[0].steps, figures, reading)
 
 
-def _summaries(table: PaperTable, rows: Sequence[ComparedRow], readings: Sequence[str]) -> list[ComparedRow]:
+def _summaries(
+    table: PaperTable, rows: Sequence[ComparedRow], readings: Sequence[str]
+) -> list[ComparedRow]:
     """The paper's averages and average ranks, with the grid's; those of each reading by themselves."""
     stated: dict[str, dict[str, PaperRow]] = {}
     for row in table_rows(table.name):

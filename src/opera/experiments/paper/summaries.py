@@ -28,7 +28,9 @@ class Block:
     ours: NDArray[np.float64]
 
 
-def summary_rows(kind: str, stated: Mapping[str, PaperRow], rows: Sequence[ComparedRow]) -> list[ComparedRow]:
+def summary_rows(
+    kind: str, stated: Mapping[str, PaperRow], rows: Sequence[ComparedRow]
+) -> list[ComparedRow]:
     """Return the paper's rows of one kind of summary, with the grid's figures where it has all data sets.
 
     Where it has some of them, rows follow with both sides over those; the paper's side is computed from its figures.
@@ -50,7 +52,9 @@ def summary_rows(kind: str, stated: Mapping[str, PaperRow], rows: Sequence[Compa
             for method, ours in zip(methods, block.ours, strict=True):
                 figures[method][measure] = replace(figures[method][measure], ours=(float(ours),))
             continue
-        by_method = partial.setdefault(f"{kind}, over {' and '.join(block.data)}", {method: {} for method in methods})
+        by_method = partial.setdefault(
+            f"{kind}, over {' and '.join(block.data)}", {method: {} for method in methods}
+        )
         for method, paper, ours in zip(methods, block.paper, block.ours, strict=True):
             scale = figures[method][measure].scale
             by_method[method][measure] = ComparedFigure(float(paper), (float(ours),), scale=scale)
@@ -71,7 +75,11 @@ def _data_sets(kind: str, rows: Sequence[ComparedRow]) -> tuple[str, ...]:
 
 
 def _summarise(
-    kind: str, measure: str, methods: Sequence[str], sets: Sequence[str], rows: Sequence[ComparedRow]
+    kind: str,
+    measure: str,
+    methods: Sequence[str],
+    sets: Sequence[str],
+    rows: Sequence[ComparedRow],
 ) -> Block | None:
     """Summarise a measure over the data sets that the grid has for all methods; ``None`` if there are none."""
     by_key = {(row.row.data, row.row.method): row.figures[measure] for row in rows}
@@ -80,7 +88,11 @@ def _summarise(
         return None
 
     def summary(side: Callable[[ComparedFigure], float | None]) -> NDArray[np.float64]:
-        values = np.array([[side(by_key[name, method]) for method in methods] for name in data], dtype=np.float64)
-        return np.asarray(values.mean(axis=0) if kind == AVERAGE else mean_ranks(values), dtype=np.float64)
+        values = np.array(
+            [[side(by_key[name, method]) for method in methods] for name in data], dtype=np.float64
+        )
+        return np.asarray(
+            values.mean(axis=0) if kind == AVERAGE else mean_ranks(values), dtype=np.float64
+        )
 
     return Block(data, summary(lambda figure: figure.paper), summary(lambda figure: figure.mean))

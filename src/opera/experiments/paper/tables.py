@@ -18,7 +18,12 @@ BGE, QWEN3, BGE_M3 = "bge-large-en-v1.5", "Qwen3-Embedding-0.6B", "bge-m3"
 HUB_IDS = {BGE: "BAAI/bge-large-en-v1.5", QWEN3: "Qwen/Qwen3-Embedding-0.6B", BGE_M3: "BAAI/bge-m3"}
 """The models' ids on the hub."""
 KEYS = ("data", "part", "method", "steps")
-AVERAGE, RANK, RANK_UNSEEN, RANK_SEEN = "Average", "Average rank", "Average rank (unseen)", "Average rank (seen)"
+AVERAGE, RANK, RANK_UNSEEN, RANK_SEEN = (
+    "Average",
+    "Average rank",
+    "Average rank (unseen)",
+    "Average rank (seen)",
+)
 RANKS = (RANK_UNSEEN, RANK_SEEN, RANK)
 SUMMARIES = (AVERAGE, *RANKS)
 SEEN = ("HotpotQA", "FEVER")
@@ -97,7 +102,13 @@ TABLES = (
             "SP has k = 0.25; on FiQA, 0.5.",
         ),
     ),
-    PaperTable("qwen3", "Table 3", "five methods on three data sets with Qwen3-Embedding-0.6B", QWEN3, steps=2000),
+    PaperTable(
+        "qwen3",
+        "Table 3",
+        "five methods on three data sets with Qwen3-Embedding-0.6B",
+        QWEN3,
+        steps=2000,
+    ),
     PaperTable(
         "hierarchy",
         "Table 4",
@@ -137,7 +148,9 @@ TABLES = (
         "components",
         "Table 11",
         "DP with one part taken out, on FEVER",
-        notes=("G: fixed strength: the paper does not state the α behind its pool; here it is α = 4.",),
+        notes=(
+            "G: fixed strength: the paper does not state the α behind its pool; here it is α = 4.",
+        ),
     ),
     PaperTable(
         "bge-m3",
@@ -145,7 +158,9 @@ TABLES = (
         "three methods on FiQA with BGE-M3",
         BGE_M3,
         retention=FIQA_HALF,
-        notes=("H: the paper does not state SP's k, the learning rate or the iterations; matched with k = 0.5.",),
+        notes=(
+            "H: the paper does not state SP's k, the learning rate or the iterations; matched with k = 0.5.",
+        ),
     ),
     PaperTable("reversed", "Table 13", "schedule of α forward and reversed, on NFCorpus"),
     PaperTable(
@@ -191,18 +206,26 @@ def find_table(name: str, option: str = "--table") -> PaperTable:
     """
     known = {table.name: table for table in TABLES}
     if name not in known:
-        raise SettingError(f"{option} {name}: no such table{nearest(name, known)} (known: {', '.join(known)})")
+        raise SettingError(
+            f"{option} {name}: no such table{nearest(name, known)} (known: {', '.join(known)})"
+        )
     return known[name]
 
 
 @cache
 def table_rows(name: str) -> tuple[PaperRow, ...]:
     """Read the rows of the table with this name, in the paper's order."""
-    text = files("opera.experiments.paper").joinpath("figures", f"{name}.csv").read_text(encoding="utf-8")
+    text = (
+        files("opera.experiments.paper")
+        .joinpath("figures", f"{name}.csv")
+        .read_text(encoding="utf-8")
+    )
     return tuple(_parse_row(line) for line in csv.DictReader(text.splitlines()))
 
 
 def _parse_row(line: dict[str, str]) -> PaperRow:
-    values = {name: float(text) if text else None for name, text in line.items() if name not in KEYS}
+    values = {
+        name: float(text) if text else None for name, text in line.items() if name not in KEYS
+    }
     steps = int(line["steps"]) if line.get("steps") else None
     return PaperRow(line["data"], line.get("part", ""), line["method"], steps, values)

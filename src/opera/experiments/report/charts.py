@@ -70,7 +70,14 @@ class Chart:
     lines: Sequence[Line]
     untrained: float | None = None
 
-    width, height, left, right, top, bottom = WIDTH, HEIGHT, LEFT, WIDTH - RIGHT, TOP, HEIGHT - BOTTOM
+    width, height, left, right, top, bottom = (
+        WIDTH,
+        HEIGHT,
+        LEFT,
+        WIDTH - RIGHT,
+        TOP,
+        HEIGHT - BOTTOM,
+    )
 
     @cached_property
     def x_ticks(self) -> list[float]:
@@ -84,7 +91,9 @@ class Chart:
         values = [] if self.untrained is None else [self.untrained]
         for line in self.lines:
             spread = line.spread or [0.0] * len(line.y)
-            values += [y + sign * part for y, part in zip(line.y, spread, strict=True) for sign in (-1, 1)]
+            values += [
+                y + sign * part for y, part in zip(line.y, spread, strict=True) for sign in (-1, 1)
+            ]
         return nice_ticks(values)
 
     def x_of(self, value: float) -> float:
@@ -101,7 +110,9 @@ class Chart:
 
     def dash(self, line: Line) -> str:
         """The dashes of a line, by its place among those of its colour."""
-        alike = [other.method for other in self.lines if colour(other.method) == colour(line.method)]
+        alike = [
+            other.method for other in self.lines if colour(other.method) == colour(line.method)
+        ]
         return DASHES[alike.index(line.method) % len(DASHES)]
 
 
@@ -128,10 +139,16 @@ def steps_charts(groups: Sequence[Group], untrained: dict[str, float]) -> list[C
     for measure in (PRIMARY, RECALL):
         lines = []
         for label in dict.fromkeys(group.method for group in groups):
-            own = sorted((group for group in groups if group.method == label), key=lambda group: group.steps)
+            own = sorted(
+                (group for group in groups if group.method == label), key=lambda group: group.steps
+            )
             values = [group.mean_std(measure) for group in own]
             spread = [value.std or 0.0 for value in values]
-            lines.append(Line(label, [group.steps for group in own], [value.mean for value in values], spread))
+            lines.append(
+                Line(
+                    label, [group.steps for group in own], [value.mean for value in values], spread
+                )
+            )
         caption = f"{measure} by number of steps, each point from its own runs; ± one standard deviation over the seeds"
         charts.append(Chart(caption, "steps", measure, lines, untrained[measure]))
     return charts
@@ -170,12 +187,16 @@ def drawn_by_similarity(groups: Sequence[Group]) -> dict[str, NDArray[np.float64
         table, record = tables[group.method], group.runs[0].sampling()
         if record is None or len(record.steps) == 0:
             continue
-        candidates = [table, *with_similarity] if "similarity" in table.column_names else with_similarity
+        candidates = (
+            [table, *with_similarity] if "similarity" in table.column_names else with_similarity
+        )
         source = next((other for other in candidates if _same_pairs(other, table)), None)
         if source is None:
             continue
         ids = table["query_id"].to_numpy(zero_copy_only=False)[record.pair_ids]
-        query = np.cumsum(np.concatenate([[False], ids[1:] != ids[:-1]]))  # pairs are sorted by query
+        query = np.cumsum(
+            np.concatenate([[False], ids[1:] != ids[:-1]])
+        )  # pairs are sorted by query
         similarity = source["similarity"].to_numpy()[record.pair_ids]
         pair_ratio = record.query()[:, query] * record.document()
         samplings[group.method] = _by_similarity(pair_ratio, query, similarity)
@@ -205,7 +226,9 @@ def sampling_charts(groups: Sequence[Group]) -> list[Chart]:
         lines = []
         for label, ratios in samplings.items():
             ratio = ratios[round(share * (len(ratios) - 1))].tolist()
-            lines.append(Line(label, [100 * (band + 0.5) / len(ratio) for band in range(len(ratio))], ratio))
+            lines.append(
+                Line(label, [100 * (band + 0.5) / len(ratio) for band in range(len(ratio))], ratio)
+            )
         caption = f"how often pairs are drawn {moment}, relative to plain fine-tuning"
         charts.append(Chart(caption, "pairs by similarity, percentile", "× as often as ft", lines))
     return charts

@@ -42,11 +42,15 @@ class ReportTable:
 
     def csv(self) -> str:
         """All digits; a mean over seeds and its standard deviation are two columns."""
-        spread = {name for name in self.columns for row in self.rows if isinstance(row.get(name), MeanStd)}
+        spread = {
+            name for name in self.columns for row in self.rows if isinstance(row.get(name), MeanStd)
+        }
         text = io.StringIO()
         lines = csv.writer(text, lineterminator="\n")
         lines.writerow(
-            _harmless(head) for name in self.columns for head in ([name, f"{name} std"] if name in spread else [name])
+            _harmless(head)
+            for name in self.columns
+            for head in ([name, f"{name} std"] if name in spread else [name])
         )
         for row in self.rows:
             values: list[Value] = []
@@ -60,7 +64,10 @@ class ReportTable:
     def cells(self, row: Row) -> list[tuple[str, bool]]:
         """The values of a row after its method as the page shows them, and whether each is its column's highest."""
         return [
-            ("" if row.get(name) is None else write(row[name]), self.best.get(name) == row["method"])
+            (
+                "" if row.get(name) is None else write(row[name]),
+                self.best.get(name) == row["method"],
+            )
             for name, write in self.columns.items()
             if name != "method"
         ]
@@ -80,7 +87,11 @@ def tables_of(comparison: Comparison, table: ResultsTable) -> list[ReportTable]:
     if any(row.guard is not None for row in table.rows):
         found.append(_guard(comparison, table))
     if table is comparison.final(table.data):
-        found += [own for own in (_convergence(comparison, table), _difficulty(comparison, table)) if own.rows]
+        found += [
+            own
+            for own in (_convergence(comparison, table), _difficulty(comparison, table))
+            if own.rows
+        ]
     return found
 
 
@@ -93,7 +104,10 @@ def ranks_table(comparison: Comparison) -> ReportTable | None:
         "average rank over the data sets, each with its largest number of steps; 1 is best",
         {"method": str, **dict.fromkeys(comparison.ranks, "{:.2f}".format)},
         [
-            {"method": label, **{measure: ranks[label] for measure, ranks in comparison.ranks.items()}}
+            {
+                "method": label,
+                **{measure: ranks[label] for measure, ranks in comparison.ranks.items()},
+            }
             for label in comparison.ranks[PRIMARY]
         ],
     )
@@ -104,8 +118,17 @@ def _quality(comparison: Comparison, table: ResultsTable) -> ReportTable:
     columns: Columns = {"method": str, "seeds": str, **dict.fromkeys(DEFAULT_MEASURES, _mean_std)}
     caption = f"quality after {table.steps:,} steps, {table.queries:,} test queries"
     if against is not None:
-        caption += f"; points of {PRIMARY} against {against} with 95% intervals, both corrected by Holm"
-        columns |= {"points": _signed, "low": _signed, "high": _signed, "p": _p_value, "won": str, "lost": str}
+        caption += (
+            f"; points of {PRIMARY} against {against} with 95% intervals, both corrected by Holm"
+        )
+        columns |= {
+            "points": _signed,
+            "low": _signed,
+            "high": _signed,
+            "p": _p_value,
+            "won": str,
+            "lost": str,
+        }
         columns |= {"points vs untrained": _signed, "p vs untrained": _p_value}
     rows: list[Row] = [{"method": UNTRAINED, **table.untrained}]
     for row in table.rows:
@@ -149,7 +172,9 @@ def _cost(comparison: Comparison, table: ResultsTable) -> ReportTable:
 def _guard(comparison: Comparison, table: ResultsTable) -> ReportTable:
     columns: Columns = {"method": str, "share by seed": str, "verdict by seed": str}
     columns |= {
-        f"{measure} {what}": _mean_std for measure in (PRIMARY, RECALL) for what in ("fine-tuned", "handed over")
+        f"{measure} {what}": _mean_std
+        for measure in (PRIMARY, RECALL)
+        for what in ("fine-tuned", "handed over")
     }
     columns |= {"points by the guard": _signed, "low": _signed, "high": _signed}
     columns |= {"dev queries": "{:,}".format, "seen in dev": _share, "seen in test": _share}
@@ -166,7 +191,11 @@ def _guard(comparison: Comparison, table: ResultsTable) -> ReportTable:
             values[f"{measure} fine-tuned"] = guard.fine_tuned[measure]
             values[f"{measure} handed over"] = row.measures[measure]
         test = _test(guard.against_fine_tuned)
-        values |= {"points by the guard": test.get("points"), "low": test.get("low"), "high": test.get("high")}
+        values |= {
+            "points by the guard": test.get("points"),
+            "low": test.get("low"),
+            "high": test.get("high"),
+        }
         values |= {"dev queries": guard.typical.dev_queries, "seen in dev": guard.typical.dev_seen}
         rows.append({**values, "seen in test": guard.typical.test_seen})
     caption = f"what the guard handed over, {table.steps:,} steps; the untrained model is in the first table"
@@ -174,7 +203,9 @@ def _guard(comparison: Comparison, table: ResultsTable) -> ReportTable:
 
 
 def _convergence(comparison: Comparison, table: ResultsTable) -> ReportTable:
-    found = [convergence for convergence in comparison.convergence if convergence.data == table.data]
+    found = [
+        convergence for convergence in comparison.convergence if convergence.data == table.data
+    ]
     caption = ""
     if found:
         best = f"{found[0].target:.3f}, at {found[0].baseline_steps:,} steps"
@@ -183,19 +214,32 @@ def _convergence(comparison: Comparison, table: ResultsTable) -> ReportTable:
         table_name("convergence", comparison, table),
         caption,
         {"method": str, "steps": "{:,}".format, "× its time": "{:.2f}".format},
-        [{"method": own.method, "steps": own.steps, "× its time": own.seconds_ratio} for own in found],
+        [
+            {"method": own.method, "steps": own.steps, "× its time": own.seconds_ratio}
+            for own in found
+        ],
     )
 
 
 def _difficulty(comparison: Comparison, table: ResultsTable) -> ReportTable:
-    values = {UNTRAINED: table.untrained_difficulty, **{row.method: row.difficulty for row in table.rows}}
-    kinds = {f"{measure} {bucket}": (measure, bucket) for measure in (PRIMARY, RECALL) for bucket in BUCKETS}
+    values = {
+        UNTRAINED: table.untrained_difficulty,
+        **{row.method: row.difficulty for row in table.rows},
+    }
+    kinds = {
+        f"{measure} {bucket}": (measure, bucket)
+        for measure in (PRIMARY, RECALL)
+        for bucket in BUCKETS
+    }
     return ReportTable(
         table_name("difficulty", comparison, table),
         "thirds of the test queries by the pretrained model's similarity to their relevant documents",
         {"method": str, **dict.fromkeys(kinds, "{:.3f}".format)},
         [
-            {"method": label, **{kind: found[measure][bucket] for kind, (measure, bucket) in kinds.items()}}
+            {
+                "method": label,
+                **{kind: found[measure][bucket] for kind, (measure, bucket) in kinds.items()},
+            }
             for label, found in values.items()
             if found
         ],

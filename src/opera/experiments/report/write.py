@@ -15,7 +15,13 @@ from opera.core.errors import SettingError
 from opera.core.files import check_folder, check_output, replace_file
 from opera.core.paths import user_path
 from opera.core.terminal import place as place_of
-from opera.experiments.analysis import Comparison, ResultsTable, analyse_runs, format_settings, short_name
+from opera.experiments.analysis import (
+    Comparison,
+    ResultsTable,
+    analyse_runs,
+    format_settings,
+    short_name,
+)
 from opera.experiments.analysis.verdict import verdict
 from opera.experiments.report.charts import colour, guard_chart, sampling_charts, steps_charts
 from opera.experiments.report.tables import ranks_table, tables_of
@@ -60,10 +66,17 @@ def report(
     path = folder / "report.html" if out is None else user_path(out, "out")
     if folder.is_dir():
         if out is None and path.is_file() and not is_report(path):
-            raise SettingError(f"{path}: exists and is no report that opera wrote; pass --out with another file")
+            raise SettingError(
+                f"{path}: exists and is no report that opera wrote; pass --out with another file"
+            )
         free = overwrite or out is None
         check_output(
-            path, "--out", (".html",), overwrite=overwrite, reads=[folder], ours=lambda file: free and is_report(file)
+            path,
+            "--out",
+            (".html",),
+            overwrite=overwrite,
+            reads=[folder],
+            ours=lambda file: free and is_report(file),
         )
     comparison = analyse_runs(folder, baseline)
     written = {path: render(comparison)}
@@ -140,7 +153,8 @@ def _section(comparison: Comparison, final: ResultsTable) -> dict[str, Any]:
         "tables": tables_of(comparison, final),
         "charts": [*steps_charts(groups, final.untrained), *([] if chart is None else [chart])],
         "sampling": sampling_charts([group for group in groups if group.steps == final.steps]),
-        "guard": [f"{sentence}." for sentence in alone] + [dev_sentence(guard.typical) for guard in guards],
+        "guard": [f"{sentence}." for sentence in alone]
+        + [dev_sentence(guard.typical) for guard in guards],
         "warnings": [warning for guard in guards for warning in guard.warnings],
         "others": {
             table.steps: tables_of(comparison, table)

@@ -43,7 +43,9 @@ def dev_corpus(encoder: Encoder, data: RetrievalData, settings: TrainSettings) -
     return reduced_corpus(encoder, data, limit, settings.encoding.corpus_text, seed)
 
 
-def untrained_values(encoder: Encoder, data: RetrievalData, dev: DevCorpus, settings: TrainSettings) -> PerQuery:
+def untrained_values(
+    encoder: Encoder, data: RetrievalData, dev: DevCorpus, settings: TrainSettings
+) -> PerQuery:
     """The deciding measure of each dev query before training: float64 ``[n]``; reads the corpus from the cache."""
     measure, corpus_text = settings.evaluation.metric_for_best_model, settings.encoding.corpus_text
     if dev.rows is None or data.parts:
@@ -51,14 +53,18 @@ def untrained_values(encoder: Encoder, data: RetrievalData, dev: DevCorpus, sett
     qrels = dev.data.judged_qrels("dev")
     queries = encoder.encode_queries(data, qrels.query_rows)
     documents = np.asarray(encoder.encode_corpus(data, corpus_text)[dev.rows])
-    ranking = exact_search(queries, documents, dev.data.corpus, check_measures([measure]), encoder.device)
+    ranking = exact_search(
+        queries, documents, dev.data.corpus, check_measures([measure]), encoder.device
+    )
     return measure_per_query(ranking, qrels, [measure])[measure]
 
 
 def dev_values(encoder: Encoder, dev: DevCorpus, settings: TrainSettings) -> PerQuery:
     """The deciding measure of each dev query: float64 ``[n]``."""
     measure = settings.evaluation.metric_for_best_model
-    return evaluate_encoder(encoder, dev.data, "dev", [measure], settings.encoding.corpus_text).per_query[measure]
+    return evaluate_encoder(
+        encoder, dev.data, "dev", [measure], settings.encoding.corpus_text
+    ).per_query[measure]
 
 
 def measure_shares(
@@ -115,7 +121,9 @@ def kinds_of(prepared: Prepared) -> dict[str, Kind]:
             return {"like test": Kind(every, seen_share(prepared.whole, "test"))}
 
 
-def decide(per_query: Mapping[float, PerQuery], prepared: Prepared, documents: int | None) -> GuardRecord:
+def decide(
+    per_query: Mapping[float, PerQuery], prepared: Prepared, documents: int | None
+) -> GuardRecord:
     """Choose λ, and record why.
 
     Args:
@@ -125,9 +133,15 @@ def decide(per_query: Mapping[float, PerQuery], prepared: Prepared, documents: i
     """
     settings, kinds = prepared.settings, kinds_of(prepared)
     share = choose_share(per_query, list(kinds.values()), prepared.is_static)
-    honest = cross_fitted(per_query, list(kinds.values()), prepared.is_static, settings.optimisation.seed)
+    honest = cross_fitted(
+        per_query, list(kinds.values()), prepared.is_static, settings.optimisation.seed
+    )
     dev = guarded_measure(per_query[0.0], per_query[1.0], honest if share > 0 else per_query[0.0])
-    parts = {name: kind.rows for name, kind in kinds.items()} if len(kinds) > 1 else _rows_of_sets(prepared.data)
+    parts = (
+        {name: kind.rows for name, kind in kinds.items()}
+        if len(kinds) > 1
+        else _rows_of_sets(prepared.data)
+    )
     return GuardRecord(
         share=share,
         verdict=verdict_of(share, dev, len(honest)),
@@ -139,7 +153,9 @@ def decide(per_query: Mapping[float, PerQuery], prepared: Prepared, documents: i
         dev_documents=documents,
         dev_seen=seen_share(prepared.data, "dev"),
         test_seen=kinds["like test"].seen if "like test" in kinds else None,
-        curve=[ShareMean(share=tried, mean=float(values.mean())) for tried, values in per_query.items()],
+        curve=[
+            ShareMean(share=tried, mean=float(values.mean())) for tried, values in per_query.items()
+        ],
         dev=dev,
         refit=prepared.refits and share > 0,
         dev_parts={
@@ -174,6 +190,10 @@ def compare_trainings(trial: PerQuery, second: PerQuery) -> SecondTraining:
 
 def _rows_of_sets(data: RetrievalData) -> dict[str, NDArray[np.bool_]]:
     """Which dev queries are of each of several data sets; empty for one."""
-    counts = {view.name: view.judged_qrels("dev").n_queries for view in views(data, "dev")} if data.parts else {}
+    counts = (
+        {view.name: view.judged_qrels("dev").n_queries for view in views(data, "dev")}
+        if data.parts
+        else {}
+    )
     of_set = np.repeat(np.arange(len(counts)), list(counts.values()))
     return {name: of_set == number for number, name in enumerate(counts)}

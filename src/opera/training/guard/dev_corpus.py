@@ -31,7 +31,9 @@ class DevCorpus:
     rows: NDArray[np.int64] | None = None
 
 
-def reduced_corpus(encoder: Encoder, data: RetrievalData, limit: int, corpus_text: CorpusText, seed: int) -> DevCorpus:
+def reduced_corpus(
+    encoder: Encoder, data: RetrievalData, limit: int, corpus_text: CorpusText, seed: int
+) -> DevCorpus:
     """Keep ``limit`` documents, or those that are relevant to dev queries if these are more.
 
     Every relevant document is kept; then the pretrained model's best document of each query, then its second, and so
@@ -62,7 +64,9 @@ def reduced_corpus(encoder: Encoder, data: RetrievalData, limit: int, corpus_tex
     return DevCorpus(_with_documents(data, qrels, rows), rows)
 
 
-def judged_and_sampled(data: RetrievalData, count: int, corpus_text: CorpusText, seed: int) -> RetrievalData:
+def judged_and_sampled(
+    data: RetrievalData, count: int, corpus_text: CorpusText, seed: int
+) -> RetrievalData:
     """The dev split with the documents that it judges, relevant or not, and ``count`` others, drawn at random.
 
     Of several data sets, each keeps its own, and as many others. Documents without a text are not drawn.
@@ -76,20 +80,29 @@ def judged_and_sampled(data: RetrievalData, count: int, corpus_text: CorpusText,
     if data.parts:
         each = zip(views(data), data.parts, strict=True)
         return combine(
-            [replace(judged_and_sampled(view, count, corpus_text, seed), name=part.name) for view, part in each]
+            [
+                replace(judged_and_sampled(view, count, corpus_text, seed), name=part.name)
+                for view, part in each
+            ]
         )
     qrels = data.judged_qrels("dev")
     judged = np.unique(qrels.doc_rows)
-    others = np.setdiff1d(np.arange(len(data.corpus)), np.union1d(judged, data.corpus.empty_rows(corpus_text)))
+    others = np.setdiff1d(
+        np.arange(len(data.corpus)), np.union1d(judged, data.corpus.empty_rows(corpus_text))
+    )
     drawn = generator(seed, "evaluation.documents").permutation(others)[:count]
     return _with_documents(data, qrels, np.sort(np.concatenate([judged, drawn])).astype(np.int64))
 
 
-def _reduced_each(encoder: Encoder, data: RetrievalData, limit: int, corpus_text: CorpusText, seed: int) -> DevCorpus:
+def _reduced_each(
+    encoder: Encoder, data: RetrievalData, limit: int, corpus_text: CorpusText, seed: int
+) -> DevCorpus:
     """Reduce each of several data sets, to a part of the limit by its size."""
     reduced, rows = [], []
     for view, part in zip(views(data), data.parts, strict=True):
-        own = reduced_corpus(encoder, view, max(1, limit * len(view.corpus) // len(data.corpus)), corpus_text, seed)
+        own = reduced_corpus(
+            encoder, view, max(1, limit * len(view.corpus) // len(data.corpus)), corpus_text, seed
+        )
         assert own.rows is not None
         reduced.append(replace(own.data, name=part.name))
         rows.append(own.rows + part.first_document)
@@ -99,7 +112,10 @@ def _reduced_each(encoder: Encoder, data: RetrievalData, limit: int, corpus_text
 def _with_documents(data: RetrievalData, qrels: Qrels, rows: NDArray[np.int64]) -> RetrievalData:
     """The data set with some of its documents and the dev split alone."""
     judged = np.isin(qrels.doc_rows, rows)
-    query_rows, doc_rows = qrels.query_rows[qrels.query_index[judged]], np.searchsorted(rows, qrels.doc_rows[judged])
+    query_rows, doc_rows = (
+        qrels.query_rows[qrels.query_index[judged]],
+        np.searchsorted(rows, qrels.doc_rows[judged]),
+    )
     return replace(
         data,
         fingerprint=f"{data.fingerprint}/documents/{rows_digest(rows)}",

@@ -50,7 +50,10 @@ def fit_guarded(session: Session) -> Guarded:
     comparison are written as soon as they are made; a resumed run goes on from there.
     """
     prepared, run, chosen, trial = session.prepared, session.run, session.record.guard, None
-    untrained, dev = Weights.of(prepared.model), _measure_untrained(session)  # before anything is trained
+    untrained, dev = (
+        Weights.of(prepared.model),
+        _measure_untrained(session),
+    )  # before anything is trained
     if chosen is None or not chosen.refit or chosen.second is None:
         trial = _fit_trial(session)
     if chosen is None:
@@ -60,7 +63,13 @@ def fit_guarded(session: Session) -> Guarded:
     if chosen.refit:
         tuned = Weights.of(prepared.model)
         untrained.put_into(prepared.model)
-        second = fit(session, prepared.again, run, "train", "training again, with the dev split back in train")
+        second = fit(
+            session,
+            prepared.again,
+            run,
+            "train",
+            "training again, with the dev split back in train",
+        )
         if chosen.second is None:
             chosen = _compare(session, untrained, tuned, chosen, dev)
             session.update(guard=chosen)
@@ -71,7 +80,9 @@ def fit_guarded(session: Session) -> Guarded:
         tuned.put_into(prepared.model)
         if run.writes:
             remove(run.checkpoints)
-    assert trial is not None, "a second training that is settled on needs no first one, and nothing else is handed over"
+    assert trial is not None, (
+        "a second training that is settled on needs no first one, and nothing else is handed over"
+    )
     if prepared.refits:
         run.adopt(TRIAL_FOLDER)
     session.update(**trial.facts)
@@ -100,7 +111,11 @@ def _measure_untrained(session: Session) -> _Dev:
         dev = dev_corpus(prepared.encoder, prepared.data, settings)
         if dev.rows is not None:
             documents = len(prepared.data.corpus)
-            log.info("dev queries are ranked among %s of %s documents", f"{len(dev.rows):,}", f"{documents:,}")
+            log.info(
+                "dev queries are ranked among %s of %s documents",
+                f"{len(dev.rows):,}",
+                f"{documents:,}",
+            )
         return _Dev(dev, untrained_values(prepared.encoder, prepared.data, dev, settings))
 
 
@@ -116,16 +131,22 @@ def _fit_trial(session: Session) -> Fit:
 def _choose(session: Session, untrained: Weights, dev: _Dev) -> GuardRecord:
     """Choose λ; all processes share the measuring, and the main one's choice counts."""
     prepared = session.prepared
-    with session.phase("choose_share", "measuring mixtures of untrained and fine-tuned weights on dev"):
+    with session.phase(
+        "choose_share", "measuring mixtures of untrained and fine-tuned weights on dev"
+    ):
         shares = shares_to_try(prepared.is_static)
-        per_query = measure_shares(prepared.model, dev.corpus, prepared.settings, untrained, dev.untrained, shares)
+        per_query = measure_shares(
+            prepared.model, dev.corpus, prepared.settings, untrained, dev.untrained, shares
+        )
         documents = None if dev.corpus.rows is None else len(dev.corpus.rows)
         chosen = from_main(decide(per_query, prepared, documents))
         dev.at_share = per_query[chosen.share]
         return chosen
 
 
-def _compare(session: Session, untrained: Weights, tuned: Weights, chosen: GuardRecord, dev: _Dev) -> GuardRecord:
+def _compare(
+    session: Session, untrained: Weights, tuned: Weights, chosen: GuardRecord, dev: _Dev
+) -> GuardRecord:
     """Measure the second training on dev at its λ, and choose between it and the first.
 
     Args:
@@ -148,13 +169,17 @@ def _compare(session: Session, untrained: Weights, tuned: Weights, chosen: Guard
         second.put_into(model)
     if not compared.kept:
         beside = f"{compared.second:.4f} beside {compared.trial:.4f}"
-        log.info("the second training is behind the first on dev (%s): the first is handed over", beside)
+        log.info(
+            "the second training is behind the first on dev (%s): the first is handed over", beside
+        )
     return chosen.model_copy(update={"second": compared, "refit": compared.kept})
 
 
 def _in_words(chosen: GuardRecord) -> str:
     curve = ", ".join(f"{point.mean:.4f} at {point.share:g}" for point in chosen.curve)
-    said = f"share {chosen.share:g} of the fine-tuned weights chosen on dev: {chosen.measure} {curve}"
+    said = (
+        f"share {chosen.share:g} of the fine-tuned weights chosen on dev: {chosen.measure} {curve}"
+    )
     highest = max(chosen.curve, key=lambda point: point.mean).share
     return (
         said

@@ -84,15 +84,20 @@ def choose_share(per_query: PerQuery, kinds: Sequence[Kind], static: bool = True
     shares = sorted(per_query)
     expected = np.array([expected_gains(per_query, kind, static) for kind in kinds])
     standing = [
-        share == 0 or all(stands((per_query[share] - per_query[0.0])[kind.rows], kind.seen) for kind in kinds)
+        share == 0
+        or all(stands((per_query[share] - per_query[0.0])[kind.rows], kind.seen) for kind in kinds)
         for share in shares
     ]
     harmless = np.array(standing) & (expected >= 0).all(axis=0)
-    measured = [bool(kind.rows.any()) for kind in kinds]  # what is expected of the others bounds λ, and speaks for none
+    measured = [
+        bool(kind.rows.any()) for kind in kinds
+    ]  # what is expected of the others bounds λ, and speaks for none
     return shares[int(np.argmax(np.where(harmless, expected[measured].sum(axis=0), -np.inf)))]
 
 
-def cross_fitted(per_query: PerQuery, kinds: Sequence[Kind], static: bool, seed: int) -> NDArray[np.float64]:
+def cross_fitted(
+    per_query: PerQuery, kinds: Sequence[Kind], static: bool, seed: int
+) -> NDArray[np.float64]:
     """Measure the choosing itself: each half of the dev queries at the λ that the other half chooses.
 
     The values at the λ that all queries choose are too high, since its choice took advantage of what chance favours.
@@ -109,7 +114,9 @@ def cross_fitted(per_query: PerQuery, kinds: Sequence[Kind], static: bool, seed:
     values = per_query[0.0].copy()
     half = generator(seed, "guard.halves").permutation(len(values)) % 2 == 0
     for own in (half, ~half):
-        share = choose_share(per_query, [replace(kind, rows=kind.rows & ~own) for kind in kinds], static)
+        share = choose_share(
+            per_query, [replace(kind, rows=kind.rows & ~own) for kind in kinds], static
+        )
         values[own] = per_query[share][own]
     return values
 
@@ -121,7 +128,9 @@ def expected_gains(per_query: PerQuery, kind: Kind, static: bool) -> NDArray[np.
         difference = (per_query[high] - per_query[low])[kind.rows]
         variance = mean_variance(difference) + (novelty(kind.seen) * (high - low)) ** 2
         mean = difference.mean() if len(difference) else 0.0
-        steps.append(posterior_mean(mean, variance, prior_mean(low, high, best), SPREAD * (high - low)))
+        steps.append(
+            posterior_mean(mean, variance, prior_mean(low, high, best), SPREAD * (high - low))
+        )
     return np.cumsum([0.0, *steps])
 
 
@@ -158,4 +167,6 @@ def posterior_mean(mean: float, variance: float, prior: float, spread: float) ->
 
 def mean_variance(differences: NDArray[np.float64]) -> float:
     """Variance of the mean of differences, float64 ``[n]``; infinite for a single query, which says nothing."""
-    return float(differences.var(ddof=1) / len(differences)) if len(differences) > 1 else float("inf")
+    return (
+        float(differences.var(ddof=1) / len(differences)) if len(differences) > 1 else float("inf")
+    )

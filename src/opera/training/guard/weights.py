@@ -25,7 +25,9 @@ class Weights:
     @classmethod
     def of(cls, model: SentenceTransformer) -> Weights:
         """Copy the weights of a model."""
-        frozen = {name for name, parameter in model.named_parameters() if not parameter.requires_grad}
+        frozen = {
+            name for name, parameter in model.named_parameters() if not parameter.requires_grad
+        }
         return cls(
             {
                 name: tensor.detach().to("cpu", copy=True)

@@ -21,7 +21,9 @@ from opera.training.sampler import NotObservedError, PairSampler
 
 log = logging.getLogger("opera")
 
-ELSEWHERE = "evaluate on another object than the one that trains (dataset.select(range(len(dataset))))"
+ELSEWHERE = (
+    "evaluate on another object than the one that trains (dataset.select(range(len(dataset))))"
+)
 ADVICE = (
     "give PairPruning the trainer's arguments (args=args), which say how far it reads ahead and which prompts it adds, "
     "pass callbacks=[pruning.callback] where a training is resumed, train on the dataset that PairPruning was given, "
@@ -67,7 +69,10 @@ class PrunedSet:
         """Draw with this sampler from now on; ``overrun`` is :meth:`Timetable.overrun`."""
         self._sampler, self.epoch_start, self.to_replay = sampler, 0, 0
         self._overrun = overrun
-        self._trained, self._schedule = np.zeros(self.rows.pairs.n_pairs, dtype=bool), dict[str, float]()
+        self._trained, self._schedule = (
+            np.zeros(self.rows.pairs.n_pairs, dtype=bool),
+            dict[str, float](),
+        )
 
     def epoch(self, given_out: GivenOut) -> Iterator[list[int]]:
         """Begin an epoch; return its batches: those to be skipped, then those not trained yet, then new ones.
@@ -83,7 +88,10 @@ class PrunedSet:
         sampler = self.sampler
         if replayed:
             drawn = np.concatenate(sampler.drawn).reshape(-1, sampler.batch_size)
-            yield from (self.rows.rows(pair_ids) for pair_ids in drawn[self.epoch_start : sampler.trained_steps])
+            yield from (
+                self.rows.rows(pair_ids)
+                for pair_ids in drawn[self.epoch_start : sampler.trained_steps]
+            )
         try:
             for step in islice(sampler.upcoming(), self.length - replayed):
                 given_out.add(self, step)
@@ -95,7 +103,11 @@ class PrunedSet:
             ) from None
 
     def train(
-        self, step: int, pair_ids: NDArray[np.int64], similarity: NDArray[np.float32], loss: NDArray[np.float32]
+        self,
+        step: int,
+        pair_ids: NDArray[np.int64],
+        similarity: NDArray[np.float32],
+        loss: NDArray[np.float32],
     ) -> None:
         """Note that a batch was trained, and what was seen of it."""
         enough, reason = self._overrun
@@ -103,7 +115,12 @@ class PrunedSet:
             log.warning(
                 "warning: PairPruning: %s: the schedule of %s was planned for %d batches, which are trained, and keeps "
                 "its last values from now on; %s",
-                *(self.rows.place, self.sampler.method.name, self.sampler.method.plan.max_steps, reason),
+                *(
+                    self.rows.place,
+                    self.sampler.method.name,
+                    self.sampler.method.plan.max_steps,
+                    reason,
+                ),
             )
         self.sampler.observe(step, pair_ids, similarity, loss)
         self._schedule = self.sampler.finish(step)
@@ -117,7 +134,11 @@ class PrunedSet:
 
     def state_dict(self) -> dict[str, Any]:
         """The sampler's state, where the epoch began, and the schedule of the last step."""
-        return {"sampler": self.sampler.state_dict(), "epoch_start": self.epoch_start, "schedule": self._schedule}
+        return {
+            "sampler": self.sampler.state_dict(),
+            "epoch_start": self.epoch_start,
+            "schedule": self._schedule,
+        }
 
     def load_state_dict(self, state: dict[str, Any], skips: bool) -> int:
         """Restore what :meth:`state_dict` returned.
@@ -134,7 +155,9 @@ class PrunedSet:
         """
         self.sampler.load_state_dict(state["sampler"])
         self.epoch_start = int(state["epoch_start"])
-        drawn = np.concatenate(self.sampler.drawn)[: self.sampler.trained_steps * self.sampler.batch_size]
+        drawn = np.concatenate(self.sampler.drawn)[
+            : self.sampler.trained_steps * self.sampler.batch_size
+        ]
         self._trained[drawn] = True
         self._schedule = {name: float(value) for name, value in state.get("schedule", {}).items()}
         self.to_replay = self.sampler.trained_steps - self.epoch_start if skips else 0
@@ -223,7 +246,10 @@ class PrunedBatches(DefaultBatchSampler):  # type: ignore[misc]
         return self.source.length
 
     def __iter__(self) -> Iterator[list[int]]:
-        if self.source.reader not in (None, self):  # an evaluation before training asks for batches of its own
+        if self.source.reader not in (
+            None,
+            self,
+        ):  # an evaluation before training asks for batches of its own
             raise read_again(self.source.rows.place)
         self.source.reader = self
         self.begin()

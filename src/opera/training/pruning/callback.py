@@ -52,9 +52,13 @@ class PruningCallback(TrainerCallback):  # type: ignore[misc]
                 "args.output_dir"
             )
         try:
-            self.pruning.load_state_dict(read_state(file), state.global_step, len(kwargs["train_dataloader"]))
+            self.pruning.load_state_dict(
+                read_state(file), state.global_step, len(kwargs["train_dataloader"])
+            )
         except (KeyError, ValueError) as error:
-            raise RunFolderError(f"{file}: cannot be read ({error}); resume from another checkpoint") from None
+            raise RunFolderError(
+                f"{file}: cannot be read ({error}); resume from another checkpoint"
+            ) from None
         except TrainingError:
             raise RunFolderError(
                 f"{file}: belongs to other rows than the dataset has now; resume with the same data set"
@@ -68,7 +72,9 @@ class PruningCallback(TrainerCallback):  # type: ignore[misc]
                 self.pruning.state_dict(state.global_step),
             )
 
-    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any) -> None:
+    def on_log(
+        self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any
+    ) -> None:
         """Add the schedule and the coverage to the log line of a training step."""
         if logs is None or "loss" not in logs:
             return

@@ -44,9 +44,16 @@ class BatchCheck:
         places = list(range(count)) if self._compared < WHOLE_BATCHES else sorted({0, count - 1})
         self._compared += 1
         column, texts = rows.columns[0], rows.queries(pair_ids[places])
-        prompt, route = (prompt_of(given_as, rows.name, column) or None for given_as in (self.prompts, self.routes))
-        expected = token_rows(self.model.preprocess(texts, prompt=prompt, task=route), list(range(len(texts))))
-        for place, text, one, other in zip(places, texts, token_rows(queries, places), expected, strict=True):
+        prompt, route = (
+            prompt_of(given_as, rows.name, column) or None
+            for given_as in (self.prompts, self.routes)
+        )
+        expected = token_rows(
+            self.model.preprocess(texts, prompt=prompt, task=route), list(range(len(texts)))
+        )
+        for place, text, one, other in zip(
+            places, texts, token_rows(queries, places), expected, strict=True
+        ):
             if one != other:
                 raise TrainingError(
                     f"PairPruning: the loss got another query than was drawn at row {place} of draw {given.step} "
@@ -58,7 +65,9 @@ def row_count(features: dict[str, Tensor]) -> int:
     """Count the rows of a tokenised column."""
     if "cu_seq_lens_q" in features:  # rows of a transformer without padding, one after the other
         return len(features["cu_seq_lens_q"]) - 1
-    return len(features["offsets" if "offsets" in features else "input_ids"])  # of a static model, likewise
+    return len(
+        features["offsets" if "offsets" in features else "input_ids"]
+    )  # of a static model, likewise
 
 
 def token_rows(features: dict[str, Tensor], places: list[int]) -> list[list[int]]:

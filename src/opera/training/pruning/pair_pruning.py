@@ -78,7 +78,9 @@ class PairPruning:
         **settings: Any,
     ) -> None:
         if not isinstance(model, SentenceTransformer):
-            raise ModelError(f"model: must be a SentenceTransformer, got {shown(type(model).__name__)}")
+            raise ModelError(
+                f"model: must be a SentenceTransformer, got {shown(type(model).__name__)}"
+            )
         self.model, self.method = model, method_named(DEFAULT_METHOD if method == AUTO else method)
         self.method_settings = _parsed(self.method, settings)
         self.temperature = checked_temperature(temperature)
@@ -90,7 +92,9 @@ class PairPruning:
         self._batch_size, self._seed, self._began = 0, 0, False
         self._sets = [PrunedSet(rows, None) for rows in read_all(dataset)]
         for part in self._sets:
-            self.method.check(self.method_settings, part.rows.pairs.n_queries, part.rows.pairs.n_pairs)
+            self.method.check(
+                self.method_settings, part.rows.pairs.n_queries, part.rows.pairs.n_pairs
+            )
             if self.method.needs_scores(self.method_settings):
                 part.embeddings = PairEmbeddings.of(model, part.rows, self._prompts)
         self.sampler, self.callback = SamplerOf(self), PruningCallback(self)
@@ -155,14 +159,19 @@ class PairPruning:
             ValueError: if it belongs to another optimizer step, or the trainer will skip other batches.
         """
         if int(state["optimizer_steps"]) != trained_steps:
-            raise ValueError(f"it belongs to step {int(state['optimizer_steps'])}, not {trained_steps}")
+            raise ValueError(
+                f"it belongs to step {int(state['optimizer_steps'])}, not {trained_steps}"
+            )
         self._begin()
         skipped = self.timetable.skipped(trained_steps, per_epoch) * process_count()
         found = [
-            part.load_state_dict(state["sets"][str(number)], skipped > 0) for number, part in enumerate(self._sets)
+            part.load_state_dict(state["sets"][str(number)], skipped > 0)
+            for number, part in enumerate(self._sets)
         ]
         if sum(found) != skipped:
-            raise ValueError(f"of this epoch {sum(found)} batches were trained, and the trainer skips {skipped}")
+            raise ValueError(
+                f"of this epoch {sum(found)} batches were trained, and the trainer skips {skipped}"
+            )
 
     def _read_arguments(self, args: Any) -> None:
         self.timetable, self._args = Timetable.of(args), args
@@ -177,7 +186,9 @@ class PairPruning:
         """
         part = next((part for part in self._sets if part.rows.dataset is dataset), None)
         if part is None:
-            return DefaultBatchSampler(RandomSampler(dataset, generator=how.get("generator")), **how)
+            return DefaultBatchSampler(
+                RandomSampler(dataset, generator=how.get("generator")), **how
+            )
         if self._began:
             raise read_again(part.rows.place)
         self._batch_size, self._seed = how["batch_size"], how.get("seed") or 0
@@ -207,7 +218,9 @@ class PairPruning:
         rows, processes, scores = part.rows, process_count(), None
         watch = self._watches.get(rows.name) or next(iter(self._watches.values()))
         if part.embeddings is not None:
-            documents = self._batch_size * (len(rows.columns) - 1) * (processes if watch.across else 1)
+            documents = (
+                self._batch_size * (len(rows.columns) - 1) * (processes if watch.across else 1)
+            )
             scores = part.embeddings.scores(
                 rows, self.method, self.method_settings, watch.temperature, documents, self._seed
             )
@@ -215,8 +228,12 @@ class PairPruning:
             refuse_differences("training pairs or scores", _fingerprint(rows, scores))
         lengths = [other.length for other in self._sets]
         steps = self.timetable.draws(lengths, part.length, processes)
-        method = self.method(rows.pairs, Plan(self._seed, steps, self._batch_size), self.method_settings, scores)
-        return PairSampler(method, rows.pairs, None, 0, self._batch_size, self.timetable.lag(processes))
+        method = self.method(
+            rows.pairs, Plan(self._seed, steps, self._batch_size), self.method_settings, scores
+        )
+        return PairSampler(
+            method, rows.pairs, None, 0, self._batch_size, self.timetable.lag(processes)
+        )
 
     def _watch(self, loss: Any, name: str) -> nn.Module:
         made = loss if isinstance(loss, nn.Module) else loss(self.model)

@@ -81,7 +81,9 @@ def read_all(given: Any) -> list[PairRows]:
     parts: Mapping[str, Any] = given if isinstance(given, DatasetDict) else {WHOLE: given}
     for name, part in parts.items():
         if not isinstance(part, Dataset):
-            raise DataError(f"{place_of(name)}: must be a datasets.Dataset or DatasetDict, got {shown(type(part))}")
+            raise DataError(
+                f"{place_of(name)}: must be a datasets.Dataset or DatasetDict, got {shown(type(part))}"
+            )
     if not parts:
         raise DataError("dataset: holds no data set")
     return [read(name, part) for name, part in parts.items()]
@@ -95,7 +97,9 @@ def read(name: str, dataset: Dataset) -> PairRows:
     """
     place = place_of(name)
     label = next((column for column in LABEL_COLUMNS if column in dataset.column_names), None)
-    columns = tuple(column for column in dataset.column_names if column not in (label, "dataset_name"))
+    columns = tuple(
+        column for column in dataset.column_names if column not in (label, "dataset_name")
+    )
     if len(columns) < 2:
         raise DataError(
             f"{place}: needs two columns of text, the query and its positive document; it has {shown(columns)}"
@@ -104,16 +108,26 @@ def read(name: str, dataset: Dataset) -> PairRows:
         raise DataError(f"{place}: has no row: nothing to train on")
     queries: dict[str, int] = {}
     documents: dict[str, int] = {}
-    pair_query, pair_doc = np.empty(len(dataset), dtype=np.int64), np.empty(len(dataset), dtype=np.int64)
+    pair_query, pair_doc = (
+        np.empty(len(dataset), dtype=np.int64),
+        np.empty(len(dataset), dtype=np.int64),
+    )
     digest, start = hashlib.sha256(), 0
     for batch in dataset.iter(ROWS_AT_ONCE):
         stop = start + len(batch[columns[0]])
         for column in columns[2:]:
             _refuse_other_values(batch[column], place, column, start)
-        for column, numbers, into in ((columns[0], queries, pair_query), (columns[1], documents, pair_doc)):
-            texts = [_checked(text, place, column, start + at) for at, text in enumerate(batch[column])]
+        for column, numbers, into in (
+            (columns[0], queries, pair_query),
+            (columns[1], documents, pair_doc),
+        ):
+            texts = [
+                _checked(text, place, column, start + at) for at, text in enumerate(batch[column])
+            ]
             into[start:stop] = [numbers.setdefault(text, len(numbers)) for text in texts]
-            digest.update("\0".join([column, str(len(texts)), *texts]).encode("utf-8", "surrogatepass"))
+            digest.update(
+                "\0".join([column, str(len(texts)), *texts]).encode("utf-8", "surrogatepass")
+            )
         start = stop
     order = np.argsort(pair_query, kind="stable")
     pairs = TrainingPairs.from_arrays(pair_query[order], pair_doc[order])
@@ -152,5 +166,7 @@ def _note_repeated(place: str, pairs: TrainingPairs) -> None:
     repeated = pairs.n_pairs - len(np.unique(keys))
     if repeated:
         log.info(
-            "note: %s: %d rows repeat the query and positive of another row; each counts as a pair", place, repeated
+            "note: %s: %d rows repeat the query and positive of another row; each counts as a pair",
+            place,
+            repeated,
         )

@@ -45,14 +45,20 @@ class PairEmbeddings:
         return cls(queries, documents)
 
     def scores(
-        self, rows: PairRows, method: type[Method[Any]], settings: Settings, temperature: float, size: int, seed: int
+        self,
+        rows: PairRows,
+        method: type[Method[Any]],
+        settings: Settings,
+        temperature: float,
+        size: int,
+        seed: int,
     ) -> PairScores:
         """Score the pairs for a method; ``size`` is the number of documents in a batch."""
         pool = DocumentPool.of(rows.data, "text")
         cbs_pool = method.cbs_pool_size(settings)
-        return scores_with_cbs(rows.pairs, self.queries, self.documents, temperature, size, seed, None, pool, cbs_pool)[
-            0
-        ]
+        return scores_with_cbs(
+            rows.pairs, self.queries, self.documents, temperature, size, seed, None, pool, cbs_pool
+        )[0]
 
 
 def prompt_of(prompts: Prompts, name: str, column: str) -> str:

@@ -46,7 +46,9 @@ class Timetable:
             SettingError: for those under which batches reach the loss in an order that a sampler cannot know.
         """
         if not isinstance(args, SentenceTransformerTrainingArguments):
-            raise SettingError(f"args: must be SentenceTransformerTrainingArguments, got {shown(args)}")
+            raise SettingError(
+                f"args: must be SentenceTransformerTrainingArguments, got {shown(args)}"
+            )
         _refuse(args)
         prefetched = args.dataloader_prefetch_factor or DEFAULT_PREFETCH
         return cls(

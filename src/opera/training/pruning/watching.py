@@ -48,7 +48,12 @@ class LossWatch:
     """
 
     def __init__(
-        self, model: SentenceTransformer, loss: nn.Module, temperature: float | None, begin: Begin, observe: Observe
+        self,
+        model: SentenceTransformer,
+        loss: nn.Module,
+        temperature: float | None,
+        begin: Begin,
+        observe: Observe,
     ) -> None:
         self.model, self.loss, self.begin, self.observe = model, loss, begin, observe
         self.temperature = temperature if temperature is not None else temperature_of(loss)
@@ -67,7 +72,9 @@ class LossWatch:
         features = inputs[0]
         self._weights = self.begin(features[0])
         if self._weights is not None and not self.weighs:
-            raise TrainingError(f"PairPruning: the method weighs pairs, and {type(self.loss).__name__} cannot")
+            raise TrainingError(
+                f"PairPruning: the method weighs pairs, and {type(self.loss).__name__} cannot"
+            )
         self._embedded, self._columns = [], len(features)
         self._hook = self.model[-1].register_forward_hook(self._see)
 
@@ -81,7 +88,9 @@ class LossWatch:
         self._hook, self._weights = None, None
         embedded, self._embedded = self._embedded, []
         if output is not None:  # else it raised an exception
-            with torch.autocast(self.model.device.type, enabled=False):  # cosines in float32 even from half precision
+            with torch.autocast(
+                self.model.device.type, enabled=False
+            ):  # cosines in float32 even from half precision
                 seen = self._observations(embedded)
             self.observe(*seen)
 
@@ -94,7 +103,9 @@ class LossWatch:
                 f"PairPruning: {type(self.loss).__name__} embedded {rows} texts in {self._columns} columns; it must "
                 "embed every text of the batch once, a column after another"
             )
-        queries, *columns = torch.cat([at_least_float32(part) for part in embedded]).chunk(self._columns)
+        queries, *columns = torch.cat([at_least_float32(part) for part in embedded]).chunk(
+            self._columns
+        )
         first = first_column(queries, self.across)
         documents = torch.cat([gather_values(part) for part in columns] if self.across else columns)
         size = max(1, CELLS // len(documents))
@@ -112,7 +123,9 @@ def checked_temperature(value: Any) -> float | None:
     Raises:
         SettingError: unless it is a finite number above 0.
     """
-    if value is None or (isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf):
+    if value is None or (
+        isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+    ):
         return value
     raise SettingError(f"temperature: must be a number above 0, got {shown(value)}")
 
@@ -126,7 +139,10 @@ def temperature_of(loss: nn.Module) -> float:
     for part in chain_of(loss):
         if isinstance(scale := getattr(part, "scale", None), int | float) and scale > 0:
             return 1 / float(scale)
-        if isinstance(temperature := getattr(part, "temperature", None), int | float) and temperature > 0:
+        if (
+            isinstance(temperature := getattr(part, "temperature", None), int | float)
+            and temperature > 0
+        ):
             return float(temperature)
     raise SettingError(
         f"temperature: {shown(type(loss).__name__)} has neither scale nor temperature, by which the method compares "

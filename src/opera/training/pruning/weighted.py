@@ -46,7 +46,11 @@ def let_weigh(loss: nn.Module, weights: WeightsNow) -> bool:
 
 def _plain(loss: MultipleNegativesRankingLoss) -> bool:
     """Whether the loss of a pair is the cross-entropy of its document among those of the batch."""
-    return loss.similarity_fct is cos_sim and loss.directions == ("query_to_doc",) and not loss.hardness_mode
+    return (
+        loss.similarity_fct is cos_sim
+        and loss.directions == ("query_to_doc",)
+        and not loss.hardness_mode
+    )
 
 
 def _weigh(loss: MultipleNegativesRankingLoss, weights: WeightsNow) -> None:
@@ -57,7 +61,9 @@ def _weigh(loss: MultipleNegativesRankingLoss, weights: WeightsNow) -> None:
         if factors is None:
             return plain(embeddings, labels)
         queries, *columns = embeddings
-        documents = torch.cat([gather_embeddings(part) for part in columns] if loss.gather_across_devices else columns)
+        documents = torch.cat(
+            [gather_embeddings(part) for part in columns] if loss.gather_across_devices else columns
+        )
         first = first_column(queries, loss.gather_across_devices)
         losses = info_nce_losses(batch_cosines(queries, documents), 1 / loss.scale, None, first)
         return torch.mean(losses * factors.to(losses.device))
@@ -66,19 +72,30 @@ def _weigh(loss: MultipleNegativesRankingLoss, weights: WeightsNow) -> None:
 
 
 def _weigh_cached(loss: CachedMultipleNegativesRankingLoss, weights: WeightsNow) -> None:
-    decorator = loss.calculate_loss if isinstance(loss.calculate_loss, CachedLossDecorator) else None
+    decorator = (
+        loss.calculate_loss if isinstance(loss.calculate_loss, CachedLossDecorator) else None
+    )
     plain: Callable[..., Tensor] = loss.calculate_loss if decorator is None else decorator.fn
 
-    def weighted(reps: list[list[Tensor]], labels: Tensor | None = None, *, with_backward: bool = False) -> Tensor:
+    def weighted(
+        reps: list[list[Tensor]], labels: Tensor | None = None, *, with_backward: bool = False
+    ) -> Tensor:
         factors = weights()
         if factors is None:
             return plain(reps, labels, with_backward=with_backward)
         queries, *columns = (torch.cat(part) for part in reps)
-        documents = torch.cat([gather_embeddings(part) for part in columns] if loss.gather_across_devices else columns)
-        first, total = first_column(queries, loss.gather_across_devices), torch.zeros((), device=queries.device)
+        documents = torch.cat(
+            [gather_embeddings(part) for part in columns] if loss.gather_across_devices else columns
+        )
+        first, total = (
+            first_column(queries, loss.gather_across_devices),
+            torch.zeros((), device=queries.device),
+        )
         for start in range(0, len(queries), loss.mini_batch_size):
             rows = slice(start, start + loss.mini_batch_size)
-            losses = info_nce_losses(batch_cosines(queries[rows], documents), 1 / loss.scale, None, first + start)
+            losses = info_nce_losses(
+                batch_cosines(queries[rows], documents), 1 / loss.scale, None, first + start
+            )
             part = torch.sum(losses * factors[rows].to(losses.device)) / len(queries)
             if with_backward:
                 part.backward()  # type: ignore[no-untyped-call]
