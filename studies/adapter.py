@@ -72,7 +72,7 @@ def measure(prepared: Prepared, vectors: FrozenVectors, values: dict[str, Any]) 
     """Train once; return the means on dev by share of W, and the seconds of training."""
     shared = values["adapter"] == "shared"
     recipe = make_recipe({**values, "adapter": "both"} if shared else values)
-    model = adapter_model(vectors.dimension, recipe.train.adapter, seed=recipe.train.optimisation.seed, device="cpu")
+    model = adapter_model(vectors.dimension, recipe.train.adapter, seed=recipe.train.seed, device="cpu")
     set_vectors(model, vectors)
     if shared:
         model[1].sub_modules["document"] = model[1].sub_modules["query"]

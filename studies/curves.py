@@ -113,7 +113,7 @@ def measure_curves(
         dev_seen=seen_share(data, "dev"),
         test_seen=seen_share(data, "test"),
         queries=queries,
-        steps=prepared.settings.optimisation.max_steps,
+        steps=prepared.settings.max_steps,
     )
 
 

@@ -53,9 +53,7 @@ class ObservedFineTuning(FineTuning):
 def trained(prepared: Prepared, training_set: TrainingSet) -> ObservedFineTuning:
     """Train with ft, and return what it observed."""
     settings = prepared.settings
-    plan = Plan(
-        settings.optimisation.seed, settings.optimisation.max_steps, settings.batching.per_device_train_batch_size
-    )
+    plan = Plan(settings.seed, settings.max_steps, settings.per_device_train_batch_size)
     method = ObservedFineTuning(training_set.pairs, plan)
     with tempfile.TemporaryDirectory() as folder:
         train(prepared.model, training_set, method, settings, RunWriter(Path(folder)))
@@ -82,7 +80,7 @@ def measure(world: str, kind: str, share: float) -> dict[str, str | float]:
     method = trained(prepared, training_set)
     visited = ~np.isnan(method.first)
     false, first = training_set.injected[visited], method.first[visited]
-    chance = math.log(prepared.settings.batching.documents_per_pass(1))
+    chance = math.log(prepared.settings.documents_per_pass(1))
     return {
         "world": world,
         "noise": kind,

@@ -145,7 +145,7 @@ def frozen_or_latest(prepared: Prepared, trained_on: TrainingSet) -> float:
     queries and passes.
     """
     settings = prepared.settings
-    plan = Plan(0, settings.optimisation.max_steps or 0, BATCH)
+    plan = Plan(0, settings.max_steps or 0, BATCH)
     method = WatchedPruning(trained_on.pairs, plan, SETTINGS, trained_on.scores)
     with tempfile.TemporaryDirectory() as folder:
         train(prepared.model, trained_on, method, settings, RunWriter(Path(folder)))

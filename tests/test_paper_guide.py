@@ -288,7 +288,7 @@ class TestRecipes:
     @pytest.mark.parametrize("name", SHARED_BY_METHODS)
     def test_a_step_has_64_queries_on_any_number_of_devices(self, name: str, processes: int) -> None:
         settings = make_recipe(read_recipe(RECIPES[name])).train
-        batching = resolve(settings, Situation(2_000, "large", "cuda", processes)).batching
+        batching = resolve(settings, Situation(2_000, "large", "cuda", processes))
         assert batching.queries_per_step(processes) == 64
         per_device = batching.per_device_train_batch_size
         assert per_device == (16 if name == "qwen3" else 64) / processes, "of Qwen3 2 on each of 8 devices, 4 times"

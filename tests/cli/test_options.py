@@ -88,7 +88,7 @@ def test_a_preset_goes_before_what_operas_recipes_have_of_the_papers() -> None:
         collect_values(["fiqa"], [], {"preset": "release"}),
     ):
         train = make_recipe(given).train
-        assert (train.batching.global_batch_size, train.optimisation.warmup_ratio) == (128, 0.05)
-        assert (train.optimisation.max_steps, train.negative_sampling.range) == (8000, (11, 100))
+        assert (train.global_batch_size, train.warmup_ratio) == (128, 0.05)
+        assert (train.max_steps, train.range) == (8000, (11, 100))
     alone = make_recipe(collect_values(["fiqa"], [], {})).train
-    assert (alone.batching.global_batch_size, alone.negative_sampling.range) == (64, (10, 100))
+    assert (alone.global_batch_size, alone.range) == (64, (10, 100))

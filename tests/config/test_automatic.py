@@ -23,7 +23,7 @@ def test_every_automatic_value_becomes_a_number(queries: int, kind: ModelKind, d
     flat, defaults = settings.flat(), DEFAULTS[kind]
     assert all(flat[name] is not None for name in AUTOMATIC)
     assert defaults.least_steps <= flat["max_steps"] <= max(defaults.most_steps.values())
-    whole = settings.batching.queries_per_pass(processes)
+    whole = settings.queries_per_pass(processes)
     assert whole < min(defaults.queries_per_batch, queries) + processes
     assert make_recipe({name: flat[name] for name in AUTOMATIC if name != "epochs"})  # each within its own bounds
 
@@ -52,8 +52,8 @@ def test_an_epoch_draws_every_query_once(
     )
     resolved = resolve(settings, Situation(queries, "static", "cpu", processes))
     per_epoch = math.ceil(queries / (batch * accumulation * processes))
-    assert resolved.optimisation.max_steps == math.ceil(epochs * per_epoch)
-    assert resolved.optimisation.epochs == epochs
+    assert resolved.max_steps == math.ceil(epochs * per_epoch)
+    assert resolved.epochs == epochs
 
 
 @pytest.mark.parametrize("processes", [1, 2, 8])
@@ -61,15 +61,15 @@ def test_a_preset_splits_its_batch_over_the_processes(processes: int) -> None:
     for preset, queries in (("paper", 64), ("release", 128)):
         settings = make_recipe({"preset": preset}).train
         resolved = resolve(settings, Situation(1000, "large", "cuda", processes))
-        assert resolved.batching.queries_per_step(processes) == queries
-        assert resolved.encoding.precision == "fp16"
+        assert resolved.queries_per_step(processes) == queries
+        assert resolved.precision == "fp16"
 
 
 def test_a_preset_takes_fp16_only_where_the_device_can() -> None:
     preset, own = make_recipe({"preset": "paper"}).train, make_recipe({"preset": "paper", "precision": "auto"}).train
-    assert resolve(preset, Situation(1000, "large", "cpu")).encoding.precision == "auto"
-    assert resolve(own, Situation(1000, "large", "cuda")).encoding.precision == "auto"
-    assert resolve(TrainSettings(), Situation(1000, "large", "cuda")).encoding.precision == "auto"
+    assert resolve(preset, Situation(1000, "large", "cpu")).precision == "auto"
+    assert resolve(own, Situation(1000, "large", "cuda")).precision == "auto"
+    assert resolve(TrainSettings(), Situation(1000, "large", "cuda")).precision == "auto"
 
 
 def test_the_page_has_the_numbers() -> None:

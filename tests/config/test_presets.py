@@ -44,8 +44,7 @@ def test_the_release_warms_up_and_decays_weights_and_has_twice_the_papers_batch(
     for preset, expected in (("paper", (0, 0, 64)), ("release", (0.05, 0.01, 128))):
         recipe = make_recipe({"preset": preset, "method": "ft"})
         settings = resolve(recipe.train, Situation(2590, "large", "cuda"))
-        optimisation, queries = settings.optimisation, settings.batching.queries_per_step(1)
-        assert (optimisation.warmup_ratio, optimisation.weight_decay, queries) == expected
+        assert (settings.warmup_ratio, settings.weight_decay, settings.queries_per_step(1)) == expected
 
 
 def test_what_is_given_overrides_the_preset() -> None:

@@ -16,10 +16,10 @@ def test_defaults_of_methods_are_the_papers() -> None:
     assert (dp.alpha_start, dp.alpha_end, dp.r_start) == (2, 5, 0.25)
     assert (dp.beta_start, dp.beta_end, dp.v_start, dp.v_end) == (5, 5, 0.25, 0.5)
     assert (dp.query_score, dp.threshold, dp.update_interval) == ("negative_loss", "global", 1)
-    assert make_recipe({"steps": 5, "batch_size": 8, "lr": 0.1}).train.batching.per_device_train_batch_size == 8
+    assert make_recipe({"steps": 5, "batch_size": 8, "lr": 0.1}).train.per_device_train_batch_size == 8
     assert make_recipe({"steps": 50}).train.steps_between_checkpoints == 5
     assert make_recipe({"steps": 32_000}).train.steps_between_checkpoints == 500
-    assert recipe.train.negative_sampling.mask_known_positives is True
+    assert recipe.train.mask_known_positives is True
     assert make_recipe({"method": "sp"}).method_settings.k == 0.25
 
 
@@ -82,9 +82,9 @@ def test_bad_values_name_the_rule(values: dict[str, object], message: str) -> No
 def test_assignments_and_recipes(tmp_path: Path) -> None:
     values = parse_assignments(["temperature=0.05", "range=10:200", "negatives=hard", "mask_known_positives=false"])
     recipe = make_recipe(values)
-    assert recipe.train.negative_sampling.range == (10, 200)
-    assert recipe.train.negative_sampling.mask_known_positives is False
-    assert make_recipe(parse_assignments(["learning_rate=1e-5"])).train.optimisation.learning_rate == 1e-5
+    assert recipe.train.range == (10, 200)
+    assert recipe.train.mask_known_positives is False
+    assert make_recipe(parse_assignments(["learning_rate=1e-5"])).train.learning_rate == 1e-5
     with pytest.raises(SettingError, match="must be key=value"):
         parse_assignments(["temperature"])
     path = tmp_path / "recipe.yaml"
@@ -92,8 +92,8 @@ def test_assignments_and_recipes(tmp_path: Path) -> None:
     assert make_recipe(read_recipe(path)).method_settings.k == 0.5
     path.write_text("method: dp\nnegatives: hard\nrange: 10:50\nlearning_rate: 1e-5\nsoft: false\n")
     sexagesimal = make_recipe(read_recipe(path))
-    assert sexagesimal.train.negative_sampling.range == (10, 50)
-    assert sexagesimal.train.optimisation.learning_rate == 1e-5
+    assert sexagesimal.train.range == (10, 50)
+    assert sexagesimal.train.learning_rate == 1e-5
     assert sexagesimal.method_settings.soft is False
     with pytest.raises(SettingError, match="temperature"):
         make_recipe(parse_assignments(["temperature=[1"]))

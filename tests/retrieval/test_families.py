@@ -63,7 +63,7 @@ def test_recipes_of_models_have_the_prompts_of_their_families() -> None:
     known = {name: family_of(name, None) for name in names}
     assert {name for name, family in known.items() if family is None} == {"models/minilm", "models/static"}
     for name, family in known.items():
-        encoding = make_recipe(read_recipes([name])).train.encoding
+        encoding = make_recipe(read_recipes([name])).train
         prompts = {role: getattr(encoding, f"{role}_prompt") or "" for role in ("query", "document")}
         assert prompts == (family.prompts if family else {"query": "", "document": ""}), name
     assert len({family.name for family in FAMILIES}) == len(FAMILIES)

@@ -53,7 +53,7 @@ def test_what_a_note_advises_gives_the_prompt(prompt: str) -> None:
 )
 def test_a_prompt_is_kept_as_it_is_written(written: str, prompt: str | None) -> None:
     values = parse_assignments([f"query_prompt={written}"])
-    assert make_recipe(values).train.encoding.query_prompt == prompt
+    assert make_recipe(values).train.query_prompt == prompt
 
 
 def test_prompts_replace_the_models_own_and_are_saved(bert_model: Path, tmp_path: Path) -> None:

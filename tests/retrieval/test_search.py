@@ -85,7 +85,7 @@ def test_the_memory_of_a_search_decides_on_its_parts_alone(
     assert np.array_equal(first.scores, second.scores)
     recipes = [make_recipe({"search_memory": memory}) for memory in (16, 256)]
     assert recipes[0].identity() == recipes[1].identity()
-    assert [recipe.train.encoding.search_bytes for recipe in recipes] == [2**24, 2**28]
+    assert [recipe.train.search_bytes for recipe in recipes] == [2**24, 2**28]
 
 
 class TestSearch:

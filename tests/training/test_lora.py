@@ -121,9 +121,9 @@ def test_its_learning_rate_is_higher(beir: Path, bert_model: Path, tmp_path: Pat
 
 def test_options_are_read_in_each_form() -> None:
     for given in ("r=8", 8, {"r": 8}, "r=8,merge=true", " r=8 , target=all-linear"):
-        assert make_recipe({"lora": given}).train.adapter.lora == "r=8"
+        assert make_recipe({"lora": given}).train.lora == "r=8"
     text = "r=8,alpha=4.5,dropout=0.25,target=query;value,merge=false"
-    assert make_recipe({"lora": text}).train.adapter.lora == text
+    assert make_recipe({"lora": text}).train.lora == text
     options = lora_options("r=8,alpha=4.5,target=query;value,merge=false")
     assert (options.scale, options.targets, options.merge) == (4.5, ["query", "value"], False)
 

@@ -50,7 +50,7 @@ def test_the_prompt_that_data_bring_holds_unless_another_is_given(beir: Path, st
     data = replace(load_data(beir), query_prompt=PROMPT)
     for given, expected in (({}, PROMPT), ({"query_prompt": ""}, "")):
         run = prepare(data, str(static_model), make_recipe({**SETTINGS, **given}))
-        assert run.settings.encoding.query_prompt == expected
+        assert run.settings.query_prompt == expected
         assert run.prompts["query_prompt"] == expected
     with pytest.raises(SettingError, match="query_prompt: must be text in UTF-8, without NUL"):
         prepare(replace(data, query_prompt="\0"), str(static_model), make_recipe(SETTINGS))

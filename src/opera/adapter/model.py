@@ -41,7 +41,7 @@ def adapter_model(
         digest: SHA-256 of the files that the vectors come from, if any.
     """
     routes: dict[str, list[Module]] = {"query": [], "document": []}
-    for role in ("query", "document") if settings.kind == "both" else ("query",):
+    for role in ("query", "document") if settings.adapter_kind == "both" else ("query",):
         routes[role].append(ResidualProjection(dimension, settings.adapter_rank).start(seed, role))
     model = SentenceTransformer(
         modules=[VectorLookup(dimension, digest), _router(routes)], device=device

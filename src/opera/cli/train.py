@@ -135,7 +135,7 @@ def train(
     data = one_source(data, pairs, documents, queries, columns)
     values = collect_values(config, set_, given_settings(context))
     _refuse_label(method)
-    if not make_recipe(values).train.guard.guard and require_gain:
+    if not make_recipe(values).train.guard and require_gain:
         raise SettingError(
             "--require-gain: needs the guard's verdict, but guard is false; pass --set guard=true"
         )

@@ -91,21 +91,18 @@ def resolve(settings: TrainSettings, situation: Situation) -> TrainSettings:
     Raises:
         SettingError: if ``global_batch_size`` does not divide evenly over the processes.
     """
-    optimisation, batching = settings.optimisation, settings.batching
     defaults = DEFAULTS[situation.model]
-    per_device = batching.given_per_device(situation.processes) or _batch_size(defaults, situation)
-    queries_per_step = per_device * situation.processes * batching.gradient_accumulation_steps
+    per_device = settings.given_per_device(situation.processes) or _batch_size(defaults, situation)
+    queries_per_step = per_device * situation.processes * settings.gradient_accumulation_steps
     per_epoch = math.ceil(situation.queries / queries_per_step)
-    steps = optimisation.max_steps or _steps(
-        optimisation.epochs, per_epoch, defaults, situation.device
-    )
+    steps = settings.max_steps or _steps(settings.epochs, per_epoch, defaults, situation.device)
     return settings.with_values(
         {
             "max_steps": steps,
-            "epochs": optimisation.epochs or round(steps / per_epoch, 2),
-            "learning_rate": optimisation.learning_rate or automatic_rate(situation),
-            "warmup_ratio": _given_or(optimisation.warmup_ratio, defaults.warmup_ratio),
-            "temperature": optimisation.temperature or defaults.temperature,
+            "epochs": settings.epochs or round(steps / per_epoch, 2),
+            "learning_rate": settings.learning_rate or automatic_rate(situation),
+            "warmup_ratio": _given_or(settings.warmup_ratio, defaults.warmup_ratio),
+            "temperature": settings.temperature or defaults.temperature,
             "per_device_train_batch_size": per_device,
             "precision": preset_precision(settings, situation.model, situation.device),
         }
@@ -114,11 +111,10 @@ def resolve(settings: TrainSettings, situation: Situation) -> TrainSettings:
 
 def preset_precision(settings: TrainSettings, model: ModelKind, device: str) -> Any:
     """The setting ``precision``; where it is not given, under a preset, a transformer on CUDA has fp16."""
-    encoding = settings.encoding
-    has_transformer, given = model in TRANSFORMERS, "precision" in encoding.model_fields_set
-    if settings.optimisation.preset and has_transformer and device == "cuda" and not given:
+    has_transformer, given = model in TRANSFORMERS, "precision" in settings.model_fields_set
+    if settings.preset and has_transformer and device == "cuda" and not given:
         return "fp16"
-    return encoding.precision
+    return settings.precision
 
 
 def _batch_size(defaults: Defaults, situation: Situation) -> int:

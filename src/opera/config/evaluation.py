@@ -83,7 +83,7 @@ class EvaluationSettings(Settings):
         return f"{self.metric_for_best_model} (judged + {self.eval_corpus_sample:,} sampled)"
 
     @property
-    def needs_dev(self) -> bool:
+    def evaluates_on_dev(self) -> bool:
         """Whether the dev split is evaluated during training."""
         return self.eval_steps is not None
 

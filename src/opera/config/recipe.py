@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from opera.config.optional import check_installed
 from opera.config.presets import with_preset
 from opera.config.search_index import require_index
 from opera.config.trainer_arguments import check_trainer_fields
-from opera.config.training import TrainSettings
+from opera.config.training import GROUPS, TrainSettings
 from opera.core.errors import SettingError
 from opera.core.extras import require
-from opera.core.settings import SettingDoc, Settings, explain, resolved, unknown_setting
+from opera.core.settings import SettingDoc, Settings, resolved, unknown_setting
 from opera.data.pairs import TrainingPairs
 from opera.methods import METHODS, Method, PairScores, Plan, method_named
 from opera.methods.default import AUTO, DEFAULT_METHOD, PRESET_METHOD
@@ -60,11 +60,8 @@ class Recipe(Settings):
             processes: how many processes train together.
             mixture: how several data sets are drawn; ``None`` for one.
         """
-        optimisation, batch_size = (
-            self.train.optimisation,
-            self.train.batching.queries_per_step(processes),
-        )
-        plan = Plan(optimisation.seed, resolved(optimisation.max_steps), batch_size)
+        train = self.train
+        plan = Plan(train.seed, resolved(train.max_steps), train.queries_per_step(processes))
         if mixture is not None:
             return MixedMethod(
                 self.method_class, pairs, plan, self.method_settings, scores, mixture
@@ -107,22 +104,22 @@ def make_recipe(values: Mapping[str, Any]) -> Recipe:
     mistakes = [
         _misplaced(name, method) for name in values if name not in own and name not in shared
     ]
-    train, train_mistakes = TrainSettings.from_flat(shared)
-    mistakes += train_mistakes
-    method_settings: Settings | None = None
-    try:
-        method_settings = method.settings_class(**own)
-    except ValidationError as error:
-        mistakes += explain(error, method.settings_class.model_fields)
+    built: list[Any] = []
+    for kind, given in ((TrainSettings, shared), (method.settings_class, own)):
+        try:
+            built.append(kind.parse(given))
+        except SettingError as error:
+            mistakes += error.lines
     if mistakes:
         raise SettingError(*mistakes)
-    check_installed(train.optimisation.optim, train.logging.report_to, train.logging.trainer)
-    if train.adapter.lora is not None:
+    train, method_settings = built
+    check_installed(train.optim, train.report_to, train.trainer)
+    if train.lora is not None:
         require("peft", "lora")
-    index = train.negative_sampling.search_index
+    index = train.search_index
     require_index(index, f"search_index={index}")
-    if train.logging.trainer is not None:
-        check_trainer_fields(train.logging.trainer)
+    if train.trainer is not None:
+        check_trainer_fields(train.trainer)
     return Recipe(method=method.name, train=train, method_settings=method_settings)
 
 
@@ -156,9 +153,7 @@ def docs_by_group() -> dict[str, list[SettingDoc]]:
     described = {
         f"method {', '.join(names)}": settings.docs() for settings, names in methods.items()
     }
-    of_training = {
-        name.replace("_", " "): docs for name, docs in TrainSettings.docs_by_group().items()
-    }
+    of_training = {name: group.docs() for name, group in GROUPS.items()}
     return {**of_training, **described}
 
 

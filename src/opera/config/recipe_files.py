@@ -101,9 +101,7 @@ def _mistakes(name: str, value: Any) -> list[str]:
         for method in METHODS.values()
         if name in method.settings_class.model_fields
     ]
-    groups: list[type[Settings]] = (
-        [TrainSettings.group_class(name)] if name in TrainSettings.flat_fields else own
-    )
+    groups: list[type[Settings]] = [TrainSettings] if name in TrainSettings.flat_fields else own
     if not groups:
         known = [
             field for method in METHODS.values() for field in method.settings_class.model_fields

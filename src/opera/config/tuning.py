@@ -46,21 +46,21 @@ class AdapterSettings(Settings):
 
     @model_validator(mode="after")
     def _belong_together(self) -> Self:
-        if self.lora is not None and self.kind is not None:
+        if self.lora is not None and self.adapter_kind is not None:
             raise ValueError(
-                f"lora: with adapter={self.kind} the model itself does not train; give one of them"
+                f"lora: with adapter={self.adapter_kind} the model itself does not train; give one of them"
             )
         if (self.query_vectors is None) != (self.document_vectors is None):
             given, absent = ("query", "document") if self.query_vectors else ("document", "query")
             raise ValueError(f"{given}_vectors needs {absent}_vectors: give both files")
-        if self.adapter_rank is not None and self.kind is None:
+        if self.adapter_rank is not None and self.adapter_kind is None:
             raise ValueError(
                 f"adapter_rank={self.adapter_rank} needs adapter=query or adapter=both"
             )
         return self
 
     @property
-    def kind(self) -> Literal["query", "both"] | None:
+    def adapter_kind(self) -> Literal["query", "both"] | None:
         """Which side is projected; ``None`` where the whole model trains."""
         return self.adapter or ("query" if self.query_vectors else None)
 

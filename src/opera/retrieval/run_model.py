@@ -35,12 +35,12 @@ def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
     given = run.record.identity
     settings = recorded_settings(run, {name: given[name] for name in names if name in given})
     return draw_missing_splits(
-        data.with_relevant_grade(settings.labels.relevant_grade),
-        seed=settings.optimisation.seed,
-        test_fraction=settings.evaluation.test_fraction,
+        data.with_relevant_grade(settings.relevant_grade),
+        seed=settings.seed,
+        test_fraction=settings.test_fraction,
         needs_dev=settings.needs_dev,
-        dev_fraction=settings.evaluation.dev_fraction,
-        future=settings.evaluation.future,
+        dev_fraction=settings.dev_fraction,
+        future=settings.future,
     )
 
 
@@ -77,8 +77,8 @@ def run_lengths(model: str | Path) -> dict[str, int]:
     run = Run.open(model)
     recorded = {name: run.settings.get(name) for name in ("max_query_length", "max_passage_length")}
     given = {name: length for name, length in recorded.items() if length is not None}
-    encoding = recorded_settings(run, given).encoding
-    return {name: getattr(encoding, name) for name in given}
+    settings = recorded_settings(run, given)
+    return {name: getattr(settings, name) for name in given}
 
 
 def run_scores_without_prompts(model: str | Path) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 
 from opera.config.automatic import automatic_rate
-from opera.config.optimisation import OptimisationSettings
 from opera.config.presets import PRESET_LEARNING_RATE
 from opera.core.settings import resolved
 from opera.data.combined import views
@@ -28,35 +27,34 @@ def announce(session: Session) -> None:
         log.info("note: %s", note)
     log.info("%s: %s", prepared.data.name, listed_counts(prepared.data.counts()))
     log.info("model %s on %s, %s", record.model.source, record.device, prepared.encoder.precision)
-    optimisation, queries = (
-        prepared.settings.optimisation,
-        prepared.settings.batching.queries_per_step(record.processes),
-    )
+    settings = prepared.settings
+    queries = settings.queries_per_step(record.processes)
     log.info(
         "steps %d, epochs %g, queries per step %d, learning rate %g, temperature %g",
-        optimisation.max_steps,
-        optimisation.epochs,
+        settings.max_steps,
+        settings.epochs,
         queries,
-        optimisation.learning_rate,
-        optimisation.temperature,
+        settings.learning_rate,
+        settings.temperature,
     )
-    _question_rate(optimisation, prepared)
+    _question_rate(prepared)
     _note_repeats(prepared, queries)
     _note_teacher_temperature(prepared)
     if (
-        optimisation.preset
-        and optimisation.learning_rate == PRESET_LEARNING_RATE
+        settings.preset
+        and settings.learning_rate == PRESET_LEARNING_RATE
         and prepared.situation.model != "large"
     ):
         log.info(
             "note: preset=%s is for bge-large-en-v1.5; give --lr with a smaller model",
-            optimisation.preset,
+            settings.preset,
         )
 
 
-def _question_rate(optimisation: OptimisationSettings, prepared: Prepared) -> None:
+def _question_rate(prepared: Prepared) -> None:
     """Warn of a learning rate far above what such a model trains with."""
-    given, usual = resolved(optimisation.learning_rate), automatic_rate(prepared.situation)
+    given = resolved(prepared.settings.learning_rate)
+    usual = automatic_rate(prepared.situation)
     if given > FAR * usual:
         log.warning(
             "warning: learning_rate=%g is %.0f times the automatic %g of such a model, and may spoil it; is it meant?",
@@ -68,10 +66,10 @@ def _question_rate(optimisation: OptimisationSettings, prepared: Prepared) -> No
 
 def _note_repeats(prepared: Prepared, queries_per_step: int) -> None:
     """Note each data set that gives more pairs to a step than it has queries."""
-    mixing, sets = prepared.settings.mixing, views(prepared.data)
+    settings, sets = prepared.settings, views(prepared.data)
     splits = [view.training_split() for view in sets]
-    shares = shares_of(prepared.data, [len(train.doc_rows) for train in splits], mixing)
-    most = most_per_step(shares, queries_per_step, one_set=mixing.one_set_per_step)
+    shares = shares_of(prepared.data, [len(train.doc_rows) for train in splits], settings)
+    most = most_per_step(shares, queries_per_step, one_set=settings.one_set_per_step)
     for view, train, count in zip(sets, splits, most.tolist(), strict=True):
         if count > train.n_queries:
             log.info(
@@ -83,19 +81,19 @@ def _note_repeats(prepared: Prepared, queries_per_step: int) -> None:
 
 def _note_teacher_temperature(prepared: Prepared) -> None:
     """Note how an automatic ``teacher_temperature`` came out, and why."""
-    teacher, given = prepared.data.teacher, prepared.given.train.distillation.teacher_temperature
+    teacher, given = prepared.data.teacher, prepared.given.train.teacher_temperature
     if (
         teacher is None
         or len(teacher) == 0
         or given is not None
-        or prepared.settings.optimisation.loss != "distill"
+        or prepared.settings.loss != "distill"
     ):
         return
     low, high = float(teacher.scores.min()), float(teacher.scores.max())
     cosines = is_cosines(teacher)
     log.info(
         "note: teacher_temperature=%g: the teacher's scores are from %.3g to %.3g, %s%s",
-        resolved(prepared.settings.distillation.teacher_temperature),
+        resolved(prepared.settings.teacher_temperature),
         low,
         high,
         "so they count as cosines and get the student's temperature"

@@ -82,7 +82,7 @@ def _model_or_vectors(model: str | Path | None, settings: TrainSettings) -> str 
     """Return the model that a run names; a run on vectors from files may leave it out."""
     if model is not None:
         return model
-    if settings.adapter.query_vectors is None:
+    if settings.query_vectors is None:
         raise SettingError(
             "--model: give a model, or its vectors with --query-vectors and --document-vectors"
         )
@@ -91,13 +91,15 @@ def _model_or_vectors(model: str | Path | None, settings: TrainSettings) -> str 
 
 def _reads(data: str | Path | RetrievalData, model: str, settings: TrainSettings) -> list[Path]:
     """The files and folders that a run reads."""
-    adapter, reranker = settings.adapter, settings.negative_sampling.mining_reranker
+    reranker = settings.mining_reranker
     vectors = [
-        Path(file) for file in (adapter.query_vectors, adapter.document_vectors) if file is not None
+        Path(file)
+        for file in (settings.query_vectors, settings.document_vectors)
+        if file is not None
     ]
-    others = [Path(file) for file in (settings.distillation.teacher_scores,) if file is not None]
+    others = [Path(file) for file in (settings.teacher_scores,) if file is not None]
     others += [Path(locate_model(reranker))] if reranker is not None else []
-    fields = (settings.logging.trainer or {}).values()
+    fields = (settings.trainer or {}).values()
     others += [
         Path(value) for value in fields if isinstance(value, str) and "\0" not in value
     ]  # such as deepspeed's

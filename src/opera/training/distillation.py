@@ -74,8 +74,8 @@ class DistillationLoss(InBatchLoss):
         """Take the teacher's scores; log how many pairs have one."""
         assert training_set.teacher is not None
         self.teacher, self.query_rows = training_set.teacher, training_set.query_rows
-        self.weight = settings.distillation.distill_weight
-        self.teacher_temperature = resolved(settings.distillation.teacher_temperature)
+        self.weight = settings.distill_weight
+        self.teacher_temperature = resolved(settings.teacher_temperature)
         _log_coverage(training_set, self.teacher)
 
     def batch_losses(self, similarity: Tensor, excluded: Tensor | None, batch: Batch) -> Tensor:

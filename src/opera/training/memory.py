@@ -47,23 +47,23 @@ def _training_advice(
     settings: TrainSettings, model: SentenceTransformer | None, free: float | None
 ) -> str:
     need = None if model is None else need_of(model, settings)
-    if need is None or settings.batching.per_device_train_batch_size is None:
+    if need is None or settings.per_device_train_batch_size is None:
         return _smaller_batches(settings)
     at_once, room = f"{need.of_pairs(pairs_of(settings)) / GIGABYTE:.1f} GB", ""
     if free is not None:
         room = f", {free / GIGABYTE:.1f} GB were free"
-        if need.fixed > USABLE * free and settings.adapter.lora is None:
+        if need.fixed > USABLE * free and settings.lora is None:
             held = f"gradients and the optimizer's state take {need.fixed / GIGABYTE:.1f} GB"
             return f"training: train with --lora r=16 ({held}{room})"
     texts = _fewer_texts(settings, need, free)
     if texts < 1:
         return f"training: {_smaller_texts(settings)}"
     reason = f"batches of {pairs_of(settings)} pairs need about {at_once} at once{room}"
-    if settings.batching.gradient_cache is not None:
+    if settings.gradient_cache is not None:
         reason = "half as many"
     more = (
         ""
-        if settings.encoding.gradient_checkpointing
+        if settings.gradient_checkpointing
         else "; gradient_checkpointing=true trades speed for more"
     )
     return f"training: set gradient_cache={texts} ({reason}), or lower {_now(settings, TRAINING)}{more}"
@@ -71,7 +71,7 @@ def _training_advice(
 
 def _fewer_texts(settings: TrainSettings, need: Need, free: float | None) -> int:
     """Texts per pass: as many as fit by estimate, and at most half of those that did not."""
-    half = (settings.batching.gradient_cache or pairs_of(settings)) // 2
+    half = (settings.gradient_cache or pairs_of(settings)) // 2
     return half if free is None else min(half, need.texts_within(free) or half)
 
 
@@ -82,20 +82,20 @@ def _smaller_texts(settings: TrainSettings) -> str:
 
 def _smaller_batches(settings: TrainSettings) -> str:
     """Name what makes a batch smaller; where ``global_batch_size`` is given, that is what it is divided by."""
-    batching, others = settings.batching, _now(settings, TRAINING)
+    others = _now(settings, TRAINING)
     trade = "gradient_checkpointing=true trades speed"
-    if batching.global_batch_size is None:
-        size = batching.per_device_train_batch_size
+    if settings.global_batch_size is None:
+        size = settings.per_device_train_batch_size
         kept = "gradient_accumulation_steps keeps a step's queries"
         return (
             f"training: lower per_device_train_batch_size (now {size}), {others}; {kept}, {trade}"
         )
-    raised = f"raise gradient_accumulation_steps (now {batching.gradient_accumulation_steps})"
-    return f"training: {raised}, which keeps global_batch_size={batching.global_batch_size}, or lower {others}; {trade}"
+    raised = f"raise gradient_accumulation_steps (now {settings.gradient_accumulation_steps})"
+    return f"training: {raised}, which keeps global_batch_size={settings.global_batch_size}, or lower {others}; {trade}"
 
 
 def _encoding_advice(settings: TrainSettings) -> str:
-    now = settings.encoding.encode_batch_size
+    now = settings.encode_batch_size
     if now == 1:
         return f"encoding texts: {_smaller_texts(settings)}"
     return f"encoding texts: set encode_batch_size={max(1, now // 4)} (now {now}), or lower {_now(settings, ENCODING)}"

@@ -61,24 +61,24 @@ def need_of(model: SentenceTransformer, settings: TrainSettings) -> Need | None:
     )
     if hidden is None or layers is None:
         return None
-    encoding, on_cuda = settings.encoding, model.device.type == "cuda"
+    on_cuda = model.device.type == "cuda"
     precise = (
         1
-        if encoding.precision in ("bf16", "fp16") or (encoding.precision == "auto" and on_cuda)
+        if settings.precision in ("bf16", "fp16") or (settings.precision == "auto" and on_cuda)
         else 2
     )
-    query, passage = encoding.max_query_length, encoding.max_passage_length
+    query, passage = settings.max_query_length, settings.max_passage_length
     limit = model.max_seq_length or passage
     query, passage = min(query, limit), min(passage, limit)
     intermediate = getattr(config, "intermediate_size", None) or 4 * hidden
     of_layer = precise * (18 * hidden + 4 * intermediate)
-    if encoding.attn_implementation == "eager" or (not on_cuda and pays_for_padding(model)):
+    if settings.attn_implementation == "eager" or (not on_cuda and pays_for_padding(model)):
         of_layer += precise * 5 * getattr(config, "num_attention_heads", 1) * passage
     per_token = layers * of_layer
-    if encoding.gradient_checkpointing:
+    if settings.gradient_checkpointing:
         per_token = precise * 2 * hidden * layers + of_layer
     trained = sum(part.numel() for part in model.parameters() if part.requires_grad)
-    documents = settings.batching.train_group_size
+    documents = settings.train_group_size
     return Need(OPTIMIZER_BYTES * trained, per_token, query + documents * passage, passage)
 
 
@@ -93,7 +93,7 @@ def free_memory(device: str) -> float | None:
 
 def pairs_of(settings: TrainSettings) -> int:
     """Pairs per batch and device."""
-    return resolved(settings.batching.per_device_train_batch_size)
+    return resolved(settings.per_device_train_batch_size)
 
 
 def _of_machine(place: Path = Path("/proc/meminfo")) -> float | None:

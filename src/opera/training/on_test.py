@@ -22,7 +22,7 @@ from opera.training_set.prepare_model import encoder_of
 
 def test_queries_of(prepared: Prepared) -> dict[str, Any]:
     """Columns that describe the test queries."""
-    data, corpus_text = prepared.data, prepared.settings.encoding.corpus_text
+    data, corpus_text = prepared.data, prepared.settings.corpus_text
     return {
         "relevant": relevant_ids(data, "test"),
         "similarity": query_difficulty(prepared.encoder, data, "test", corpus_text),
@@ -32,12 +32,10 @@ def test_queries_of(prepared: Prepared) -> dict[str, Any]:
 def evaluate_test(encoder: Encoder, prepared: Prepared) -> Evaluation:
     """Evaluate on test: all recorded measures, and the one that the guard decides by."""
     settings, names = prepared.settings, list(FULL_MEASURES)
-    if settings.guard.guard and settings.evaluation.metric_for_best_model not in names:
-        names.append(settings.evaluation.metric_for_best_model)
-    sizes = settings.optimisation.matryoshka or ()
-    return evaluate_encoder(
-        encoder, prepared.data, "test", names, settings.encoding.corpus_text, sizes
-    )
+    if settings.guard and settings.metric_for_best_model not in names:
+        names.append(settings.metric_for_best_model)
+    sizes = settings.matryoshka or ()
+    return evaluate_encoder(encoder, prepared.data, "test", names, settings.corpus_text, sizes)
 
 
 def evaluate_saved(run: RunWriter, prepared: Prepared) -> Evaluation:
@@ -46,7 +44,7 @@ def evaluate_saved(run: RunWriter, prepared: Prepared) -> Evaluation:
     saved = prepared.model if adapter else load_model(run.model_path, prepared.encoder.device)
     if not adapter:
         put_lengths(saved, prepared.lengths)
-    return evaluate_test(encoder_of(saved, prepared.settings.encoding), prepared)
+    return evaluate_test(encoder_of(saved, prepared.settings), prepared)
 
 
 def by_set(

@@ -81,9 +81,7 @@ def run_training(
             log.info("%s is already finished: nothing to do", folder)
             return earlier
     processes.wait_for_everyone()  # every process has looked at the folder
-    services = Services(
-        service_names(checked.recipe.train.logging.report_to), arguments, prepared.model
-    )
+    services = Services(service_names(checked.recipe.train.report_to), arguments, prepared.model)
     with _held(folder, resume, checked.overwrite) if processes.is_main_process else nullcontext():
         processes.wait_for_everyone()
         try:
@@ -145,7 +143,7 @@ def _run(session: Session) -> Run:
     if prepared.base is not None:
         with session.phase("encode", "encoding every text once, for the adapter"):
             prepared.encode()
-    guarded = fit_guarded(session) if prepared.settings.guard.guard else None
+    guarded = fit_guarded(session) if prepared.settings.guard else None
     final = (
         fit(session, prepared.data, run, "train", "training") if guarded is None else guarded.fit
     )
@@ -194,13 +192,11 @@ def _hand_over(
     prepared, run = session.prepared, session.run
     share = 1.0 if guarded is None else guarded.guard.share
     fine_tuned = None
-    if prepared.settings.guard.keep_fine_tuned:
+    if prepared.settings.keep_fine_tuned:
         _save_model(session, FINE_TUNED_FOLDER)
     if guarded is not None and share < 1:
         with session.phase("evaluate_fine_tuned", "measuring the fine-tuned model on test"):
-            fine_tuned = evaluate_test(
-                encoder_of(prepared.model, prepared.settings.encoding), prepared
-            )
+            fine_tuned = evaluate_test(encoder_of(prepared.model, prepared.settings), prepared)
         mix(guarded.untrained, Weights.of(prepared.model), share).put_into(prepared.model)
     _save_model(session, MODEL_FOLDER)
     if share == 0:

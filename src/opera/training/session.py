@@ -120,7 +120,7 @@ def _new_record(prepared: Prepared, clock: Clock) -> RunRecord:
         ),
         device=describe_device(encoder.device),
         processes=prepared.processes,
-        seed=prepared.settings.optimisation.seed,
+        seed=prepared.settings.seed,
         settings={**prepared.recipe.flat(), **resolved},
         versions={
             "python": platform.python_version(),

@@ -94,7 +94,7 @@ def train(
     trace, stopper, progress = (
         Trace(sampler, run),
         Stopper(),
-        Progress(settings.evaluation.dev_measure),
+        Progress(settings.dev_measure),
     )
     if PartialState().num_processes > 1 and (unused := freeze_unused_parameters(model)):
         log.info("note: froze %d parameters that no embedding depends on", len(unused))
@@ -112,9 +112,7 @@ def train(
             packing(model) if loss.packs else nullcontext(),
             loading(checkpoint, lambda: trace.begun),
         ):
-            if checkpoint and stopped_early(
-                checkpoint, settings.evaluation.early_stopping_patience
-            ):
+            if checkpoint and stopped_early(checkpoint, settings.early_stopping_patience):
                 trainer.args.max_steps = (
                     sampler.trained_steps
                 )  # no step is left, but what follows training is
@@ -128,7 +126,7 @@ def train(
     trace.write(run)
     if stopper.stopped:
         raise KeyboardInterrupt
-    measure = settings.evaluation.dev_measure
+    measure = settings.dev_measure
     metric = f"eval_{measure}"
     record = TrainingRecord(
         steps=trainer.state.global_step,
@@ -138,7 +136,7 @@ def train(
         evaluations=[
             (row["step"], row[metric]) for row in trainer.state.log_history if metric in row
         ],
-        measure=measure if settings.evaluation.needs_dev else None,
+        measure=measure if settings.evaluates_on_dev else None,
         lag=sampler.lag,
     )
     return TrainingResult(record, sampler.times_drawn())
@@ -147,15 +145,15 @@ def train(
 def _make_sampler(
     training_set: TrainingSet, method: Method[Any], settings: TrainSettings
 ) -> PairSampler:
-    processes, snapshots = PartialState(), settings.logging.snapshots
+    processes, snapshots = PartialState(), settings.snapshots
     records = snapshots > 0 and processes.is_main_process
     return PairSampler(
         method,
         training_set.pairs,
         training_set.negatives,
-        settings.batching.n_negatives,
-        resolved(settings.batching.per_device_train_batch_size),
-        settings.batching.resolved_lag,
+        settings.n_negatives,
+        resolved(settings.per_device_train_batch_size),
+        settings.resolved_lag,
         processes.process_index,
         processes.num_processes,
         SamplingRecorder(method, snapshots) if records else None,
@@ -179,18 +177,18 @@ def _make_loss(
         sampler.observe(step, pair_ids, similarity, loss)
         trace.add_losses(loss)
 
-    loss: type[InBatchLoss] = LOSSES.find(settings.optimisation.loss)
+    loss: type[InBatchLoss] = LOSSES.find(settings.loss)
     made = loss(
         model,
         sampler,
-        resolved(settings.optimisation.temperature),
-        training_set.known if settings.negative_sampling.mask_known_positives else None,
+        resolved(settings.temperature),
+        training_set.known if settings.mask_known_positives else None,
         observe,
-        gradient_cache=settings.batching.gradient_cache,
-        sizes=settings.optimisation.matryoshka or (),
+        gradient_cache=settings.gradient_cache,
+        sizes=settings.matryoshka or (),
     )
     made.use(training_set, settings)
-    made.packs = not (settings.logging.trainer or {}).get("torch_compile")
+    made.packs = not (settings.trainer or {}).get("torch_compile")
     return made
 
 
@@ -203,7 +201,7 @@ def _make_trainer(
     settings: TrainSettings,
     callbacks: Sequence[TrainerCallback],
 ) -> OperaTrainer:
-    evaluation, curves = settings.evaluation, Curves(sampler)
+    curves = Curves(sampler)
     dataset, collator = _make_dataset(model, training_set, settings)
     trainer = OperaTrainer(
         model=model,
@@ -211,15 +209,15 @@ def _make_trainer(
         train_dataset=dataset,
         data_collator=collator,
         loss=loss,
-        evaluator=DevEvaluator(training_set.data, settings) if evaluation.needs_dev else None,
+        evaluator=DevEvaluator(training_set.data, settings) if settings.evaluates_on_dev else None,
         sampler=sampler,
         curves=lambda: curves.values(trace.schedule),
         callbacks=[trace, *callbacks],
     )
     for unwanted in (ProgressCallback, PrinterCallback):
         trainer.remove_callback(unwanted)
-    if evaluation.early_stopping_patience is not None:
-        trainer.add_callback(EarlyStoppingCallback(evaluation.early_stopping_patience))
+    if settings.early_stopping_patience is not None:
+        trainer.add_callback(EarlyStoppingCallback(settings.early_stopping_patience))
     return trainer
 
 
@@ -231,7 +229,7 @@ def _make_dataset(
     The second makes a batch of token ids; the library's own makes one of texts.
     """
     data, rows = training_set.data, training_set.query_rows
-    n_negatives, corpus_text = settings.batching.n_negatives, settings.encoding.corpus_text
+    n_negatives, corpus_text = settings.n_negatives, settings.corpus_text
     if lookup_of(model) is not None:
         return RowDataset(data, rows, n_negatives, corpus_text), None
     prompts = training_prompts(model, settings)
@@ -241,9 +239,7 @@ def _make_dataset(
             type(model[0]).__name__,
         )
         return PairDataset(data, rows, n_negatives, corpus_text), None
-    drawn = resolved(settings.optimisation.max_steps) * settings.batching.queries_per_step(
-        PartialState().num_processes
-    )
+    drawn = resolved(settings.max_steps) * settings.queries_per_step(PartialState().num_processes)
     queries = TokenSource.of_queries(model, data, prompts["query"])
     documents = TokenSource.of_corpus(model, data, prompts["document"], corpus_text)
     stored = training_tokens(queries, drawn), training_tokens(documents, drawn * (1 + n_negatives))

@@ -145,11 +145,10 @@ class DevEvaluator(BaseEvaluator):  # type: ignore[misc]
 
     def __init__(self, data: RetrievalData, settings: TrainSettings) -> None:
         super().__init__()
-        evaluation, encoding = settings.evaluation, settings.encoding
-        self.settings, self.primary_metric = settings, evaluation.dev_measure
-        sample, seed = evaluation.eval_corpus_sample, settings.optimisation.seed
+        self.settings, self.primary_metric = settings, settings.dev_measure
+        sample, seed = settings.eval_corpus_sample, settings.seed
         self.data = (
-            data if sample is None else judged_and_sampled(data, sample, encoding.corpus_text, seed)
+            data if sample is None else judged_and_sampled(data, sample, settings.corpus_text, seed)
         )
 
     def __call__(
@@ -160,16 +159,17 @@ class DevEvaluator(BaseEvaluator):  # type: ignore[misc]
         steps: int = -1,
     ) -> dict[str, float]:
         """Return the measure's mean; all processes share the work, and get the same."""
-        encoding, measure = self.settings.encoding, self.settings.evaluation.metric_for_best_model
+        settings = self.settings
+        measure = settings.metric_for_best_model
         encoder = Encoder(
             model,
-            encoding.precision,
-            encoding.encode_batch_size,
+            settings.precision,
+            settings.encode_batch_size,
             use_cache=False,
             show_progress=False,
-            search_memory=encoding.search_bytes,
+            search_memory=settings.search_bytes,
         )
-        found = evaluate_encoder(encoder, self.data, "dev", [measure], encoding.corpus_text)
+        found = evaluate_encoder(encoder, self.data, "dev", [measure], settings.corpus_text)
         return {self.primary_metric: found.measures[measure]}
 
 
@@ -193,7 +193,7 @@ def training_arguments(
             **_saving_and_evaluation(settings),
             **_columns(settings, model),
             **_processes(model),
-            **(settings.logging.trainer or {}),
+            **(settings.trainer or {}),
         )
         Trainer.get_optimizer_cls_and_kwargs(arguments, model)
     except (ValueError, ImportError, RuntimeError) as error:
@@ -204,20 +204,19 @@ def training_arguments(
 
 
 def _optimisation(settings: TrainSettings, model: SentenceTransformer) -> dict[str, Any]:
-    optimisation, batching, encoding = settings.optimisation, settings.batching, settings.encoding
-    precision = resolve_precision(encoding.precision, model.device.type, not is_static(model))
+    precision = resolve_precision(settings.precision, model.device.type, not is_static(model))
     return {
-        "max_steps": optimisation.max_steps,
-        "per_device_train_batch_size": batching.per_device_train_batch_size,
-        "gradient_accumulation_steps": batching.gradient_accumulation_steps,
-        "dataloader_num_workers": batching.dataloader_num_workers,
-        "learning_rate": optimisation.learning_rate,
-        "lr_scheduler_type": optimisation.lr_scheduler_type,
-        "warmup_steps": optimisation.warmup_ratio,
-        "weight_decay": optimisation.weight_decay,
-        "max_grad_norm": optimisation.max_grad_norm,
-        "optim": _optimizer(optimisation.optim, model.device.type),
-        "seed": optimisation.seed,
+        "max_steps": settings.max_steps,
+        "per_device_train_batch_size": settings.per_device_train_batch_size,
+        "gradient_accumulation_steps": settings.gradient_accumulation_steps,
+        "dataloader_num_workers": settings.dataloader_num_workers,
+        "learning_rate": settings.learning_rate,
+        "lr_scheduler_type": settings.lr_scheduler_type,
+        "warmup_steps": settings.warmup_ratio,
+        "weight_decay": settings.weight_decay,
+        "max_grad_norm": settings.max_grad_norm,
+        "optim": _optimizer(settings.optim, model.device.type),
+        "seed": settings.seed,
         "bf16": precision == "bf16",
         "fp16": precision == "fp16",
         "use_cpu": model.device.type == "cpu",
@@ -225,18 +224,19 @@ def _optimisation(settings: TrainSettings, model: SentenceTransformer) -> dict[s
 
 
 def _saving_and_evaluation(settings: TrainSettings) -> dict[str, Any]:
-    evaluation, logging = settings.evaluation, settings.logging
     return {
-        "logging_steps": logging.logging_steps,
+        "logging_steps": settings.logging_steps,
         "report_to": "none",  # the services are opened before anything is written: opera.training.services
         "save_strategy": "steps",
         "save_steps": settings.steps_between_checkpoints,
-        "save_total_limit": logging.save_total_limit,
-        "eval_strategy": "steps" if evaluation.needs_dev else "no",
-        "eval_steps": evaluation.eval_steps,
-        "load_best_model_at_end": evaluation.load_best_model_at_end,
-        "metric_for_best_model": f"eval_{evaluation.dev_measure}" if evaluation.needs_dev else None,
-        "greater_is_better": True if evaluation.needs_dev else None,
+        "save_total_limit": settings.save_total_limit,
+        "eval_strategy": "steps" if settings.evaluates_on_dev else "no",
+        "eval_steps": settings.eval_steps,
+        "load_best_model_at_end": settings.load_best_model_at_end,
+        "metric_for_best_model": f"eval_{settings.dev_measure}"
+        if settings.evaluates_on_dev
+        else None,
+        "greater_is_better": True if settings.evaluates_on_dev else None,
         "restore_callback_states_from_checkpoint": True,
         "ignore_data_skip": True,  # the sampler resumes from its own saved state
     }
@@ -251,13 +251,13 @@ def _columns(settings: TrainSettings, model: SentenceTransformer) -> dict[str, A
 
 def column_roles(settings: TrainSettings) -> dict[str, Role]:
     """Say of each text column whether it holds queries or documents."""
-    columns = column_names(settings.batching.n_negatives)
+    columns = column_names(settings.n_negatives)
     return {column: "query" if column == "anchor" else "document" for column in columns}
 
 
 def training_prompts(model: SentenceTransformer, settings: TrainSettings) -> dict[Role, str]:
     """Return the prompts that training puts before queries and documents; empty for none."""
-    if settings.encoding.prompt_phases == "search":
+    if settings.prompt_phases == "search":
         return dict.fromkeys(ROLES, "")
     return {role: prompt_for(model, role) for role in ROLES}
 

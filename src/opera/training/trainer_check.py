@@ -50,7 +50,7 @@ def check_trainer(
     Raises:
         SettingError: if the trainer refuses them, or would never evaluate.
     """
-    fields = settings.logging.trainer
+    fields = settings.trainer
     if not fields:
         return
     if fields.get("eval_delay"):
@@ -68,7 +68,7 @@ def check_trainer(
             tried.output_dir = folder  # trainers make it
             tried.eval_strategy = IntervalStrategy.NO
             trainer = _Trainer(model=model, args=tried, loss=_NoLoss())
-            trainer.create_optimizer_and_scheduler(resolved(settings.optimisation.max_steps))
+            trainer.create_optimizer_and_scheduler(resolved(settings.max_steps))
     except Exception as error:  # whatever the libraries raise
         reason = shortened(" ".join(str(error).split()) or type(error).__name__, 200)
         raise SettingError(
@@ -77,7 +77,7 @@ def check_trainer(
 
 
 def _check_delay(settings: TrainSettings, delay: float) -> None:
-    every, steps = settings.evaluation.eval_steps, resolved(settings.optimisation.max_steps)
+    every, steps = settings.eval_steps, resolved(settings.max_steps)
     if every is None:
         raise SettingError(
             f"--trainer eval_delay={delay:g}: nothing is evaluated without eval_steps; leave it out"

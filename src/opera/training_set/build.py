@@ -126,9 +126,7 @@ def build_training_set(prepared: Prepared) -> TrainingSet:
     settings, data = prepared.settings, prepared.data
 
     def search(query_rows: NDArray[np.int32], depth: int) -> Ranking:
-        return search_corpus(
-            prepared.encoder, data, query_rows, depth, settings.encoding.corpus_text
-        )
+        return search_corpus(prepared.encoder, data, query_rows, depth, settings.corpus_text)
 
     noisy = inject_noise(prepared.original, data, settings, search)
     query_rows, pairs = noisy.qrels.query_rows, noisy.qrels.pairs()
@@ -136,16 +134,16 @@ def build_training_set(prepared: Prepared) -> TrainingSet:
     scores, similarity, smallest_pool = _pretrained_scores(
         prepared, pairs, query_rows, known, noisy.qrels.weights
     )
-    by_weight = settings.weights.pair_weights == "scores"
+    by_weight = settings.pair_weights == "scores"
     kept, left = None, known
-    if settings.negative_sampling.prune_before_mining:
+    if settings.prune_before_mining:
         kept = prepared.recipe.make_method(pairs, scores, prepared.processes).kept
         left = known.without(pairs.pair_query[~kept], pairs.pair_doc[~kept])
     miner = Miner(
         prepared.encoder,
         data,
-        settings.encoding.corpus_text,
-        settings.negative_sampling,
+        settings.corpus_text,
+        settings,
         prepared.mining_reranker,
     )
     veto = miner.veto(query_rows, pairs)
@@ -161,7 +159,7 @@ def build_training_set(prepared: Prepared) -> TrainingSet:
         grades=noisy.qrels.grades,
         injected=noisy.injected,
         pair_weights=noisy.qrels.weights,
-        loss_weights=loss_weights(noisy.qrels.weights, settings.weights),
+        loss_weights=loss_weights(noisy.qrels.weights, settings),
         teacher=data.teacher,
         known=left,
         negatives=negatives,
@@ -208,7 +206,7 @@ def _pretrained_scores(
     if not recipe.method_class.needs_scores(recipe.method_settings):
         return None, None, None
     pool_size = recipe.method_class.cbs_pool_size(recipe.method_settings)
-    if settings.weights.pair_weights != "scores":
+    if settings.pair_weights != "scores":
         weights = None
     order_alone = not pool_size and not recipe.method_class.needs_losses(recipe.method_settings)
     if weights is not None and order_alone and len(np.unique(weights)) == len(weights):
@@ -216,16 +214,16 @@ def _pretrained_scores(
         return PairScores(pairs, scores_by_weight(weights, None), no_losses), None, None
     encoder = prepared.pair_encoder
     query_embeddings = encoder.encode_queries(prepared.data, query_rows)
-    document_embeddings = encoder.encode_corpus(prepared.data, settings.encoding.corpus_text)
+    document_embeddings = encoder.encode_corpus(prepared.data, settings.corpus_text)
     scores, smallest_pool = scores_with_cbs(
         pairs,
         query_embeddings,
         document_embeddings,
-        temperature=resolved(settings.optimisation.temperature),
-        set_size=settings.batching.documents_per_pass(prepared.processes),
-        seed=settings.optimisation.seed,
-        known=known if settings.negative_sampling.mask_known_positives else None,
-        pool=DocumentPool.of(prepared.data, settings.encoding.corpus_text),
+        temperature=resolved(settings.temperature),
+        set_size=settings.documents_per_pass(prepared.processes),
+        seed=settings.seed,
+        known=known if settings.mask_known_positives else None,
+        pool=DocumentPool.of(prepared.data, settings.corpus_text),
         cbs_pool=pool_size,
     )
     similarity = scores.similarity.copy()

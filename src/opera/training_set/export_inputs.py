@@ -7,7 +7,6 @@ from typing import Any, Literal, NamedTuple, Self
 
 from opera.config.negatives import NegativeSettings
 from opera.config.search_index import checked_index
-from opera.config.training import TrainSettings
 from opera.core.arguments import whole_number
 from opera.core.errors import SettingError
 from opera.core.paths import expand_user
@@ -43,7 +42,7 @@ def mining_settings(
     }
     values = {name: value for name, value in given.items() if value is not None}
     try:
-        return TrainSettings.parse({"negatives": "hard", **values}).negative_sampling
+        return NegativeSettings.parse({"negatives": "hard", **values})
     except SettingError as error:
         raise SettingError(*map(_by_option, error.lines)) from None
 

@@ -105,7 +105,7 @@ def _joined(prepared: Prepared, sets: Sequence[TrainingSet]) -> TrainingSet:
             [own.pairs.pair_doc + first for first, own in zip(documents, sets, strict=True)]
         ),
     )
-    shares = shares_of(data, [own.pairs.n_pairs for own in sets], prepared.settings.mixing)
+    shares = shares_of(data, [own.pairs.n_pairs for own in sets], prepared.settings)
     pruned = [own.pruned_positives for own in sets if own.pruned_positives is not None]
     pools = [own.smallest_cbs_pool for own in sets if own.smallest_cbs_pool is not None]
     return TrainingSet(
@@ -128,7 +128,7 @@ def _joined(prepared: Prepared, sets: Sequence[TrainingSet]) -> TrainingSet:
         similarity=_together([own.similarity for own in sets]),
         smallest_cbs_pool=min(pools, default=None),
         start_scores=_together([own.start_scores for own in sets]),
-        mixture=Mixture(first_queries, shares, prepared.settings.mixing.one_set_per_step),
+        mixture=Mixture(first_queries, shares, prepared.settings.one_set_per_step),
     )
 
 

@@ -63,7 +63,7 @@ class NegativeInputs:
     @property
     def pool(self) -> DocumentPool:
         """The documents that may be negatives: those with a text."""
-        return DocumentPool.of(self.data, self.settings.encoding.corpus_text)
+        return DocumentPool.of(self.data, self.settings.corpus_text)
 
 
 @dataclass(frozen=True)
@@ -215,9 +215,9 @@ def _random(inputs: NegativeInputs) -> Negatives:
 
 
 def _hard(inputs: NegativeInputs) -> Negatives:
-    settings = inputs.settings.negative_sampling
+    settings = inputs.settings
     ranking = inputs.search(settings.mining_range[1])
-    seed = inputs.settings.optimisation.seed
+    seed = inputs.settings.seed
     keep = settings.max_mined_negatives
     return mine_hard_negatives(
         ranking, inputs.known, settings.mining_range, keep, seed, inputs.pool, inputs.veto
@@ -299,12 +299,12 @@ def check_negatives(kind: str, data: RetrievalData, settings: TrainSettings) -> 
             "negatives=teacher: there are no scores of a teacher; give them with --teacher"
         )
     if kind == "hard":
-        check_range(settings.negative_sampling.mining_range, len(data.corpus))
+        check_range(settings.mining_range, len(data.corpus))
 
 
 def build_negatives(kind: str, inputs: NegativeInputs) -> Negatives:
     """Build the negatives of a kind; warn of queries that have none of it."""
-    if inputs.settings.batching.n_negatives == 0:
+    if inputs.settings.n_negatives == 0:
         return _random(inputs)
     negatives: Negatives = NEGATIVES.find(kind)(inputs)
     if isinstance(negatives, ListedNegatives) and negatives.queries_without:

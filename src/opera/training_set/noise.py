@@ -82,13 +82,12 @@ def check_noise(original: RetrievalData, data: RetrievalData, settings: TrainSet
     Raises:
         SettingError: with the numbers.
     """
-    labels = settings.labels
-    if labels.noise == "hard":
-        check_range(labels.noise_ranks, len(data.corpus), "noise_range")
-    if labels.noise_grade is not None and _judged_below(original, data, settings).count == 0:
+    if settings.noise == "hard":
+        check_range(settings.noise_ranks, len(data.corpus), "noise_range")
+    if settings.noise_grade is not None and _judged_below(original, data, settings).count == 0:
         raise SettingError(
-            f"noise_grade={labels.noise_grade}: {data.title} has no train judgement with a score from "
-            f"{labels.noise_grade} to {labels.relevant_grade - 1}; give another noise_grade or relevant_grade"
+            f"noise_grade={settings.noise_grade}: {data.title} has no train judgement with a score from "
+            f"{settings.noise_grade} to {settings.relevant_grade - 1}; give another noise_grade or relevant_grade"
         )
 
 
@@ -106,50 +105,51 @@ def inject_noise(
         settings: the run's settings.
         search: ranks the corpus for rows of the query table by the pretrained model, down to a depth.
     """
-    clean, labels, seed = data.training_split(), settings.labels, settings.optimisation.seed
-    if labels.noise == "none":
+    clean, seed = data.training_split(), settings.seed
+    if settings.noise == "none":
         return NoisyQrels.clean(clean)
-    pool = DocumentPool.of(data, settings.encoding.corpus_text)
-    if labels.noise == "grade":
+    pool = DocumentPool.of(data, settings.corpus_text)
+    if settings.noise == "grade":
         noisy = _judged_below(original, data, settings)
-    elif labels.noise == "random":
+    elif settings.noise == "random":
         noisy = add_false_positives(clean, _share(settings), seed, RandomCandidates(clean, pool))
     else:
         known = KnownPositives(clean.pairs(), len(data.corpus), clean.query_rows, data.held_out)
-        ranking = search(clean.query_rows, labels.noise_ranks[1])
+        ranking = search(clean.query_rows, settings.noise_ranks[1])
         mined = mine_hard_negatives(
-            ranking, known, labels.noise_ranks, len(data.corpus), seed, pool
+            ranking, known, settings.noise_ranks, len(data.corpus), seed, pool
         )
         noisy = add_false_positives(clean, _share(settings), seed, ListedCandidates(mined))
     log.info(
         "noise=%s: %d of %d training pairs are false",
-        labels.noise,
+        settings.noise,
         noisy.count,
         len(noisy.injected),
     )
-    wanted = false_positive_count(len(clean.doc_rows), labels.noise_share or 0.0)
+    wanted = false_positive_count(len(clean.doc_rows), settings.noise_share or 0.0)
     if noisy.count < wanted:
         log.info(
             "note: noise_share=%s needs %d; there are no more candidates",
-            labels.noise_share,
+            settings.noise_share,
             wanted,
         )
     return noisy
 
 
 def _share(settings: TrainSettings) -> float:
-    assert settings.labels.noise_share is not None
-    return settings.labels.noise_share
+    assert settings.noise_share is not None
+    return settings.noise_share
 
 
 def _judged_below(
     original: RetrievalData, data: RetrievalData, settings: TrainSettings
 ) -> NoisyQrels:
     """``noise=grade``, from the original grades of the queries that are left in train."""
-    labels = settings.labels
-    assert labels.noise_grade is not None
+    assert settings.noise_grade is not None
     left = copy_splits(original, source=data).split("train")
-    return add_lower_grades(data.training_split(), left, labels.relevant_grade, labels.noise_grade)
+    return add_lower_grades(
+        data.training_split(), left, settings.relevant_grade, settings.noise_grade
+    )
 
 
 def add_lower_grades(

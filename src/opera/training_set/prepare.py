@@ -109,21 +109,19 @@ class Prepared:
     @property
     def refits(self) -> bool:
         """Whether the model is trained again with the drawn dev split in train."""
-        wanted, drawn = self.settings.guard.refit, self.whole is not self.data
-        return (
-            self.settings.guard.guard and drawn and (self._refit_pays if wanted is None else wanted)
-        )
+        wanted, drawn = self.settings.refit, self.whole is not self.data
+        return self.settings.guard and drawn and (self._refit_pays if wanted is None else wanted)
 
     @property
     def _refit_pays(self) -> bool:
         """Whether dev took enough of train to be worth another training, which is cheap and like the first."""
         left, whole = self.data.training_split(), self.whole.training_split()
         lost = 1 - min(left.n_queries / whole.n_queries, len(left.doc_rows) / len(whole.doc_rows))
-        cheap = self.is_static or (self.settings.optimisation.max_steps or 0) <= MOST_CHEAP_STEPS
+        cheap = self.is_static or (self.settings.max_steps or 0) <= MOST_CHEAP_STEPS
         return (
             cheap
             and lost > LITTLE_LOST
-            and not self.settings.evaluation.needs_dev
+            and not self.settings.evaluates_on_dev
             and self._comes_back_alike
         )
 
@@ -161,7 +159,7 @@ class Prepared:
     def _others_fingerprints(self) -> dict[str, str]:
         """Those of what else decides the training set, where there is any."""
         reranker, teacher = self.mining_reranker, self.data.teacher
-        from_file = self.settings.distillation.teacher_scores is not None
+        from_file = self.settings.teacher_scores is not None
         return {
             **({} if reranker is None else {"reranker_fingerprint": reranker.fingerprint}),
             **(
@@ -179,7 +177,7 @@ class Prepared:
     @property
     def prompts(self) -> dict[str, str]:
         """The prompts in force, by the names of their settings; empty without a model."""
-        if self.settings.adapter.query_vectors is not None:
+        if self.settings.query_vectors is not None:
             return {}
         return {f"{role}_prompt": prompt for role, prompt in self.encoder.prompts.items()}
 
@@ -187,29 +185,25 @@ class Prepared:
     def pair_encoder(self) -> Encoder:
         """The encoder of pair scores, without prompts where they hold in search alone."""
         return (
-            self.encoder
-            if self.settings.encoding.prompt_phases == "all"
-            else self.encoder.without_prompts()
+            self.encoder if self.settings.prompt_phases == "all" else self.encoder.without_prompts()
         )
 
     def encode(self) -> None:
         """Encode every text once, where an adapter trains on the vectors."""
         if self.base is not None:
-            set_vectors(
-                self.model, encode_all(self.encoder, self.data, self.settings.encoding.corpus_text)
-            )
+            set_vectors(self.model, encode_all(self.encoder, self.data, self.settings.corpus_text))
 
     def save_model(self, folder: Path) -> None:
         """Write the trained model, as it is handed over: with its own lengths, unless the run's are wanted in it."""
-        encoding = self.settings.encoding
-        lora, sizes = self.settings.adapter.lora_options, self.settings.optimisation.matryoshka
+        lora, sizes = self.settings.lora_options, self.settings.matryoshka
         if sizes is not None and hasattr(
             self.model[0], "auto_model"
         ):  # where servers such as vLLM look
             self.model[0].auto_model.config.matryoshka_dimensions = [self.encoder.dimension, *sizes]
         with (
             holding_lengths(
-                self.base or self.model, self.lengths if encoding.save_lengths else self.own_lengths
+                self.base or self.model,
+                self.lengths if self.settings.save_lengths else self.own_lengths,
             ),
             merged(self.model) if lora is not None and lora.merge else nullcontext(),
         ):
@@ -219,7 +213,7 @@ class Prepared:
                 save_adapted(folder, self.base, self.model)
         if self.base is not None:
             check_saved(
-                folder, self.encoder, self.model, self.data, encoding.corpus_text, self.lengths
+                folder, self.encoder, self.model, self.data, self.settings.corpus_text, self.lengths
             )
 
     def resolved_as(self, recorded: Mapping[str, Any]) -> Prepared:
@@ -244,9 +238,9 @@ def prepare(data: RetrievalData, model_source: str, recipe: Recipe, processes: i
         InputError: for invalid input.
     """
     settings = recipe.train
-    settings.batching.given_per_device(processes)  # to refuse early
+    settings.given_per_device(processes)  # to refuse early
     prepared_data, whole, future, kind = prepare_data(data, recipe)
-    with_vectors = settings.adapter.query_vectors is not None
+    with_vectors = settings.query_vectors is not None
     if not with_vectors:
         settings = _with_prompt_of(data, settings)
     models = (
@@ -254,7 +248,7 @@ def prepare(data: RetrievalData, model_source: str, recipe: Recipe, processes: i
         if with_vectors
         else load_models(model_source, settings)
     )
-    reranker = settings.negative_sampling.mining_reranker
+    reranker = settings.mining_reranker
     model = models["model"]
     everything = whole.training_split()  # a run has the same defaults with the guard and without it
     situation = Situation(
@@ -262,10 +256,10 @@ def prepare(data: RetrievalData, model_source: str, recipe: Recipe, processes: i
         model=model_kind(model),
         device=models["encoder"].device,
         processes=processes,
-        lora=settings.adapter.lora is not None,
+        lora=settings.lora is not None,
     )
-    sizes = checked_sizes(settings.optimisation.matryoshka, models["encoder"].dimension)
-    check_gradient_cache(settings.batching.gradient_cache, model)
+    sizes = checked_sizes(settings.matryoshka, models["encoder"].dimension)
+    check_gradient_cache(settings.gradient_cache, model)
     add_lora_to(model, models["encoder"], settings, model_source)
     return Prepared(
         given=recipe,
@@ -296,9 +290,9 @@ def _with_prompt_of(data: RetrievalData, settings: TrainSettings) -> TrainSettin
     Raises:
         SettingError: for a prompt that no user could give.
     """
-    if data.query_prompt is None or settings.encoding.query_prompt is not None:
+    if data.query_prompt is None or settings.query_prompt is not None:
         return settings
-    brought = TrainSettings.parse({"query_prompt": data.query_prompt}).encoding.query_prompt
+    brought = TrainSettings.parse({"query_prompt": data.query_prompt}).query_prompt
     return settings.with_values({"query_prompt": brought})
 
 
@@ -306,9 +300,9 @@ def _with_teacher_temperature(
     settings: TrainSettings, teacher: TeacherScores | None
 ) -> TrainSettings:
     """Resolve an automatic ``teacher_temperature``: that of the student for cosines, 1 for other scores."""
-    if teacher is None or settings.distillation.teacher_temperature is not None:
+    if teacher is None or settings.teacher_temperature is not None:
         return settings
-    temperature = settings.optimisation.temperature if is_cosines(teacher) else 1.0
+    temperature = settings.temperature if is_cosines(teacher) else 1.0
     return settings.with_values({"teacher_temperature": temperature})
 
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.config.mixing import shares_by_name
+from opera.config.mixing import MixingSettings, shares_by_name
 from opera.config.recipe import Recipe
 from opera.config.training import TrainSettings
 from opera.core.errors import DataError, SettingError
@@ -53,15 +53,15 @@ def prepare_data(data: RetrievalData, recipe: Recipe) -> PreparedData:
     data = _with_teacher(data, settings)
     drawn, whole, future = _drawn(data, settings)
     check_weights(drawn, recipe)
-    same, drawn = drawn is whole, without_light_pairs(drawn, settings.weights)
-    whole = drawn if same else without_light_pairs(whole, settings.weights)
+    same, drawn = drawn is whole, without_light_pairs(drawn, settings)
+    whole = drawn if same else without_light_pairs(whole, settings)
     check_mixing(drawn, settings)
     for view in views(drawn):
         training = view.training_split()
         recipe.method_class.check(
             recipe.method_settings, training.n_queries, len(training.doc_rows)
         )
-    kind = settings.negative_sampling.negatives or _automatic_negatives(data, settings)
+    kind = settings.negatives or _automatic_negatives(data, settings)
     check_negatives(kind, drawn, settings)
     for original, view in zip(views(data), views(drawn), strict=True):
         check_noise(original, view, settings)
@@ -77,28 +77,28 @@ def _drawn(
     Returns:
         The data that trains; the same before dev was drawn; and what tomorrow's queries are taken to ask about.
     """
-    evaluation, future = settings.evaluation, settings.evaluation.future
+    future = settings.future
     if settings.needs_dev:
-        check_measures([evaluation.metric_for_best_model])
-    if settings.guard.guard and settings.guard.refit and evaluation.needs_dev:
+        check_measures([settings.metric_for_best_model])
+    if settings.guard and settings.refit and settings.evaluates_on_dev:
         raise SettingError(
-            f"refit=true with eval_steps={evaluation.eval_steps}: the second training has no dev split to evaluate; "
+            f"refit=true with eval_steps={settings.eval_steps}: the second training has no dev split to evaluate; "
             "leave one of the two out"
         )
-    graded = data.with_relevant_grade(settings.labels.relevant_grade)
-    graded = _with_trained_test_note(_with_title_notes(graded, settings.encoding.corpus_text))
+    graded = data.with_relevant_grade(settings.relevant_grade)
+    graded = _with_trained_test_note(_with_title_notes(graded, settings.corpus_text))
     draw = partial(
         draw_missing_splits,
         graded,
-        seed=settings.optimisation.seed,
-        test_fraction=evaluation.test_fraction,
-        dev_fraction=evaluation.dev_fraction,
+        seed=settings.seed,
+        test_fraction=settings.test_fraction,
+        dev_fraction=settings.dev_fraction,
         future=future,
     )
     prepared = draw(needs_dev=settings.needs_dev)
     for split in ("test", "dev") if settings.needs_dev else ("test",):
         prepared.judged_qrels(split)
-    _check_some_text(data, settings.encoding.corpus_text)
+    _check_some_text(data, settings.corpus_text)
     if not settings.needs_dev:
         return prepared, prepared, None
     futures = {future or assumed_future(view) for view in views(graded)}
@@ -151,29 +151,26 @@ def check_mixing(data: RetrievalData, settings: TrainSettings) -> None:
     Raises:
         SettingError: naming the setting.
     """
-    mixing = settings.mixing
     if not data.parts:
-        for name in sorted(mixing.model_fields_set):
-            if getattr(mixing, name) != type(mixing).model_fields[name].default:
-                raise SettingError(
-                    f"{name}={getattr(mixing, name)}: needs several data sets; add one with --also"
-                )
+        for name, field in MixingSettings.model_fields.items():
+            if (value := getattr(settings, name)) != field.default:
+                raise SettingError(f"{name}={value}: needs several data sets; add one with --also")
         return
-    if settings.adapter.kind is not None:
+    if settings.adapter_kind is not None:
         raise SettingError(
-            f"adapter={settings.adapter.kind}: trains on one data set; train the model itself on several"
+            f"adapter={settings.adapter_kind}: trains on one data set; train the model itself on several"
         )
-    if mixing.mix not in ("proportional", "equal"):
+    if settings.mix not in ("proportional", "equal"):
         names = [part.name for part in data.parts]
-        if set(names) != set(shares_by_name(mixing.mix)):
+        if set(names) != set(shares_by_name(settings.mix)):
             raise SettingError(
-                f"mix={mixing.mix}: must give a share to each of {', '.join(names)}, and to no other"
+                f"mix={settings.mix}: must give a share to each of {', '.join(names)}, and to no other"
             )
 
 
 def _with_teacher(data: RetrievalData, settings: TrainSettings) -> RetrievalData:
     """Read the file of a teacher's scores, where there is one."""
-    path = settings.distillation.teacher_scores
+    path = settings.teacher_scores
     return data if path is None else with_teacher(data, Path(path))
 
 
@@ -181,11 +178,7 @@ def _automatic_negatives(data: RetrievalData, settings: TrainSettings) -> str:
     """The kind of explicit negatives where none is chosen; distillation needs some that the teacher scored."""
     if data.given_negatives is not None:
         return "given"
-    return (
-        "teacher"
-        if settings.optimisation.loss == "distill" and data.teacher is not None
-        else "random"
-    )
+    return "teacher" if settings.loss == "distill" and data.teacher is not None else "random"
 
 
 def _check_teacher(data: RetrievalData, settings: TrainSettings, kind: str) -> None:
@@ -194,8 +187,8 @@ def _check_teacher(data: RetrievalData, settings: TrainSettings, kind: str) -> N
     Raises:
         SettingError: naming the setting.
     """
-    distills, path = settings.optimisation.loss == "distill", settings.distillation.teacher_scores
-    if path is not None and kind != "teacher" and settings.optimisation.loss == "infonce":
+    distills, path = settings.loss == "distill", settings.teacher_scores
+    if path is not None and kind != "teacher" and settings.loss == "infonce":
         raise SettingError(
             f"teacher_scores={path}: nothing uses them; pass loss=distill, or negatives=teacher"
         )
@@ -204,7 +197,7 @@ def _check_teacher(data: RetrievalData, settings: TrainSettings, kind: str) -> N
             f"loss=distill: {data.title} holds no scores of a teacher; let opera score --reranker write some, and "
             "pass them with --teacher"
         )
-    if distills and settings.batching.n_negatives == 0:
+    if distills and settings.n_negatives == 0:
         raise SettingError(
             "loss=distill: needs negatives to compare the positive with; pass train_group_size=2 or more"
         )

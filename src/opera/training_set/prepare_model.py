@@ -36,38 +36,35 @@ from opera.runs.folder import holds_run
 
 def load_models(model_source: str, settings: TrainSettings) -> dict[str, Any]:
     """Load the model and its encoder, and put an adapter in its place where one is asked for."""
-    encoding, adapter = settings.encoding, settings.adapter
-    if adapter.kind is not None:
+    if settings.adapter_kind is not None:
         _refuse_settings_of_models(settings)
     model = load_model(model_source, pick_device())
     own_lengths = lengths_of(model)
     lengths = set_lengths(
         model,
-        encoding.max_query_length,
-        encoding.max_passage_length,
-        set(encoding.model_fields_set),
+        settings.max_query_length,
+        settings.max_passage_length,
+        set(settings.model_fields_set),
     )
-    set_prompts(model, encoding.query_prompt, encoding.document_prompt)
+    set_prompts(model, settings.query_prompt, settings.document_prompt)
     if process_index() == 0 and not holds_run(Path(model_source)):
-        decided = [role for role in ROLES if getattr(encoding, f"{role}_prompt") is not None]
+        decided = [role for role in ROLES if getattr(settings, f"{role}_prompt") is not None]
         warn_of_missing_prompts(model.prompts, model_source, decided, as_setting)
-    set_dropout_and_attention(model, encoding.dropout, encoding.attn_implementation)
-    if encoding.gradient_checkpointing:
+    set_dropout_and_attention(model, settings.dropout, settings.attn_implementation)
+    if settings.gradient_checkpointing:
         checkpoint_gradients(model)
     precision = preset_precision(settings, model_kind(model), pick_device())
     encoder = Encoder(
         model,
         precision,
-        encoding.encode_batch_size,
-        stored_as=encoding.stored_embeddings,
-        search_memory=encoding.search_bytes,
+        settings.encode_batch_size,
+        stored_as=settings.stored_embeddings,
+        search_memory=settings.search_bytes,
     )
     loaded = {"model": model, "encoder": encoder, "lengths": lengths, "own_lengths": own_lengths}
-    if adapter.kind is None:
+    if settings.adapter_kind is None:
         return loaded
-    trained = adapter_model(
-        encoder.dimension, adapter, seed=settings.optimisation.seed, device=encoder.device
-    )
+    trained = adapter_model(encoder.dimension, settings, seed=settings.seed, device=encoder.device)
     return {**loaded, "model": trained, "base": model}
 
 
@@ -75,19 +72,18 @@ def read_vectors(data: RetrievalData, settings: TrainSettings) -> dict[str, Any]
     """Read the vectors of a model that cannot be loaded, and make an adapter of them."""
     quiet_libraries()  # as loading a model does
     _refuse_settings_of_models(settings)
-    adapter, encoding = settings.adapter, settings.encoding
-    files = Path(adapter.query_vectors or ""), Path(adapter.document_vectors or "")
+    files = Path(settings.query_vectors or ""), Path(settings.document_vectors or "")
     vectors, digest = read_both(*files, data)
     model = adapter_model(
         vectors.dimension,
-        adapter,
-        seed=settings.optimisation.seed,
+        settings,
+        seed=settings.seed,
         device=pick_device(),
         digest=digest,
     )
     set_vectors(model, vectors)
     encoder = Encoder(
-        model, encoding.precision, use_cache=False, search_memory=encoding.search_bytes
+        model, settings.precision, use_cache=False, search_memory=settings.search_bytes
     )
     return {
         "model": model,
@@ -104,23 +100,23 @@ def _refuse_settings_of_models(settings: TrainSettings) -> None:
         SettingError: naming the first.
     """
     refused = {"dropout", "gradient_checkpointing", "prompt_phases"}
-    if settings.adapter.query_vectors is not None:
+    if settings.query_vectors is not None:
         refused |= {"attn_implementation", "max_query_length", "max_passage_length", "corpus_text"}
         refused |= {"save_lengths", "query_prompt", "document_prompt"}
-    for name in sorted(refused & settings.encoding.model_fields_set):
-        value = getattr(settings.encoding, name)
+    for name in sorted(refused & settings.model_fields_set):
+        value = getattr(settings, name)
         if value != EncodingSettings.model_fields[name].default:
             reason = (
                 "vectors come from files"
-                if settings.adapter.query_vectors
+                if settings.query_vectors
                 else "the model itself does not train"
             )
             raise SettingError(
-                f"{name}={value}: with adapter={settings.adapter.kind} {reason}; leave the setting out"
+                f"{name}={value}: with adapter={settings.adapter_kind} {reason}; leave the setting out"
             )
-    if sample := settings.evaluation.eval_corpus_sample:
+    if sample := settings.eval_corpus_sample:
         raise SettingError(
-            f"eval_corpus_sample={sample}: with adapter={settings.adapter.kind} documents are encoded once, so all are "
+            f"eval_corpus_sample={sample}: with adapter={settings.adapter_kind} documents are encoded once, so all are "
             "ranked; leave the setting out"
         )
 
@@ -136,13 +132,13 @@ def add_lora_to(
         settings: the run's settings.
         source: what the user called the model.
     """
-    options = settings.adapter.lora_options
+    options = settings.lora_options
     if options is None:
         return
     _ = encoder.fingerprint  # computed once, and kept
     found = locate_model(source)
     place = str(found.resolve()) if isinstance(found, Path) else found
-    add_lora(model, options, settings.optimisation.seed, place)
+    add_lora(model, options, settings.seed, place)
 
 
 def checked_sizes(sizes: tuple[int, ...] | None, dimension: int) -> tuple[int, ...] | None:
@@ -171,12 +167,12 @@ def check_gradient_cache(texts: int | None, model: SentenceTransformer) -> None:
         )
 
 
-def encoder_of(model: SentenceTransformer, encoding: EncodingSettings) -> Encoder:
+def encoder_of(model: SentenceTransformer, settings: EncodingSettings) -> Encoder:
     """Return an encoder without a cache, for a model that this run made."""
     return Encoder(
         model,
-        encoding.precision,
-        encoding.encode_batch_size,
+        settings.precision,
+        settings.encode_batch_size,
         use_cache=False,
-        search_memory=encoding.search_bytes,
+        search_memory=settings.search_bytes,
     )

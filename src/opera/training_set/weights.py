@@ -25,7 +25,7 @@ def check_weights(data: RetrievalData, recipe: Recipe) -> None:
     Raises:
         SettingError: with the reason.
     """
-    settings, weights = recipe.train.weights, data.training_split().weights
+    settings, weights = recipe.train, data.training_split().weights
     if weights is None:
         for name, unset in (("pair_weights", "none"), ("min_pair_weight", None)):
             if (value := getattr(settings, name)) != unset:

@@ -43,7 +43,7 @@ def test_seeds_come_outermost_and_each_cell_has_its_folder(tmp_path: Path) -> No
 def test_a_methods_own_setting_goes_before_that_of_all(tmp_path: Path) -> None:
     for shared, own in (({"lr": 0.1}, "learning_rate"), ({"learning_rate": 0.1}, "lr")):
         (cell,) = planned(tmp_path, methods=[f"ft:{own}=0.2"], seeds=[0], shared=shared)
-        assert make_recipe(cell.values).train.optimisation.learning_rate == 0.2
+        assert make_recipe(cell.values).train.learning_rate == 0.2
 
 
 def test_data_sets_of_one_name_and_odd_names_stay_inside_the_grid(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_automatic_steps_are_known_once_timed_or_finished(tmp_path: Path) -> Non
     status.done.add(dp.folder)
     assert [status.steps(cell) for cell in cells] == [None, 30, None, 30]
     status.situations["data/x"] = SITUATION
-    automatic = resolve(TrainSettings(), SITUATION).optimisation.max_steps
+    automatic = resolve(TrainSettings(), SITUATION).max_steps
     assert [status.steps(cell) for cell in cells] == [automatic, 30, automatic, 30]
     assert status.seconds_left() is not None
 

@@ -89,7 +89,7 @@ def test_a_model_trains_by_its_own_recipe_and_one_without_at_an_automatic_rate()
     assert large["query_prompt"].startswith("Represent this sentence")
     assert (small["learning_rate"], small["max_passage_length"]) == (1e-4, 256)
     assert own["learning_rate"] is None
-    assert make_recipe({**own, "method": "ft"}).train.optimisation.learning_rate is None
+    assert make_recipe({**own, "method": "ft"}).train.learning_rate is None
 
 
 def test_the_releases_ranges_begin_one_rank_later() -> None:

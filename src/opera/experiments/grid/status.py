@@ -94,7 +94,7 @@ class Status:
         situation = self.situations.get(cell.data)
         if situation is None:
             return None
-        return resolve(make_recipe(cell.values).train, situation).optimisation.max_steps
+        return resolve(make_recipe(cell.values).train, situation).max_steps
 
     def seconds(self, cell: Cell) -> float | None:
         """Estimate the seconds of a whole cell; ``None`` while nothing is known."""

@@ -119,7 +119,7 @@ def time_cell(data: RetrievalData, model: str, values: Mapping[str, Any]) -> Cel
         start = time.perf_counter()
         prepared = prepare(data, model, recipe)
         loading = time.perf_counter() - start
-        reads_texts = recipe.train.adapter.query_vectors is None
+        reads_texts = recipe.train.query_vectors is None
         encoding = _time_encoding(prepared, data, recipe) * len(data.corpus) if reads_texts else 0.0
         encoding_after = (
             encoding * _encodings_after(prepared) if lookup_of(prepared.model) is None else 0.0
@@ -146,11 +146,11 @@ def _trainings(timed: Prepared, values: Mapping[str, Any]) -> int:
 
 def _encodings_after(prepared: Prepared) -> float:
     """How often the corpus is encoded after training: for test, and by the guard for each share on dev."""
-    guard, documents = prepared.settings.guard, len(prepared.data.corpus)
-    if not guard.guard:
+    settings, documents = prepared.settings, len(prepared.data.corpus)
+    if not settings.guard:
         return 1.0
     static = is_static(prepared.model)
-    ranked = documents if static else min(documents, guard.guard_documents)
+    ranked = documents if static else min(documents, settings.guard_documents)
     return 2.0 + (len(shares_to_try(static)) - 1) * ranked / documents
 
 
@@ -158,7 +158,7 @@ def _time_encoding(prepared: Prepared, data: RetrievalData, recipe: Recipe) -> f
     """Seconds to encode a document, mean over documents from all over the corpus, which is often sorted by length."""
     count = min(TEXTS, len(data.corpus))
     rows = np.linspace(0, len(data.corpus) - 1, count).astype(np.int64)
-    texts = data.corpus.texts(rows, recipe.train.encoding.corpus_text)
+    texts = data.corpus.texts(rows, recipe.train.corpus_text)
     prepared.encoder.encode(texts[:8], "document")  # warm up
     start = time.perf_counter()
     prepared.encoder.encode(texts, "document")

@@ -37,17 +37,17 @@ def dev_corpus(encoder: Encoder, data: RetrievalData, settings: TrainSettings) -
         data: the data set.
         settings: the run's settings.
     """
-    limit, seed = settings.guard.guard_documents, settings.optimisation.seed
-    if is_static(encoder.model) or settings.adapter.kind is not None or len(data.corpus) <= limit:
+    limit, seed = settings.guard_documents, settings.seed
+    if is_static(encoder.model) or settings.adapter_kind is not None or len(data.corpus) <= limit:
         return DevCorpus(data)
-    return reduced_corpus(encoder, data, limit, settings.encoding.corpus_text, seed)
+    return reduced_corpus(encoder, data, limit, settings.corpus_text, seed)
 
 
 def untrained_values(
     encoder: Encoder, data: RetrievalData, dev: DevCorpus, settings: TrainSettings
 ) -> PerQuery:
     """The deciding measure of each dev query before training: float64 ``[n]``; reads the corpus from the cache."""
-    measure, corpus_text = settings.evaluation.metric_for_best_model, settings.encoding.corpus_text
+    measure, corpus_text = settings.metric_for_best_model, settings.corpus_text
     if dev.rows is None or data.parts:
         return dev_values(encoder, dev, settings)
     qrels = dev.data.judged_qrels("dev")
@@ -61,10 +61,10 @@ def untrained_values(
 
 def dev_values(encoder: Encoder, dev: DevCorpus, settings: TrainSettings) -> PerQuery:
     """The deciding measure of each dev query: float64 ``[n]``."""
-    measure = settings.evaluation.metric_for_best_model
-    return evaluate_encoder(
-        encoder, dev.data, "dev", [measure], settings.encoding.corpus_text
-    ).per_query[measure]
+    measure = settings.metric_for_best_model
+    return evaluate_encoder(encoder, dev.data, "dev", [measure], settings.corpus_text).per_query[
+        measure
+    ]
 
 
 def measure_shares(
@@ -99,7 +99,7 @@ def measure_shares(
 
 def model_values(model: SentenceTransformer, dev: DevCorpus, settings: TrainSettings) -> PerQuery:
     """The deciding measure of each dev query, float64 ``[n]``, of a model as it is now."""
-    return dev_values(encoder_of(model, settings.encoding), dev, settings)
+    return dev_values(encoder_of(model, settings), dev, settings)
 
 
 def kinds_of(prepared: Prepared) -> dict[str, Kind]:
@@ -133,9 +133,7 @@ def decide(
     """
     settings, kinds = prepared.settings, kinds_of(prepared)
     share = choose_share(per_query, list(kinds.values()), prepared.is_static)
-    honest = cross_fitted(
-        per_query, list(kinds.values()), prepared.is_static, settings.optimisation.seed
-    )
+    honest = cross_fitted(per_query, list(kinds.values()), prepared.is_static, settings.seed)
     dev = guarded_measure(per_query[0.0], per_query[1.0], honest if share > 0 else per_query[0.0])
     parts = (
         {name: kind.rows for name, kind in kinds.items()}
@@ -145,9 +143,9 @@ def decide(
     return GuardRecord(
         share=share,
         verdict=verdict_of(share, dev, len(honest)),
-        measure=settings.evaluation.metric_for_best_model,
+        measure=settings.metric_for_best_model,
         future=str(prepared.future),
-        future_given=settings.evaluation.future is not None,
+        future_given=settings.future is not None,
         dev_given=prepared.data is prepared.whole,
         dev_queries=len(honest),
         dev_documents=documents,
