@@ -11,13 +11,11 @@ from page import table_lines
 from sampler_results import (
     NDCG,
     RACE,
-    RECALL,
     At,
     Cell,
     OverWorlds,
     Race,
     against_ft,
-    at_best,
     at_chosen,
     at_one,
     at_zero,
@@ -71,17 +69,6 @@ def worlds_table(cells: Cells) -> str:
     return table_lines(heads, rows)
 
 
-def level_table(cells: Cells, methods: Sequence[str], measure: str = NDCG) -> str:
-    """The measure of the untrained model, of fine-tuning, and of each method at its chosen share, by world."""
-    lines: list[tuple[str, str, At]] = [("untrained", "ft", at_zero), ("ft, λ = 1", "ft", at_one)]
-    lines += [(method, method, at_chosen) for method in methods]
-    rows = []
-    for label, method, at in lines:
-        values = [mean(cell[method], at, measure) for cell in cells.values()]
-        rows.append([label, *(f"{value:.1f}" for value in values), f"{np.mean(values):.1f}"])
-    return table_lines(["", *map(short, cells), "mean"], rows)
-
-
 def against_ft_table(cells: Cells, methods: Sequence[str], measure: str = NDCG, at: At = at_chosen) -> str:
     """Each method minus ft by world, and over the worlds."""
     others = [method for method in methods if method != "ft"]
@@ -97,66 +84,6 @@ def against_ft_table(cells: Cells, methods: Sequence[str], measure: str = NDCG, 
         worse = sum(test.t_test_holm < LEVEL and test.difference < 0 for test in of)
         rows.append([method, *map(difference, of), interval, p_value(p), f"{better} / {worse}"])
     return table_lines(["", *map(short, cells), "mean (95%)", "p", "better / worse"], rows)
-
-
-def summary_table(cells: Cells, methods: Sequence[str]) -> str:
-    """Means over the worlds of method minus ft, at three shares and by two measures."""
-    others = [method for method in methods if method != "ft"]
-    points: list[tuple[At, str]] = [(at, measure) for measure in (NDCG, RECALL) for at in (at_chosen, at_one, at_best)]
-    columns = []
-    for at, measure in points:
-        differences = {
-            m: OverWorlds.of([mean(c[m], at, measure) - mean(c["ft"], at, measure) for c in cells.values()])
-            for m in others
-        }
-        corrected = holm([1.0 if np.isnan(over.p) else over.p for over in differences.values()])
-        columns.append(
-            [
-                f"**{signed(over.difference)}**" if p < LEVEL else signed(over.difference)
-                for over, p in zip(differences.values(), corrected, strict=True)
-            ]
-        )
-    rows = [[method, *values] for method, *values in zip(others, *columns, strict=True)]
-    heads = [f"{measure}, {which}" for measure in (NDCG, RECALL) for which in ("chosen λ", "λ = 1", "best λ")]
-    return table_lines(["", *heads], rows)
-
-
-def race_table(cells: Cells) -> str:
-    """The race beside each of its methods with the guard: test nDCG@10 and regret against the best of them."""
-    rows, regrets = [], []
-    for world, cell in cells.items():
-        race, two = Race.run(cell, RACE), Race.run(cell, RACE[:2])
-        always = {method: mean(cell[method]) for method in RACE}
-        values = [*always.values(), mean(two.trainings), mean(race.trainings)]
-        regrets.append([max(always.values()) - value for value in values])
-        picks = ", ".join(pick.partition(":")[0] for pick in race.picks)
-        rows.append([short(world), *(f"{value:.1f}" for value in values), picks])
-    rows.append(["mean regret", *(f"{value:.2f}" for value in np.mean(regrets, axis=0)), ""])
-    rows.append(["largest regret", *(f"{value:.2f}" for value in np.max(regrets, axis=0)), ""])
-    heads = ["", *(f"always {method.partition(':')[0]}" for method in RACE), "race of ft, infobatch", "race of four"]
-    return table_lines([*heads, "the four's picks, by seed"], rows)
-
-
-def race_test_table(cells: Cells) -> str:
-    """The races, and each method always, minus ft with the worlds as the sample."""
-    rows = []
-    for label, methods, cost in (
-        ("always infobatch", RACE[1:2], "1"),
-        ("always sp", RACE[2:3], "1"),
-        ("always dp", RACE[3:], "1"),
-        ("race of ft, infobatch", RACE[:2], "2"),
-        ("race of four", RACE, "4"),
-    ):
-        row = [label, cost]
-        for measure in (NDCG, RECALL):
-            won = {world: Race.run(cell, methods).trainings for world, cell in cells.items()}
-            found = [mean(won[w], at_chosen, measure) - mean(cells[w]["ft"], at_chosen, measure) for w in cells]
-            over = OverWorlds.of(found)
-            row += [mean_interval(over), p_value(over.p)]
-            row += [signed(min(found))]
-        rows.append(row)
-    heads = ["minus always ft", "trainings", NDCG, "p", "worst world", RECALL, "p", "worst world"]
-    return table_lines(heads, rows)
 
 
 def noise_table(cells: Mapping[tuple[str, float], Cell], measure: str = NDCG) -> str:
@@ -204,18 +131,11 @@ def all_tables(clean: Cells, attempts: Cells, noisy: Mapping[tuple[str, float], 
         methods = list(next(iter(clean.values())))
         tables |= {
             "worlds": worlds_table(clean),
-            "levels": level_table(clean, methods),
-            "levels-recall": level_table(clean, methods, RECALL),
             "against-ft": against_ft_table(clean, methods),
-            "against-ft-recall": against_ft_table(clean, methods, RECALL),
-            "summary": summary_table(clean, methods),
-            "race": race_table(clean),
-            "race-test": race_test_table(clean),
         }
     if attempts:
         names = list(next(iter(attempts.values())))
         tables |= {"attempt": against_ft_table(attempts, names)}
-        tables |= {"attempt-recall": against_ft_table(attempts, names, RECALL)}
     if noisy:
-        tables |= {"noise": noise_table(noisy), "noise-recall": noise_table(noisy, RECALL)}
+        tables |= {"noise": noise_table(noisy)}
     return tables

@@ -1,4 +1,4 @@
-"""Take the two screenshots of a report in docs/, of runs/grid (from ``studies/grid.py``), with a Chromium on the PATH.
+"""Take the two screenshots of a report in docs/, of runs/grid, with a Chromium on the PATH.
 
     .venv/bin/python -m pip install playwright
     .venv/bin/python studies/screenshots.py
@@ -47,7 +47,7 @@ def main() -> None:
     """Take both screenshots."""
     browser_path = shutil.which("chromium")
     if browser_path is None or not GRID.is_dir():
-        sys.exit("needs a chromium on the PATH, and the runs of studies/grid.py")
+        sys.exit("needs a chromium on the PATH, and the runs in runs/grid")
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
         file = opera.report(GRID, Path(folder) / "report.html")
         browser = playwright.chromium.launch(executable_path=browser_path, args=["--no-sandbox", "--disable-gpu"])
