@@ -175,7 +175,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few turns of few cells, to see whether it works")
     parser.add_argument("--fresh", action="store_true", help="measure again what is done")
     parser.add_argument("--only", default="", help="cells whose name contains this; the tables stay as they are")
-    parser.add_argument("--profile", action="store_true", help="only where OPERA's time goes; fills that table")
+    parser.add_argument("--profile", action="store_true", help="print where OPERA's time goes")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="of each library")
     parser.add_argument("--folder", type=Path, default=ROOT / ".benchmark", help="for what is kept")
     given = parser.parse_args()
@@ -186,7 +186,7 @@ def main() -> None:
     benchmark = Benchmark(given.folder.resolve(), given.threads)
     if given.profile:
         profiles = {(task, length): benchmark.profile(task, length) for task, length in PROFILED}
-        fill(ROOT / "docs" / "performance.md", {"profile": profile_table(profiles)})
+        print(profile_table(profiles))
         return
     cells = [cell for cell in (QUICK if given.quick else CELLS) if given.only in cell.name]
     measured = []
