@@ -51,7 +51,7 @@ def measure(n_pairs: int) -> dict[str, tuple[float, float]]:
     part("known positives of the random set", lambda: known.among(np.arange(0, DOCUMENTS, 2048)))
     scores = part("scores", lambda: PairScores(pairs, similarity, loss))
     settings = METHODS["dp"].settings_class()
-    method: Any = part("dp's order statistics", lambda: METHODS["dp"](pairs, Plan(0, 1000, BATCH), settings, scores))
+    method: Any = part("dp's counts", lambda: METHODS["dp"](pairs, Plan(0, 1000, BATCH), settings, scores))
     sampler = PairSampler(method, pairs, RandomNegatives(DocumentPool(DOCUMENTS)), 1, BATCH)
     part("a step's draw", lambda: sampler.draw_step(0) and None)
     part("a snapshot of the probabilities", lambda: SamplingRecorder(method, 50).record(0))

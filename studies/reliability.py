@@ -30,46 +30,6 @@ def chaos_table() -> str:
     return table_lines(heads, rows)
 
 
-def phase_table() -> str:
-    """Where kills struck: the phase of the log, or the file that was about to change."""
-    points = [point for row in read_record(RESULTS) for point in row["points"].split("; ") if point]
-    counts: dict[str, int] = {}
-    for point in points:
-        counts[phase_of(point)] = counts.get(phase_of(point), 0) + 1
-    ordered = sorted(counts.items(), key=lambda item: -item[1])
-    return table_lines(["about to happen", "faults that struck there"], [[name, str(count)] for name, count in ordered])
-
-
-def phase_of(point: str) -> str:
-    """Sort a point into a phase."""
-    kinds = {
-        "cache/data": "data preparation",
-        "cache/vectors": "encoding into the cache",
-        "cache/rankings": "caching a ranking (mining)",
-        "cache": "another entry of the cache",
-        "checkpoint": "a checkpoint",
-        "training": "training",
-        "model": "saving the model handed over",
-        "measuring": "evaluation",
-        "measures": "evaluation",
-        "per_query": "evaluation",
-        "encoding": "encoding for the adapter",
-        "out/grid": "the grid's own files, or a cell's",
-        "report": "the report",
-        "mined": "the mined negatives",
-        "ranking": "the ranking of `evaluate`",
-        "building": "building the training set (scores, mining)",
-        "pairs": "the pairs' scores",
-        "trace": "trace and sampling probabilities",
-        "sampling": "trace and sampling probabilities",
-        "out/opera": "an output (is its folder writable?)",
-        "start": "before the first phase: imports, loading",
-        "LC_ALL": "anywhere, in another locale",
-        "run": "`run.json` and the folder itself",
-    }
-    return next((name for word, name in kinds.items() if word in point), "another moment")
-
-
 def soak_table() -> str:
     """Memory, files and threads of the long training and of the large grid."""
     found: dict[str, Any] = json.loads(SOAK.read_text(encoding="utf-8"))
@@ -120,4 +80,4 @@ def _counts(trials: Sequence[dict[str, str]]) -> list[str]:
 
 
 if __name__ == "__main__":
-    fill(PAGE, {"chaos": chaos_table(), "phases": phase_table(), "soak": soak_table()})
+    fill(PAGE, {"chaos": chaos_table(), "soak": soak_table()})
