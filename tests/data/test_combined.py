@@ -1,4 +1,4 @@
-"""Several data sets as one: rows, ids, and views that are the sets again."""
+"""Several data sets as one: rows, ids, and the sets that it is made of."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 
 from opera.core.errors import DataError
 from opera.data import GivenNegatives, Qrels, RetrievalData, TeacherScores, load_all, load_data
-from opera.data.combined import combine, for_each, views
-from opera.data.splits import draw_missing_splits
+from opera.data.combined import combine, each_set, first_rows, for_each
+from opera.data.splits import copy_splits, draw_missing_splits
 from tiny_world import write_beir
 
 
@@ -37,11 +37,12 @@ def richer(data: RetrievalData) -> RetrievalData:
     )
 
 
-def assert_same_qrels(found: Qrels, expected: Qrels) -> None:
-    for part in ("query_rows", "offsets", "doc_rows", "grades"):
-        assert np.array_equal(getattr(found, part), getattr(expected, part))
-        assert getattr(found, part).dtype == getattr(expected, part).dtype
-    assert np.array_equal(found.weights_or_ones(), expected.weights_or_ones())
+def judged(data: RetrievalData, qrels: Qrels | None) -> list[tuple[str, str, int, float]]:
+    """Judgements by ids, with their weights."""
+    if qrels is None:
+        return []
+    ids = data.queries.ids(qrels.query_rows[qrels.query_index]), data.corpus.ids(qrels.doc_rows)
+    return list(zip(*ids, qrels.grades.tolist(), qrels.weights_or_ones().tolist(), strict=True))
 
 
 def test_ids_have_the_name_in_front_and_texts_are_not_copied(tmp_path: Path) -> None:
@@ -54,43 +55,35 @@ def test_ids_have_the_name_in_front_and_texts_are_not_copied(tmp_path: Path) -> 
     assert data.corpus.find_rows(["b/d1", "d1"]).tolist() == [21, -1]
     before, after = stored.corpus.table["text"].chunk(0), data.corpus.table["text"].chunk(0)
     assert before.buffers()[2].address == after.buffers()[2].address, "the texts are those of the file"
-    assert [part.first_document for part in data.parts] == [0, 20]
+    assert [rows.tolist() for rows in first_rows(data)] == [[0, len(stored.queries), len(data.queries)], [0, 20, 23]]
 
 
-def test_a_view_is_the_set_again() -> None:
+def test_the_whole_holds_what_each_set_holds() -> None:
     sets = [richer(one("a", 3)), one("b", 2), richer(one("c", 4))]
     data = combine(sets)
-    assert data.split("train").n_queries == 9
-    assert data.split("test").n_queries == 7
-    for view, own in zip(views(data), sets, strict=True):
-        assert (view.name, view.fingerprint) == (own.name, own.fingerprint)
-        assert view.corpus is own.corpus
-        assert view.splits.keys() == own.splits.keys()
-        for split, qrels in own.splits.items():
-            assert_same_qrels(view.splits[split], qrels)
-        assert (view.held_out is None) == (own.held_out is None)
-        assert (view.teacher is None) == (own.teacher is None)
-        if own.held_out is not None and view.held_out is not None:
-            assert_same_qrels(view.held_out, own.held_out)
-        if own.given_negatives is not None:
-            assert view.given_negatives is not None
-            assert view.given_negatives.offsets.tolist() == own.given_negatives.offsets.tolist()
-            assert view.given_negatives.doc_rows.tolist() == own.given_negatives.doc_rows.tolist()
-        else:
-            assert view.given_negatives is None
-        if own.teacher is not None and view.teacher is not None:
-            assert view.teacher.lookup(np.array([0, 1]), np.array([2, 1])).tolist() == [2, 0.5]
-    assert [view.name for view in views(data, "test")] == ["a", "c"]
-    assert views(sets[0]) == [sets[0]]
+    for get in (lambda own: own.splits["train"], lambda own: own.splits.get("test"), lambda own: own.held_out):
+        each = [(f"{own.name}/", row) for own in sets for row in judged(own, get(own))]
+        assert judged(data, get(data)) == [(name + q, name + d, *values) for name, (q, d, *values) in each]
+    given, teacher = data.given_negatives, data.teacher
+    assert given is not None
+    assert teacher is not None
+    assert given.offsets.tolist() == [0, 1, 2, 3, 3, 3, 4, 5, 6, 7]
+    assert data.corpus.ids(given.doc_rows) == ["a/d1"] * 3 + ["c/d1"] * 4
+    assert data.queries.ids(teacher.query_rows) == ["a/q0", "a/q1", "c/q0", "c/q1"]
+    assert data.corpus.ids(teacher.doc_rows) == ["a/d2", "a/d1", "c/d2", "c/d1"]
+    assert teacher.scores.tolist() == [2, 0.5, 2, 0.5]
+    assert [own.name for own in each_set(data, "test")] == ["a", "c"]
+    assert each_set(sets[0]) == [sets[0]]
 
 
 def test_splits_are_drawn_of_each_set_as_if_it_were_alone() -> None:
     sets = [one("a", 30), one("b", 20)]
     drawn = draw_missing_splits(combine(sets), seed=3, test_fraction=0.2, needs_dev=True)
-    for view, own in zip(views(drawn), sets, strict=True):
-        alone = draw_missing_splits(own, seed=3, test_fraction=0.2, needs_dev=True)
+    copied = copy_splits(combine(sets), source=drawn)
+    for own, again, first in zip(drawn.sets, copied.sets, sets, strict=True):
+        alone = draw_missing_splits(first, seed=3, test_fraction=0.2, needs_dev=True)
         for split in ("train", "dev", "test"):
-            assert_same_qrels(view.split(split), alone.split(split))
+            assert judged(own, own.split(split)) == judged(alone, alone.split(split)) == judged(again, again.split(split))
         assert [note for note in drawn.notes if note.startswith(f"{own.name}: ")] == [
             f"{own.name}: {note}" for note in alone.notes
         ]
@@ -98,15 +91,15 @@ def test_splits_are_drawn_of_each_set_as_if_it_were_alone() -> None:
 
 def test_a_change_of_each_set_keeps_the_tables() -> None:
     data = combine([one("a", 3), one("b", 2)])
-    changed = for_each(data, lambda view: replace(view.with_relevant_grade(2)))
-    assert changed.split("train").has_relevant.sum() == 2
-    assert changed.corpus is data.corpus
-    assert changed.notes[-1].startswith("b: relevant_grade=2: ")
+    for changed in (data.with_relevant_grade(2), for_each(lambda own: own.with_relevant_grade(2), data)):
+        assert changed.split("train").has_relevant.sum() == 2
+        assert changed.corpus is data.corpus
+        assert changed.notes[-1].startswith("b: relevant_grade=2: ")
 
 
 def test_names_that_are_equal_get_numbers() -> None:
     data = combine([one("x/a", 2), one("y/a", 3), one("z/a", 4)])
-    assert [part.name for part in data.parts] == ["a", "a-2", "a-3"]
+    assert [own.name for own in data.sets] == ["a", "a-2", "a-3"]
     assert len(set(data.corpus.ids())) == len(data.corpus)
 
 

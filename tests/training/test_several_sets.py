@@ -15,6 +15,7 @@ from commands import opera_here
 from opera.config.recipe import make_recipe
 from opera.core.errors import DataError, SettingError
 from opera.data import RetrievalData, load_all, load_data
+from opera.data.combined import first_rows
 from opera.data.teacher_file import with_teacher
 from opera.deployment import export as export_module
 from opera.training_set.mixing import build_mixed
@@ -38,7 +39,7 @@ def prepared(sets: list[Path], model: Path, **settings: Any) -> Any:
 
 
 def in_set(data: RetrievalData, rows: np.ndarray) -> np.ndarray:
-    return np.searchsorted([part.first_document for part in data.parts], rows, side="right") - 1
+    return np.searchsorted(first_rows(data)[1], rows, side="right") - 1
 
 
 @pytest.mark.parametrize("negatives", ["random", "hard"])
@@ -63,7 +64,7 @@ def test_each_set_has_the_scores_and_positives_that_it_has_alone(sets: list[Path
         assert np.array_equal(built.scores.loss[own], alone.scores.loss)
         queries = np.arange(alone.pairs.n_queries)[:, None]
         documents = np.arange(len(alone.data.corpus))
-        first = built.data.parts[number].first_document
+        first = first_rows(built.data)[1][number]
         found = built.known.contains(queries + built.mixture.first_queries[number], documents + first)
         assert np.array_equal(found, alone.known.contains(queries, documents))
 
@@ -98,13 +99,22 @@ def test_what_ranks_one_set_refuses_several(use: str, call: Any, sets: list[Path
 def test_an_export_measures_on_the_sets_of_the_run(sets: list[Path], static_model: Path, tmp_path: Path) -> None:
     run = opera.adapt(sets, model=static_model, out=tmp_path / "run", method="ft", **{**SMALL, "guard": False})
     measured = export_module._test_data(str(run.path), None)
-    assert [part.name for part in measured.parts] == ["first", "second"]
+    assert [part.name for part in measured.sets] == ["first", "second"]
 
 
-def test_the_error_on_a_teachers_ids_says_how_they_are_written(sets: list[Path], tmp_path: Path) -> None:
-    (tmp_path / "scores.tsv").write_text("query_id\tdoc_id\tscore\nq0\td0\t1\n")
+def test_a_teachers_ids_have_the_name_of_their_set(sets: list[Path], tmp_path: Path) -> None:
+    path, data = tmp_path / "scores.tsv", load_all(sets)
+    path.write_text("query_id\tdoc_id\tscore\nq0\td0\t1\n")
     with pytest.raises(DataError, match="ids must be SET/ID, of the sets first, second"):
-        with_teacher(load_all(sets), tmp_path / "scores.tsv")
+        with_teacher(data, path)
+    rows = [("first/train0", "first/d1", 1), ("second/train1", "second/d2", 2), ("first/train0", "second/d0", 3)]
+    path.write_text("query_id\tdoc_id\tscore\n" + "".join(f"{q}\t{d}\t{s}\n" for q, d, s in rows))
+    scored = with_teacher(data, path)
+    assert scored.teacher.scores.tolist() == [1, 2]
+    assert data.queries.ids(scored.teacher.query_rows) == ["first/train0", "second/train1"]
+    second = scored.sets[1]
+    assert second.corpus.ids(second.teacher.doc_rows) == ["d2"]
+    assert "1 of 3 scores are of pairs that the data lack" in scored.notes[0]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from opera.config.recipe import make_recipe
 from opera.config.weights import WeightSettings
 from opera.core.errors import SettingError
 from opera.data import RetrievalData, load_data
-from opera.data.combined import combine, views
+from opera.data.combined import combine, each_set
 from opera.retrieval import encoder
 from opera.training_set.build import build_training_set
 from opera.training_set.prepare import prepare
@@ -108,7 +108,7 @@ def test_of_several_sets_only_those_with_weights_lose_pairs(beir: Path, static_m
     plain = load_data(beir)
     other = replace(plain, name="other", fingerprint="other")
     run = prepared(combine([weighted(beir, distinct=False), other]), static_model, min_pair_weight=2)
-    light, whole = views(run.data)
+    light, whole = each_set(run.data)
     assert light.split("train").weights.min() >= 2
     assert whole.split("train").weights is None
     assert np.array_equal(whole.split("train").doc_rows, plain.split("train").doc_rows)

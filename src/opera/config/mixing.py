@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Annotated
 
 from pydantic import AfterValidator
@@ -23,17 +24,16 @@ def shares_by_name(mix: str) -> dict[str, float]:
     Raises:
         ValueError: for anything else.
     """
-    rule = "must be proportional, equal, or NAME=SHARE,... with shares above 0, such as nfcorpus=2,scifact=1"
-    shares: dict[str, float] = {}
-    for part in mix.split(","):
-        name, equals, number = part.strip().rpartition("=")
-        try:
-            share = float(number)
-        except ValueError:
-            raise ValueError(rule) from None
-        if not (equals and name and math.isfinite(share) and share > 0) or name in shares:
-            raise ValueError(rule)
-        shares[name] = share
+    found = re.findall(r"(?:^|,) *([^,]+)=([0-9.eE+-]+) *(?=,|$)", mix)
+    try:
+        shares = {name: float(number) for name, number in found}
+        fit = len(shares) == mix.count(",") + 1 and all(0 < x < math.inf for x in shares.values())
+    except ValueError:
+        fit = False
+    if not fit:
+        raise ValueError(
+            "must be proportional, equal, or NAME=SHARE,... with shares above 0, such as nfcorpus=2,scifact=1"
+        )
     return shares
 
 

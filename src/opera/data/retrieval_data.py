@@ -16,7 +16,6 @@ from opera.core.errors import DataError
 from opera.core.terminal import shown
 from opera.data.checks import check_grade, check_id, check_string
 from opera.data.names import source_title
-from opera.data.parts import DataPart
 from opera.data.qrels import GivenNegatives, Qrels
 from opera.data.teacher import TeacherScores
 from opera.data.texts import TextTable
@@ -42,7 +41,7 @@ class RetrievalData:
         places: file and line of judgements that name an empty text, where known, by the rows of query and document.
         left_out: relevant pairs of a published set that name an empty text and were left out, by split.
         lowest_grade: where :meth:`with_relevant_grade` has set grades to 0, the lowest that it left.
-        parts: the data sets that this one is made of, in the order of their rows; none where it is a single one.
+        sets: the data sets that this one is made of, in the order of their rows; none where it is a single one.
     """
 
     name: str
@@ -59,7 +58,7 @@ class RetrievalData:
     places: Mapping[tuple[int, int], str] = field(default_factory=dict)
     left_out: Mapping[str, int] = field(default_factory=dict)
     lowest_grade: int = 1
-    parts: tuple[DataPart, ...] = ()
+    sets: tuple[RetrievalData, ...] = ()
 
     @classmethod
     def from_dicts(
@@ -148,7 +147,7 @@ class RetrievalData:
     @property
     def title(self) -> str:
         """What messages call the data: its files, or each of several data sets."""
-        return " + ".join(source_title(part.source) for part in self.parts) or source_title(
+        return " + ".join(source_title(own.source) for own in self.sets) or source_title(
             self.source
         )
 
@@ -231,7 +230,11 @@ class RetrievalData:
         Raises:
             SettingError: if ``lowest`` is no whole number of 1 or more.
         """
+        from opera.data.combined import for_each  # it builds on what is defined here
+
         lowest = whole_number(lowest, "relevant_grade", 1)
+        if self.sets:
+            return for_each(lambda own: own.with_relevant_grade(lowest), self)
         below = sum(
             int(((qrels.grades > 0) & (qrels.grades < lowest)).sum())
             for qrels in self.splits.values()

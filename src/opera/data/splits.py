@@ -62,7 +62,7 @@ def draw_missing_splits(
         DataError: if train has too few queries, or if dev is to be like a test split that is missing, or without a
             relevant document.
     """
-    if data.parts:
+    if data.sets:
         draw = partial(
             draw_missing_splits,
             seed=seed,
@@ -71,7 +71,7 @@ def draw_missing_splits(
             dev_fraction=dev_fraction,
             future=future,
         )
-        return for_each(data, draw)
+        return for_each(draw, data)
     chosen = future or assumed_future(data)
     if "test" not in data.splits:
         if chosen == "like-test":
@@ -157,6 +157,8 @@ def hold_out(
 
 def copy_splits(data: RetrievalData, *, source: RetrievalData) -> RetrievalData:
     """Split the train queries of ``data`` as in ``source``, which was made from it; notes come from ``source``."""
+    if data.sets:
+        return for_each(lambda own, other: copy_splits(own, source=other), data, source)
     train = data.split("train")
     splits = {name: _as_in(data, train, name, qrels) for name, qrels in source.splits.items()}
     if source.held_out is not None:

@@ -42,8 +42,8 @@ def load_stored(source: str) -> RetrievalData:
 
 def files_read(source: str | Path | RetrievalData) -> list[Path]:
     """Return the files of a data set, which no output may replace; a folder stands for every file in it."""
-    if isinstance(source, RetrievalData) and source.parts:
-        return [path for part in source.parts for path in files_read(part.source)]
+    if isinstance(source, RetrievalData) and source.sets:
+        return [path for own in source.sets for path in files_read(own)]
     text = str(source.source if isinstance(source, RetrievalData) else source)
     if text.startswith(TABLES):
         return [Path(file) for file in TableSource.parse(text).files if os.path.lexists(file)]
@@ -72,9 +72,9 @@ def check_stays_out(
     Raises:
         SettingError: naming the folder of the data.
     """
-    if isinstance(source, RetrievalData) and source.parts:
-        for part in source.parts:
-            check_stays_out(place, name, part.source, folder=folder)
+    if isinstance(source, RetrievalData) and source.sets:
+        for own in source.sets:
+            check_stays_out(place, name, own, folder=folder)
         return
     text = str(source.source if isinstance(source, RetrievalData) else source)
     tables = text.startswith(TABLES)

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from opera.core.errors import DataError
 from opera.core.reading import open_file
 from opera.core.terminal import printable, shortened, shown
+from opera.data.combined import each_set, first_rows, with_sets
 from opera.data.lines import json_objects, numbered_lines
 from opera.data.retrieval_data import RetrievalData
 from opera.data.tables.values import as_ids
@@ -51,25 +52,33 @@ def with_teacher(data: RetrievalData, path: Path) -> RetrievalData:
         raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
     query_rows, doc_rows = data.queries.find_rows(queries), data.corpus.find_rows(documents)
     known = (query_rows >= 0) & (doc_rows >= 0)
+    of_query, of_document = (
+        np.searchsorted(firsts, rows, side="right")
+        for firsts, rows in zip(first_rows(data), (query_rows, doc_rows), strict=True)
+    )
+    known &= of_query == of_document
     if not known.any():
         example = (
             f"query {shown(queries[0].as_py())}, document {shown(documents[0].as_py())}"
             if len(queries)
             else "none"
         )
-        advice = f"ids must be SET/ID, of the sets {', '.join(part.name for part in data.parts)}"
+        advice = f"ids must be SET/ID, of the sets {', '.join(own.name for own in data.sets)}"
         raise DataError(
             f"{path}: none of its {len(scores):,} pairs is of {data.title} ({example}); "
-            f"{advice if data.parts else 'was it scored on it?'}"
+            f"{advice if data.sets else 'was it scored on it?'}"
         )
-    notes = data.notes
+    sets = []
+    for number, own in enumerate(each_set(data)):
+        first_query, first_document = (firsts[number] for firsts in first_rows(data))
+        here = known & (of_query == number + 1)
+        rows = (query_rows[here] - first_query, doc_rows[here] - first_document)
+        teacher = TeacherScores.from_arrays(*rows, scores[here]) if here.any() else None
+        sets.append(replace(own, teacher=teacher))
     if left := int((~known).sum()):
-        notes = (
-            *notes,
-            f"{path}: {left:,} of {len(known):,} scores are of pairs that the data lack: they are not used",
-        )
-    teacher = TeacherScores.from_arrays(query_rows[known], doc_rows[known], scores[known])
-    return replace(data, teacher=teacher, notes=notes)
+        note = f"{path}: {left:,} of {len(known):,} scores are of pairs that the data lack: they are not used"
+        sets[0] = replace(sets[0], notes=(*sets[0].notes, note))
+    return with_sets(data, sets)
 
 
 def _read_parquet(path: Path) -> tuple[pa.ChunkedArray, pa.ChunkedArray, np.ndarray]:

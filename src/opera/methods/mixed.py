@@ -15,6 +15,9 @@ from opera.data.pairs import TrainingPairs
 from opera.methods.base import Draw, Method, Plan, Probabilities
 from opera.methods.scores import PairScores
 
+GOLDEN = (math.sqrt(5) - 1) / 2
+"""Multiples of it, modulo 1, fill every part of the unit interval in proportion to its length, at any time."""
+
 
 @dataclass(frozen=True)
 class Mixture:
@@ -35,92 +38,31 @@ class Mixture:
         """Where the pairs of each set begin, and where the last ends: int64 ``[sets + 1]``."""
         return pairs.query_offsets[self.first_queries]
 
+    def quotas(self, step: int, batch_size: int) -> NDArray[np.int64]:
+        """How many pairs each set gives to a step, its share of the batch rounded up or down: int64 ``[sets]``."""
+        unit = batch_size if self.one_set_per_step else 1
+        exact = self.shares * batch_size / unit
+        whole = np.floor(exact + 1e-9).astype(np.int64)
+        left = batch_size // unit - int(whole.sum())
+        if left == 0:
+            return whole * unit
+        ends = np.cumsum(exact - whole) / left
+        ends[-1] = 1
+        places = np.arange(step * left, (step + 1) * left) * GOLDEN % 1
+        owners = np.searchsorted(ends, places, side="right")
+        return (whole + np.bincount(owners, minlength=len(whole))) * unit
 
-class _Quotas:
-    """How many pairs each set gives to a step: its share of the batch, rounded so that no set falls behind."""
-
-    def __init__(self, shares: NDArray[np.float64], batch_size: int, *, one_set: bool) -> None:
-        exact = shares * batch_size
-        unit = batch_size if one_set else 1
-        self.unit = unit
-        self.base = (
-            np.zeros(len(shares), dtype=np.int64)
-            if one_set
-            else np.floor(exact + 1e-9).astype(np.int64)
-        )
-        self.rest = (exact - self.base) / unit
-        self.left = (batch_size - int(self.base.sum())) // unit
-        self.credit = np.zeros(len(shares))
-
-    @property
-    def most(self) -> NDArray[np.int64]:
-        """The most pairs that each set gives to a step: int64 ``[sets]``."""
-        return np.maximum(1, self.base + self.unit * (self.rest > 1e-9))
-
-    def next(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return the quotas of the next step, int64 ``[sets]``, and the credit that is left after it."""
-        credit = self.credit + self.rest
-        quotas = self.base.copy()
-        chosen = np.argsort(-np.round(credit, 9), kind="stable")[: self.left]
-        quotas[chosen] += self.unit
-        credit[chosen] -= 1
-        return quotas, credit
-
-
-def most_per_step(
-    shares: NDArray[np.float64], batch_size: int, *, one_set: bool
-) -> NDArray[np.int64]:
-    """Return the most pairs that each set gives to a step: int64 ``[sets]``.
-
-    Args:
-        shares: float64 ``[sets]``, the share of the draws from each; they add up to 1.
-        batch_size: pairs per step.
-        one_set: whether all pairs of a step come from one set.
-    """
-    return _Quotas(shares, batch_size, one_set=one_set).most
-
-
-class _Source:
-    """One set: its method, and the pairs that it drew and no step took yet."""
-
-    def __init__(self, method: Method[Any], first_pair: int) -> None:
-        self.method, self.first_pair = method, first_pair
-        self.step = 0
-        self.ids, self.weights = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.float32)
-
-    def take(self, count: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-        while len(self.ids) < count:
-            drawn = self.method.draw(self.step)
-            self.step += 1
-            self.ids = np.concatenate([self.ids, drawn.pair_ids + self.first_pair])
-            self.weights = np.concatenate([self.weights, drawn.weights])
-        taken = self.ids[:count], self.weights[:count]
-        self.ids, self.weights = self.ids[count:], self.weights[count:]
-        return taken
-
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "step": self.step,
-            "ids": self.ids,
-            "weights": self.weights,
-            "method": self.method.state_dict(),
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.step = int(state["step"])
-        self.ids, self.weights = np.array(state["ids"]), np.array(state["weights"])
-        self.method.load_state_dict(state.get("method", {}))
+    def largest(self, batch_size: int) -> NDArray[np.int64]:
+        """The share of a batch that each set gives to a step, rounded up: int64 ``[sets]``."""
+        exact = np.ceil(self.shares * batch_size - 1e-9)
+        return np.where(self.one_set_per_step, batch_size, np.maximum(1, exact)).astype(np.int64)
 
 
 class MixedMethod(Method[Settings]):
     """A method of any class for each set.
 
-    Each draws whole batches of its own, of as many pairs as its set gives to a step at most, and knows the scores of
-    its own pairs alone. Its schedule runs over its own steps. What a batch holds beyond a step's quota waits for the
-    next.
-
-    Attributes:
-        mixture: the sets.
+    Each draws whole batches of its own, and knows the scores of its own pairs alone. Its schedule runs over its own
+    steps. What a batch holds beyond a step's quota waits for the next.
 
     Args:
         method_class: the class that draws from each set.
@@ -140,47 +82,47 @@ class MixedMethod(Method[Settings]):
         scores: PairScores | None,
         mixture: Mixture,
     ) -> None:
-        self.pairs, self.plan, self.settings, self.scores, self.mixture = (
-            pairs,
-            plan,
-            settings,
-            scores,
-            mixture,
-        )
-        self._quotas = _Quotas(mixture.shares, plan.batch_size, one_set=mixture.one_set_per_step)
-        self._at_step = self._quotas.next()[0]
-        self._first_pairs = mixture.first_pairs(pairs)
-        self._sources = [
-            self._source(method_class, number, int(most))
-            for number, most in enumerate(self._quotas.most.tolist())
-        ]
+        self.pairs, self.plan, self.settings, self.scores = pairs, plan, settings, scores
         self.name, self.title = method_class.name, method_class.title  # type: ignore[misc]
-        self.kept = np.concatenate([source.method.kept for source in self._sources])
+        self.mixture, self._first_pairs = mixture, mixture.first_pairs(pairs)
+        self._methods: list[Method[Any]] = []
+        owner = self._owners(np.arange(pairs.n_pairs))
+        sizes = mixture.largest(plan.batch_size).tolist()
+        for number, (share, size) in enumerate(zip(mixture.shares, sizes, strict=True)):
+            own, _ = pairs.subset(owner == number)
+            steps = math.ceil(plan.max_steps * plan.batch_size * share / size) + 1
+            own_scores = None if scores is None else scores.subset(owner == number, own)
+            own_plan = Plan(plan.seed, steps, size)
+            self._methods.append(method_class(own, own_plan, settings, own_scores))
+        self._step, self._steps = 0, [0] * len(sizes)
+        self._waiting = [Draw.unweighted(np.empty(0, dtype=np.int64)) for _ in sizes]
+        self.kept = np.concatenate([method.kept for method in self._methods])
 
-    def _source(self, method_class: type[Method[Any]], number: int, batch_size: int) -> _Source:
-        whole = np.zeros(self.pairs.n_pairs, dtype=bool)
-        first, end = self._first_pairs[number : number + 2]
-        whole[first:end] = True
-        own, _ = self.pairs.subset(whole)
-        drawn = self.plan.max_steps * self.plan.batch_size * self.mixture.shares[number]
-        plan = Plan(self.plan.seed, math.ceil(drawn / batch_size) + 1, batch_size)
-        scores = None if self.scores is None else self.scores.subset(whole, own)
-        return _Source(method_class(own, plan, self.settings, scores), int(first))
+    def _owners(self, pair_ids: IntArray) -> NDArray[np.int64]:
+        return np.searchsorted(self._first_pairs, pair_ids, side="right") - 1
 
     def draw(self, step: int) -> Draw:
         """Return the quota of each set, one set after another."""
-        self._at_step, self._quotas.credit = self._quotas.next()
-        taken = [
-            source.take(int(quota))
-            for source, quota in zip(self._sources, self._at_step, strict=True)
-        ]
-        ids, weights = zip(*taken, strict=True)
-        return Draw(np.concatenate(ids), np.concatenate(weights))
+        self._step = step
+        taken = []
+        for number, quota in enumerate(self.mixture.quotas(step, self.plan.batch_size).tolist()):
+            ids, weights = self._waiting[number].pair_ids, self._waiting[number].weights
+            while len(ids) < quota:
+                drawn = self._methods[number].draw(self._steps[number])
+                self._steps[number] += 1
+                ids = np.concatenate([ids, drawn.pair_ids + self._first_pairs[number]])
+                weights = np.concatenate([weights, drawn.weights])
+            taken.append((ids[:quota], weights[:quota]))
+            self._waiting[number] = Draw(ids[quota:], weights[quota:])
+        return Draw(*(np.concatenate(arrays) for arrays in zip(*taken, strict=True)))
 
     def probabilities(self, step: int) -> Probabilities:
         """Those of each set, times its share of the step drawn last (before any draw: the first)."""
-        own = [source.method.probabilities(max(0, source.step - 1)) for source in self._sources]
-        shares = self._at_step / self.plan.batch_size
+        shares = self.mixture.quotas(self._step, self.plan.batch_size) / self.plan.batch_size
+        own = [
+            method.probabilities(max(0, drawn - 1))
+            for method, drawn in zip(self._methods, self._steps, strict=True)
+        ]
         return Probabilities(
             np.concatenate([share * part.query for share, part in zip(shares, own, strict=True)]),
             np.concatenate([part.document for part in own]),
@@ -190,45 +132,53 @@ class MixedMethod(Method[Settings]):
 
     def observe(self, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray) -> None:
         """Give every set what was observed of its pairs."""
-        ids = np.asarray(pair_ids, dtype=np.int64)
-        owner = np.searchsorted(self._first_pairs, ids, side="right") - 1
-        for number, source in enumerate(self._sources):
-            own = owner == number
-            if own.any():
-                values = (np.asarray(part)[own] for part in (similarity, loss))
-                source.method.observe(ids[own] - source.first_pair, *values)
+        owner = self._owners(pair_ids)
+        for number in np.unique(owner).tolist():
+            ids, *values = (
+                np.asarray(each)[owner == number] for each in (pair_ids, similarity, loss)
+            )
+            self._methods[number].observe(ids - self._first_pairs[number], *values)
 
     def schedule(self, step: int) -> dict[str, float]:
         """The schedule of each set, its names with the set's number behind them."""
         return {
             f"{name}_{number}": value
-            for number, source in enumerate(self._sources, start=1)
-            for name, value in source.method.schedule(max(0, source.step - 1)).items()
+            for number, (method, drawn) in enumerate(
+                zip(self._methods, self._steps, strict=True), 1
+            )
+            for name, value in method.schedule(max(0, drawn - 1)).items()
         }
 
     @property
     def similarity(self) -> FloatArray | None:
         """The latest similarity of each pair, ``[N]``; ``None`` if the methods keep no scores."""
-        own = [source.method.similarity for source in self._sources]
+        own = [method.similarity for method in self._methods]
         return None if any(part is None for part in own) else np.concatenate(own)  # type: ignore[arg-type]
 
     def state_dict(self) -> dict[str, Any]:
-        """The state of each set, and what each is owed."""
-        states = {str(number): source.state_dict() for number, source in enumerate(self._sources)}
-        return {
-            "credit": self._quotas.credit.copy(),
-            "at_step": self._at_step.copy(),
-            "sets": states,
+        """The state of each set, and what waits there."""
+        each = zip(self._methods, self._steps, self._waiting, strict=True)
+        return {"step": self._step} | {
+            str(number): {
+                "step": step,
+                "ids": waiting.pair_ids,
+                "weights": waiting.weights,
+                "method": method.state_dict(),
+            }
+            for number, (method, step, waiting) in enumerate(each)
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
-        self._quotas.credit, self._at_step = np.array(state["credit"]), np.array(state["at_step"])
-        for number, source in enumerate(self._sources):
-            source.load_state_dict(state["sets"][str(number)])
-        self.kept = np.concatenate([source.method.kept for source in self._sources])
+        self._step = int(state["step"])
+        for number, method in enumerate(self._methods):
+            own = state[str(number)]
+            self._steps[number] = int(own["step"])
+            self._waiting[number] = Draw(np.array(own["ids"]), np.array(own["weights"]))
+            method.load_state_dict(own.get("method", {}))
+        self.kept = np.concatenate([method.kept for method in self._methods])
 
     def summary(self) -> dict[str, Any]:
         """The counts of all sets together."""
-        own = [source.method.summary() for source in self._sources]
+        own = [method.summary() for method in self._methods]
         return {name: sum(part[name] for part in own) for name in own[0]}

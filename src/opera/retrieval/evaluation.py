@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.data import RetrievalData
-from opera.data.combined import views
+from opera.data.combined import each_set, first_rows
 from opera.data.texts import CorpusText
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.measures import DEFAULT_MEASURES, Ranking, check_measures, means, per_query
@@ -78,10 +78,10 @@ def evaluate_encoder(
     """
     depth = check_measures(measures)
     qrels = data.judged_qrels(split)
-    if data.parts:
+    if data.sets:
         sets = [
-            evaluate_encoder(encoder, view, split, measures, corpus_text, sizes)
-            for view in views(data, split)
+            evaluate_encoder(encoder, own, split, measures, corpus_text, sizes)
+            for own in each_set(data, split)
         ]
         return _joined(data, split, sets)
     if sizes:
@@ -109,8 +109,8 @@ def evaluate_encoder(
 
 def _joined(data: RetrievalData, split: str, sets: Sequence[Evaluation]) -> Evaluation:
     """Put the results of several data sets together; rankings are as deep as the shallowest."""
-    by_name = dict(zip([view.name for view in views(data, split)], sets, strict=True))
-    first = {part.name: part.first_document for part in data.parts}
+    by_name = dict(zip([own.name for own in each_set(data, split)], sets, strict=True))
+    first = dict(zip([own.name for own in data.sets], first_rows(data)[1], strict=False))
     depth = min(each.ranking.doc_rows.shape[1] for each in sets)
     counts = np.array([len(each.query_ids) for each in sets])
     return Evaluation(
@@ -156,9 +156,9 @@ def query_difficulty(
 
     The paper groups queries by this value (Appendix D.6).
     """
-    if data.parts:
+    if data.sets:
         return np.concatenate(
-            [query_difficulty(encoder, view, split, corpus_text) for view in views(data, split)]
+            [query_difficulty(encoder, own, split, corpus_text) for own in each_set(data, split)]
         )
     relevant = data.judged_qrels(split).relevant()
     pairs = relevant.pairs()

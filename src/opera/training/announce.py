@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import logging
 
+import numpy as np
+
 from opera.config.automatic import automatic_rate
 from opera.config.presets import PRESET_LEARNING_RATE
 from opera.core.settings import resolved
-from opera.data.combined import views
-from opera.methods.mixed import most_per_step
+from opera.data.combined import each_set
+from opera.methods.mixed import Mixture
 from opera.training.fit import listed_counts
 from opera.training.session import Session
 from opera.training_set.mixing import shares_of
@@ -66,16 +68,18 @@ def _question_rate(prepared: Prepared) -> None:
 
 def _note_repeats(prepared: Prepared, queries_per_step: int) -> None:
     """Note each data set that gives more pairs to a step than it has queries."""
-    settings, sets = prepared.settings, views(prepared.data)
-    splits = [view.training_split() for view in sets]
+    settings, sets = prepared.settings, each_set(prepared.data)
+    splits = [own.training_split() for own in sets]
     shares = shares_of(prepared.data, [len(train.doc_rows) for train in splits], settings)
-    most = most_per_step(shares, queries_per_step, one_set=settings.one_set_per_step)
-    for view, train, count in zip(sets, splits, most.tolist(), strict=True):
+    mixture = Mixture(np.empty(0, dtype=np.int64), shares, settings.one_set_per_step)
+    for own, train, count in zip(
+        sets, splits, mixture.largest(queries_per_step).tolist(), strict=True
+    ):
         if count > train.n_queries:
             log.info(
                 "note: %s: gives up to %d pairs to a step and has %d training queries, so a batch holds queries more "
                 "than once; smaller batches do not (--batch-size)",
-                *(view.name, count, train.n_queries),
+                *(own.name, count, train.n_queries),
             )
 
 

@@ -13,7 +13,6 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from opera.data.combined import views
 from opera.retrieval.device import describe_device
 from opera.runs.folder import Run, RunWriter
 from opera.runs.record import DataRecord, ModelRecord, RunRecord, SetRecord
@@ -129,13 +128,12 @@ def _new_record(prepared: Prepared, clock: Clock) -> RunRecord:
         seconds=dict(clock.seconds),
         sets=[
             SetRecord(
-                name=view.name,
-                source=view.source,
-                fingerprint=view.fingerprint,
-                counts=view.counts(),
+                name=own.name,
+                source=own.source,
+                fingerprint=own.fingerprint,
+                counts=own.counts(),
             )
-            for view in views(data)
+            for own in data.sets
         ]
-        if data.parts
-        else None,
+        or None,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from numpy.typing import NDArray
 from opera.config.mixing import MixingSettings, shares_by_name
 from opera.core.arrays import IntArray
 from opera.data import RetrievalData
-from opera.data.combined import views
+from opera.data.combined import each_set, first_rows
 from opera.data.pairs import TrainingPairs
 from opera.methods import PairScores
 from opera.methods.mixed import Mixture
@@ -25,20 +26,12 @@ from opera.training_set.prepare import Prepared
 def shares_of(
     data: RetrievalData, pairs: Sequence[int], settings: MixingSettings
 ) -> NDArray[np.float64]:
-    """Return the share of the draws from each data set, float64 ``[sets]``; they add up to 1.
-
-    Args:
-        data: several data sets.
-        pairs: how many training pairs each has.
-        settings: how they are mixed.
-    """
-    if settings.mix == "proportional":
-        weights = np.array(pairs, dtype=np.float64)
-    elif settings.mix == "equal":
-        weights = np.ones(len(pairs))
+    """Return the share of the draws from each set, by the pairs that each has: float64 ``[sets]``; their sum is 1."""
+    if settings.mix in ("proportional", "equal"):
+        weights = np.array(pairs, dtype=np.float64) ** (settings.mix == "proportional")
     else:
         given = shares_by_name(settings.mix)
-        weights = np.array([given[part.name] for part in data.parts])
+        weights = np.array([given[own.name] for own in data.sets])
     return np.asarray(weights / weights.sum(), dtype=np.float64)
 
 
@@ -47,23 +40,13 @@ def build_mixed(prepared: Prepared) -> TrainingSet:
 
     Noise, negatives and pretrained scores of a set come from its own documents. Weights of pairs have mean 1 in each.
     """
-    if not prepared.data.parts:
-        return build_training_set(prepared)
-    sets = [
-        build_training_set(
-            replace(
-                prepared, data=data, original=original, negatives=_kind(prepared.negatives, data)
-            )
-        )
-        for data, original in zip(views(prepared.data), views(prepared.original), strict=True)
-    ]
-    return _joined(prepared, sets)
-
-
-def _kind(kind: str, data: RetrievalData) -> str:
-    """Negatives that one set has and another has not are random in the other."""
-    missing = {"given": data.given_negatives, "teacher": data.teacher}
-    return "random" if kind in missing and missing[kind] is None else kind
+    sets = []
+    for data, original in zip(each_set(prepared.data), each_set(prepared.original), strict=True):
+        kind = prepared.negatives
+        missing = {"given": data.given_negatives, "teacher": data.teacher}.get(kind, data) is None
+        own = replace(prepared, data=data, original=original)
+        sets.append(build_training_set(replace(own, negatives="random") if missing else own))
+    return _joined(prepared, sets) if prepared.data.sets else sets[0]
 
 
 @dataclass(frozen=True)
@@ -78,98 +61,79 @@ class _NegativesOfSets:
         """Return corpus rows, int64 ``[B, count]``, each of its query's own set."""
         owner = np.searchsorted(self.first_queries, queries, side="right") - 1
         rows = np.empty((len(queries), count), dtype=np.int64)
-        for number, negatives in enumerate(self.sets):
-            own = owner == number
-            if own.any():
-                drawn = negatives.draw(
-                    np.asarray(queries)[own] - self.first_queries[number], count, seed, step
-                )
-                rows[own] = drawn + self.first_documents[number]
+        for number in np.unique(owner).tolist():
+            own = np.asarray(queries)[owner == number] - self.first_queries[number]
+            drawn = self.sets[number].draw(own, count, seed, step)
+            rows[owner == number] = drawn + self.first_documents[number]
         return rows
 
 
 def _joined(prepared: Prepared, sets: Sequence[TrainingSet]) -> TrainingSet:
     data, first_queries = prepared.data, np.cumsum([0, *(own.pairs.n_queries for own in sets)])
-    documents = np.array([part.first_document for part in data.parts])
-    query_rows = [
-        own.query_rows + part.first_query for part, own in zip(data.parts, sets, strict=True)
-    ]
-    pairs = TrainingPairs.from_arrays(
-        np.concatenate(
+    first_query_rows, first_documents = first_rows(data)
+    zeros = np.zeros(len(sets), dtype=np.int64)
+
+    def together(
+        get: Callable[[TrainingSet], Any], firsts: IntArray = zeros, fill: Any = None
+    ) -> Any:
+        """Put an array of each set together, shifted to the rows of all; ``fill`` makes that of a set without one."""
+        arrays = [get(own) for own in sets]
+        without = [array is None for array in arrays]
+        if all(without) or (any(without) and fill is None):
+            return None
+        return np.concatenate(
             [
-                own.pairs.pair_query + first
-                for first, own in zip(first_queries[:-1], sets, strict=True)
+                fill(own) if array is None else array + array.dtype.type(first)
+                for own, array, first in zip(sets, arrays, firsts, strict=False)
             ]
+        )
+
+    def ones(own: TrainingSet) -> NDArray[np.float32]:
+        return np.ones(own.pairs.n_pairs, dtype=np.float32)
+
+    pairs = TrainingPairs.from_arrays(
+        together(lambda own: own.pairs.pair_query, first_queries),
+        together(lambda own: own.pairs.pair_doc, first_documents),
+    )
+    scores: list[Any] = [
+        together(attrgetter(f"scores.{name}")) if sets[0].scores is not None else None
+        for name in ("similarity", "loss", "cbs")
+    ]
+    listed = any(own.listed for own in sets) and Lists(
+        together(
+            lambda own: own.listed and own.listed.counts,
+            fill=lambda own: np.zeros(own.pairs.n_queries, np.int64),
         ),
-        np.concatenate(
-            [own.pairs.pair_doc + first for first, own in zip(documents, sets, strict=True)]
+        together(
+            lambda own: own.listed and own.listed.doc_rows,
+            first_documents,
+            lambda own: np.empty(0, np.int32),
         ),
     )
-    shares = shares_of(data, [own.pairs.n_pairs for own in sets], prepared.settings)
     pruned = [own.pruned_positives for own in sets if own.pruned_positives is not None]
-    pools = [own.smallest_cbs_pool for own in sets if own.smallest_cbs_pool is not None]
+    shares = shares_of(data, [own.pairs.n_pairs for own in sets], prepared.settings)
     return TrainingSet(
         data=data,
-        query_rows=np.concatenate(query_rows).astype(np.int32),
+        query_rows=together(lambda own: own.query_rows, first_query_rows),
         pairs=pairs,
-        grades=np.concatenate([own.grades for own in sets]),
-        injected=np.concatenate([own.injected for own in sets]),
-        pair_weights=_with_ones(sets, lambda own: own.pair_weights),
-        loss_weights=_with_ones(sets, lambda own: own.loss_weights),
+        grades=together(lambda own: own.grades),
+        injected=together(lambda own: own.injected),
+        pair_weights=together(lambda own: own.pair_weights, fill=ones),
+        loss_weights=together(lambda own: own.loss_weights, fill=ones),
         teacher=data.teacher,
         known=KnownPositives.joined(
-            [own.known for own in sets], first_queries[:-1], documents, len(data.corpus)
+            [own.known for own in sets], first_queries[:-1], first_documents[:-1], len(data.corpus)
         ),
-        negatives=_NegativesOfSets([own.negatives for own in sets], first_queries, documents),
+        negatives=_NegativesOfSets([own.negatives for own in sets], first_queries, first_documents),
         negatives_kind=prepared.negatives,
-        listed=_joined_lists(sets, documents),
+        listed=listed or None,
         pruned_positives=sum(pruned) if pruned else None,
-        scores=_joined_scores(pairs, [own.scores for own in sets]),
-        similarity=_together([own.similarity for own in sets]),
-        smallest_cbs_pool=min(pools, default=None),
-        start_scores=_together([own.start_scores for own in sets]),
+        scores=None if scores[0] is None else PairScores(pairs, *scores),
+        similarity=together(lambda own: own.similarity),
+        smallest_cbs_pool=min(
+            (own.smallest_cbs_pool for own in sets if own.smallest_cbs_pool is not None),
+            default=None,
+        ),
+        start_scores=together(lambda own: own.start_scores),
         mixture=Mixture(first_queries, shares, prepared.settings.one_set_per_step),
-    )
-
-
-def _joined_lists(sets: Sequence[TrainingSet], first_documents: NDArray[np.int64]) -> Lists | None:
-    """Put the lists of all sets together, empty ones for a set without; ``None`` where none has some."""
-    if all(own.listed is None for own in sets):
-        return None
-    none = np.empty(0, dtype=np.int32)
-    lists = [
-        own.listed or Lists(np.zeros(own.pairs.n_queries, dtype=np.int64), none) for own in sets
-    ]
-    rows = [own.doc_rows + first for own, first in zip(lists, first_documents, strict=True)]
-    return Lists(
-        np.concatenate([own.counts for own in lists]), np.concatenate(rows).astype(np.int32)
-    )
-
-
-def _with_ones(
-    sets: Sequence[TrainingSet], get: Callable[[TrainingSet], NDArray[np.float32] | None]
-) -> NDArray[np.float32] | None:
-    """Put the weights of all sets together, 1 in a set without any; ``None`` where none has some."""
-    found = [(get(own), own.pairs.n_pairs) for own in sets]
-    if all(weights is None for weights, _ in found):
-        return None
-    return np.concatenate(
-        [np.ones(n, dtype=np.float32) if weights is None else weights for weights, n in found]
-    )
-
-
-def _together(arrays: Sequence[Any]) -> Any:
-    return None if any(array is None for array in arrays) else np.concatenate(arrays)
-
-
-def _joined_scores(pairs: TrainingPairs, scores: Sequence[PairScores | None]) -> PairScores | None:
-    found = [own for own in scores if own is not None]
-    if len(found) < len(scores):
-        return None
-    cbs = _together([own.cbs for own in found])
-    return PairScores(
-        pairs,
-        _together([own.similarity for own in found]),
-        _together([own.loss for own in found]),
-        cbs,
     )

@@ -16,6 +16,7 @@ from opera.config.automatic import AUTOMATIC, TRANSFORMERS, Situation, resolve
 from opera.config.recipe import Recipe
 from opera.config.training import TrainSettings
 from opera.data import Qrels, RetrievalData, TeacherScores
+from opera.data.combined import for_each
 from opera.data.novelty import recurring
 from opera.data.splits import Future
 from opera.retrieval.encoder import Encoder
@@ -101,10 +102,7 @@ class Prepared:
         Pairs of other queries that left train because their documents are to be new stay out: the training that chose
         the share had nothing like them (issue 23).
         """
-        held_out, train = self.data.held_out, self.whole.split("train")
-        if held_out is not None:
-            train = train.select_judgements(~held_out.contains(train))
-        return replace(self.whole, splits={**self.whole.splits, "train": train}, held_out=held_out)
+        return for_each(_with_held_out, self.whole, self.data)
 
     @property
     def refits(self) -> bool:
@@ -304,6 +302,13 @@ def _with_teacher_temperature(
         return settings
     temperature = settings.temperature if is_cosines(teacher) else 1.0
     return settings.with_values({"teacher_temperature": temperature})
+
+
+def _with_held_out(whole: RetrievalData, data: RetrievalData) -> RetrievalData:
+    held_out, train = data.held_out, whole.split("train")
+    if held_out is not None:
+        train = train.select_judgements(~held_out.contains(train))
+    return replace(whole, splits={**whole.splits, "train": train}, held_out=held_out)
 
 
 def _count(judgements: Qrels | None) -> int:

@@ -15,7 +15,7 @@ from opera.config.recipe import Recipe
 from opera.config.training import TrainSettings
 from opera.core.errors import DataError, SettingError
 from opera.data import RetrievalData
-from opera.data.combined import views
+from opera.data.combined import each_set, for_each
 from opera.data.pairs import pair_keys
 from opera.data.qrels import Qrels
 from opera.data.splits import Future, assumed_future, draw_missing_splits
@@ -56,15 +56,15 @@ def prepare_data(data: RetrievalData, recipe: Recipe) -> PreparedData:
     same, drawn = drawn is whole, without_light_pairs(drawn, settings)
     whole = drawn if same else without_light_pairs(whole, settings)
     check_mixing(drawn, settings)
-    for view in views(drawn):
-        training = view.training_split()
+    for own in each_set(drawn):
+        training = own.training_split()
         recipe.method_class.check(
             recipe.method_settings, training.n_queries, len(training.doc_rows)
         )
     kind = settings.negatives or _automatic_negatives(data, settings)
     check_negatives(kind, drawn, settings)
-    for original, view in zip(views(data), views(drawn), strict=True):
-        check_noise(original, view, settings)
+    for original, own in zip(each_set(data), each_set(drawn), strict=True):
+        check_noise(original, own, settings)
     _check_teacher(drawn, settings, kind)
     return PreparedData(drawn, whole, future, kind)
 
@@ -86,7 +86,8 @@ def _drawn(
             "leave one of the two out"
         )
     graded = data.with_relevant_grade(settings.relevant_grade)
-    graded = _with_trained_test_note(_with_title_notes(graded, settings.corpus_text))
+    graded = for_each(partial(_with_title_notes, settings.corpus_text), graded)
+    graded = for_each(_with_trained_test_note, graded)
     draw = partial(
         draw_missing_splits,
         graded,
@@ -101,11 +102,11 @@ def _drawn(
     _check_some_text(data, settings.corpus_text)
     if not settings.needs_dev:
         return prepared, prepared, None
-    futures = {future or assumed_future(view) for view in views(graded)}
+    futures = {future or assumed_future(own) for own in each_set(graded)}
     several: Future = "like-test" if "like-test" in futures else "both"
     chosen = futures.pop() if len(futures) == 1 else several
-    if all("dev" in view.splits for view in views(graded)):
-        prepared = _with_shared_queries_note(prepared)
+    if all("dev" in own.splits for own in each_set(graded)):
+        prepared = for_each(_with_shared_queries_note, prepared)
         return prepared, prepared, chosen
     return prepared, draw(needs_dev=False), chosen
 
@@ -151,7 +152,7 @@ def check_mixing(data: RetrievalData, settings: TrainSettings) -> None:
     Raises:
         SettingError: naming the setting.
     """
-    if not data.parts:
+    if not data.sets:
         for name, field in MixingSettings.model_fields.items():
             if (value := getattr(settings, name)) != field.default:
                 raise SettingError(f"{name}={value}: needs several data sets; add one with --also")
@@ -161,7 +162,7 @@ def check_mixing(data: RetrievalData, settings: TrainSettings) -> None:
             f"adapter={settings.adapter_kind}: trains on one data set; train the model itself on several"
         )
     if settings.mix not in ("proportional", "equal"):
-        names = [part.name for part in data.parts]
+        names = [own.name for own in data.sets]
         if set(names) != set(shares_by_name(settings.mix)):
             raise SettingError(
                 f"mix={settings.mix}: must give a share to each of {', '.join(names)}, and to no other"
@@ -215,7 +216,7 @@ def _check_some_text(data: RetrievalData, corpus_text: CorpusText) -> None:
         )
 
 
-def _with_title_notes(data: RetrievalData, corpus_text: CorpusText) -> RetrievalData:
+def _with_title_notes(corpus_text: CorpusText, data: RetrievalData) -> RetrievalData:
     """Note the documents that ``corpus_text=text`` leaves without a text, and the pairs that train on one."""
     pairs = data.training_split().doc_rows
     left = np.setdiff1d(data.corpus.empty_rows(corpus_text), data.corpus.empty_rows())

@@ -50,8 +50,8 @@ def without_light_pairs(data: RetrievalData, settings: WeightSettings) -> Retrie
     Raises:
         SettingError: if no pair of a data set is left.
     """
-    if data.parts:
-        return for_each(data, lambda view: without_light_pairs(view, settings))
+    if data.sets:
+        return for_each(lambda own: without_light_pairs(own, settings), data)
     relevant, least = data.training_split(), settings.min_pair_weight
     if relevant.weights is None:
         if least is None and settings.pair_weights == "none":

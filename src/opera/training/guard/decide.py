@@ -10,7 +10,7 @@ from sentence_transformers import SentenceTransformer
 
 from opera.config.training import TrainSettings
 from opera.data import RetrievalData
-from opera.data.combined import views
+from opera.data.combined import each_set
 from opera.data.novelty import asks_about_known, seen_share
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import evaluate_encoder
@@ -48,7 +48,7 @@ def untrained_values(
 ) -> PerQuery:
     """The deciding measure of each dev query before training: float64 ``[n]``; reads the corpus from the cache."""
     measure, corpus_text = settings.metric_for_best_model, settings.corpus_text
-    if dev.rows is None or data.parts:
+    if dev.rows is None or data.sets:
         return dev_values(encoder, dev, settings)
     qrels = dev.data.judged_qrels("dev")
     queries = encoder.encode_queries(data, qrels.query_rows)
@@ -188,10 +188,7 @@ def compare_trainings(trial: PerQuery, second: PerQuery) -> SecondTraining:
 
 def _rows_of_sets(data: RetrievalData) -> dict[str, NDArray[np.bool_]]:
     """Which dev queries are of each of several data sets; empty for one."""
-    counts = (
-        {view.name: view.judged_qrels("dev").n_queries for view in views(data, "dev")}
-        if data.parts
-        else {}
-    )
+    sets = each_set(data, "dev") if data.sets else []
+    counts = {own.name: own.judged_qrels("dev").n_queries for own in sets}
     of_set = np.repeat(np.arange(len(counts)), list(counts.values()))
     return {name: of_set == number for number, name in enumerate(counts)}

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from opera.core.rng import generator
 from opera.data import Qrels, RetrievalData
-from opera.data.combined import combine, views
+from opera.data.combined import combine, first_rows
 from opera.data.texts import CorpusText
 from opera.retrieval.encoder import Encoder, rows_digest
 from opera.retrieval.search import search_corpus
@@ -47,7 +47,7 @@ def reduced_corpus(
         corpus_text: what of a document is encoded.
         seed: seed of the random documents.
     """
-    if data.parts:
+    if data.sets:
         return _reduced_each(encoder, data, limit, corpus_text, seed)
     qrels = data.judged_qrels("dev")
     ranking = search_corpus(encoder, data, qrels.query_rows, DEPTH, corpus_text)
@@ -77,14 +77,8 @@ def judged_and_sampled(
         corpus_text: what of a document is encoded.
         seed: seed of the draw.
     """
-    if data.parts:
-        each = zip(views(data), data.parts, strict=True)
-        return combine(
-            [
-                replace(judged_and_sampled(view, count, corpus_text, seed), name=part.name)
-                for view, part in each
-            ]
-        )
+    if data.sets:
+        return combine([judged_and_sampled(own, count, corpus_text, seed) for own in data.sets])
     qrels = data.judged_qrels("dev")
     judged = np.unique(qrels.doc_rows)
     others = np.setdiff1d(
@@ -99,13 +93,12 @@ def _reduced_each(
 ) -> DevCorpus:
     """Reduce each of several data sets, to a part of the limit by its size."""
     reduced, rows = [], []
-    for view, part in zip(views(data), data.parts, strict=True):
-        own = reduced_corpus(
-            encoder, view, max(1, limit * len(view.corpus) // len(data.corpus)), corpus_text, seed
-        )
+    for each, first in zip(data.sets, first_rows(data)[1], strict=False):
+        own_limit = max(1, limit * len(each.corpus) // len(data.corpus))
+        own = reduced_corpus(encoder, each, own_limit, corpus_text, seed)
         assert own.rows is not None
-        reduced.append(replace(own.data, name=part.name))
-        rows.append(own.rows + part.first_document)
+        reduced.append(own.data)
+        rows.append(own.rows + first)
     return DevCorpus(combine(reduced), np.concatenate(rows))
 
 
