@@ -83,7 +83,9 @@ def test_splits_are_drawn_of_each_set_as_if_it_were_alone() -> None:
     for own, again, first in zip(drawn.sets, copied.sets, sets, strict=True):
         alone = draw_missing_splits(first, seed=3, test_fraction=0.2, needs_dev=True)
         for split in ("train", "dev", "test"):
-            assert judged(own, own.split(split)) == judged(alone, alone.split(split)) == judged(again, again.split(split))
+            assert (
+                judged(own, own.split(split)) == judged(alone, alone.split(split)) == judged(again, again.split(split))
+            )
         assert [note for note in drawn.notes if note.startswith(f"{own.name}: ")] == [
             f"{own.name}: {note}" for note in alone.notes
         ]
