@@ -98,7 +98,6 @@ STUDIES: dict[str, Study] = {
             Cell("I_u = 10", "dp", {"update_interval": "10"}),
             Cell("I_u = 100", "dp", {"update_interval": "100"}),
             Cell("I_u = epoch (the release)", "dp", {"update_interval": "epoch"}),
-            Cell("pool weighted by pairs", "dp", {"pool_weighting": "pairs"}),
         )
     ),
     "retention": Study((FT, *(sp(k) for k in (".75", ".5", ".25", ".1", ".05")))),

@@ -7,7 +7,7 @@ import pytest
 from opera.config.recipe import docs_by_group, make_recipe
 from opera.config.yaml import parse_assignments, read_recipe
 from opera.core.errors import SettingError
-from opera.methods.default import DEFAULT_METHOD
+from opera.methods import DEFAULT_METHOD
 
 
 def test_defaults_of_methods_are_the_papers() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Literal, get_args, get_origin
 
 import numpy as np
@@ -44,32 +43,6 @@ class TestContract:
         assert [one.draw(step).pair_ids.tolist() for step in range(20)] != [
             other.draw(step).pair_ids.tolist() for step in range(20)
         ]
-
-    @pytest.mark.parametrize("counts", [[5], [1], [1] * 9, [50, 1]])
-    def test_small_data(self, name: str, values: dict[str, object], counts: list[int]) -> None:
-        pairs = make_pairs(counts)
-        if math.floor(float(str(values.get("k", 1))) * pairs.n_pairs) == 0:
-            with pytest.raises(SettingError, match="all are pruned"):
-                make(name, values, pairs)
-            return
-        method = make(name, values, pairs)
-        for step in range(12):
-            assert len(method.draw(step).pair_ids) == 8
-        assert method.probabilities(12).pair.sum() == pytest.approx(1)
-
-    @pytest.mark.parametrize("value", [0.0, 1.0, -1.0, 3.4e38, 1e-45])
-    def test_equal_and_extreme_scores(
-        self, name: str, values: dict[str, object], pairs: TrainingPairs, value: float
-    ) -> None:
-        method = METHODS[name]
-        same = np.full(pairs.n_pairs, value, dtype=np.float32)
-        made = method(pairs, Plan(0, 50, 8), method.settings_class.parse(values), PairScores(pairs, same, same, same))
-        for step in range(10):
-            drawn = made.draw(step).pair_ids
-            made.observe(drawn, same[drawn], same[drawn])
-        p = made.probabilities(10).pair
-        assert np.isfinite(p).all()
-        assert p.sum() == pytest.approx(1)
 
 
 @pytest.mark.parametrize(("name", "values"), ALL_KEPT_POSSIBLE)

@@ -15,11 +15,10 @@ from scipy.stats import chi2_contingency, chisquare, hypergeom
 from opera.core.arrays import IntArray
 from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
-from opera.methods.draws import ShuffledPasses, draw_by_pairs, draw_pool, draw_weighted_documents, pool_probabilities
+from opera.methods.draws import ShuffledPasses, draw_pool, draw_weighted_documents
 from opera.methods.dynamic import (
     document_weights,
     own_thresholds,
-    pair_weighted_probabilities,
     query_probabilities,
 )
 from worlds import make, make_pairs, make_scores, mixed_pairs, top_k_of
@@ -38,15 +37,6 @@ def drawer(scores: list[float], count: int, pool_size: int) -> Callable[[int], I
 
 
 class TestDraws:
-    def test_draws_by_pairs_follow_equation_5_times_the_pairs(self, pairs: TrainingPairs) -> None:
-        is_top = (np.arange(pairs.n_queries) % 3 == 0).astype(np.float64)
-        count = int(is_top.sum())
-        drawn = draw_by_pairs(
-            generator(0, "test"), pairs, lambda own: pool_probabilities(is_top[own], count, pairs.n_queries, 10), 20_000
-        )
-        expected = pair_weighted_probabilities(pairs, query_probabilities(is_top, count, 10)) * 20_000
-        assert chisquare(np.bincount(drawn, minlength=pairs.n_queries), expected).pvalue > 1e-3
-
     def test_frequencies_at_the_last_step_match_at_alpha_5_and_r_53(self) -> None:
         """The paper's end of the schedule: P(top)/P(rest) = α, exactly and as drawn."""
         pairs = make_pairs([1, 2, 3, 4] * 40)
@@ -150,8 +140,3 @@ class TestDraws:
         drawn = draw_weighted_documents(generator(1, "test"), pairs, queries, lambda own: weight[own])
         assert np.array_equal(pairs.pair_query[drawn], queries)
         assert set(drawn.tolist()) == set(np.flatnonzero(weight | (pairs.pair_query == 15)).tolist())
-
-    def test_generators_are_named(self) -> None:
-        streams = [generator(*key).random() for key in ((0, "a", 0), (0, "a", 1), (0, "b", 0), (1, "a", 0))]
-        assert len(set(streams)) == 4
-        assert generator(0, "a", 0).random() == streams[0]

@@ -1,4 +1,4 @@
-"""Dynamic pruning: scores, thresholds, weights and refreshes, against the plain way of computing them."""
+"""Dynamic pruning: schedules, scores, thresholds, weights and refreshes, against the plain way of computing them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import math
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from opera.core.errors import SettingError
 from opera.data.pairs import TrainingPairs
+from opera.methods import PairScores
 from opera.methods.counts import bucket_of
 from opera.methods.dynamic import (
     DynamicPruning,
@@ -17,6 +20,7 @@ from opera.methods.dynamic import (
     own_thresholds,
     query_scores,
 )
+from opera.methods.schedules import cosine_schedule, top_ratio, virtual_dataset_size
 from worlds import make, make_pairs, make_scores, mixed_pairs, top_k_of
 
 
@@ -82,10 +86,6 @@ def test_weights_are_beta_and_one() -> None:
     high = np.array([True, False])
     assert document_weights(high, 5.0).tolist() == [5, 1]
     assert document_weights(high, 5.0, soft=False).tolist() == [1, 0]
-
-
-def test_soft_keeps_every_pair_possible(pairs: TrainingPairs) -> None:
-    assert (make("dp", {}, pairs).probabilities(0).pair > 0).all()
 
 
 def test_alpha_is_the_ratio_of_top_to_rest() -> None:
@@ -167,3 +167,41 @@ def test_the_schedule_holds_what_the_settings_use(
     assert list(method.schedule(0)) == names
     method.draw(0)
     assert all(math.isfinite(value) for value in method.schedule(0).values())
+
+
+def test_cosine_runs_from_start_to_end() -> None:
+    assert cosine_schedule(2, 5, 0, 100) == 2
+    assert cosine_schedule(2, 5, 100, 100) == 5
+    assert cosine_schedule(2, 5, 50, 100) == pytest.approx(3.5)
+
+
+def test_ratio_runs_from_a_quarter_to_053_forward_and_back() -> None:
+    n = 100_000
+    pool = virtual_dataset_size(n, 2, 0.25)
+    assert pool == 62_500
+    assert top_ratio(2, pool, n) == pytest.approx(0.25)
+    assert top_ratio(5, pool, n) == pytest.approx(0.53125)
+
+
+@given(st.floats(1.01, 10), st.floats(1.0, 5), st.floats(0.01, 0.99))
+def test_top_and_rest_inclusion_differ_by_alpha(low: float, factor: float, ratio: float) -> None:
+    n, alpha = 1.0, low * factor
+    pool = n * (1 - ratio) / low + ratio * n
+    r = top_ratio(alpha, pool, 1)
+    assert 0 < r < 1
+    assert (pool - r) / (1 - r) == pytest.approx(1 / alpha)
+
+
+def test_observations_overwrite_and_the_last_of_a_pair_counts(pairs: TrainingPairs) -> None:
+    scores = make_scores(pairs)
+    scores.observe(np.array([3, 5, 3]), np.array([0.1, 0.2, 0.3]), np.array([1.0, 2.0, 3.0]))
+    assert scores.similarity[[3, 5]].tolist() == pytest.approx([0.3, 0.2])
+    assert scores.loss[[3, 5]].tolist() == pytest.approx([3.0, 2.0])
+
+
+def test_scores_of_another_length_or_not_finite_are_refused(pairs: TrainingPairs) -> None:
+    good = np.zeros(pairs.n_pairs)
+    with pytest.raises(ValueError, match="loss must have shape"):
+        PairScores(pairs, good, good[1:])
+    with pytest.raises(ValueError, match="similarity must be finite"):
+        PairScores(pairs, np.where(np.arange(pairs.n_pairs) == 2, np.nan, good), good)

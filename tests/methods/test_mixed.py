@@ -49,7 +49,7 @@ NOT_FOR = {
     # a pair may wait for the next step of its set, which by then is in another pass with other weights
     "infobatch": {"check_possible"},
     # k = 0.25 keeps no pair of a set with one pair; `check` sees the counts of all sets, prepare_data each set's own
-    "sp": {"check_small_data"},
+    "sp": {"check_extremes"},
 }
 
 

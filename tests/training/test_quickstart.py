@@ -15,7 +15,7 @@ from opera.cli.printing.quickstart import print_quickstart
 from opera.core.errors import RunFolderError, SettingError
 from opera.core.files import LIST_FILE, temporary_beside
 from opera.data import load_data
-from opera.methods.default import DEFAULT_METHOD
+from opera.methods import DEFAULT_METHOD
 
 
 def test_quickstart_end_to_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

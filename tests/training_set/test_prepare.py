@@ -37,11 +37,6 @@ BAD: list[tuple[dict[str, Any], type[InputError], str]] = [
     ({"method": "sp+dp", "k": 0.0001}, SettingError, "all are pruned"),
     ({"noise": "random", "noise_share": 0.99}, SettingError, "noise_share: must be less than or equal to 0.95"),
     ({"method": "sp+cbs", "score": "similarity"}, SettingError, "score: must be 'cbs', got 'similarity'"),
-    (
-        {"method": "dp", "pool_weighting": "pairs", "levels": "document"},
-        SettingError,
-        "levels=document samples queries uniformly",
-    ),
     ({"method": "infobatch", "rho": 1.0}, SettingError, "rho: must be less than 1, got 1"),
     ({"precision": "fp16"}, SettingError, "needs CUDA"),
     ({"dropout": 0.1}, SettingError, "has no dropout"),

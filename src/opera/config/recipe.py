@@ -16,8 +16,16 @@ from opera.core.errors import SettingError
 from opera.core.extras import require
 from opera.core.settings import SettingDoc, Settings, resolved, unknown_setting
 from opera.data.pairs import TrainingPairs
-from opera.methods import METHODS, Method, PairScores, Plan, method_named
-from opera.methods.default import AUTO, DEFAULT_METHOD, PRESET_METHOD
+from opera.methods import (
+    AUTO,
+    DEFAULT_METHOD,
+    METHODS,
+    PRESET_METHOD,
+    Method,
+    PairScores,
+    Plan,
+    method_named,
+)
 from opera.methods.mixed import MixedMethod, Mixture
 
 ADAPT_ARGUMENTS = ("data", "model", "out", "resume", "overwrite", "callbacks", "config")

@@ -1,16 +1,27 @@
-"""The methods of the paper: NumPy and numba, no torch.
+"""The methods of the paper: NumPy, no torch.
 
-A new method is one class and one line: a subclass of :class:`Method`, and ``register(MyMethod)``.
+A new method is one class and one line: a subclass of :class:`Method`, and ``register_method(MyMethod)``.
 """
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
+from opera.core.registry import Registry
 from opera.methods.base import Draw, Method, NoSettings, Plan, Probabilities
-from opera.methods.registry import METHODS, method_named, register_method
+from opera.methods.dynamic import DynamicPruning
+from opera.methods.finetuning import FineTuning
+from opera.methods.infobatch import InfoBatch
 from opera.methods.scores import PairScores
+from opera.methods.static import CBSPruning, RandomPruning, StaticPruning
+from opera.methods.twostage import StaticThenDynamic
 
 __all__ = [
+    "AUTO",
+    "DEFAULT_METHOD",
+    "DEFAULT_REASON",
     "METHODS",
+    "PRESET_METHOD",
     "Draw",
     "Method",
     "NoSettings",
@@ -20,3 +31,48 @@ __all__ = [
     "method_named",
     "register_method",
 ]
+
+METHODS: Registry[type[Method[Any]]] = Registry("method")
+"""All methods by name, in the order of tables: those of the paper, then those that users add."""
+
+AUTO, DEFAULT_METHOD, PRESET_METHOD = "auto", "ft", "dp"
+"""What ``method`` is by default, the method that it stands for, and the one under a preset of the paper."""
+
+DEFAULT_REASON = (
+    "ft, plain fine-tuning under the guard, is the default: no method beat it in most data sets with the batch, "
+    "temperature, steps and share λ as well chosen (docs/samplers.md)."
+)
+"""The evidence for the default, as ``opera train`` and ``opera inspect`` report it."""
+
+M = TypeVar("M", bound=type[Method[Any]])
+
+
+def register_method(method: M) -> M:
+    """Register a method under its ``name``. Also a class decorator: returns the class.
+
+    Raises:
+        ValueError: if another method has the name, in any case.
+    """
+    METHODS.register(method.name, method)
+    return method
+
+
+def method_named(name: str) -> type[Method[Any]]:
+    """Look a method up by name, in any case; ``method_named(name).name`` is the canonical spelling.
+
+    Raises:
+        SettingError: if there is no such method, with the nearest name.
+    """
+    return METHODS.find(name)
+
+
+for _method in (
+    FineTuning,
+    RandomPruning,
+    StaticPruning,
+    CBSPruning,
+    InfoBatch,
+    DynamicPruning,
+    StaticThenDynamic,
+):
+    register_method(_method)

@@ -19,8 +19,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
-from opera.core.arrays import FloatArray
 from opera.core.errors import SettingError
 from opera.core.rng import generator
 from opera.core.settings import Settings
@@ -32,6 +32,7 @@ MIXED = (1, 2, 3, 4, 5, 6, 7, 8, 1, 1, 2, 9, 3, 3, 3, 12)  # documents per query
 BATCH, STEPS = 8, 50
 ENDLESS = 10**9  # steps of a run so long that its schedule does not move
 MIN_P_VALUE = 1e-4
+TAKEN = {"step", "loss", "learning_rate", "seconds"}  # columns of trace.parquet
 
 AnyMethod = type[Method[Any]]
 
@@ -52,86 +53,73 @@ def check_method(method: AnyMethod, settings: Settings | None = None) -> None:
 
 def check_declaration(method: AnyMethod, settings: Settings) -> None:
     """The class has a name, a title and settings; every setting has a default and a help text."""
-    for attribute in ("name", "title"):
-        _require(isinstance(getattr(method, attribute, None), str), f"{attribute} must be a string")
+    own = method.settings_class
     _require(
-        method.name != "" and not set(method.name) & set(":,/ "),
-        "name must not be empty or hold : , / or spaces",
+        {
+            "name must be a string": isinstance(getattr(method, "name", None), str),
+            "title must be a string": isinstance(getattr(method, "title", None), str),
+            "settings_class must be a subclass of Settings": issubclass(own, Settings),
+            "settings must be of the method's settings_class": isinstance(settings, own),
+        }
     )
-    _require(
-        issubclass(method.settings_class, Settings), "settings_class must be a subclass of Settings"
-    )
-    _require(
-        isinstance(settings, method.settings_class),
-        "settings must be of the method's settings_class",
-    )
-    for name, field in method.settings_class.model_fields.items():
-        _require(not field.is_required(), f"setting {name} must have a default")
-        _require(
-            bool(field.description),
-            f"setting {name} must have a help text: declare it with setting()",
-        )
+    nameable = method.name != "" and not set(method.name) & set(":,/ ")
+    _require({"name must not be empty or hold : , / or spaces": nameable})
+    for name, field in own.model_fields.items():
+        help_text = f"setting {name} must have a help text: declare it with setting()"
+        default = f"setting {name} must have a default"
+        _require({default: not field.is_required(), help_text: bool(field.description)})
 
 
 def check_scores(method: AnyMethod, settings: Settings) -> None:
-    """Pretrained scores are required exactly when ``needs_scores`` says so, and CBS only together with them."""
-    pairs = some_pairs(MIXED)
-    if method.needs_scores(settings):
-        try:
-            method(pairs, Plan(0, STEPS, BATCH), settings, None)
-        except ValueError:
-            return
-        raise AssertionError(
-            "needs_scores is true: the constructor must refuse to work without scores"
-        )
-    _require(method.cbs_pool_size(settings) == 0, "a method that uses CBS needs scores")
-    method(pairs, Plan(0, STEPS, BATCH), settings, None).draw(0)
+    """Pretrained scores are required exactly when ``needs_scores`` says so, and CBS only with them."""
+    pairs, plan, needed = some_pairs(MIXED), Plan(0, STEPS, BATCH), method.needs_scores(settings)
+    refused = "needs_scores is true: the constructor must refuse to work without scores"
+    try:
+        method(pairs, plan, settings, None).draw(0)
+        _require({refused: not needed})
+    except ValueError:
+        if not needed:
+            raise
+    uses_cbs = method.cbs_pool_size(settings) > 0
+    _require({"a method that uses CBS needs scores": needed or not uses_cbs})
 
 
-def check_draws(method: AnyMethod, settings: Settings) -> None:
-    """A draw has the batch's size and types, pairs that exist and are kept, and positive finite weights."""
+def check_steps(method: AnyMethod, settings: Settings) -> None:
+    """At every step draws, probabilities and schedule are what :class:`Method` says.
+
+    A draw has the batch's size and types, pairs that are kept, and positive finite weights. Probabilities sum to one,
+    and are 0 for pairs that are not kept. The schedule has the same names at every step and numbers as values.
+    """
     made = _made(method, settings)
-    for step in range(30):
-        drawn = made.draw(step)
-        _require(
-            drawn.pair_ids.shape == drawn.weights.shape == (BATCH,),
-            "a draw must hold plan.batch_size pairs",
-        )
-        _require(drawn.pair_ids.dtype == np.int64, "pair_ids must be int64")
-        _require(drawn.weights.dtype == np.float32, "weights must be float32")
-        inside = (drawn.pair_ids >= 0) & (drawn.pair_ids < made.pairs.n_pairs)
-        _require(bool(inside.all()), "pair_ids must be ids of pairs")
-        _require(
-            bool(made.kept[drawn.pair_ids].all()), "pairs that are not kept must never be drawn"
-        )
-        _require(
-            bool((np.isfinite(drawn.weights) & (drawn.weights > 0)).all()),
-            "weights must be positive and finite",
-        )
-        _observe(made, drawn, step)
-
-
-def check_probabilities(method: AnyMethod, settings: Settings) -> None:
-    """The probabilities of each step sum to one, belong together, and are 0 for pairs that are not kept."""
-    made = _made(method, settings)
-    pairs = made.pairs
+    names = list(made.schedule(0))
     for step in range(STEPS):
         drawn = made.draw(step)
-        p = made.probabilities(step)
-        for name, values in (("query", p.query), ("document", p.document), ("pair", p.pair)):
-            _require(bool((values >= 0).all()), f"probabilities.{name} must not be negative")
+        ids, weights = drawn.pair_ids, drawn.weights
         _require(
-            _near(p.query.sum(), 1) and _near(p.pair.sum(), 1), "P(q) and P(q, d) must sum to one"
+            {
+                "a draw must hold plan.batch_size pairs": ids.shape == weights.shape == (BATCH,),
+                "pair_ids must be int64": ids.dtype == np.int64,
+                "weights must be float32": weights.dtype == np.float32,
+                "weights must be positive and finite": np.isfinite(weights) & (weights > 0),
+                "pair_ids must be ids of pairs": (ids >= 0) & (ids < made.pairs.n_pairs),
+            }
         )
+        p, values = made.probabilities(step), made.schedule(step)
+        of_queries = made.pairs.sum_by_query(p.document)[p.query > 0]
+        floats = [isinstance(value, float) for value in values.values()]
         _require(
-            _near(pairs.sum_by_query(p.document)[p.query > 0], 1),
-            "P(d|q) must sum to one over a query's pairs",
-        )
-        _require(
-            _near(p.pair, p.query[pairs.pair_query] * p.document), "P(q, d) must be P(q)·P(d|q)"
-        )
-        _require(
-            bool((p.pair[~made.kept] == 0).all()), "pairs that are not kept must have probability 0"
+            {
+                "pairs that are not kept must never be drawn": made.kept[ids],
+                "probabilities.query must not be negative": p.query >= 0,
+                "probabilities.document must not be negative": p.document >= 0,
+                "P(q) and P(q, d) must sum to one": _near([p.query.sum(), p.pair.sum()], 1),
+                "P(d|q) must sum to one over a query's pairs": _near(of_queries, 1),
+                "pairs that are not kept must have probability 0": p.pair[~made.kept] == 0,
+                "names of the schedule must be identifiers": [n.isidentifier() for n in names],
+                "the trace has columns of these names": not TAKEN & set(names),
+                "the schedule must have the same names at every step": list(values) == names,
+                "the schedule's values must be floats": floats,
+            }
         )
         _observe(made, drawn, step)
 
@@ -144,16 +132,13 @@ def check_possible(method: AnyMethod, settings: Settings) -> None:
     """
     made = _made(method, settings)
     for step in range(STEPS):
-        before = made.probabilities(max(0, step - 1))
-        drawn = made.draw(step)
-        after, ids = made.probabilities(step), drawn.pair_ids
-        possible = [
-            (p.pair[ids] > 0) & np.isclose(p.weight[ids], drawn.weights) for p in (before, after)
-        ]
-        _require(
-            bool(np.logical_or(*possible).all()),
-            "a drawn pair has probability 0, or another weight than in probabilities",
-        )
+        before, drawn = made.probabilities(max(0, step - 1)), made.draw(step)
+        possible = np.zeros(len(drawn.pair_ids), dtype=bool)
+        for p in (before, made.probabilities(step)):
+            same_weight = np.isclose(p.weight[drawn.pair_ids], drawn.weights)
+            possible |= (p.pair[drawn.pair_ids] > 0) & same_weight
+        fault = "a drawn pair has probability 0, or another weight than in probabilities"
+        _require({fault: possible})
         _observe(made, drawn, step)
 
 
@@ -175,142 +160,90 @@ def check_frequencies(method: AnyMethod, settings: Settings) -> None:
             np.add.at(counts, made.draw(step).pair_ids, 1)
             expected += 4 * made.probabilities(step).pair
     possible = expected > 0
-    _require(counts[~possible].sum() == 0, "pairs with probability 0 are drawn")
-    p_value = chisquare(
-        counts[possible], expected[possible] * (counts.sum() / expected.sum())
-    ).pvalue
-    _require(
-        p_value > MIN_P_VALUE,
-        f"draws do not follow the probabilities: p = {p_value:.2g} in a χ² test",
-    )
+    _require({"pairs with probability 0 are drawn": counts[~possible] == 0})
+    scaled = expected[possible] * (counts.sum() / expected.sum())
+    p_value = chisquare(counts[possible], scaled).pvalue
+    fault = f"draws do not follow the probabilities: p = {p_value:.2g} in a χ² test"
+    _require({fault: p_value > MIN_P_VALUE})
 
 
 def check_seed(method: AnyMethod, settings: Settings) -> None:
-    """The same seed gives the same draws, and reading the method's properties in between changes none."""
+    """The same seed gives the same draws, and reading the method in between changes none."""
     plain, watched = _made(method, settings), _made(method, settings)
+    fault = "the same seed must give the same draws, and reading must not change them"
     for step in range(20):
-        drawn, again = plain.draw(step), watched.draw(step)
-        _require(
-            _same(drawn, again),
-            "the same seed must give the same draws, and reading must not change them",
-        )
-        watched.probabilities(step)
-        watched.schedule(step)
-        watched.state_dict()
+        drawn = plain.draw(step)
+        _require({fault: _same(drawn, watched.draw(step))})
         json.dumps(watched.summary())
-        similarity = watched.similarity
-        _require(
-            similarity is None or similarity.shape == watched.kept.shape,
-            "similarity must be [N] or None",
-        )
+        for read in (watched.probabilities, watched.schedule):
+            read(step)
+        watched.state_dict()
+        shape = None if watched.similarity is None else watched.similarity.shape
+        _require({"similarity must be [N] or None": shape in (None, watched.kept.shape)})
         for made in (plain, watched):
             _observe(made, drawn, step)
 
 
 def check_resume(method: AnyMethod, settings: Settings) -> None:
-    """A method restored from its state, read back as from a checkpoint, continues with the same draws."""
+    """A method restored from its state, read back as from a checkpoint, goes on with the same draws."""
     for cut in (1, 13):
         first, second = _made(method, settings), _made(method, settings)
         for step in range(cut):
             _observe(first, first.draw(step), step)
         second.load_state_dict(read_back(first.state_dict()))
+        fault = "after load_state_dict, draws must be those of the saved method"
         for step in range(cut, 40):
-            drawn, again = first.draw(step), second.draw(step)
-            _require(
-                _same(drawn, again),
-                "after load_state_dict, draws must be those of the saved method",
-            )
-            _require(
-                _near(first.probabilities(step).pair, second.probabilities(step).pair),
-                "and so the probabilities",
-            )
+            drawn = first.draw(step)
+            _require({fault: _same(drawn, second.draw(step))})
+            p, again = first.probabilities(step).pair, second.probabilities(step).pair
+            _require({"and so the probabilities": _near(p, again)})
             for made in (first, second):
                 _observe(made, drawn, step)
 
 
-def check_schedule(method: AnyMethod, settings: Settings) -> None:
-    """The schedule has the same names at every step and numbers as values."""
-    made = _made(method, settings)
-    names = list(made.schedule(0))
-    _require(
-        all(name.isidentifier() for name in names), "names of the schedule must be identifiers"
-    )
-    _require(
-        not {"step", "loss", "learning_rate", "seconds"} & set(names),
-        "the trace has columns of these names",
-    )
-    for step in range(30):
-        _observe(made, made.draw(step), step)
-        values = made.schedule(step)
-        _require(list(values) == names, "the schedule must have the same names at every step")
-        _require(
-            all(isinstance(value, float) for value in values.values()),
-            "the schedule's values must be floats",
-        )
+def check_extremes(method: AnyMethod, settings: Settings) -> None:
+    """Tiny training sets and equal or extreme scores work, unless ``check`` refuses the settings.
 
-
-def check_small_data(method: AnyMethod, settings: Settings) -> None:
-    """On tiny training sets, ``check`` refuses the settings or the method works."""
-    for counts in ([5], [1], [1] * 9, [50, 1]):
+    Similarities are at their ends, and losses as small and large as float32 can be.
+    """
+    sizes = [(counts, (0.0, 0.0)) for counts in ((5,), (1,), (1,) * 9, (50, 1))]
+    extremes = [(MIXED, values) for values in ((0.0, 0.0), (1.0, 1e-45), (-1.0, 3.4e38))]
+    for counts, values in [*sizes, *extremes]:
         pairs = some_pairs(counts)
         try:
             method.check(settings, pairs.n_queries, pairs.n_pairs)
         except SettingError:
             continue
-        made = method(pairs, Plan(0, STEPS, BATCH), settings, some_scores(pairs))
-        for step in range(12):
-            _require(
-                len(made.draw(step).pair_ids) == BATCH,
-                f"no whole batch for {counts} documents per query",
-            )
-        _require(
-            _near(made.probabilities(11).pair.sum(), 1), f"P(q, d) does not sum to one for {counts}"
-        )
-
-
-def check_equal_scores(method: AnyMethod, settings: Settings) -> None:
-    """Equal and extreme scores work: similarities at their ends, and losses as small and large as float32 can be."""
-    pairs = some_pairs(MIXED)
-    for similarity, loss in ((0.0, 0.0), (1.0, 1e-45), (-1.0, 3.4e38)):
-        same = [
-            np.full(pairs.n_pairs, value, dtype=np.float32) for value in (similarity, loss, 1.0)
-        ]
+        same = [np.full(pairs.n_pairs, value, dtype=np.float32) for value in (*values, 1.0)]
         made = method(pairs, Plan(0, STEPS, BATCH), settings, PairScores(pairs, *same))
-        for step in range(10):
+        case = f"with {counts} documents per query, similarity and loss {values}"
+        for step in range(12):
             ids = made.draw(step).pair_ids
+            _require({f"{case}: no whole batch": len(ids) == BATCH})
             made.observe(ids, same[0][ids], same[1][ids])
-        p = made.probabilities(9).pair
-        _require(
-            bool(np.isfinite(p).all()) and _near(p.sum(), 1),
-            f"similarity {similarity}, loss {loss}: P is {p}",
-        )
+        p = made.probabilities(11).pair
+        _require({f"{case}: P is {p}": np.isfinite(p).all() and _near(p.sum(), 1)})
 
 
 Check = Callable[[AnyMethod, Settings], None]
 CHECKS: tuple[Check, ...] = (
     check_declaration,
     check_scores,
-    check_draws,
-    check_probabilities,
+    check_steps,
     check_possible,
     check_frequencies,
     check_seed,
     check_resume,
-    check_schedule,
-    check_small_data,
-    check_equal_scores,
+    check_extremes,
 )
 
 
 def some_pairs(positives_per_query: Sequence[int], n_docs: int = 1000) -> TrainingPairs:
     """Training pairs with these numbers of documents per query, drawn at random."""
     rng = generator(sum(positives_per_query), "contract.pairs")
-    docs = np.concatenate(
-        [rng.choice(n_docs, count, replace=False) for count in positives_per_query]
-    )
-    return TrainingPairs.from_arrays(
-        np.repeat(np.arange(len(positives_per_query)), positives_per_query), docs
-    )
+    docs = [rng.choice(n_docs, count, replace=False) for count in positives_per_query]
+    queries = np.repeat(np.arange(len(positives_per_query)), positives_per_query)
+    return TrainingPairs.from_arrays(queries, np.concatenate(docs))
 
 
 def some_scores(pairs: TrainingPairs, seed: int = 0) -> PairScores:
@@ -324,47 +257,43 @@ def read_back(state: Mapping[str, Any]) -> dict[str, Any]:
     """A state as read back from a checkpoint: numbers as arrays, empty dicts left out."""
     restored: dict[str, Any] = {}
     for key, value in state.items():
-        _require("/" not in key, f"state_dict: '{key}' must not hold a slash")
+        _require({f"state_dict: '{key}' must not hold a slash": "/" not in key})
         if isinstance(value, Mapping):
-            inner = read_back(value)
-            restored |= {key: inner} if inner else {}
+            restored |= {key: inner} if (inner := read_back(value)) else {}
             continue
+        plain = f"state_dict: '{key}' must be an array or a number"
+        _require({plain: np.asarray(value).dtype != object})
         file = io.BytesIO()
         np.save(file, value)
         file.seek(0)
-        _require(
-            np.asarray(value).dtype != object, f"state_dict: '{key}' must be an array or a number"
-        )
         restored[key] = np.load(file)
     return restored
 
 
-def _made(method: AnyMethod, settings: Settings, seed: int = 0) -> Method[Any]:
+def _made(method: AnyMethod, settings: Settings) -> Method[Any]:
     pairs = some_pairs(MIXED)
     method.check(settings, pairs.n_queries, pairs.n_pairs)
-    return method(pairs, Plan(seed, STEPS, BATCH), settings, some_scores(pairs))
+    return method(pairs, Plan(0, STEPS, BATCH), settings, some_scores(pairs))
 
 
 def _observe(made: Method[Any], drawn: Draw, step: int) -> None:
-    rng = generator(step, "contract.forward")
-    similarity, loss = (
-        rng.uniform(-1, 1, len(drawn.pair_ids)),
-        rng.exponential(2.0, len(drawn.pair_ids)),
-    )
-    made.observe(drawn.pair_ids, similarity.astype(np.float32), loss.astype(np.float32))
+    rng, size = generator(step, "contract.forward"), len(drawn.pair_ids)
+    seen = rng.uniform(-1, 1, size), rng.exponential(2.0, size)
+    made.observe(drawn.pair_ids, *(values.astype(np.float32) for values in seen))
 
 
 def _same(one: Draw, other: Draw) -> bool:
-    return np.array_equal(one.pair_ids, other.pair_ids) and np.array_equal(
-        one.weights, other.weights
-    )
+    pairs = ((one.pair_ids, other.pair_ids), (one.weights, other.weights))
+    return all(np.array_equal(*both) for both in pairs)
 
 
-def _near(values: FloatArray | float, expected: FloatArray | float) -> bool:
+def _near(values: ArrayLike, expected: ArrayLike) -> bool:
     """Equal but for rounding: sums of hundreds of float64 in another order."""
     return bool(np.allclose(values, expected, rtol=1e-9, atol=1e-12))
 
 
-def _require(condition: bool, message: str) -> None:
-    if not condition:
-        raise AssertionError(message)
+def _require(promises: Mapping[str, Any]) -> None:
+    """Fail with the first promise that does not hold: a condition, or an array all of which must."""
+    for promise, holds in promises.items():
+        if not np.all(holds):
+            raise AssertionError(promise)

@@ -103,42 +103,6 @@ def _draw_some(
     return drawn[:count]
 
 
-def draw_by_pairs(
-    rng: np.random.Generator,
-    pairs: TrainingPairs,
-    in_pool: Callable[[IntArray], FloatArray],
-    count: int,
-) -> NDArray[np.int64]:
-    """Draw ``count`` queries independently, each with probability proportional to m_q times its ``in_pool``.
-
-    By rejection: propose the query of a uniform pair, and accept it with its probability to be in the pool.
-
-    Returns:
-        int64 ``[count]``.
-    """
-    drawn = np.empty(0, dtype=np.int64)
-    while len(drawn) < count:
-        queries = pairs.pair_query[rng.integers(pairs.n_pairs, size=2 * count)].astype(np.int64)
-        drawn = np.concatenate([drawn, queries[rng.random(len(queries)) < in_pool(queries)]])
-    return drawn[:count]
-
-
-def pool_probabilities(top: FloatArray, count: int, n: int, pool_size: int) -> NDArray[np.float64]:
-    """Section 2.3: the probability of each query to be in the pool, 1 for a top query and (n₀ - K)/(n - K) for another.
-
-    Args:
-        top: float ``[m]``, each query's probability to be a top query.
-        count: K, the number of top queries.
-        n: the number of queries.
-        pool_size: n₀.
-
-    Returns:
-        float64 ``[m]``.
-    """
-    other = (pool_size - count) / (n - count) if n > count else 0.0
-    return np.asarray(top + (1 - top) * other, dtype=np.float64)
-
-
 def draw_documents(
     rng: np.random.Generator, pairs: TrainingPairs, queries: IntArray
 ) -> NDArray[np.int64]:

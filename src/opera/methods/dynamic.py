@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import astuple
 from typing import Any, Literal
 
 import numpy as np
@@ -17,11 +18,9 @@ from opera.methods.base import Draw, Method, Plan, Probabilities
 from opera.methods.counts import NOTHING, Counts, TopK, bucket_of, upper_edge
 from opera.methods.draws import (
     ShuffledPasses,
-    draw_by_pairs,
     draw_documents,
     draw_pool,
     draw_weighted_documents,
-    pool_probabilities,
 )
 from opera.methods.finetuning import uniform_documents, uniform_queries
 from opera.methods.schedules import cosine_schedule, top_ratio, virtual_dataset_size
@@ -114,20 +113,9 @@ def query_probabilities(top: FloatArray, count: int, pool_size: int) -> NDArray[
         count: K, the number of top queries.
         pool_size: n₀.
     """
-    return pool_probabilities(top, count, len(top), pool_size) / pool_size
-
-
-def pair_weighted_probabilities(
-    pairs: TrainingPairs, uniform: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Equation 5, left, times m_q: P(q) also proportional to the query's pairs, as in Equation 3. Float64 ``[n]``."""
-    weight = uniform * pairs.positives_per_query
-    return np.asarray(weight / weight.sum())
-
-
-def smaller_strength(settings: DynamicSettings) -> float:
-    """The smaller end of the range of α, which determines n₀ (paper.md, row 3)."""
-    return min(settings.alpha_start, settings.alpha_end)
+    n = len(top)
+    other = (pool_size - count) / (n - count) if n > count else 0.0
+    return np.asarray((top + (1 - top) * other) / pool_size, dtype=np.float64)
 
 
 class DynamicSettings(Settings):
@@ -169,11 +157,6 @@ class DynamicSettings(Settings):
         "I_u: steps between rankings of the queries; epoch: once per n₀ queries",
         "Table 5; paper.md, row 6",
     )
-    pool_weighting: Literal["uniform", "pairs"] = setting(
-        "uniform",
-        "draw the pool's queries uniformly, or in proportion to their pairs, like sp, with replacement",
-        "Algorithm 1; pairs: OPERA",
-    )
     levels: Literal["both", "query", "document"] = setting(
         "both", "which level DP acts on", "Table 4"
     )
@@ -207,47 +190,35 @@ class DynamicPruning(Method[DynamicSettings]):
         scores: PairScores | None = None,
     ) -> None:
         super().__init__(pairs, plan, settings, scores)
-        self.pool_size = virtual_dataset_size(
-            pairs.n_queries, smaller_strength(settings), settings.r_start
-        )
-        # How many scores lie where, for the levels in use.
-        self._on_queries, self._on_documents = (
-            settings.levels != "document",
-            settings.levels != "query",
-        )
+        smaller = min(settings.alpha_start, settings.alpha_end)  # paper.md, row 3
+        self.pool_size = virtual_dataset_size(pairs.n_queries, smaller, settings.r_start)
         self._count()
         # What the last refresh found, and the queries it drew that are not used yet.
         self._top, self._threshold, self._cutoff = NOTHING, 0, settings.v_start
         self._queue = np.empty(0, dtype=np.int64)
         self._refreshes = 0
-        # With levels=document, queries come from passes.
-        self._passes = ShuffledPasses(plan.seed, "dp.passes", pairs.n_queries)
+        self._passes = ShuffledPasses(plan.seed, "dp.passes", pairs.n_queries)  # levels=document
         # For `probabilities`: what changed since the last refresh ranked the queries, and their scores then.
         self._changed_since: list[tuple[IntArray, NDArray[np.float64]]] = []
 
     def _count(self) -> None:
-        by_query, over_all = (
-            self._on_queries,
-            self._on_documents and self.settings.threshold == "global",
-        )
-        self._qualities = Counts(self._query_scores()) if by_query else None
-        self._similarities = Counts(self.scores.similarity) if over_all else None
+        """Count how many scores lie where, for the levels in use."""
+        ranks = self.settings.levels != "document"
+        cuts = self.settings.levels != "query" and self.settings.threshold == "global"
+        self._qualities = Counts(self._query_scores()) if ranks else None
+        self._similarities = Counts(self.scores.similarity) if cuts else None
 
     @classmethod
     def needs_scores(cls, settings: DynamicSettings) -> bool:
-        """Always: DP starts from the pretrained model's similarities and losses."""
+        """Always: DP starts from the untrained model's similarities and losses."""
         return True
 
     @classmethod
     def check(cls, settings: DynamicSettings, n_queries: int, n_pairs: int) -> None:
-        """Refuse a schedule whose r leaves (0, 1), an update interval below 1, and settings that contradict."""
+        """Refuse a schedule whose r leaves (0, 1), and an update interval below 1."""
         if settings.update_interval != "epoch" and settings.update_interval < 1:
             raise SettingError(
                 f"update_interval: must be 1 or more, or 'epoch', got {settings.update_interval}"
-            )
-        if settings.pool_weighting == "pairs" and settings.levels == "document":
-            raise SettingError(
-                "pool_weighting=pairs weights queries, but levels=document samples queries uniformly"
             )
         low, high = sorted((settings.alpha_start, settings.alpha_end))
         if high == 1:
@@ -264,74 +235,83 @@ class DynamicPruning(Method[DynamicSettings]):
                 )
 
     def draw(self, step: int) -> Draw:
-        """SampleQuery, then SampleDocument."""
-        return Draw.unweighted(self._sample_documents(self._sample_queries(step), step))
+        """SampleQuery, then SampleDocument; with ``levels=query`` documents are drawn uniformly."""
+        queries = self._sample_queries(step)
+        rng = generator(self.plan.seed, "dp.documents", step)
+        if self.settings.levels == "query":
+            return Draw.unweighted(draw_documents(rng, self.pairs, queries))
+        return Draw.unweighted(
+            draw_weighted_documents(
+                rng, self.pairs, queries, lambda own: self._document_weights(own, step)
+            )
+        )
 
     def probabilities(self, step: int) -> Probabilities:
         """Equation 5, for the ranking and the threshold in force at ``step``; reads every pair."""
         if self._refreshes == 0:
             self._find_top_and_threshold(step)
-        return Probabilities.of(
-            self.pairs, self._query_probabilities(), self._document_probabilities(step)
-        )
+        query, document = uniform_queries(self.pairs), uniform_documents(self.pairs)
+        if self._qualities is not None:
+            scores = self._query_scores()
+            for queries, before in reversed(self._changed_since):  # as they were when ranked
+                scores[queries] = before
+            top = self._top.probabilities(scores)
+            query = query_probabilities(top, self._top.count, self.pool_size)
+        if self.settings.levels != "query":
+            weights = self._document_weights(np.arange(self.pairs.n_pairs), step)
+            document = document_probabilities(self.pairs, weights)
+        return Probabilities.of(self.pairs, query, document)
 
     def observe(self, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray) -> None:
         """Update **q** and **p** from the forward pass."""
-        queries = np.unique(self.pairs.pair_query[pair_ids])
-        before = self._query_scores(queries) if self._on_queries else None
-        change = self.scores.observe(pair_ids, similarity, loss)
+        ids, queries = np.unique(pair_ids), np.unique(self.pairs.pair_query[pair_ids])
+        old, before = self.scores.similarity[ids], self._query_scores(queries)
+        self.scores.observe(pair_ids, similarity, loss)
         if self._similarities is not None:
-            self._similarities.move(change.old_similarity, change.similarity)
-        if self._qualities is not None and before is not None:
+            self._similarities.move(old, self.scores.similarity[ids])
+        if self._qualities is not None:
             self._qualities.move(before, self._query_scores(queries))
             self._changed_since.append((queries, before))
 
     def schedule(self, step: int) -> dict[str, float]:
         """Return α, r, β and v at ``step`` and the two thresholds in force, as far as the settings use them."""
         values = {}
-        if self._on_queries:
+        if self._qualities is not None:
             values["alpha"] = self._scheduled("alpha", step)
             values["r"] = self._ratio(values["alpha"])
-        if self._on_documents:
+        if self.settings.levels != "query":
             values |= {name: self._scheduled(name, step) for name in ("beta", "v")}
-        if self._on_queries:
-            values["query_threshold"] = (
-                upper_edge(self._top.bucket - 1) if self._top.count else math.nan
-            )
+        if self._qualities is not None:
+            lowest = upper_edge(self._top.bucket - 1)
+            values["query_threshold"] = lowest if self._top.count else math.nan
         if self._similarities is not None:
             values["document_threshold"] = upper_edge(self._threshold)
         return values
 
     def state_dict(self) -> dict[str, Any]:
         """The scores, what the last refresh found, and the queries it drew that are not used yet."""
-        # Latest first: where a query changed twice, `_query_probabilities` lets the oldest score win.
-        changes = list(reversed(self._changed_since))
+        # Latest first: where a query changed twice, `probabilities` lets the oldest score win.
+        changes = [(np.empty(0, dtype=np.int64), np.empty(0)), *reversed(self._changed_since)]
+        queries, before = (np.concatenate(parts) for parts in zip(*changes, strict=True))
         return {
             "scores": self.scores.state_dict(),
-            "top": np.array(
-                [self._top.count, self._top.bucket, self._top.above, self._top.tied], dtype=np.int64
-            ),
+            "top": np.array(astuple(self._top), dtype=np.int64),
             "threshold": self._threshold,
             "cutoff": self._cutoff,
             "queue": self._queue.copy(),
             "refreshes": self._refreshes,
-            "changed_queries": np.concatenate(
-                [np.empty(0, dtype=np.int64), *(queries for queries, _ in changes)]
-            ),
-            "changed_from": np.concatenate([np.empty(0), *(before for _, before in changes)]),
+            "changed_queries": queries,
+            "changed_from": before,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
         self.scores.load_state_dict(state["scores"])
         self._count()
-        self._top = TopK(*(int(number) for number in state["top"]))
+        self._top = TopK(*state["top"].tolist())
         self._threshold, self._cutoff = int(state["threshold"]), float(state["cutoff"])
-        self._queue = np.array(state["queue"], dtype=np.int64)
-        self._refreshes = int(state["refreshes"])
-        self._changed_since = [
-            (np.array(state["changed_queries"], dtype=np.int64), np.array(state["changed_from"]))
-        ]
+        self._queue, self._refreshes = np.array(state["queue"]), int(state["refreshes"])
+        self._changed_since = [(state["changed_queries"], state["changed_from"])]
 
     def summary(self) -> dict[str, Any]:
         """The pool size n₀, beside the counts."""
@@ -346,68 +326,37 @@ class DynamicPruning(Method[DynamicSettings]):
 
         With a handful of queries, rounding n₀ down can take r below 0: then no query is a top query.
         """
-        return (
-            0.0 if alpha == 1 else max(0.0, top_ratio(alpha, self.pool_size, self.pairs.n_queries))
-        )
+        if alpha == 1:
+            return 0.0
+        return max(0.0, top_ratio(alpha, self.pool_size, self.pairs.n_queries))
 
     def _sample_queries(self, step: int) -> NDArray[np.int64]:
-        """Algorithm 1, SampleQuery; with ``levels=document``, the next queries of a shuffled pass."""
-        if not self._on_queries:
-            self._refresh_threshold_if_due(step)
-            return self._passes.take(step * self.plan.batch_size, self.plan.batch_size)
-        taken, missing = [], self.plan.batch_size
-        while missing:
-            if len(self._queue) == 0:
-                self._refresh(step)
-            taken.append(self._queue[:missing])
-            self._queue = self._queue[missing:]
-            missing -= len(taken[-1])
-        return np.concatenate(taken)
+        """Algorithm 1, SampleQuery: the next queries of the pool, which is drawn anew once used up."""
+        size, queries = self.plan.batch_size, self._queue
+        while len(queries) < size:
+            queries = np.concatenate([queries, self._refresh(step, len(queries))])
+        self._queue = queries[size:]
+        return queries[:size]
 
-    def _sample_documents(self, queries: IntArray, step: int) -> NDArray[np.int64]:
-        """Algorithm 1, SampleDocument; with ``levels=query``, uniform."""
-        rng = generator(self.plan.seed, "dp.documents", step)
-        if not self._on_documents:
-            return draw_documents(rng, self.pairs, queries)
-        return draw_weighted_documents(
-            rng, self.pairs, queries, lambda own: self._document_weights(own, step)
-        )
+    def _refresh(self, step: int, at: int) -> NDArray[np.int64]:
+        """Rank the queries at place ``at`` of a step, and draw those until the next ranking.
 
-    def _document_weights(self, own: IntArray, step: int) -> NDArray[np.float64]:
-        """The weights of pairs ``[M]``, all those of some queries: float64 ``[M]``."""
-        similarity = self.scores.similarity[own]
-        if self._similarities is None:
-            high = similarity > own_thresholds(self.pairs.pair_query[own], similarity, self._cutoff)
-        else:
-            high = bucket_of(similarity) > self._threshold
-        return document_weights(high, self._scheduled("beta", step), self.settings.soft)
-
-    def _refresh(self, step: int) -> None:
-        """Rank the queries, and draw those of the steps until the next refresh from the pool."""
+        From the pool, or with ``levels=document`` from shuffled passes.
+        """
         self._find_top_and_threshold(step)
-        interval, n = self.settings.update_interval, self.pairs.n_queries
-        steps_left = max(1, self.plan.max_steps - step)
-        count = (
-            self.pool_size
-            if interval == "epoch"
-            else min(interval, steps_left) * self.plan.batch_size
-        )
-        rng = generator(self.plan.seed, "dp.queries", self._refreshes)
-        if self.settings.pool_weighting == "pairs":
-            self._queue = draw_by_pairs(
-                rng, self.pairs, lambda own: self._in_pool(self._query_scores(own)), count
-            )
+        size, interval = self.plan.batch_size, self.settings.update_interval
+        if interval != "epoch":
+            count = min(interval, max(1, self.plan.max_steps - step)) * size
+        elif self._qualities is not None:
+            count = self.pool_size
         else:
-            self._queue = draw_pool(rng, self._query_scores, n, self._top, self.pool_size, count)
+            count = max(1, self.pool_size // size) * size  # whole steps
+        rng = generator(self.plan.seed, "dp.queries", self._refreshes)
         self._refreshes += 1
-
-    def _refresh_threshold_if_due(self, step: int) -> None:
-        """With ``levels=document``: find T again, as often as queries would be ranked."""
-        interval = self.settings.update_interval
-        steps = max(1, self.pool_size // self.plan.batch_size) if interval == "epoch" else interval
-        if step % steps == 0:
-            self._find_top_and_threshold(step)
-            self._refreshes += 1
+        if self._qualities is None:
+            return self._passes.take(step * size + at, count)
+        n = self.pairs.n_queries
+        return draw_pool(rng, self._query_scores, n, self._top, self.pool_size, count)
 
     def _find_top_and_threshold(self, step: int) -> None:
         """Find the top ⌊r·n⌋ queries, and the threshold T at cutoff v."""
@@ -422,29 +371,11 @@ class DynamicPruning(Method[DynamicSettings]):
     def _query_scores(self, queries: IntArray | None = None) -> NDArray[np.float64]:
         return query_scores(self.scores, self.settings.query_score, queries)
 
-    def _in_pool(self, scores: FloatArray) -> NDArray[np.float64]:
-        """The probability of queries with these scores ``[m]`` to be in the pool: float64 ``[m]``."""
-        top = self._top.probabilities(scores)
-        return pool_probabilities(top, self._top.count, self.pairs.n_queries, self.pool_size)
-
-    def _query_probabilities(self) -> NDArray[np.float64]:
-        if not self._on_queries:
-            return uniform_queries(self.pairs)
-        scores = self._query_scores()
-        for queries, before in reversed(self._changed_since):  # undo the changes since the refresh
-            scores[queries] = before
-        query = query_probabilities(
-            self._top.probabilities(scores), self._top.count, self.pool_size
-        )
-        return (
-            pair_weighted_probabilities(self.pairs, query)
-            if self.settings.pool_weighting == "pairs"
-            else query
-        )
-
-    def _document_probabilities(self, step: int) -> NDArray[np.float64]:
-        if not self._on_documents:
-            return uniform_documents(self.pairs)
-        return document_probabilities(
-            self.pairs, self._document_weights(np.arange(self.pairs.n_pairs), step)
-        )
+    def _document_weights(self, own: IntArray, step: int) -> NDArray[np.float64]:
+        """The weights of pairs ``[M]``, all those of some queries: float64 ``[M]``."""
+        similarity = self.scores.similarity[own]
+        if self._similarities is None:
+            high = similarity > own_thresholds(self.pairs.pair_query[own], similarity, self._cutoff)
+        else:
+            high = bucket_of(similarity) > self._threshold
+        return document_weights(high, self._scheduled("beta", step), self.settings.soft)

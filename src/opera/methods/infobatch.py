@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opera.core.arrays import BoolArray, FloatArray, IntArray
 from opera.core.rng import generator
@@ -100,21 +101,17 @@ class InfoBatch(Method[InfoBatchSettings]):
 
     def draw(self, step: int) -> Draw:
         """Return the next ``batch_size`` queries of the pass with a positive document each, and their weights."""
-        # Annealing: abandon a pass that was pruned.
-        if step >= self.anneal_from and self._learned.any():
+        if step >= self.anneal_from and self._learned.any():  # annealing abandons a pruned pass
             self._queue = np.empty(0, dtype=np.int64)
-        # Take the next queries of the pass, and of the next ones if it ends. Each keeps the weight of its own pass.
-        taken, weights, missing = [], [], self.plan.batch_size
-        while missing:
-            if len(self._queue) == 0:
-                self._begin_pass(step)
-            part, self._queue = self._queue[:missing], self._queue[missing:]
-            taken.append(part)
-            weights.append(np.where(self._learned[part], 1 / (1 - self.settings.rho), 1.0))
-            missing -= len(part)
+        size, queries, weights = self.plan.batch_size, self._queue, self._weights_of(self._queue)
+        while len(queries) < size:  # each query keeps the weight of its own pass
+            begun = self._begin_pass(step)
+            queries = np.concatenate([queries, begun])
+            weights = np.concatenate([weights, self._weights_of(begun)])
+        self._queue = queries[size:]
         rng = generator(self.plan.seed, "infobatch.documents", step)
-        chosen = draw_documents(rng, self.pairs, np.concatenate(taken))
-        return Draw(chosen, np.concatenate(weights).astype(np.float32))
+        chosen = draw_documents(rng, self.pairs, queries[:size])
+        return Draw(chosen, weights[:size].astype(np.float32))
 
     def probabilities(self, step: int) -> Probabilities:
         """Those of the pass in force; before any draw, of the first."""
@@ -153,13 +150,17 @@ class InfoBatch(Method[InfoBatchSettings]):
             return np.zeros(self.pairs.n_queries, dtype=bool)
         return learned_queries(self._loss)
 
-    def _begin_pass(self, step: int) -> None:
+    def _weights_of(self, queries: IntArray) -> NDArray[np.float64]:
+        """Return the loss weights of queries of the pass in force: float64 ``[m]``."""
+        return np.where(self._learned[queries], 1 / (1 - self.settings.rho), 1.0)
+
+    def _begin_pass(self, step: int) -> NDArray[np.int64]:
+        """Return the queries of a new pass, in random order: all not learned, and a random part of the others."""
         rng = generator(self.plan.seed, "infobatch.pass", self._passes)
+        self._passes += 1
         self._learned = self._learned_at(step)
         seen = self._loss[~np.isnan(self._loss)]
         self._mean_loss = float(seen.mean()) if len(seen) else math.nan
-        # The pass: all queries that are not learned and a random part of those that are, in random order.
         learned = np.flatnonzero(self._learned)
         kept = rng.choice(learned, kept_of_learned(len(learned), self.settings.rho), replace=False)
-        self._queue = rng.permutation(np.concatenate([np.flatnonzero(~self._learned), kept]))
-        self._passes += 1
+        return rng.permutation(np.concatenate([np.flatnonzero(~self._learned), kept]))

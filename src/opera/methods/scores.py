@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from opera.core.arrays import BoolArray, FloatArray, IntArray
 from opera.data.pairs import TrainingPairs
-
-
-@dataclass(frozen=True)
-class Change:
-    """What one batch changed.
-
-    Attributes:
-        pair_ids: int64 ``[m]``, the distinct pairs of the batch.
-        old_similarity: float32 ``[m]``, before.
-        similarity: float32 ``[m]``, now.
-        loss: float32 ``[m]``, now.
-    """
-
-    pair_ids: NDArray[np.int64]
-    old_similarity: NDArray[np.float32]
-    similarity: NDArray[np.float32]
-    loss: NDArray[np.float32]
 
 
 class PairScores:
@@ -61,21 +42,9 @@ class PairScores:
             if not np.isfinite(values).all():
                 raise ValueError(f"{name} must be finite for every pair")
 
-    def observe(self, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray) -> Change:
-        """Overwrite the scores of the pairs of one batch, and return what changed.
-
-        Args:
-            pair_ids: int ``[B]``; if a pair is listed twice, its last entry counts.
-            similarity: float ``[B]``, from the forward pass.
-            loss: float ``[B]``, unweighted, from the forward pass.
-        """
-        ids = np.asarray(pair_ids, dtype=np.int64)
-        distinct, last = np.unique(ids[::-1], return_index=True)
-        last = len(ids) - 1 - last
-        new = (np.asarray(values, dtype=np.float32)[last] for values in (similarity, loss))
-        change = Change(distinct, self.similarity[distinct], *new)
-        self.similarity[distinct], self.loss[distinct] = change.similarity, change.loss
-        return change
+    def observe(self, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray) -> None:
+        """Overwrite the scores of the pairs of one batch, each ``[B]``; of a pair listed twice, the last counts."""
+        self.similarity[pair_ids], self.loss[pair_ids] = similarity, loss
 
     def with_cbs(self, cbs: FloatArray) -> PairScores:
         """Return the same scores with the CBS of each pair ``[N]``."""

@@ -1,4 +1,4 @@
-"""Static pruning (SP): train on the best pairs only, by similarity or by CBS (Section 2.2)."""
+"""Pruning once, before training: the best pairs by similarity or CBS (SP, Section 2.2), or random ones (RP)."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from opera.methods.selection import (
     PruningMethod,
     RetentionSettings,
     SelectionSettings,
+    keep_highest,
 )
 
 QueryWeighting = Literal["pairs", "uniform"]
@@ -108,3 +109,15 @@ class CBSPruning(StaticPruning):
     name = "sp+cbs"
     title = "Static pruning by CBS"
     settings_class = CBSSettings
+
+
+class RandomPruning(KeptPassesMethod[KeptPassesSettings]):
+    """Keep ⌊k·N⌋ pairs, drawn uniformly."""
+
+    name = "rp"
+    title = "Random pruning"
+    settings_class = KeptPassesSettings
+
+    def select(self, count: int) -> BoolArray:
+        """Mark random pairs."""
+        return keep_highest(generator(self.plan.seed, "rp.keep").random(self.pairs.n_pairs), count)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opera.data import RetrievalData
-from opera.methods.default import AUTO
+from opera.methods import AUTO
 from opera.runs.folder import Run
 from opera.training.check import check
 
@@ -34,7 +34,7 @@ def adapt(
             ``document_vectors`` any name, for the record.
         out: the run folder to write.
         method: ``ft``, ``rp``, ``sp``, ``sp+cbs``, ``infobatch``, ``dp``, ``sp+dp``, or ``auto`` for
-            :data:`opera.methods.default.DEFAULT_METHOD`.
+            :data:`opera.methods.DEFAULT_METHOD`.
         resume: continue the run in ``out`` from its newest checkpoint.
         overwrite: replace the run in ``out``.
         callbacks: additional transformers callbacks for the trainer, or their classes; a run that trains

@@ -13,7 +13,7 @@ from opera.core.files import replace_folder, written_files
 from opera.core.locks import refuse_in_use, sole_use
 from opera.core.paths import user_path
 from opera.data import RetrievalData, load_data, load_python
-from opera.methods.default import AUTO
+from opera.methods import AUTO
 from opera.retrieval.locate import MINILM, minilm_folder
 from opera.runs.folder import Run, holds_run
 from opera.runs.housekeeping import check_out_folder

@@ -12,7 +12,7 @@ from opera.config.recipe import make_recipe
 from opera.data.pairs import TrainingPairs
 from opera.diagnostics.inspect.advice import RETENTIONS, advise, dynamic_gain, retention_table
 from opera.diagnostics.inspect.quality import Quality
-from opera.methods.default import DEFAULT_METHOD
+from opera.methods import DEFAULT_METHOD
 
 
 def quality(noise: float | None, auc: float, error: float = 0.0) -> Quality:

@@ -15,7 +15,7 @@ from opera.diagnostics.theory import (
     expected_similarity,
     pruning_beats_finetuning,
 )
-from opera.methods.default import DEFAULT_METHOD, DEFAULT_REASON
+from opera.methods import DEFAULT_METHOD, DEFAULT_REASON
 from opera.methods.dynamic import DynamicSettings
 from opera.methods.selection import keep_highest, kept_count
 

@@ -21,8 +21,7 @@ from opera.core.errors import ModelError, SettingError
 from opera.core.processes import process_count, process_index
 from opera.core.settings import Settings, explain
 from opera.core.terminal import shown
-from opera.methods import Method, PairScores, Plan, method_named
-from opera.methods.default import AUTO, DEFAULT_METHOD
+from opera.methods import AUTO, DEFAULT_METHOD, Method, PairScores, Plan, method_named
 from opera.training.distributed import refuse_differences
 from opera.training.loss import observed_everywhere
 from opera.training.pruning.batches import Given, GivenOut, PrunedBatches, PrunedSet, read_again
@@ -55,7 +54,7 @@ class PairPruning:
         model: the model, before it trains; where the method starts from its scores, it encodes the data set now.
         dataset: a ``datasets.Dataset``, or a ``DatasetDict`` of several, the same object that the trainer gets.
         method: ``ft``, ``rp``, ``sp``, ``sp+cbs``, ``infobatch``, ``dp``, ``sp+dp``, one that you registered, or
-            ``auto`` for :data:`opera.methods.default.DEFAULT_METHOD`.
+            ``auto`` for :data:`opera.methods.DEFAULT_METHOD`.
         args: the trainer's arguments: they say how long the training is, how far its loader reads ahead, and the
             prompts. Without them, and without the callback, one epoch with none of these is expected.
         temperature: divides the cosines in the losses that the method observes; by default that of the loss.

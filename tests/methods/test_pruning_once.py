@@ -1,0 +1,140 @@
+"""Pruning once, before training: which pairs rp, sp, sp+cbs and sp+dp keep, and how they draw from them."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opera.core.errors import SettingError
+from opera.data.pairs import TrainingPairs
+from opera.methods import METHODS, PairScores, Plan
+from opera.methods.schedules import virtual_dataset_size
+from opera.methods.selection import keep_best_pairs, keep_highest, kept_count
+from opera.methods.static import StaticSettings, static_probabilities
+from worlds import make, make_pairs, make_scores, mixed_pairs
+
+
+@pytest.fixture
+def pairs() -> TrainingPairs:
+    return mixed_pairs()
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=50), st.floats(0.01, 1))
+def test_keep_counts_are_exact_even_with_ties(values: list[int], share: float) -> None:
+    count = math.floor(share * len(values))
+    keep = keep_highest(np.array(values, dtype=float), count)
+    assert keep.sum() == count
+    if 0 < count < len(values):
+        assert np.array(values)[keep].min() >= np.array(values)[~keep].max()
+
+
+def test_pruning_everything_is_refused() -> None:
+    with pytest.raises(SettingError, match="all are pruned"):
+        METHODS["sp"].check(StaticSettings(k=0.01), 5, 50)
+
+
+def test_cbs_goes_before_similarity() -> None:
+    pairs = make_pairs([4])
+    scores = PairScores(pairs, np.array([0.9, 0.1, 0.2, 0.8]), np.zeros(4), np.array([0.5, 1.0, 1.0, 0.5]))
+    assert keep_best_pairs(scores, "cbs", 1).tolist() == [False, False, True, False]
+    assert keep_best_pairs(scores, "cbs", 3).tolist() == [True, True, True, False]
+    assert keep_best_pairs(scores, "similarity", 1).tolist() == [True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "k", "count"), [(100, 0.29, 29), (100, 0.5, 50), (7, 0.5, 3), (3, 0.3, 0), (9, 1, 9)]
+)
+def test_equation_4_rounds_down_and_not_for_binary_fractions(pairs: int, k: float, count: int) -> None:
+    assert kept_count(pairs, k) == count
+
+
+@pytest.mark.parametrize("name", ["sp", "sp+cbs", "sp+dp", "rp"])
+def test_a_resumed_run_keeps_what_it_kept_though_scores_computed_again_differ(name: str, pairs: TrainingPairs) -> None:
+    first = make(name, {"k": 0.4}, pairs)
+    settings = METHODS[name].settings_class.parse({"k": 0.4})
+    second = METHODS[name](pairs, Plan(1, 50, 8), settings, make_scores(pairs, seed=7))
+    assert not np.array_equal(first.kept, second.kept)
+    second.load_state_dict(first.state_dict())
+    assert np.array_equal(first.kept, second.kept)
+    assert second.summary()["kept_pairs"] == first.kept.sum()
+    assert second.summary()["kept_queries"] == len(np.unique(pairs.pair_query[first.kept]))
+    assert np.array_equal(second.probabilities(0).pair > 0, first.kept)
+
+
+def test_cbs_is_asked_for_only_where_it_ranks() -> None:
+    for name, values, size in (
+        ("sp", {}, 0),
+        ("sp", {"score": "cbs"}, 10_000),
+        ("sp+cbs", {"cbs_pool": 7}, 7),
+        ("sp+dp", {}, 0),
+        ("sp+dp", {"score": "cbs", "cbs_pool": 9}, 9),
+        ("rp", {}, 0),
+        ("dp", {}, 0),
+    ):
+        method = METHODS[name]
+        assert method.cbs_pool_size(method.settings_class.parse(values)) == size, (name, values)
+
+
+def test_equation_3_against_its_plain_reading() -> None:
+    pairs = TrainingPairs.from_arrays(np.array([0, 0, 0, 1, 2, 2]), np.arange(6))
+    kept = np.array([True, True, False, False, True, False])
+    p = static_probabilities(pairs, kept)
+    assert p.query.tolist() == pytest.approx([2 / 3, 0, 1 / 3])
+    assert p.document.tolist() == [0.5, 0.5, 0, 0, 1, 0]
+    assert p.pair.tolist() == pytest.approx([1 / 3, 1 / 3, 0, 0, 1 / 3, 0])
+    release = static_probabilities(pairs, kept, "uniform")
+    assert release.query.tolist() == [0.5, 0, 0.5]
+    assert release.pair.tolist() == [0.25, 0.25, 0, 0, 0.5, 0]
+
+
+def test_a_pass_holds_every_kept_pair_once(pairs: TrainingPairs) -> None:
+    method = make("sp", {"k": 0.5}, pairs, batch=5)
+    count = int(method.kept.sum())
+    drawn = np.concatenate([method.draw(step).pair_ids for step in range(2 * count // 5)])
+    for first in (0, count):
+        part = drawn[first : first + count]
+        assert len(np.unique(part)) == len(part)
+        assert method.kept[part].all()
+    assert np.array_equal(np.sort(drawn[:count]), np.flatnonzero(method.kept))
+
+
+def test_rp_keeps_every_pair_equally_often(pairs: TrainingPairs) -> None:
+    """Each pair is kept in a share k of the seeds; 5 standard deviations of a binomial bound the 65 pairs' shares."""
+    kept = np.mean([make("rp", {"k": 0.5}, pairs, seed=seed).kept for seed in range(2000)], axis=0)
+    share = (pairs.n_pairs // 2) / pairs.n_pairs
+    assert np.abs(kept - share).max() < 5 * np.sqrt(share * (1 - share) / 2000)
+
+
+def test_nothing_pruned_is_drawn_and_dp_runs_over_the_rest(pairs: TrainingPairs) -> None:
+    method = make("sp+dp", {"k": 0.4}, pairs)
+    keep = make("sp", {"k": 0.4}, pairs).kept
+    p = method.probabilities(0)
+    assert np.array_equal(p.pair > 0, keep)
+    for step in range(20):
+        assert keep[method.draw(step).pair_ids].all()
+    kept_queries = len(np.unique(pairs.pair_query[keep]))
+    assert method.summary()["pool_size"] == virtual_dataset_size(kept_queries, 2, 0.25)
+
+
+def test_with_everything_kept_it_is_dp(pairs: TrainingPairs) -> None:
+    both, alone = make("sp+dp", {"k": 1.0}, pairs), make("dp", {}, pairs)
+    for step in range(20):
+        a, b = both.draw(step).pair_ids, alone.draw(step).pair_ids
+        assert a.tolist() == b.tolist()
+        both.observe(a, np.linspace(-1, 1, 8), np.linspace(0, 9, 8))
+        alone.observe(b, np.linspace(-1, 1, 8), np.linspace(0, 9, 8))
+
+
+def test_similarities_are_the_latest_of_the_kept_and_the_pretrained_of_the_pruned(pairs: TrainingPairs) -> None:
+    method = make("sp+dp", {"k": 0.5}, pairs)
+    assert method.scores is not None
+    assert method.similarity is not None
+    pretrained = method.scores.similarity.copy()
+    assert np.array_equal(method.similarity, pretrained)
+    method.observe(np.arange(pairs.n_pairs), np.full(pairs.n_pairs, 0.5), np.ones(pairs.n_pairs))
+    assert (method.similarity[method.kept] == 0.5).all()
+    assert np.array_equal(method.similarity[~method.kept], pretrained[~method.kept])
