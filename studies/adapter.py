@@ -20,12 +20,11 @@ from typing import Any
 import torch
 from sentence_transformers import SentenceTransformer
 
-from opera.adapter.model import adapter_model, encode_all
+from opera.adapter.model import FrozenVectors, adapter_model, encode_all, set_vectors
 from opera.config.recipe import make_recipe
 from opera.data import load_data
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import evaluate_encoder
-from opera.retrieval.frozen import FrozenVectors, set_vectors
 from opera.runs.folder import RunWriter
 from opera.training.train import train
 from opera.training_set.build import build_training_set
@@ -50,7 +49,6 @@ STAGES: dict[str, dict[str, list[Any]]] = {
     "temperature": {"temperature": [0.02, 0.05, 0.1]},
     "sides": {"adapter": ["query", "both"]},
     "steps": {"max_steps": [30, 100, 300, 1000]},
-    "rank": {"adapter_rank": [8, 32, 128], "learning_rate": [1e-3, 3e-3, 1e-2]},
 }
 
 
@@ -72,7 +70,7 @@ def measure(prepared: Prepared, vectors: FrozenVectors, values: dict[str, Any]) 
     """Train once; return the means on dev by share of W, and the seconds of training."""
     shared = values["adapter"] == "shared"
     recipe = make_recipe({**values, "adapter": "both"} if shared else values)
-    model = adapter_model(vectors.dimension, recipe.train.adapter, seed=recipe.train.seed, device="cpu")
+    model = adapter_model(prepared.encoder.dimension, recipe.train.adapter_kind or "query", "cpu")
     set_vectors(model, vectors)
     if shared:
         model[1].sub_modules["document"] = model[1].sub_modules["query"]
@@ -87,11 +85,11 @@ def measure(prepared: Prepared, vectors: FrozenVectors, values: dict[str, Any]) 
 
 
 def by_share(model: SentenceTransformer, prepared: Prepared) -> dict[str, list[float]]:
-    """Measure dev for shares of W; of a product, its outer factor is scaled."""
+    """Measure dev for shares of W; a Dense holds I + W."""
     whole = {name: value.clone() for name, value in model.state_dict().items()}
     found = {}
     for share in SHARES:
-        scaled = {name: value if name.endswith("inner") else share * value for name, value in whole.items()}
+        scaled = {name: torch.lerp(torch.eye(len(value)), value, share) for name, value in whole.items()}
         model.load_state_dict(scaled)
         means = evaluate_encoder(Encoder(model, use_cache=False), prepared.data, "dev", MEASURES).measures
         found[str(share)] = [round(means[name], 5) for name in MEASURES]

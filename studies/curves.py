@@ -23,7 +23,7 @@ from opera.core.rng import generator
 from opera.data import RetrievalData
 from opera.data.novelty import seen_share
 from opera.data.splits import Future, draw_missing_splits
-from opera.retrieval.measures import per_query
+from opera.retrieval.measures import parse_measures, per_query
 from opera.retrieval.search import exact_search
 from opera.runs.folder import RunWriter
 from opera.training.guard.rule import Kind, choose_share
@@ -144,7 +144,9 @@ def curve(pretrained: Embeddings, trained: Embeddings, data: RetrievalData, spli
         queries, documents = (
             unit((1 - share) * before + share * after) for before, after in zip(pretrained, trained, strict=True)
         )
-        measured = per_query(exact_search(queries[qrels.query_rows], documents, data.corpus, DEPTH), qrels, MEASURES)
+        measured = per_query(
+            exact_search(queries[qrels.query_rows], documents, data.corpus, DEPTH), qrels, parse_measures(MEASURES)
+        )
         values.append(np.stack([measured[measure] for measure in MEASURES]))
     return np.stack(values)
 

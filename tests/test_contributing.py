@@ -24,7 +24,7 @@ from opera.data import Qrels
 from opera.data.sources import SOURCES
 from opera.methods import METHODS, Method, method_named
 from opera.methods.contract import check_method
-from opera.retrieval.measures import OWN_MEASURES, Ranking, per_query
+from opera.retrieval.measures import OWN_MEASURES, Ranking, parse_measures, per_query
 from opera.training import loss  # noqa: F401 - fills the registry that forgotten_afterwards restores
 from opera.training_set import negatives  # noqa: F401 - as above
 from processes import start
@@ -230,7 +230,7 @@ class TestMeasure:
         example("A measure")
         ranking = Ranking(np.array([[4, 1, 0], [2, 3, 0]], dtype=np.int32), np.ones((2, 3), dtype=np.float32))
         qrels = Qrels.from_arrays(np.array([0, 0, 1]), np.array([4, 0, 9]), np.array([1, 2, 1]))
-        values = per_query(ranking, qrels, ["RBP80@10", "RBP80@2", "R@3"])
+        values = per_query(ranking, qrels, parse_measures(["RBP80@10", "RBP80@2", "R@3"]))
         assert values["RBP80@10"] == pytest.approx([0.2 * (1 + 0.8**2), 0])
         assert values["RBP80@2"] == pytest.approx([0.2, 0])
 
@@ -242,7 +242,5 @@ class TestMeasure:
 
     def test_a_typo_in_its_name_is_corrected(self, example: Example) -> None:
         example("A measure")
-        ranking = Ranking(np.zeros((1, 1), dtype=np.int32), np.ones((1, 1), dtype=np.float32))
-        qrels = Qrels.from_arrays(np.array([0]), np.array([0]), np.array([1]))
         with pytest.raises(SettingError, match=r"did you mean 'RBP80@10'\?"):
-            per_query(ranking, qrels, ["RBP8@10"])
+            parse_measures(["RBP8@10"])

@@ -30,7 +30,7 @@ from opera.config.training import TrainSettings
 from opera.config.yaml import parse_assignments, read_recipe
 from opera.core.errors import SettingError
 from opera.methods import METHODS
-from opera.retrieval.measures import check_measures
+from opera.retrieval.measures import parse_measures
 from opera.runs.folder import OURS
 
 ROOT = Path(__file__).parents[1]
@@ -121,7 +121,7 @@ def problem(token: str) -> str | None:
         elif "/" in token:
             assert (ROOT / token).is_file(), "no such file"
         elif "@" in token:
-            check_measures([token])
+            parse_measures([token])
         elif "=" in token:
             ((name, value),) = parse_assignments([token]).items()
             assert any(takes(field, value) for field in fields(name)), "no setting takes that value"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from opera.diagnostics.inspect import inspect as inspect
     from opera.experiments.grid.compare import compare as compare
     from opera.experiments.report import report as report
-    from opera.retrieval.evaluate import evaluate as evaluate
+    from opera.retrieval.evaluation import evaluate as evaluate
     from opera.retrieval.one_query import search as search
     from opera.runs.folder import Run as Run
     from opera.training.adapt import adapt as adapt
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "adapt": "opera.training.adapt",
-    "evaluate": "opera.retrieval.evaluate",
+    "evaluate": "opera.retrieval.evaluation",
     "score": "opera.training_set.export",
     "mine": "opera.training_set.export",
     "search": "opera.retrieval.one_query",

@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from opera.adapter import load
-from opera.adapter.file import save
+from opera.adapter import load, save
 from opera.core.errors import DataError, ModelError
 from small_runs import unit_vectors
 
@@ -83,18 +82,20 @@ def test_a_folder_without_one_is_explained(tmp_path: Path) -> None:
 def test_spoilt_files_are_explained(folder: Path) -> None:
     path = folder / "adapter.npz"
     eye = np.eye(3, dtype=np.float32)
-    for arrays, message in (
-        ({"query": eye[:2]}, r"the matrix 'query' must be \[d, d\] of float32, got \[2, 3\] of float32"),
-        ({"query": eye.astype(int)}, r"got \[3, 3\] of int64"),
-        ({"query": eye * np.float32("nan")}, "the matrix 'query' holds values that are no numbers"),
-        ({"other": eye}, "must hold matrices named query and document, got 'other'"),
-        ({"query": eye, "document": np.eye(2, dtype=np.float32)}, "must hold one matrix, or two of one size"),
-        ({"query": np.array(None)}, r"is not an adapter that can be read \(Object arrays cannot be loaded"),
-        ({}, "must hold one matrix, or two of one size"),
+    for arrays, got in (
+        ({"query": eye[:2]}, r"'query' \[2, 3\] of float32"),
+        ({"query": eye.astype(int)}, r"'query' \[3, 3\] of int64"),
+        ({"query": eye * np.float32("nan")}, "'query'"),
+        ({"other": eye}, "'other'"),
+        ({"query": eye, "document": np.eye(2, dtype=np.float32)}, r"'document' \[2, 2\] of float32"),
+        ({}, "nothing"),
     ):
         np.savez(path, **arrays)
-        with pytest.raises(ModelError, match=message):
+        with pytest.raises(ModelError, match=f"must hold finite float32 matrices .*, got .*{got}"):
             load(folder)
+    np.savez(path, query=np.array(None))
+    with pytest.raises(ModelError, match=r"is not an adapter that can be read \(Object arrays cannot be loaded"):
+        load(folder)
     for content in (b"", b"PK\x03\x04 no archive", pickle.dumps({})):
         path.write_bytes(content)
         with pytest.raises(ModelError, match=r"adapter\.npz: is not an adapter that can be read"):

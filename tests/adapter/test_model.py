@@ -12,22 +12,22 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file
+from sentence_transformers import SentenceTransformer
 
 import opera
-from opera.adapter.model import adapter_model, encode_all
-from opera.config.tuning import AdapterSettings
+from opera.adapter.model import FrozenVectors, adapter_model, encode_all, set_vectors
 from opera.core.errors import InputError
 from opera.data import load_data
 from opera.methods import METHODS
 from opera.retrieval.encoder import Encoder
-from opera.retrieval.frozen import set_vectors
 from opera.retrieval.measures import FULL_MEASURES
-from opera.retrieval.models import load_model
+from opera.retrieval.models import is_static, load_model
 from opera.retrieval.search import search_corpus
 from opera.runs.folder import Run
 from opera.training.guard import decide
-from small_runs import FAST, assert_same_run
+from small_runs import FAST, assert_same_run, unit_vectors
 
 SETTINGS: dict[str, Any] = {**FAST, "learning_rate": 0.02, "adapter": "query"}
 
@@ -47,12 +47,40 @@ def finished(tmp_path_factory: pytest.TempPathFactory, beir: Path, static_model:
     return opera.adapt(beir, model=static_model, out=tmp_path_factory.mktemp("runs") / "dp", method="dp", **SETTINGS)
 
 
+@pytest.fixture
+def moving() -> tuple[SentenceTransformer, FrozenVectors]:
+    """An adapter of queries that moves them, on 9 queries and 11 documents."""
+    rng, model = np.random.default_rng(0), adapter_model(6, "query", "cpu")
+    vectors = FrozenVectors(unit_vectors(rng, 9, 6), unit_vectors(rng, 11, 6))
+    set_vectors(model, vectors)
+    with torch.no_grad():
+        next(model.parameters()).normal_(generator=torch.Generator().manual_seed(0))
+    return model, vectors
+
+
+def test_only_the_projected_side_moves(moving: tuple[SentenceTransformer, FrozenVectors]) -> None:
+    model, vectors = moving
+    assert is_static(model)
+    rows = ["8", "0", "8"]
+    np.testing.assert_array_equal(model.encode_document(rows), vectors.documents[np.array([8, 0, 8])])
+    expected = vectors.queries[np.array([8, 0, 8])] @ next(model.parameters()).detach().numpy().T
+    np.testing.assert_allclose(model.encode_query(rows), expected, atol=1e-5)  # sums of 6 terms below 10
+
+
+def test_no_checkpoint_stores_the_vectors(moving: tuple[SentenceTransformer, FrozenVectors], tmp_path: Path) -> None:
+    model, _ = moving
+    assert [tuple(value.shape) for value in model.state_dict().values()] == [(6, 6)]
+    model.save_pretrained(str(tmp_path), create_model_card=False)
+    loaded = SentenceTransformer(str(tmp_path), device="cpu", trust_remote_code=True)  # our own class
+    assert torch.equal(next(loaded.parameters()), next(model.parameters()))
+    with pytest.raises(RuntimeError, match="not there yet"):
+        loaded.preprocess(["0"], task="query")
+
+
 @pytest.mark.parametrize("kind", ["query", "both"])
-@pytest.mark.parametrize("rank", [None, 4])
-def test_at_step_0_rankings_are_those_of_the_model(kind: str, rank: int | None, beir: Path, static_model: Path) -> None:
+def test_at_step_0_rankings_are_those_of_the_model(kind: str, beir: Path, static_model: Path) -> None:
     data, encoder = load_data(beir), Encoder(load_model(static_model, "cpu"), use_cache=False)
-    settings = AdapterSettings.parse({"adapter": kind, "adapter_rank": rank})
-    model = adapter_model(encoder.dimension, settings, seed=0, device="cpu")
+    model = adapter_model(encoder.dimension, kind, "cpu")
     set_vectors(model, encode_all(encoder, data, "title_text"))
     rows = data.split("test").query_rows
     expected = search_corpus(encoder, data, rows, 100)
@@ -81,7 +109,9 @@ def test_only_the_projection_trains(finished: Run, static_model: Path) -> None:
 def test_checkpoints_hold_no_vectors(finished: Run) -> None:
     stored = [load_file(file) for file in finished.path.glob("checkpoints/*/**/*.safetensors")]
     assert stored
-    assert all({name: array.shape for name, array in arrays.items()} == {"weight": (24, 24)} for arrays in stored)
+    assert all(
+        {name: array.shape for name, array in arrays.items()} == {"linear.weight": (24, 24)} for arrays in stored
+    )
 
 
 @pytest.mark.parametrize("kind", ["query", "both"])
@@ -131,8 +161,6 @@ def matrix(run: Run) -> bytes:
     ("settings", "message"),
     [
         ({"adapter": "documents"}, "adapter: must be 'query' or 'both', got 'documents'"),
-        ({"adapter_rank": 4}, "adapter_rank=4 needs adapter=query or adapter=both"),
-        ({"adapter": "query", "adapter_rank": 0}, "adapter_rank: must be greater than or equal to 1, got 0"),
         ({"adapter": "query", "dropout": 0.1}, "dropout=0.1: with adapter=query the model itself does not train"),
         ({"query_vectors": "q.npy"}, "query_vectors needs document_vectors: give both files"),
     ],
@@ -155,12 +183,11 @@ def test_dev_is_measured_during_training_and_the_best_adapter_kept(
     assert run.measures["after"]["nDCG@10"] > run.measures["before"]["nDCG@10"]
 
 
-@pytest.mark.parametrize("rank", [None, 4])
 def test_the_share_of_the_guard_scales_the_projection(
-    rank: int | None, beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """λ = 0 hands over the identity; the fine-tuned adapter and the mixture are measured and recorded."""
-    settings = {**SETTINGS, "max_steps": 8, "adapter_rank": rank}
+    settings = {**SETTINGS, "max_steps": 8}
     monkeypatch.setattr(decide, "choose_share", lambda *arguments, **options: 0.0)
     kept = opera.adapt(beir, model=static_model, out=tmp_path / "kept", method="ft", **settings)
     assert kept.record.guard is not None

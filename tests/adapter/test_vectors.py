@@ -14,7 +14,7 @@ import pytest
 
 import opera
 from opera.adapter import load
-from opera.adapter.vectors import read_both, read_vectors
+from opera.adapter.vectors import FileVectors, service_model
 from opera.core.errors import DataError, InputError, ModelError
 from opera.data import load_data
 from opera.data.texts import TextTable
@@ -36,20 +36,24 @@ def write(path: Path, vectors: Any = VECTORS, ids: list[Any] = IDS, **columns: A
     return path
 
 
+def read(path: Path) -> np.ndarray:
+    return FileVectors(path, TABLE, "query")[np.arange(len(TABLE))]
+
+
 @pytest.mark.parametrize("name", ["v.npy", "v.parquet"])
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
 def test_vectors_come_normalised_in_the_order_of_the_rows(name: str, dtype: type, tmp_path: Path) -> None:
-    found, _ = read_vectors(write(tmp_path / name, VECTORS.astype(dtype)), TABLE, "query")
+    found = read(write(tmp_path / name, VECTORS.astype(dtype)))
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, [[0.5**0.5, 0.5**0.5], [1, 0], [0, 1]], atol=1e-7)
 
 
-def test_another_file_or_other_rows_have_another_digest(tmp_path: Path) -> None:
+def test_another_file_or_other_ids_have_another_digest(tmp_path: Path) -> None:
     path = write(tmp_path / "v.npy")
-    first = read_vectors(path, TABLE, "query")[1]
-    assert first == read_vectors(path, TABLE, "query")[1]
-    assert first != read_vectors(path, TextTable.from_texts({"b": "text"}), "query")[1]
-    assert first != read_vectors(write(path, 2 * VECTORS), TABLE, "query")[1]
+    first = FileVectors(path, TABLE, "query").digest
+    assert first == FileVectors(path, TABLE, "query").digest
+    assert first != FileVectors(write(path, 2 * VECTORS), TABLE, "query").digest
+    assert first != FileVectors(write(path, ids=["b", "a", "c", "more"]), TABLE, "query").digest
 
 
 SPOILT: dict[str, tuple[Callable[[Path], Path], str]] = {
@@ -76,12 +80,18 @@ SPOILT: dict[str, tuple[Callable[[Path], Path], str]] = {
     "empty": (lambda p: (p / "v.npy").touch() or (p / "v.txt").touch() or p / "v.npy", "is not a NumPy array"),  # type: ignore[func-returns-value]
     "pipe": (lambda p: os.mkfifo(p / "v.parquet") or p / "v.parquet", r"cannot be read \(it is a named pipe\)"),  # type: ignore[func-returns-value]
     "folder": (lambda p: (p / "v.parquet").mkdir() or p / "v.parquet", r"cannot be read \(it is a folder\)"),  # type: ignore[func-returns-value]
-    "no rows": (lambda p: write(p / "v.parquet", id=[], vector=pa.array([], pa.list_(pa.float32()))), "must be a row"),
-    "columns": (lambda p: write(p / "v.parquet", key=IDS), r"must have one column 'id' \(it has: key\)"),
-    "lists": (lambda p: write(p / "v.parquet", id=IDS, vector=IDS), "'vector' must hold lists of floats, got 'string'"),
-    "ints": (lambda p: write(p / "v.parquet", id=["a"], vector=[[1]]), "lists of floats, got 'list<"),
-    "ragged": (lambda p: write(p / "v.parquet", id=["a", "b"], vector=[[1.0], [1.0, 2.0]]), "of the same length"),
-    "no parquet": (lambda p: text(p / "v.parquet"), r"v\.parquet: is not a Parquet file"),
+    "no rows": (
+        lambda p: write(p / "v.parquet", id=[], vector=pa.array([], pa.list_(pa.float32()))),
+        "of one length \\(",
+    ),
+    "columns": (lambda p: write(p / "v.parquet", key=IDS), "must be a Parquet file with an 'id' and a 'vector'"),
+    "lists": (lambda p: write(p / "v.parquet", id=IDS, vector=IDS), "'vector' in each row, lists of floats"),
+    "ints": (lambda p: write(p / "v.parquet", id=["a"], vector=[[1]]), "or 'vector' is list<"),
+    "ragged": (
+        lambda p: write(p / "v.parquet", id=["a", "b"], vector=[[1.0], [1.0, 2.0]]),
+        "a row has no id or another length",
+    ),
+    "no parquet": (lambda p: text(p / "v.parquet"), r"v\.parquet: must be a Parquet file"),
     "no array": (lambda p: text(p / "v.npy"), r"v\.npy: is not a NumPy array"),
 }
 
@@ -102,7 +112,7 @@ def text(path: Path) -> Path:
 def test_a_spoilt_file_is_explained(name: str, tmp_path: Path) -> None:
     make, message = SPOILT[name]
     with pytest.raises(DataError, match=message):
-        read_vectors(make(tmp_path), TABLE, "query")
+        read(make(tmp_path))
 
 
 @pytest.fixture(scope="module")
@@ -128,12 +138,12 @@ def test_the_same_vectors_train_the_same_adapter(
     assert of_files.measures["after"]["nDCG@10"] > of_files.measures["before"]["nDCG@10"] + 0.1
     assert of_files.record.model.source == "vectors"
     model, data = load_model(of_model.model_path, "cpu"), load_data(beir)
-    vectors, _ = read_both(Path(files["query_vectors"]), Path(files["document_vectors"]), data)
+    vectors = service_model(Path(files["query_vectors"]), Path(files["document_vectors"]), data, "cpu")[0].vectors
     adapter, encoder = load(of_files.path), Encoder(model, use_cache=False)
     documents = np.asarray(encoder.encode_corpus(data))
-    np.testing.assert_allclose(adapter.documents(vectors.documents), documents, atol=1e-3)
+    np.testing.assert_allclose(adapter.documents(vectors.documents[np.arange(len(data.corpus))]), documents, atol=1e-3)
     queries = encoder.encode_queries(data, np.arange(len(data.queries)))
-    np.testing.assert_allclose(adapter.queries(vectors.queries), queries, atol=1e-3)
+    np.testing.assert_allclose(adapter.queries(vectors.queries[np.arange(len(data.queries))]), queries, atol=1e-3)
     assert "adapter.queries(vectors)" in (of_files.model_path / "README.md").read_text()
     assert {path.name for path in of_files.model_path.iterdir()} == {
         ".written.json",
@@ -170,4 +180,4 @@ def test_queries_and_documents_of_two_models_are_refused(beir: Path, files: dict
     data = load_data(beir)
     other = write(tmp_path / "o.npy", np.ones((len(data.corpus), 3), dtype=np.float32), data.corpus.ids())
     with pytest.raises(DataError, match=r"has vectors of length 24, .* of 3: both must come from one model"):
-        read_both(Path(files["query_vectors"]), other, data)
+        service_model(Path(files["query_vectors"]), other, data, "cpu")

@@ -108,8 +108,6 @@ attn_implementation=flash: must be 'eager', 'sdpa' or 'flash_attention_2', got '
 corpus_text=title: must be 'title_text' or 'text', got 'title'
 gradient_checkpointing=2: must be true or false, got 2
 gradient_checkpointing=maybe: must be true or false, got 'maybe'
-adapter_rank=0: must be greater than or equal to 1, got 0
-adapter_rank=1000000: must be less than or equal to 100000, got 1000000
 range=5: must be LO:HI, two ranks such as 10:100, got 5
 range=0:5: must be LO:HI with 1 <= LO <= HI (ranks count from 1, both ends included), got '0:5'
 range=9:1: must be LO:HI with 1 <= LO <= HI (ranks count from 1, both ends included), got '9:1'

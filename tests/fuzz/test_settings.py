@@ -22,7 +22,7 @@ from opera.diagnostics.theory import World
 from opera.experiments.grid.axes import grid_axes
 from opera.experiments.grid.plan import plan_grid
 from opera.methods import METHODS
-from opera.retrieval.measures import check_measures
+from opera.retrieval.measures import parse_measures, ranking_depth
 
 OWN = sorted({name for method in METHODS.values() for name in method.settings_class.model_fields})
 NAMES = st.sampled_from([*TrainSettings.flat_fields, *OWN, "method", "steps", "lr", "", "fp16", "out", "\x1b[31m"])
@@ -79,7 +79,7 @@ def test_labels_of_a_grid(labels: list[str]) -> None:
 @given(st.lists(st.lists(st.sampled_from(MEASURE), max_size=7).map("".join) | st.text(max_size=15), max_size=3))
 def test_measures(names: list[str]) -> None:
     try:
-        assert 1 <= check_measures(names) < 10**9
+        assert 1 <= ranking_depth(parse_measures(names)) < 10**9
     except InputError as error:
         check_words(error)
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fuzzing import BYTES, only_refusals, spoilt, workplace
 from opera.adapter import load
-from opera.adapter.vectors import read_vectors
+from opera.adapter.vectors import FileVectors
 from opera.data import TextTable
 
 IDS = ["a", "b", "c", "more"]
@@ -46,7 +46,7 @@ HEADERS = st.lists(st.sampled_from([*BYTES, b"'descr': ", b"'<f8'", b"'O'", b"(2
 
 
 def is_read(path: Any) -> None:
-    found, _ = read_vectors(path, TABLE, "query")
+    found = FileVectors(path, TABLE, "query")[np.arange(len(TABLE))]
     assert found.shape[0] == len(TABLE)
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)  # rounded to float32
 

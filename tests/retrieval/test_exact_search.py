@@ -17,7 +17,7 @@ from opera.data import TextTable
 from opera.data.texts import TEXT_SCHEMA
 from opera.retrieval import search
 from opera.retrieval.measures import Ranking
-from opera.retrieval.search import NearestDocuments, exact_search, query_parts
+from opera.retrieval.search import NearestDocuments, exact_search
 
 
 def table(ids: list[str]) -> TextTable:
@@ -137,9 +137,3 @@ class TestMemory:
         finally:
             tracemalloc.stop()
         assert peak - found.doc_rows.nbytes - found.scores.nbytes - orders < memory
-
-    def test_parts_cover_the_queries_in_order(self) -> None:
-        parts = query_parts(1000, 8, 10, 2**14)
-        assert len(parts) > 1
-        assert np.concatenate([np.arange(1000)[part] for part in parts]).tolist() == list(range(1000))
-        assert query_parts(0, 8, 10, 2**14) == []

@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+
 import ir_measures
 import numpy as np
 import pytest
 from sklearn.metrics import ndcg_score
 
-from opera.core.errors import SettingError
-from opera.data import Qrels
-from opera.retrieval.measures import FULL_MEASURES, Ranking, check_measures, per_query, split_names
+from opera.core.errors import DataError, SettingError
+from opera.data import Qrels, RetrievalData
+from opera.retrieval import measures
+from opera.retrieval.evaluation import Evaluation
+from opera.retrieval.measures import (
+    FULL_MEASURES,
+    Measure,
+    Ranking,
+    check_trec_ids,
+    parse_measures,
+    ranking_depth,
+    split_names,
+    write_trec_run,
+)
+
+
+def per_query(ranking: Ranking, qrels: Qrels, names: Sequence[str]) -> dict[str, np.ndarray]:
+    """As an evaluation measures, by names."""
+    return measures.per_query(ranking, qrels, parse_measures(names))
 
 
 def problem(seed: int, n: int = 30, depth: int = 100, n_docs: int = 400) -> tuple[Ranking, Qrels]:
@@ -91,9 +110,11 @@ def test_spellings_of_one_measure_agree() -> None:
 
 
 def test_a_measure_without_a_cutoff_sees_a_thousand_documents() -> None:
-    assert check_measures(["nDCG@10"]) == 100
-    assert check_measures(["nDCG@10", "R@200", "retrieved_ideal_nDCG@150"]) == 200
-    assert check_measures(["R@200", "AP"]) == 1000
+    for names, depth in (
+        (["nDCG@10"], 100), (["nDCG@10", "R@200", "retrieved_ideal_nDCG@150"], 200), (["R@200", "AP"], 1000)
+    ):  # fmt: skip
+        assert ranking_depth(parse_measures(names)) == depth
+    assert str(Measure.parse("R@20")) == "R@20"
 
 
 def test_commas_in_parameters_do_not_separate_measures() -> None:
@@ -135,3 +156,32 @@ def test_any_measure_of_ir_measures_can_be_asked_for(name: str) -> None:
         judged = np.isin(ranking.doc_rows[query], qrels.doc_rows[part])
         # gdeval prints five decimals: off by half a unit of the last one at most
         assert values[query] == pytest.approx(by_hand(name, grades, judged, qrels.grades[part]), abs=5.1e-6)
+
+
+def evaluated(query_ids: list[str]) -> Evaluation:
+    ranking = Ranking(np.array([[2, 0], [1, 2]]), np.array([[1 / 3, 0.25], [2e-10, -1]], dtype=np.float32))
+    return Evaluation("test", query_ids, {}, ranking, [])
+
+
+def data_of(doc_ids: list[str]) -> RetrievalData:
+    return RetrievalData.from_dicts("mine", corpus=dict.fromkeys(doc_ids, "text"), queries={"q": "text"}, qrels={})
+
+
+def test_a_line_per_query_and_rank(tmp_path: Path) -> None:
+    write_trec_run(tmp_path / "run.trec", evaluated(["q0", "qé"]), data_of(["a", "b", "c"]))
+    assert (tmp_path / "run.trec").read_text(encoding="utf-8").splitlines() == [
+        "q0 Q0 c 1 0.33333334 opera",
+        "q0 Q0 a 2 0.25 opera",
+        "qé Q0 b 1 2e-10 opera",
+        "qé Q0 c 2 -1 opera",
+    ]
+
+
+@pytest.mark.parametrize(("query", "doc"), [("q 0", "a"), ("q0", "a b"), ("q0", "a\u00a0b")])
+def test_ids_with_white_space_are_refused(query: str, doc: str) -> None:
+    texts = {"corpus": {"c": "text", doc: "text"}, "queries": {query: "text", "not judged": "text"}}
+    data = RetrievalData.from_dicts("mine", **texts, qrels={"test": {query: {"c": 1}}})
+    with pytest.raises(DataError, match=r"^x\.run: a TREC run cannot hold the id '.*': it has white space$"):
+        check_trec_ids(Path("x.run"), data, "test")
+    with pytest.raises(DataError, match="white space"):
+        check_trec_ids(Path("x.run"), data, "of the run")

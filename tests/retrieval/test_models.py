@@ -16,8 +16,13 @@ from sentence_transformers.sentence_transformer.modules import Dense, Pooling, T
 
 from attacks import change
 from opera.core.errors import ModelError, SettingError
-from opera.retrieval.models import fingerprints, load_model, set_dropout_and_attention, set_lengths
+from opera.retrieval.encoder import Encoder
+from opera.retrieval.models import fingerprint, load_model, set_dropout_and_attention, set_lengths
 from opera.retrieval.prompts import prompt_for
+
+
+def lengths(query: int | None, document: int | None) -> dict[str, int | None]:
+    return {"max_query_length": query, "max_passage_length": document}
 
 
 def test_a_folder_that_holds_no_model_is_refused(tmp_path: Path) -> None:
@@ -73,7 +78,7 @@ def test_hub_ids_are_tried_on_the_hub() -> None:
 
 def test_lengths_cut_in_encoding_and_are_saved(bert_model: Path, tmp_path: Path) -> None:
     model = load_model(bert_model, "cpu")
-    assert set_lengths(model, 6, 500, set()) == {"max_query_length": 6, "max_passage_length": 64}
+    assert set_lengths(model, lengths(6, 500)) == lengths(6, 64)
     long = " ".join(f"t1w{i % 8}" for i in range(30))
     cut = " ".join(f"t1w{i % 8}" for i in range(3))  # two special tokens and the prompt's one leave three
     assert np.array_equal(model.encode_query(long), model.encode_query(cut)), "the same tokens"
@@ -85,9 +90,9 @@ def test_lengths_cut_in_encoding_and_are_saved(bert_model: Path, tmp_path: Path)
 
 def test_static_models_have_no_length_to_set(static_model: Path) -> None:
     model = load_model(static_model, "cpu")
-    assert set_lengths(model, 128, 512, set()) == {"max_query_length": None, "max_passage_length": None}
+    assert set_lengths(model, lengths(128, 512)) == lengths(None, None)
     with pytest.raises(SettingError, match="max_query_length: StaticEmbedding reads whole texts"):
-        set_lengths(model, 10, 512, {"max_query_length"})
+        set_lengths(model, lengths(10, 512), {"max_query_length"})
 
 
 def test_prompts_are_those_of_encode_query(bert_model: Path) -> None:
@@ -100,17 +105,23 @@ def test_prompts_are_those_of_encode_query(bert_model: Path) -> None:
 def test_fingerprints_know_how_texts_are_cut(bert_model: Path, setting: dict[str, object]) -> None:
     """The tokenizer's own file does not say it, and cached embeddings of the same weights would stand for these."""
     model = load_model(bert_model, "cpu")
-    before = fingerprints(model)
+    before = fingerprint(model)
     for name, value in setting.items():
         setattr(model[0].tokenizer, name, value)
-    assert not set(fingerprints(model)) & set(before)
+    assert fingerprint(model) != before
 
 
 def test_fingerprints_tell_models_apart(bert_model: Path) -> None:
     first, second = (load_model(bert_model, "cpu") for _ in range(2))
-    assert fingerprints(first) == fingerprints(second)
-    set_lengths(second, 5, 60, set())
-    assert fingerprints(first) != fingerprints(second)
+    assert Encoder(first).fingerprint == Encoder(second).fingerprint
+    set_lengths(second, lengths(5, 60))
+    assert Encoder(first).fingerprint != Encoder(second).fingerprint
+    set_lengths(second, lengths(None, None))
+    second.prompts["query"] = "another: "
+    assert Encoder(first).fingerprint != Encoder(second).fingerprint
+    with torch.no_grad():
+        next(second.parameters())[0] += 1
+    assert fingerprint(first) != fingerprint(second)
 
 
 def test_dropout_and_attention(bert_model: Path, static_model: Path) -> None:

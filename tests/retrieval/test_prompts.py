@@ -70,7 +70,7 @@ def test_prompts_replace_the_models_own_and_are_saved(bert_model: Path, tmp_path
 
 def test_a_prompt_must_leave_room_for_the_text(bert_model: Path) -> None:
     model = load_model(bert_model, "cpu")
-    set_lengths(model, 6, 500, set())
+    set_lengths(model, {"max_query_length": 6, "max_passage_length": 500})
     set_prompts(model, "common1 " * 3, None)
     with pytest.raises(SettingError, match="query_prompt: has 6 tokens, and max_query_length=6 leaves no room"):
         set_prompts(model, "common1 " * 4, None)

@@ -17,8 +17,9 @@ from opera.core.errors import DataError, ModelError, SettingError
 from opera.data import TextTable
 from opera.data.texts import TEXT_SCHEMA
 from opera.retrieval.encoder import Encoder, open_encoder
+from opera.retrieval.measures import Ranking
 from opera.retrieval.models import load_model
-from opera.retrieval.search import NearestDocuments, exact_search, query_parts, rank_by_size, search_corpus
+from opera.retrieval.search import NearestDocuments, exact_search, rank_by_size, search_corpus
 
 
 def table(ids: list[str]) -> TextTable:
@@ -74,13 +75,12 @@ def test_the_memory_of_a_search_decides_on_its_parts_alone(
     """A setting of a run that changes no result: the ranking is the same to the last bit."""
     monkeypatch.setenv("OPERA_CACHE", str(tmp_path / "cache"))
     data, query_rows, parts = opera.load_data(beir), np.arange(30), []
-    monkeypatch.setattr(
-        "opera.retrieval.search.query_parts", lambda *given: parts.append(query_parts(*given)) or parts[-1]
-    )
+    put = Ranking.put
+    monkeypatch.setattr(Ranking, "put", lambda self, part, found: [parts.append(part), put(self, part, found)])
     model = load_model(static_model, "cpu")
     encoders = [Encoder(model, use_cache=True, search_memory=memory) for memory in (2**28, 2**14)]
     first, second = (rank_by_size(each, data, query_rows, 20, [each.dimension])[each.dimension] for each in encoders)
-    assert [len(each) for each in parts] == [1, 3]
+    assert len(parts) == 1 + 3
     assert np.array_equal(first.doc_rows, second.doc_rows)
     assert np.array_equal(first.scores, second.scores)
     recipes = [make_recipe({"search_memory": memory}) for memory in (16, 256)]

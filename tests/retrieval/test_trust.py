@@ -18,7 +18,7 @@ from sentence_transformers import SentenceTransformer
 from attacks import change, plant_bomb
 from opera.core.errors import ModelError
 from opera.retrieval import models, trust
-from opera.retrieval.models import fingerprints, load_model
+from opera.retrieval.models import fingerprint, load_model
 from opera.retrieval.trust import SAFE_LOADING, check_model_folder
 
 
@@ -218,12 +218,12 @@ def test_a_folder_that_links_to_itself_is_read_once(folder: Path) -> None:
 @pytest.mark.parametrize("kind", ["static", "bert"])
 def test_threads_load_at_once(kind: str, request: pytest.FixtureRequest) -> None:
     folder: Path = request.getfixturevalue(f"{kind}_model")
-    alone = fingerprints(load_model(folder, "cpu"))
+    alone = fingerprint(load_model(folder, "cpu"))
     start = Barrier(4)
 
-    def load(_: int) -> list[tuple[str, str]]:
+    def load(_: int) -> list[str]:
         start.wait()
-        return [fingerprints(load_model(folder, "cpu")) for _ in range(5)]
+        return [fingerprint(load_model(folder, "cpu")) for _ in range(5)]
 
     before, default = dict(os.environ), torch.get_default_dtype()
     with ThreadPoolExecutor(4) as pool:

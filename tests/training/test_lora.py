@@ -15,7 +15,7 @@ from opera.config.recipe import make_recipe
 from opera.core import extras
 from opera.core.errors import MissingExtraError, SettingError
 from opera.retrieval.lora import add_lora, has_lora, load_trained, lora_parameters, merged, save_trained
-from opera.retrieval.models import fingerprints, load_model
+from opera.retrieval.models import fingerprint, load_model
 from opera.training.guard.weights import Weights, mix
 from small_runs import SMALL, InterruptedAt, assert_same_run
 
@@ -48,13 +48,13 @@ def test_it_starts_as_the_pretrained_model_from_a_seed(bert_model: Path) -> None
     again, other = load_model(bert_model, "cpu"), load_model(bert_model, "cpu")
     add_lora(again, LoraOptions(r=4), 7, "base")
     add_lora(other, LoraOptions(r=4), 8, "base")
-    assert fingerprints(again) == fingerprints(model) != fingerprints(other)
+    assert fingerprint(again) == fingerprint(model) != fingerprint(other)
 
 
 def test_merged_it_is_a_plain_model_and_itself_again_afterwards(
     tuned: SentenceTransformer, bert_model: Path, tmp_path: Path
 ) -> None:
-    with_matrices, fingerprint = tuned.encode(TEXTS), fingerprints(tuned)
+    with_matrices, before = tuned.encode(TEXTS), fingerprint(tuned)
     plain_names = load_model(bert_model, "cpu").state_dict().keys()
     with merged(tuned):
         assert tuned.state_dict().keys() == plain_names
@@ -64,7 +64,7 @@ def test_merged_it_is_a_plain_model_and_itself_again_afterwards(
     np.testing.assert_allclose(saved, with_matrices, rtol=0, atol=1e-5)  # two layers of sums of 32 and 64 float32
     assert np.abs(saved - load_model(bert_model, "cpu").encode(TEXTS)).max() > 0.01
     np.testing.assert_array_equal(tuned.encode(TEXTS), with_matrices)
-    assert fingerprints(tuned) == fingerprint
+    assert fingerprint(tuned) == before
 
 
 def test_a_mixture_is_that_of_the_merged_weights(tuned: SentenceTransformer, bert_model: Path) -> None:
@@ -83,7 +83,7 @@ def test_what_trains_is_saved_alone(tuned: SentenceTransformer, bert_model: Path
     other = load_model(bert_model, "cpu")
     add_lora(other, LoraOptions(r=4), 1, "base")
     load_trained(other, tmp_path)
-    assert fingerprints(other) == fingerprints(tuned)
+    assert fingerprint(other) == fingerprint(tuned)
 
 
 @pytest.mark.parametrize("merge", ["true", "false"])

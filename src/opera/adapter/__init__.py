@@ -1,5 +1,139 @@
-"""The adapter: a residual projection over frozen vectors. ``load`` needs no torch."""
+"""The adapter of vectors from a service: ``adapter.npz``, and the module beside it; needs no torch."""
 
-from opera.adapter.file import NumpyAdapter, load
+from __future__ import annotations
 
-__all__ = ["NumpyAdapter", "load"]
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from opera.core.errors import DataError, ModelError
+from opera.core.files import replace_file
+from opera.core.paths import user_path
+from opera.core.reading import open_file
+from opera.core.terminal import printable, shortened
+from opera.runs.folder import ADAPTER_FILE, MODEL_FOLDER
+
+MODULE_FILE = "adapter.py"
+ROLES = ("query", "document")
+
+MODULE = '''"""Apply the adapter beside this file to vectors [n, d] of the service; needs NumPy alone."""
+
+from pathlib import Path
+
+import numpy as np
+
+MATRICES = dict(np.load(Path(__file__).with_name("adapter.npz")))
+
+
+def apply(vectors, role):
+    moved = np.atleast_2d(np.asarray(vectors, dtype=np.float64))
+    with np.errstate(all="ignore"):  # what is not a number is looked for below
+        if role in MATRICES:
+            moved = moved @ MATRICES[role].T
+        lengths = np.linalg.norm(moved, axis=1, keepdims=True)
+    bad = np.flatnonzero(~(np.isfinite(lengths[:, 0]) & (lengths[:, 0] > 0)))
+    if bad.size:
+        raise ValueError(
+            f"vectors: row {bad[0]} is zero, too long, or holds a value that is not a number"
+        )
+    return (moved / lengths).astype(np.float32)
+
+
+def queries(vectors):
+    return apply(vectors, "query")
+
+
+def documents(vectors):
+    return apply(vectors, "document")
+'''
+
+
+@dataclass(frozen=True)
+class NumpyAdapter:
+    """An adapter, ready to apply.
+
+    Attributes:
+        matrices: float32 ``[d, d]`` for each role that is projected, ``query`` and ``document``: I + W.
+    """
+
+    matrices: Mapping[str, NDArray[np.float32]]
+
+    def queries(self, vectors: ArrayLike) -> NDArray[np.float32]:
+        """Adapt query vectors: float32 ``[n, d]``, rows of length 1.
+
+        Raises:
+            DataError: for a vector without a direction.
+        """
+        return self._apply(vectors, "query")
+
+    def documents(self, vectors: ArrayLike) -> NDArray[np.float32]:
+        """Adapt document vectors; as :meth:`queries`."""
+        return self._apply(vectors, "document")
+
+    def _apply(self, vectors: ArrayLike, role: str) -> NDArray[np.float32]:
+        # float64 holds the squares of all float32
+        moved = np.atleast_2d(np.asarray(vectors, dtype=np.float64))
+        with np.errstate(all="ignore"):  # what is not finite is looked for below
+            if role in self.matrices:
+                moved = moved @ self.matrices[role].T
+            lengths = np.linalg.norm(moved, axis=1, keepdims=True)
+        bad = np.flatnonzero(~(np.isfinite(lengths[:, 0]) & (lengths[:, 0] > 0)))
+        if bad.size:
+            raise DataError(
+                f"vectors: row {bad[0]} is zero, too long, or holds a value that is not a number"
+            )
+        return np.asarray(moved / lengths, dtype=np.float32)
+
+
+def load(path: str | Path) -> NumpyAdapter:
+    """Load an adapter.
+
+    Args:
+        path: a run folder, its ``model`` folder, or an ``adapter.npz``.
+
+    Raises:
+        ModelError: if there is no adapter, or it cannot be read or holds something else.
+    """
+    given = user_path(path, "path")
+    places = (given, given / ADAPTER_FILE, given / MODEL_FOLDER / ADAPTER_FILE)
+    place = next((place for place in places if place.is_file()), None)
+    if place is None:
+        raise ModelError(
+            f"{path}: holds no {ADAPTER_FILE}; the adapter of a sentence-transformers model is part "
+            "of it: load RUN/model with SentenceTransformer"
+        )
+    try:
+        with open_file(place) as file, np.load(file, allow_pickle=False) as arrays:
+            matrices = dict(arrays)
+    except Exception as error:  # NumPy and zipfile raise many types on a spoilt file
+        reason = shortened(printable(" ".join(str(error).split()))) or type(error).__name__
+        raise ModelError(f"{place}: is not an adapter that can be read ({reason})") from None
+    _check(matrices, place)
+    return NumpyAdapter(matrices)
+
+
+def _check(matrices: Mapping[str, NDArray[Any]], place: Path) -> None:
+    shapes = {matrix.shape for matrix in matrices.values()}
+    square = len(shapes) == 1 and all(len(shape) == 2 == 1 + len(set(shape)) for shape in shapes)
+    numbers = all(m.dtype == np.float32 and np.isfinite(m).all() for m in matrices.values())
+    if not (square and numbers and matrices.keys() <= set(ROLES)):
+        got = ", ".join(f"'{role}' {list(m.shape)} of {m.dtype}" for role, m in matrices.items())
+        raise ModelError(
+            f"{place}: must hold finite float32 matrices [d, d] of one size, named query or "
+            f"document, got {shortened(printable(got)) or 'nothing'}"
+        )
+
+
+def save(folder: Path, matrices: Mapping[str, NDArray[np.float32]]) -> None:
+    """Write ``adapter.npz`` and the module that applies it."""
+
+    def write(path: Path) -> None:
+        with path.open("wb") as file:
+            np.savez(file, **dict[str, Any](matrices))
+
+    replace_file(folder / ADAPTER_FILE, write)
+    replace_file(folder / MODULE_FILE, lambda path: path.write_text(MODULE, encoding="utf-8"))

@@ -1,53 +1,121 @@
-"""The model that trains in place of the pretrained one, and what becomes of it afterwards."""
+"""An adapter as a sentence-transformers model: the first module reads vectors, a Dense moves them."""
 
 from __future__ import annotations
 
 import copy
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Module, Normalize, Router
+from sentence_transformers.base.modules import Dense, InputModule, Normalize, Router
+from torch import Tensor, nn
 
-from opera.adapter.file import save
-from opera.adapter.projection import ResidualProjection
-from opera.config.tuning import AdapterSettings
+from opera.adapter import save
+from opera.core.arrays import IntArray
 from opera.core.errors import TrainingError
-from opera.data import RetrievalData, TextTable
+from opera.data import RetrievalData
 from opera.data.texts import CorpusText
 from opera.retrieval.encoder import Encoder
-from opera.retrieval.frozen import FrozenVectors, VectorLookup, embed_rows
-from opera.retrieval.models import load_model, put_lengths
-from opera.retrieval.prompts import Role
+from opera.retrieval.models import load_model, reads_vectors, set_lengths
+from opera.retrieval.prompts import ROLES, Role
 
+Modules = dict[Role, list[Any]]
 CHECKED_TEXTS = 8
 SAME_COSINE = 0.999
 """Cosine of two embeddings of a text that differ by rounding alone: half precision, other batches."""
 
 
-def adapter_model(
-    dimension: int, settings: AdapterSettings, *, seed: int, device: str, digest: str = ""
-) -> SentenceTransformer:
-    """Make the model that trains: a lookup of frozen vectors, then a projection for each role that has one.
+class ReadByRow(Protocol):
+    """An array, shards on disk, or a file of vectors."""
+
+    def __getitem__(self, rows: IntArray) -> NDArray[np.float32]: ...
+
+
+@dataclass(frozen=True)
+class FrozenVectors:
+    """The vectors of a data set's texts, by row of its tables.
+
+    Attributes:
+        queries: float32 ``[queries, dimension]``, rows of length 1; may be memory-mapped.
+        documents: float32 ``[documents, dimension]``, in the same way.
+    """
+
+    queries: ReadByRow
+    documents: ReadByRow
+
+
+class VectorLookup(InputModule):  # type: ignore[misc]
+    """Reads row numbers, written as texts, and returns their vectors.
+
+    The vectors are neither parameters nor buffers: no checkpoint stores them, and a step reads its
+    own rows only.
 
     Args:
         dimension: length of a vector.
-        settings: which sides are projected, and the rank.
-        seed: seed of the draws.
-        device: where it trains.
-        digest: SHA-256 of the files that the vectors come from, if any.
+        digest: SHA-256 of what the vectors were read from, for the model's fingerprint.
+
+    Attributes:
+        vectors: the vectors; ``None`` until they are known.
     """
-    routes: dict[str, list[Module]] = {"query": [], "document": []}
-    for role in ("query", "document") if settings.adapter_kind == "both" else ("query",):
-        routes[role].append(ResidualProjection(dimension, settings.adapter_rank).start(seed, role))
-    model = SentenceTransformer(
-        modules=[VectorLookup(dimension, digest), _router(routes)], device=device
-    )
+
+    config_keys: ClassVar = ["dimension", "digest"]
+    save_in_root = False
+
+    def __init__(self, dimension: int, digest: str = "") -> None:
+        super().__init__()
+        self.dimension, self.digest = dimension, digest
+        self.vectors: FrozenVectors | None = None
+
+    def preprocess(
+        self,
+        inputs: Sequence[str],
+        prompt: str | None = None,
+        task: str | None = None,
+        **kwargs: Any,
+    ) -> dict[str, Tensor]:
+        """Gather the vectors of some rows: ``{"sentence_embedding": float32 [rows, dimension]}``."""
+        if self.vectors is None:
+            raise RuntimeError("the vectors are not there yet")
+        vectors = self.vectors.queries if task == "query" else self.vectors.documents
+        return {"sentence_embedding": torch.from_numpy(vectors[np.array(inputs, dtype=np.int64)])}
+
+    def forward(self, features: dict[str, Tensor], **kwargs: Any) -> dict[str, Tensor]:
+        """Pass the vectors on."""
+        return features
+
+    def get_embedding_dimension(self) -> int:
+        """Length of a vector."""
+        return self.dimension
+
+    def save(self, output_path: str, *args: Any, **kwargs: Any) -> None:
+        """Write the configuration, without the vectors."""
+        self.save_config(output_path)
+
+
+def adapter_model(dimension: int, kind: str, device: str) -> SentenceTransformer:
+    """Make the model that trains: a lookup, then I + W for queries, or for each side with ``both``."""
+    sides = ROLES if kind == "both" else ROLES[:1]
+    start = {"activation_function": nn.Identity(), "init_weight": torch.eye(dimension)}
+    dense: Modules = {side: [Dense(dimension, dimension, bias=False, **start)] for side in sides}
+    return vector_model(VectorLookup(dimension), _router(dense), device=device)
+
+
+def vector_model(*modules: nn.Module, device: str) -> SentenceTransformer:
+    """Make a model whose first module looks vectors up."""
+    model = SentenceTransformer(modules=list(modules), device=device)
     model.model_card_data.local_files_only = True  # saving the model must not query the hub
     return model
+
+
+def set_vectors(model: SentenceTransformer, vectors: FrozenVectors) -> None:
+    """Give a model's lookup its vectors."""
+    model[0].vectors = vectors
 
 
 def encode_all(encoder: Encoder, data: RetrievalData, corpus_text: CorpusText) -> FrozenVectors:
@@ -56,31 +124,20 @@ def encode_all(encoder: Encoder, data: RetrievalData, corpus_text: CorpusText) -
     return FrozenVectors(queries, encoder.encode_corpus(data, corpus_text))
 
 
-def matrices(trained: SentenceTransformer) -> dict[str, NDArray[np.float32]]:
-    """Return I + W of each projected role: float32 ``[d, d]``."""
-    return {role: projection.matrix().numpy() for role, projection in _projections(trained).items()}
-
-
 def attach(base: SentenceTransformer, trained: SentenceTransformer) -> SentenceTransformer:
-    """Put a trained adapter after its pretrained model, in modules of sentence-transformers alone.
-
-    The result shares the modules of ``base``, which stays as it is.
-    """
-    routes: dict[str, list[Module]] = {"query": [], "document": []}
-    for role, projection in _projections(trained).items():
-        routes[role].append(projection.as_dense().to(base.device))
+    """Put a trained adapter after its untrained model; the result shares the modules of both."""
     joined = copy.copy(base)
     joined._modules = OrderedDict(base._modules)
-    joined.append(_router({role: [*modules, Normalize()] for role, modules in routes.items()}))
+    joined.append(_router({role: [*_modules(trained, role), Normalize()] for role in ROLES}))
     return joined
 
 
-def save_adapted(
-    folder: Path, base: SentenceTransformer | None, trained: SentenceTransformer
-) -> None:
-    """Write what a run hands over: a sentence-transformers folder, or ``adapter.npz`` where there is no base model."""
-    if base is None:
-        save(folder, matrices(trained))
+def save_adapted(folder: Path, base: SentenceTransformer, trained: SentenceTransformer) -> None:
+    """Write what a run hands over: a model's folder, or ``adapter.npz`` where vectors come from files."""
+    if reads_vectors(base):
+        modules = {role: module for role in ROLES for module in _modules(trained, role)}
+        weights = {role: module.linear.weight.detach() for role, module in modules.items()}
+        save(folder, {role: weight.float().cpu().numpy() for role, weight in weights.items()})
     else:
         attach(base, trained).save_pretrained(str(folder), create_model_card=False)
 
@@ -91,40 +148,38 @@ def check_saved(
     trained: SentenceTransformer,
     data: RetrievalData,
     text: CorpusText,
-    lengths: Mapping[str, int | None],
+    lengths: dict[str, int | None],
 ) -> None:
-    """Load what was handed over as a user will, and compare its embeddings of some texts with those it was measured by.
+    """Load a model that was handed over as a user will: it must embed texts as they were measured.
 
     Raises:
-        TrainingError: if they are not the same up to rounding.
+        TrainingError: if some embeddings are not the same up to rounding.
     """
+    if reads_vectors(encoder.model):
+        return
     model = load_model(folder, encoder.device)
-    put_lengths(model, lengths)
+    set_lengths(model, lengths)
     loaded = Encoder(model, encoder.precision, use_cache=False)
-    parts: tuple[tuple[Role, TextTable, CorpusText], ...] = (
-        ("query", data.queries, "text"),
-        ("document", data.corpus, text),
-    )
-    for role, table, corpus_text in parts:
+    for role, table, measured in (
+        (ROLES[0], data.queries, trained.encode_query),
+        (ROLES[1], data.corpus, trained.encode_document),
+    ):
         rows = np.linspace(0, len(table) - 1, min(CHECKED_TEXTS, len(table))).astype(np.int64)
-        again = loaded.encode(table.texts(rows, corpus_text), role)
-        apart = np.square(again - embed_rows(trained, role, rows)).sum(
-            axis=1
-        )  # 0 too where a text has no token at all
+        again = loaded.encode(table.texts(rows, text), role)
+        embedded = measured([str(row) for row in rows.tolist()], normalize_embeddings=True)
+        # 0 too where a text has no token at all
+        apart = np.square(again - embedded).sum(axis=1)
         if not (apart <= 2 - 2 * SAME_COSINE).all():
             raise TrainingError(
-                f"{folder}: the saved model embeds a {role} otherwise than the vectors that the adapter was "
-                "trained on; report this, with the model's name"
+                f"{folder}: the saved model embeds a {role} otherwise than the vectors that the "
+                "adapter was trained on; report this, with the model's name"
             )
 
 
-def _router(routes: dict[str, list[Module]]) -> Router:
+def _modules(trained: SentenceTransformer, role: Role) -> list[Any]:
+    return list(trained[1].sub_modules[role])
+
+
+def _router(modules: Modules) -> Router:
     """Route by role; a text without one counts as a document."""
-    return Router.for_query_document(
-        query_modules=routes["query"], document_modules=routes["document"]
-    )
-
-
-def _projections(trained: SentenceTransformer) -> dict[str, ResidualProjection]:
-    routes = trained[1].sub_modules
-    return {role: modules[0] for role, modules in routes.items() if len(modules)}
+    return Router.for_query_document(modules["query"], modules.get("document", []))

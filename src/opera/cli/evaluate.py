@@ -69,10 +69,11 @@ def evaluate(
     from opera.retrieval.measures import (
         DEFAULT_MEASURES,
         FULL_MEASURES,
-        check_measures,
+        check_trec_ids,
+        parse_measures,
         split_names,
+        write_trec_run,
     )
-    from opera.retrieval.trec import check_trec_ids, write_trec_run
     from opera.training_set.written import checked_output
 
     data = one_source(data, pairs, documents, queries, columns)
@@ -83,7 +84,7 @@ def evaluate(
         if full
         else DEFAULT_MEASURES
     )
-    check_measures(names)
+    parse_measures(names)
     if run_file:
         checked_output(run_file, RUN_FORMATS, overwrite, data, inputs_of(data, model), "--run-file")
     loaded = load_data(data)
@@ -93,7 +94,7 @@ def evaluate(
     from opera.cli.printing.console import console
     from opera.cli.printing.results import print_measures, warn_of_few
     from opera.core.intervals import mean_intervals
-    from opera.retrieval.evaluate import evaluate as evaluate_model
+    from opera.retrieval.evaluation import evaluate as evaluate_model
 
     result = evaluate_model(
         loaded,

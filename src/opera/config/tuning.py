@@ -8,7 +8,6 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, model_validator
 
 from opera.config.lora import LoraOptions, LoraText, lora_options
-from opera.config.optimisation import MOST_AT_ONCE
 from opera.core.paths import expand_user
 from opera.core.settings import Settings, setting
 
@@ -21,9 +20,6 @@ class AdapterSettings(Settings):
         "train a projection over frozen vectors instead of the model (--adapter): of queries, so that an index of "
         "documents stays valid, or of both sides; auto: query with query_vectors, else none",
         "OPERA",
-    )
-    adapter_rank: int | None = setting(
-        None, "rank of the projection; auto: full", "OPERA", ge=1, le=MOST_AT_ONCE
     )
     query_vectors: (
         Annotated[str, AfterValidator(partial(expand_user, name="query_vectors"))] | None
@@ -53,10 +49,6 @@ class AdapterSettings(Settings):
         if (self.query_vectors is None) != (self.document_vectors is None):
             given, absent = ("query", "document") if self.query_vectors else ("document", "query")
             raise ValueError(f"{given}_vectors needs {absent}_vectors: give both files")
-        if self.adapter_rank is not None and self.adapter_kind is None:
-            raise ValueError(
-                f"adapter_rank={self.adapter_rank} needs adapter=query or adapter=both"
-            )
         return self
 
     @property

@@ -16,7 +16,7 @@ from opera.data.texts import CorpusText
 from opera.deployment.record import MEASURE, Figures
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.evaluation import Evaluation, evaluate_encoder
-from opera.retrieval.models import lengths_of, load_model, put_lengths
+from opera.retrieval.models import lengths_of, load_model, set_lengths
 from opera.retrieval.run_model import run_corpus_text
 
 TIMED_DOCUMENTS = 64
@@ -48,7 +48,7 @@ class Reference:
         encoder, text = open_encoder(model, "fp32"), run_corpus_text(model)
         evaluation = evaluate_encoder(encoder, data, SPLIT, [MEASURE], text)
         on_cpu = load_model(model, "cpu")
-        put_lengths(on_cpu, lengths_of(encoder.model))
+        set_lengths(on_cpu, lengths_of(encoder.model))
         rows = np.linspace(0, len(data.corpus) - 1, min(TIMED_DOCUMENTS, len(data.corpus))).astype(
             np.int64
         )
@@ -56,7 +56,7 @@ class Reference:
 
     def figures(self, exported: SentenceTransformer) -> Figures:
         """Measure a form, loaded as a user will load it."""
-        put_lengths(exported, lengths_of(self.encoder.model))
+        set_lengths(exported, lengths_of(self.encoder.model))
         encoder = _encoder(exported)
         evaluation = evaluate_encoder(encoder, self.data, SPLIT, [MEASURE], self.text)
         before, after = (found.per_query[MEASURE] for found in (self.evaluation, evaluation))

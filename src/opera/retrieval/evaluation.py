@@ -1,22 +1,41 @@
-"""Evaluate an encoder on a split of a data set: encode, search, measure."""
+"""Evaluate a model on a split of a data set: encode, search, measure."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.data import RetrievalData
+from opera.config.encoding import EncodingSettings
+from opera.core.arguments import text, texts
+from opera.core.paths import expand_user
+from opera.data import RetrievalData, load_data
 from opera.data.combined import each_set, first_rows
+from opera.data.splits import copy_splits
 from opera.data.texts import CorpusText
-from opera.retrieval.encoder import Encoder
-from opera.retrieval.measures import DEFAULT_MEASURES, Ranking, check_measures, means, per_query
+from opera.retrieval.device import Precision
+from opera.retrieval.encoder import Encoder, open_encoder
+from opera.retrieval.measures import (
+    DEFAULT_MEASURES,
+    Ranking,
+    means,
+    parse_measures,
+    per_query,
+    ranking_depth,
+    split_names,
+)
+from opera.retrieval.prompts import with_data_prompt
+from opera.retrieval.run_model import run_corpus_text, trained_on_dev, with_run_splits
 from opera.retrieval.search import rank_by_size, search_corpus
 from opera.retrieval.similarity import pair_similarities
+
+log = logging.getLogger("opera")
 
 TOP_DOCUMENTS = 10
 
@@ -31,8 +50,10 @@ class Evaluation:
         per_query: float64 ``[n]`` by measure.
         ranking: the ranked documents of each query.
         top_documents: ids of the best 10 documents of each query.
-        by_size: mean of each measure over the queries, by the number of first dimensions that documents are ranked by.
-        sets: where the data are several data sets, the same of each by its name; each ranks its own documents alone.
+        by_size: mean of each measure over the queries, by the number of first dimensions that
+            documents are ranked by.
+        sets: where the data are several data sets, the same of each by its name; each ranks its
+            own documents alone.
     """
 
     split: str
@@ -60,6 +81,72 @@ class Evaluation:
         return {**values, f"{prefix} documents": self.top_documents}
 
 
+def evaluate(
+    data: str | Path | RetrievalData,
+    *,
+    model: str | Path,
+    split: str = "test",
+    measures: str | Sequence[str] = DEFAULT_MEASURES,
+    precision: Precision = "auto",
+    max_query_length: int | None = None,
+    max_passage_length: int | None = None,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
+    relevant_grade: int | None = None,
+) -> Evaluation:
+    """Measure a model on a split of a data set.
+
+    Args:
+        data: anything :func:`opera.load_data` reads, or loaded data.
+        model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``.
+        split: the split to evaluate on.
+        measures: names such as ``nDCG@10``, as a list or separated by commas; every measure of
+            ir_measures and OPERA's own.
+        precision: what to compute in.
+        max_query_length: tokens per query; the default is the run's if ``model`` is a run, else the
+            model's own limit.
+        max_passage_length: tokens per document, in the same way.
+        query_prompt: text before each query, empty for none; the default is the data's, or the
+            model's own.
+        document_prompt: text before each document, in the same way.
+        relevant_grade: lowest grade that counts as relevant; the default is the run's own if
+            ``model`` is a run on these data, else 1.
+
+    Returns:
+        Per-query values and their means (``.measures``).
+
+    Raises:
+        InputError: for invalid input.
+    """
+    names = split_names(measures) if isinstance(measures, str) else texts(measures, "measures")
+    parse_measures(names)
+    split = text(split, "split")
+    reading = {
+        "max_query_length": max_query_length,
+        "max_passage_length": max_passage_length,
+        "query_prompt": query_prompt,
+        "document_prompt": document_prompt,
+    }
+    given = {
+        "precision": precision,
+        **{name: value for name, value in reading.items() if value is not None},
+    }
+    encoding = EncodingSettings.parse(given).model_dump(exclude_unset=True)
+    model = expand_user(model, "model")
+    original = load_data(data)
+    prepared = with_run_splits(original, model)
+    if relevant_grade is not None:  # the run's splits, but relevance from the original grades
+        prepared = copy_splits(original, source=prepared).with_relevant_grade(relevant_grade)
+    prepared.judged_qrels(split)
+    if split == "dev" and trained_on_dev(original, model):
+        optimistic = (
+            "was trained again with its dev split in train, so its dev scores are optimistic"
+        )
+        log.info("note: %s %s", model, optimistic)
+    encoder = open_encoder(model, **with_data_prompt(encoding, prepared, model))
+    return evaluate_encoder(encoder, prepared, split, names, run_corpus_text(model))
+
+
 def evaluate_encoder(
     encoder: Encoder,
     data: RetrievalData,
@@ -76,69 +163,63 @@ def evaluate_encoder(
         DataError: if the split is missing or has no relevant document.
         SettingError: for an unknown measure.
     """
-    depth = check_measures(measures)
-    qrels = data.judged_qrels(split)
+    parsed, qrels = parse_measures(measures), data.judged_qrels(split)
+    depth, rows = ranking_depth(parsed), qrels.query_rows
     if data.sets:
-        sets = [
-            evaluate_encoder(encoder, own, split, measures, corpus_text, sizes)
+        sets = {
+            own.name: evaluate_encoder(encoder, own, split, measures, corpus_text, sizes)
             for own in each_set(data, split)
-        ]
+        }
         return _joined(data, split, sets)
     if sizes:
-        by_size = rank_by_size(
-            encoder, data, qrels.query_rows, depth, [encoder.dimension, *sizes], corpus_text
-        )
+        whole = [encoder.dimension, *sizes]
+        by_size = rank_by_size(encoder, data, rows, depth, whole, corpus_text)
         ranking = by_size.pop(encoder.dimension)
     else:
-        by_size, ranking = {}, search_corpus(encoder, data, qrels.query_rows, depth, corpus_text)
+        by_size, ranking = {}, search_corpus(encoder, data, rows, depth, corpus_text)
     top = ranking.doc_rows[:, :TOP_DOCUMENTS]
-    ids = data.corpus.ids(top.ravel())
     return Evaluation(
         split=split,
-        query_ids=data.queries.ids(qrels.query_rows),
-        per_query=per_query(ranking, qrels, measures),
+        query_ids=data.queries.ids(rows),
+        per_query=per_query(ranking, qrels, parsed),
         ranking=ranking,
-        top_documents=[
-            ids[start : start + top.shape[1]] for start in range(0, top.size, top.shape[1])
-        ],
-        by_size={
-            size: means(per_query(of_size, qrels, measures)) for size, of_size in by_size.items()
-        },
+        top_documents=np.array(data.corpus.ids(top.ravel()), object).reshape(top.shape).tolist(),
+        by_size={size: means(per_query(found, qrels, parsed)) for size, found in by_size.items()},
     )
 
 
-def _joined(data: RetrievalData, split: str, sets: Sequence[Evaluation]) -> Evaluation:
+def _joined(data: RetrievalData, split: str, sets: dict[str, Evaluation]) -> Evaluation:
     """Put the results of several data sets together; rankings are as deep as the shallowest."""
-    by_name = dict(zip([own.name for own in each_set(data, split)], sets, strict=True))
     first = dict(zip([own.name for own in data.sets], first_rows(data)[1], strict=False))
-    depth = min(each.ranking.doc_rows.shape[1] for each in sets)
-    counts = np.array([len(each.query_ids) for each in sets])
+    rankings = {name: each.ranking for name, each in sets.items()}
+    depth = min(ranking.doc_rows.shape[1] for ranking in rankings.values())
+    rows = [ranking.doc_rows[:, :depth] + first[name] for name, ranking in rankings.items()]
+    scores = [ranking.scores[:, :depth] for ranking in rankings.values()]
+    each, *_ = every = list(sets.values())
+    counts = [len(found.query_ids) for found in every]
     return Evaluation(
         split=split,
-        query_ids=[f"{name}/{query}" for name, each in by_name.items() for query in each.query_ids],
+        query_ids=[f"{name}/{query}" for name, found in sets.items() for query in found.query_ids],
         per_query={
-            name: np.concatenate([each.per_query[name] for each in sets])
-            for name in sets[0].per_query
+            name: np.concatenate([found.per_query[name] for found in every])
+            for name in each.per_query
         },
-        ranking=Ranking(
-            np.concatenate(
-                [each.ranking.doc_rows[:, :depth] + first[name] for name, each in by_name.items()]
-            ),
-            np.concatenate([each.ranking.scores[:, :depth] for each in sets]),
-        ),
+        ranking=Ranking(np.concatenate(rows), np.concatenate(scores)),
         top_documents=[
             [f"{name}/{document}" for document in top]
-            for name, each in by_name.items()
-            for top in each.top_documents
+            for name, found in sets.items()
+            for top in found.top_documents
         ],
         by_size={
             size: {
-                name: float(np.average([each.by_size[size][name] for each in sets], weights=counts))
+                name: float(
+                    np.average([found.by_size[size][name] for found in every], weights=counts)
+                )
                 for name in values
             }
-            for size, values in sets[0].by_size.items()
+            for size, values in each.by_size.items()
         },
-        sets=by_name,
+        sets=sets,
     )
 
 
@@ -157,9 +238,8 @@ def query_difficulty(
     The paper groups queries by this value (Appendix D.6).
     """
     if data.sets:
-        return np.concatenate(
-            [query_difficulty(encoder, own, split, corpus_text) for own in each_set(data, split)]
-        )
+        every = each_set(data, split)
+        return np.concatenate([query_difficulty(encoder, own, split, corpus_text) for own in every])
     relevant = data.judged_qrels(split).relevant()
     pairs = relevant.pairs()
     query_embeddings = encoder.encode_queries(data, relevant.query_rows)

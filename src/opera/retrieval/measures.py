@@ -11,17 +11,25 @@ from __future__ import annotations
 import difflib
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import ir_measures
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.core.errors import SettingError
+from opera.core.arrays import IntArray
+from opera.core.errors import DataError, SettingError
+from opera.core.files import replace_file
 from opera.core.registry import Registry
-from opera.core.terminal import shown
+from opera.core.terminal import place, shown
+from opera.data import RetrievalData
 from opera.data.qrels import Qrels
+
+if TYPE_CHECKING:
+    from opera.retrieval.evaluation import Evaluation  # loads torch
 
 RETRIEVED_IDEAL = "retrieved_ideal_nDCG"
 RETRIEVED_DEPTH = 100
@@ -39,6 +47,14 @@ FULL_MEASURES = tuple(
 )
 
 
+MAX_NAME, MAX_DIGITS = 100, 9
+"""Bounds of a measure's name, and of the numbers in it."""
+
+OwnMeasure = Callable[[NDArray[np.float64], int], NDArray[np.float64]]
+"""Takes gains of 0 and 1, float64 ``[n, depth]``, and a cutoff; returns float64 ``[n]``. Depth is at least the cutoff,
+unless the corpus is smaller."""
+
+
 @dataclass(frozen=True)
 class Ranking:
     """The best documents of each judged query, best first.
@@ -51,29 +67,68 @@ class Ranking:
     doc_rows: NDArray[np.int32]
     scores: NDArray[np.float32]
 
+    @classmethod
+    def empty(cls, count: int, depth: int) -> Ranking:
+        """A ranking ``[count, depth]`` to be filled part by part."""
+        return cls(np.empty((count, depth), np.int32), np.empty((count, depth), np.float32))
 
-def check_measures(names: Sequence[str]) -> int:
-    """Check that every measure can be computed here.
+    def put(self, part: slice | IntArray, found: Ranking) -> None:
+        """Write the ranking of some of the queries."""
+        self.doc_rows[part], self.scores[part] = found.doc_rows, found.scores
 
-    Returns:
-        The depth a ranking needs for them.
 
-    Raises:
-        SettingError: for an unknown name, with the nearest known one, or a measure whose provider is not installed.
+@dataclass(frozen=True)
+class Measure:
+    """A measure, parsed from its name; ``str()`` returns the name.
+
+    Attributes:
+        name: as the user wrote it.
+        computed_by: a function of gains and cutoff, or a measure of ir_measures.
+        depth: how many documents it sees.
     """
-    if not names or not all(names):
-        raise SettingError("measures: name at least one, such as nDCG@10")
-    depth = RETRIEVED_DEPTH
-    for name in names:
+
+    name: str
+    computed_by: OwnMeasure | ir_measures.Measure
+    depth: int
+
+    def __str__(self) -> str:
+        return self.name
+
+    @classmethod
+    def parse(cls, name: str) -> Measure:
+        """Parse a name, such as ``nDCG@10``.
+
+        Raises:
+            SettingError: if nothing installed computes it; with the nearest known name.
+        """
         if len(name) > MAX_NAME or re.search(rf"\d{{{MAX_DIGITS + 1},}}", name):
             limits = f"of {MAX_NAME} characters at most, and numbers of {MAX_DIGITS} digits"
             raise SettingError(f"unknown measure {shown(name)}: {limits}")
-        if own := _own_measure(name):
-            depth = max(depth, own[1])
-        else:
-            cutoff = _parse(name).params.get("cutoff", WHOLE_RANKING_DEPTH)
-            depth = max(depth, cutoff)
-    return depth
+        family, _, cutoff = name.partition("@")
+        if family not in OWN_MEASURES:
+            theirs = _parse(name)
+            return cls(name, theirs, theirs.params.get("cutoff", WHOLE_RANKING_DEPTH))
+        if not cutoff.isdecimal() or int(cutoff) < 1:
+            raise SettingError(
+                f"unknown measure '{name}': {family} needs a cutoff, such as {family}@10"
+            )
+        return cls(name, OWN_MEASURES[family], int(cutoff))
+
+
+def parse_measures(names: Sequence[str]) -> tuple[Measure, ...]:
+    """Parse the names of measures.
+
+    Raises:
+        SettingError: for an unknown name, a measure that nothing installed computes, or no name.
+    """
+    if not names or not all(names):
+        raise SettingError("measures: name at least one, such as nDCG@10")
+    return tuple(map(Measure.parse, names))
+
+
+def ranking_depth(measures: Iterable[Measure]) -> int:
+    """How deep a ranking must be for some measures."""
+    return max(RETRIEVED_DEPTH, *(measure.depth for measure in measures))
 
 
 def split_names(text: str) -> tuple[str, ...]:
@@ -82,38 +137,29 @@ def split_names(text: str) -> tuple[str, ...]:
 
 
 def per_query(
-    ranking: Ranking, qrels: Qrels, names: Sequence[str] = DEFAULT_MEASURES
+    ranking: Ranking, qrels: Qrels, measures: Sequence[Measure]
 ) -> dict[str, NDArray[np.float64]]:
-    """Compute measures for each judged query.
+    """Compute measures for each judged query: float64 ``[n]`` by name, in the order given.
 
-    ``nDCG`` is trec_eval's (graded gains, the ideal over all judged documents). ``R`` divides by the number of relevant
-    documents, not by the cutoff. ``retrieved_ideal_nDCG`` is :func:`retrieved_ideal_ndcg`.
-
-    Args:
-        ranking: rows parallel to ``qrels.query_rows``.
-        qrels: every query must have a relevant document.
-        names: measures such as ``nDCG@10``.
-
-    Returns:
-        float64 ``[n]`` by measure name, in the order of ``names``.
-
-    Raises:
-        SettingError: for a measure that cannot be computed.
+    ``nDCG`` is trec_eval's (graded gains, the ideal over all judged documents). ``R`` divides by
+    the number of relevant documents, not by the cutoff. ``retrieved_ideal_nDCG`` is
+    :func:`retrieved_ideal_ndcg`. The rows of the ranking are those of ``qrels.query_rows``, and
+    each query must have a relevant document.
     """
-    check_measures(names)
-    own = {name: parsed for name in names if (parsed := _own_measure(name))}
-    values: dict[str, NDArray[np.float64]] = {}
-    if own:
-        gains = _binary_gains(ranking, qrels)
-        values |= {name: compute(gains, cutoff) for name, (compute, cutoff) in own.items()}
-    if parsed_names := {name: _parse(name) for name in names if name not in own}:
-        results = {measure: np.zeros(qrels.n_queries) for measure in parsed_names.values()}
-        for metric in ir_measures.iter_calc(
-            list(results), _grades_by_id(qrels), _ranks_by_id(ranking)
-        ):
-            results[metric.measure][int(metric.query_id)] = metric.value
-        values |= {name: results[measure] for name, measure in parsed_names.items()}
-    return {name: values[name] for name in names}
+    values = {measure.name: np.zeros(qrels.n_queries) for measure in measures}
+    theirs: dict[ir_measures.Measure, list[str]] = {}
+    gains = _binary_gains(ranking, qrels)
+    for measure in measures:
+        if isinstance(measure.computed_by, ir_measures.Measure):
+            theirs.setdefault(measure.computed_by, []).append(measure.name)
+        else:
+            values[measure.name] = measure.computed_by(gains, measure.depth)
+    if theirs:
+        given = _grades_by_id(qrels), _ranks_by_id(ranking)
+        for found in ir_measures.iter_calc(list(theirs), *given):
+            for name in theirs[found.measure]:
+                values[name][int(found.query_id)] = found.value
+    return values
 
 
 def retrieved_ideal_ndcg(gains: NDArray[np.float64], cutoff: int) -> NDArray[np.float64]:
@@ -135,13 +181,6 @@ def retrieved_ideal_ndcg(gains: NDArray[np.float64], cutoff: int) -> NDArray[np.
     return np.divide(found, ideal, out=np.zeros(len(found)), where=ideal > 0)
 
 
-MAX_NAME, MAX_DIGITS = 100, 9
-"""Bounds of a measure's name, and of the numbers in it."""
-
-OwnMeasure = Callable[[NDArray[np.float64], int], NDArray[np.float64]]
-"""Takes gains of 0 and 1, float64 ``[n, depth]``, and a cutoff; returns float64 ``[n]``. Depth is at least the cutoff,
-unless the corpus is smaller."""
-
 OWN_MEASURES: Registry[OwnMeasure] = Registry("measure")
 """Measures that ir_measures lacks, by name; requested as NAME@CUTOFF."""
 
@@ -162,52 +201,31 @@ def means(values: dict[str, NDArray[np.float64]]) -> dict[str, float]:
     return {name: float(per_query_values.mean()) for name, per_query_values in values.items()}
 
 
-def _own_measure(name: str) -> tuple[OwnMeasure, int] | None:
-    """Return the function and cutoff of one of OPERA's own measures, ``None`` for any other name."""
-    family, _, cutoff = name.partition("@")
-    if family not in OWN_MEASURES:
-        return None
-    if not cutoff.isdecimal() or int(cutoff) < 1:
-        raise SettingError(
-            f"unknown measure '{name}': {family} needs a cutoff, such as {family}@10"
-        )
-    return OWN_MEASURES[family], int(cutoff)
-
-
 def _parse(name: str) -> ir_measures.Measure:
-    """Parse a measure of ir_measures, and check its parameters and that an installed provider computes it."""
+    """Parse a measure of ir_measures; check its parameters, and that a provider is installed."""
+    unknown, family = f"unknown measure '{name}'", re.split(r"[@(]", name)[0]
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter(
-                "ignore", SyntaxWarning
-            )  # of numbers such as 1x: the ValueError below says it
+            # of numbers such as 1x, which the ValueError below reports
+            warnings.simplefilter("ignore", SyntaxWarning)
             measure = ir_measures.parse_measure(name)
-    except NameError:
-        raise SettingError(
-            f"unknown measure '{name}'{_nearest_measure(name)} (known: {', '.join(OWN_MEASURES)}, and those of "
-            f"{LISTING})"
-        ) from None
-    except ValueError:
-        raise SettingError(
-            f"unknown measure '{name}'{_nearest_measure(name)} (write NAME@CUTOFF or NAME(key=value)@CUTOFF)"
-        ) from None
+    except (NameError, ValueError):
+        known = f"known: {', '.join(OWN_MEASURES)}, and those of {LISTING}"
+        form = "write NAME@CUTOFF or NAME(key=value)@CUTOFF"
+        nearest = _nearest_measure(name, family)
+        raise SettingError(f"{unknown}{nearest} ({form}; {known})") from None
     for key, info in measure.SUPPORTED_PARAMS.items():
         if info.required and key not in measure.params:
-            example = f"{_family(name)}@10" if key == "cutoff" else f"{_family(name)}({key}=...)"
-            raise SettingError(
-                f"unknown measure '{name}': {_family(name)} needs a {key}, such as {example}"
-            )
+            example = f"{family}@10" if key == "cutoff" else f"{family}({key}=...)"
+            raise SettingError(f"{unknown}: {family} needs a {key}, such as {example}")
+    gains = measure.params.get("gains") or {}
     try:
         measure.validate_params()
-    except AssertionError as error:
-        raise SettingError(f"unknown measure '{name}': {error}") from None
-    gains = measure.params.get("gains") or {}
-    if not all(type(part) is int for pair in gains.items() for part in pair):
-        raise SettingError(
-            f"unknown measure '{name}': gains must map whole numbers to whole numbers"
-        )
-    if measure.params.get("cutoff", 1) < 1:
-        raise SettingError(f"unknown measure '{name}': the cutoff must be 1 or more")
+        whole = all(type(part) is int for pair in gains.items() for part in pair)
+        assert whole, "gains must map whole numbers to whole numbers"
+        assert measure.params.get("cutoff", 1) >= 1, "the cutoff must be 1 or more"
+    except AssertionError as error:  # as ir_measures reports what it does not support
+        raise SettingError(f"{unknown}: {error}") from None
     if not ir_measures.DefaultPipeline.supports(measure):
         raise SettingError(
             f"measure '{name}': no installed provider of ir_measures computes it; see {LISTING}"
@@ -215,17 +233,11 @@ def _parse(name: str) -> ir_measures.Measure:
     return measure
 
 
-def _family(name: str) -> str:
-    return re.split(r"[@(]", name)[0]
-
-
-def _nearest_measure(name: str) -> str:
-    """Suggest the known measure closest to ``name``, ignoring case, with the same parameters and cutoff if valid."""
+def _nearest_measure(name: str, family: str) -> str:
+    """Suggest the known measure closest to a name, ignoring case, with its cutoff if that is one."""
     families = [*ir_measures.measures.registry, *OWN_MEASURES]
-    known = {
-        family.casefold(): family for family in reversed(families)
-    }  # of two spellings, the first listed
-    family = _family(name)
+    # of two spellings, the first listed
+    known = {each.casefold(): each for each in reversed(families)}
     rest = name.removeprefix(family) if re.fullmatch(r"[^@]*@[1-9]\d*", name) else "@10"
     match = difflib.get_close_matches(family.casefold(), known, n=1, cutoff=0.5)
     return f"; did you mean '{known[match[0]]}{rest}'?" if match else ""
@@ -256,3 +268,30 @@ def _binary_gains(ranking: Ranking, qrels: Qrels) -> NDArray[np.float64]:
         relevant = qrels.doc_rows[part][qrels.grades[part] > 0]
         gains[query] = np.isin(ranking.doc_rows[query], relevant)
     return gains
+
+
+def check_trec_ids(path: Path, data: RetrievalData, split: str) -> None:
+    """Check that TREC's format can hold the ids of a split's queries and of the documents.
+
+    Raises:
+        DataError: for an id with white space.
+    """
+    # a run may bring a split of its own
+    rows = data.splits[split].query_rows if split in data.splits else None
+    for identifier in (*data.queries.ids(rows), *data.corpus.ids()):
+        if len(identifier.split()) != 1:
+            rule = f"a TREC run cannot hold the id {shown(identifier)}: it has white space"
+            raise DataError(f"{place(path)}: {rule}")
+
+
+def write_trec_run(path: Path, result: Evaluation, data: RetrievalData) -> None:
+    """Write a ranking in TREC's format: query, Q0, document, rank, score, tag; the ids were checked."""
+
+    def lines() -> Iterable[str]:
+        for at, query in enumerate(result.query_ids):
+            docs = data.corpus.ids(result.ranking.doc_rows[at])
+            scored = zip(docs, result.ranking.scores[at], strict=True)
+            for rank, (doc, score) in enumerate(scored, start=1):
+                yield f"{query} Q0 {doc} {rank} {score:.8g} opera\n"
+
+    replace_file(path, lambda temporary: temporary.write_text("".join(lines()), encoding="utf-8"))

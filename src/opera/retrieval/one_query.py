@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
 from opera.config.search_index import checked_index
 from opera.core.arguments import text, whole_number
 from opera.core.errors import DataError
@@ -53,8 +51,8 @@ def search(
         query: what to search for.
         model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``.
         top: how many documents to return.
-        index: ``exact``, or FAISS's ``hnsw`` or ``ivf`` (extra ``faiss``), which may miss some documents; how many is
-            measured on the data's own queries, and logged.
+        index: ``exact``, or FAISS's ``hnsw`` or ``ivf`` (extra ``faiss``), which may miss some
+            documents; how many is measured on the data's own queries, and logged.
         query_prompt: text before the query, empty for none; the default is the data's, or the model's own.
         document_prompt: text before each document, likewise.
 
@@ -88,9 +86,7 @@ def search(
     else:
         from opera.retrieval.approximate import ApproximateIndex
 
-        approximate = ApproximateIndex(kind, encoder, loaded, corpus_text)
-        ranking = approximate.search(embedding, depth)
-        approximate.note_recall(np.arange(len(loaded.queries)), depth)
+        ranking = ApproximateIndex(kind, encoder, loaded, corpus_text).search(embedding, depth)
     rows, scores = ranking.doc_rows[0], ranking.scores[0].tolist()
     columns = zip(loaded.corpus.ids(rows), scores, loaded.corpus.texts(rows), strict=True)
     return [FoundDocument(rank, *column) for rank, column in enumerate(columns, start=1)]

@@ -1,12 +1,14 @@
-"""Exact search: products of queries and the corpus, tile by tile, and the best documents of each query so far.
+"""Exact search: products of queries and corpus, tile by tile, and the best documents so far.
 
-Products are float32. The few documents that a product leaves a chance are scored again, pair by pair, in float64. So
-tiles, threads and processes decide how fast a ranking is found, and not what it is.
+Products are float32. The few documents that a product leaves a chance are scored again, pair by
+pair, in float64. So tiles, threads and processes decide how fast a ranking is found, and not what
+it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -32,20 +34,20 @@ UNIT = 4096
 BLOCK, DEVICE_BLOCK = (256, 2048), (1024, 65_536)
 """Queries and documents of one product: on a CPU its 2 MB of scores stay in a core's cache."""
 SUM_ERROR, DEVICE_ERROR = 2.0**-23, 2.0**-9
-"""What a float32 product may be off by, of the lengths: for each dimension, and by TF32 on a GPU. Twice the bounds."""
+"""What a float32 product may be off by, of the lengths: per dimension, and by TF32 on a GPU. Twice
+the bounds."""
 RANKING_FILE = "ranking.npz"
 
 Keys = NDArray[np.uint64]
-"""Documents of queries, ``[queries, depth]``: a score's bits, in ascending order, above the rank of the document's id.
-
-So the greater key is the better document, ties included."""
+"""Documents of queries, ``[queries, depth]``: a score's bits, in ascending order, above the rank of
+the document's id. So the greater key is the better document, ties included."""
 HALF, SIGN = np.uint64(32), np.uint32(2**31)
 NO_DOCUMENT = 0x007FFFFF_00000000
 """The key of a place that nothing has taken: a score of -inf."""
 
 
 class NearestDocuments:
-    """The best documents of each query among those seen so far; of equal scores, the greater id, as in trec_eval.
+    """The best documents of each query among those seen so far; of equal scores, the greater id.
 
     Args:
         query_embeddings: float32 ``[n, dimension]``.
@@ -61,14 +63,11 @@ class NearestDocuments:
         depth: int,
         device: str = "cpu",
     ) -> None:
-        self._queries, self._id_rank = (
-            np.require(query_embeddings, np.float32, ["C", "W"]),
-            documents.id_rank,
-        )
-        self._device, self._on_device = device, torch.from_numpy(self._queries).to(device)
-        self._keys = np.full(
-            (len(self._queries), min(depth, len(documents))), NO_DOCUMENT, dtype=np.uint64
-        )
+        self._queries = np.require(query_embeddings, np.float32, ["C", "W"])
+        self._id_rank, self._device = documents.id_rank, device
+        self._on_device = torch.from_numpy(self._queries).to(device)
+        shape = (len(self._queries), min(depth, len(documents)))
+        self._keys = np.full(shape, NO_DOCUMENT, dtype=np.uint64)
         error = (self._queries.shape[1] + 8) * SUM_ERROR + (device != "cpu") * DEVICE_ERROR
         self._off = error * _lengths(self._queries)
 
@@ -76,39 +75,34 @@ class NearestDocuments:
         """Look through a tile of the corpus: float32 ``[documents, dimension]``, from row ``first`` on.
 
         Raises:
-            ModelError: if an embedding holds a value that is no number, whose documents no search would find.
+            ModelError: if an embedding holds a value that is not finite, so no search would find it.
         """
         if not tile.size or not self._keys.size:
             return
-        tile, ranks = (
-            np.require(tile, np.float32, ["C", "W"]),
-            self._id_rank[first : first + len(tile)],
-        )
+        tile = np.require(tile, np.float32, ["C", "W"])
+        ranks = self._id_rank[first : first + len(tile)]
         off = (self._off * _lengths(tile).max() + 1e-30).astype(np.float32)
         if not np.isfinite(off).all():
             raise ModelError(
                 "search: embeddings hold values that are no numbers, or too large; use another model"
             )
-        documents, threads = (
-            torch.from_numpy(tile).to(self._on_device.device),
-            torch.get_num_threads(),
-        )
+        documents = torch.from_numpy(tile).to(self._on_device.device)
         high, wide = BLOCK if self._device == "cpu" else DEVICE_BLOCK
+        threads = torch.get_num_threads()
         high = min(high, -(-len(off) // threads))
 
         def look(start: int) -> None:
             part = slice(start, start + high)
             for at in range(0, len(tile), wide):
                 block = slice(at, at + wide)
-                pairs = self._with_a_chance(
-                    part, self._on_device[part] @ documents[block].T, off[part]
-                )
+                products = self._on_device[part] @ documents[block].T
+                pairs = self._with_a_chance(part, products, off[part])
                 _offer(pairs, self._queries[part], tile[block], ranks[block], self._keys[part])
 
-        try:  # each thread multiplies by itself: OpenMP's team would wait for its slowest member at every product
-            with ThreadPoolExecutor(
-                threads if self._device == "cpu" else 1, "", torch.set_num_threads, (1,)
-            ) as pool:
+        # each thread multiplies by itself: OpenMP's team would wait for its slowest member each time
+        workers = threads if self._device == "cpu" else 1
+        try:
+            with ThreadPoolExecutor(workers, "", torch.set_num_threads, (1,)) as pool:
                 list(pool.map(look, range(0, len(off), high)))
         finally:
             torch.set_num_threads(threads)
@@ -116,9 +110,9 @@ class NearestDocuments:
     def _with_a_chance(
         self, part: slice, products: torch.Tensor, off: NDArray[np.float32]
     ) -> NDArray[np.int64]:
-        """Count products ``[queries, documents]`` row by row, and return those of documents that may be among the best.
+        """Count products ``[queries, documents]`` row by row; return those that may be among the best.
 
-        Their product reaches the least score that is kept, or, where there is none yet, the ``depth``-th best product.
+        They reach the least score that is kept, or, as long as none is, the ``depth``-th best product.
         """
         least, depth = _scores(self._keys[part, 0]), self._keys.shape[1]
         bound = least - off
@@ -131,11 +125,9 @@ class NearestDocuments:
         return np.asarray(reached.ravel().nonzero().ravel().cpu().numpy())
 
     def add_some(self, query: int, rows: IntArray, vectors: NDArray[np.float32]) -> None:
-        """Score some documents for one query: rows of the corpus ``[k]``, and float32 ``[k, dimension]``."""
-        own = slice(query, query + 1)
-        _offer(
-            np.arange(len(rows)), self._queries[own], vectors, self._id_rank[rows], self._keys[own]
-        )
+        """Score rows of the corpus ``[k]`` for one query: float32 ``[k, dimension]``."""
+        own, pairs = slice(query, query + 1), np.arange(len(rows))
+        _offer(pairs, self._queries[own], vectors, self._id_rank[rows], self._keys[own])
 
     def add_of_other_processes(self) -> None:
         """Take in what the other processes have found in their tiles; all call this together."""
@@ -166,7 +158,7 @@ def _scores(keys: Keys) -> NDArray[np.float32]:
 
 @njit(cache=True, nogil=True, fastmath={"reassoc"})
 def _offer(pairs, queries, documents, id_rank, keys):  # type: ignore[no-untyped-def]
-    """Score pairs, counted query by query, and keep the best; each row of keys is a heap whose least comes first."""
+    """Score pairs, counted query by query, and keep the best; a row of keys is a heap, least first."""
     for pair in pairs:
         at, doc = pair // len(documents), pair % len(documents)
         score, best = 0.0, keys[at]
@@ -187,25 +179,6 @@ def _offer(pairs, queries, documents, id_rank, keys):  # type: ignore[no-untyped
         best[place] = key
 
 
-def query_parts(count: int, dimension: int, depth: int, memory: int) -> list[slice]:
-    """Cut queries into parts of which each fits into half of the memory; the corpus is read once for each."""
-    size = max(1, memory // 2 // (24 * depth + 4 * dimension + 64))
-    return [slice(start, min(start + size, count)) for start in range(0, count, size)]
-
-
-def _tiles(
-    documents: Vectors, share: slice, queries: int, memory: int
-) -> Iterator[tuple[int, NDArray[np.float32]]]:
-    """Read a range of the corpus, a quarter of the memory at once and at most 16 units."""
-    size = UNIT * min(16, max(1, memory // 4 // (4 * documents.shape[1] * UNIT)))
-    starts, hidden = (
-        range(share.start, share.stop, size),
-        queries * len(documents) < 2e9 or process_index() > 0,
-    )
-    for first in counted(starts, "searching", len(starts), "parts", hidden=hidden):
-        yield first, documents[first : min(first + size, share.stop)]
-
-
 def exact_search(
     query_embeddings: Vectors,
     document_embeddings: Vectors,
@@ -218,76 +191,16 @@ def exact_search(
 
     Args:
         query_embeddings: float32 ``[n, dimension]``.
-        document_embeddings: float32 ``[documents, dimension]``; read in tiles, so it may be memory-mapped.
+        document_embeddings: float32 ``[documents, dimension]``, read in tiles.
         documents: the corpus, for its ids.
         depth: how many documents to keep per query.
         device: where to multiply.
-        memory: bytes to take at most, besides queries, corpus and ranking. Many queries are searched in parts.
-
-    Returns:
-        A ranking of ``n`` rows and ``min(depth, documents)`` columns.
+        memory: bytes to take besides queries, corpus and ranking; many queries are searched in parts.
     """
     count, dimension = query_embeddings.shape
-    whole = empty_ranking(count, min(depth, len(documents)))
-    for part in query_parts(count, dimension, depth, memory):
-        nearest = NearestDocuments(query_embeddings[part], documents, depth, device)
-        for first, tile in _tiles(document_embeddings, slice(0, len(documents)), count, memory):
-            nearest.add(first, tile)
-        fill(whole, part, nearest.ranking())
-    return whole
-
-
-def empty_ranking(count: int, depth: int) -> Ranking:
-    """A ranking to be filled part by part: ``[count, depth]``."""
-    return Ranking(np.empty((count, depth), np.int32), np.empty((count, depth), np.float32))
-
-
-def fill(whole: Ranking, part: slice, found: Ranking) -> None:
-    """Write the ranking of a part of the queries into that of all."""
-    whole.doc_rows[part], whole.scores[part] = found.doc_rows, found.scores
-
-
-def search_corpus(
-    encoder: Encoder,
-    data: RetrievalData,
-    query_rows: IntArray,
-    depth: int,
-    corpus_text: CorpusText = "title_text",
-    index: SearchIndex = "exact",
-) -> Ranking:
-    """Rank the corpus for some of the data's own queries. The ranking is cached on disk. All processes call this.
-
-    Args:
-        encoder: the model; if it uses no cache, neither does the search.
-        data: the texts.
-        query_rows: int ``[n]``, rows of the query table.
-        depth: how many documents to keep per query.
-        corpus_text: what of a document is encoded.
-        index: ``exact``, or an approximate index, whose ranking depends on it and is not cached: the index is.
-    """
-    if index != "exact":
-        from opera.retrieval.approximate import ApproximateIndex
-
-        return ApproximateIndex(index, encoder, data, corpus_text).rank(
-            query_rows, min(depth, len(data.corpus))
-        )
-
-    def rank() -> Ranking:
-        return rank_by_size(encoder, data, query_rows, depth, [encoder.dimension], corpus_text)[
-            encoder.dimension
-        ]
-
-    def write(folder: Path) -> None:
-        ranking = rank()
-        if process_index() == 0:
-            np.savez(folder / RANKING_FILE, doc_rows=ranking.doc_rows, scores=ranking.scores)
-
-    if not encoder.use_cache:
-        return rank()
-    key = (data.fingerprint, corpus_text, str(depth), rows_digest(query_rows))
-    home = encoder.cached("rankings", *key, write=write)
-    with np.load(home / RANKING_FILE) as arrays:
-        return Ranking(arrays["doc_rows"], arrays["scores"])
+    tiles = partial(_tiles, document_embeddings, slice(0, len(documents)), count, memory)
+    found = _search(query_embeddings, tiles, documents, depth, [dimension], device, memory)
+    return found[dimension]
 
 
 def rank_by_size(
@@ -298,57 +211,104 @@ def rank_by_size(
     sizes: Sequence[int],
     corpus_text: CorpusText = "title_text",
 ) -> dict[int, Ranking]:
-    """Rank the corpus by the first dimensions of its embeddings, each number of them by itself, in one pass.
+    """Rank the corpus by the first dimensions of its embeddings, each number of them by itself.
 
-    Each process looks through its own rows. Embeddings that are not kept are searched as they are computed.
-
-    Args:
-        encoder: the model.
-        data: the texts.
-        query_rows: int ``[n]``, rows of the query table.
-        depth: how many documents to keep per query.
-        sizes: numbers of dimensions; what is left of an embedding is scaled to length 1.
-        corpus_text: what of a document is encoded.
+    Each process looks through its own rows, and all call this. Embeddings that are not kept are
+    searched as they are computed, so that all queries are searched at once.
     """
-    queries, count, memory = (
-        encoder.encode_queries(data, query_rows),
-        len(data.corpus),
-        encoder.search_memory,
-    )
-    own, depth = own_share(count, UNIT), min(depth, count)
-    tiles: Callable[[], Iterable[tuple[int, NDArray[np.float32]]]]
-    if encoder.keeps(count):
-        tiles = partial(_tiles, encoder.encode_corpus(data, corpus_text), own, len(queries), memory)
-        parts = query_parts(len(queries), sum(sizes), depth * len(sizes), memory)
-    else:  # what is not kept is seen once
-        tiles, parts = (
-            partial(encoder.document_parts, data, corpus_text, own),
-            [slice(0, len(queries))],
-        )
+    queries, memory = encoder.encode_queries(data, query_rows), encoder.search_memory
+    if encoder.use_cache:
+        documents, own = encoder.encode_corpus(data, corpus_text), own_share(len(data.corpus), UNIT)
+        tiles = partial(_tiles, documents, own, len(queries), memory)
+    else:
+        tiles, memory = partial(encoder.document_parts, data, corpus_text), sys.maxsize
+    return _search(queries, tiles, data.corpus, depth, sizes, encoder.device, memory, together=True)
 
-    def look(found: dict[int, NearestDocuments]) -> None:
-        for first, tile in tiles():
-            for size, nearest in found.items():
-                nearest.add(first, first_dimensions(tile, size))
 
-    whole = {size: empty_ranking(len(queries), depth) for size in sizes}
-    for part in parts:
-        cut = {size: first_dimensions(queries[part], size) for size in sizes}
+def _search(
+    queries: Vectors,
+    tiles: Callable[[], Iterable[tuple[int, NDArray[np.float32]]]],
+    documents: TextTable,
+    depth: int,
+    sizes: Sequence[int],
+    device: str,
+    memory: int,
+    *,
+    together: bool = False,
+) -> dict[int, Ranking]:
+    """Go through the tiles once for each part of the queries that fits into half of the memory."""
+    depth = min(depth, len(documents))
+    whole = {size: Ranking.empty(len(queries), depth) for size in sizes}
+    high = max(1, memory // 2 // (24 * depth * len(sizes) + 4 * sum(sizes) + 64))
+    for start in range(0, len(queries), high):
+        part = slice(start, min(start + high, len(queries)))
         found = {
-            size: NearestDocuments(cut[size], data.corpus, depth, encoder.device) for size in sizes
+            size: NearestDocuments(first_dimensions(queries[part], size), documents, depth, device)
+            for size in sizes
         }
-        everywhere(partial(look, found))
+
+        def look(found: Mapping[int, NearestDocuments] = found) -> None:
+            for first, tile in tiles():
+                for size, nearest in found.items():
+                    nearest.add(first, first_dimensions(tile, size))
+
+        everywhere(look) if together else look()
         for size, nearest in found.items():
-            nearest.add_of_other_processes()
-            fill(whole[size], part, nearest.ranking())
+            if together:
+                nearest.add_of_other_processes()
+            whole[size].put(part, nearest.ranking())
     return whole
 
 
+def _tiles(
+    documents: Vectors, share: slice, queries: int, memory: int
+) -> Iterator[tuple[int, NDArray[np.float32]]]:
+    """Read a range of the corpus, a quarter of the memory at once and at most 16 units."""
+    size = UNIT * min(16, max(1, memory // 4 // (4 * documents.shape[1] * UNIT)))
+    starts = range(share.start, share.stop, size)
+    hidden = queries * len(documents) < 2e9 or process_index() > 0
+    for first in counted(starts, "searching", len(starts), "parts", hidden=hidden):
+        yield first, documents[first : min(first + size, share.stop)]
+
+
 def first_dimensions(embeddings: NDArray[np.float32], size: int) -> NDArray[np.float32]:
-    """Cut unit embeddings ``[n, dimension]`` to their first ``size`` values, and scale them to length 1."""
+    """Cut unit embeddings ``[n, dimension]`` to their first ``size`` values, of length 1."""
     if size == embeddings.shape[1]:
         return embeddings
     cut = embeddings[:, :size]
-    return np.asarray(
-        cut / np.maximum(np.linalg.norm(cut, axis=1, keepdims=True), 1e-12), dtype=np.float32
-    )
+    lengths = np.linalg.norm(cut, axis=1, keepdims=True)
+    return np.asarray(cut / np.maximum(lengths, 1e-12), dtype=np.float32)
+
+
+def search_corpus(
+    encoder: Encoder,
+    data: RetrievalData,
+    query_rows: IntArray,
+    depth: int,
+    corpus_text: CorpusText = "title_text",
+    index: SearchIndex = "exact",
+) -> Ranking:
+    """Rank the corpus for some of the data's own queries; all processes call this.
+
+    An exact ranking is cached on disk, if embeddings are; of an approximate index, the index is.
+    """
+    if index != "exact":
+        from opera.retrieval.approximate import ApproximateIndex
+
+        depth = min(depth, len(data.corpus))
+        return ApproximateIndex(index, encoder, data, corpus_text).rank(query_rows, depth)
+
+    def rank() -> Ranking:
+        size = encoder.dimension
+        return rank_by_size(encoder, data, query_rows, depth, [size], corpus_text)[size]
+
+    def write(folder: Path) -> None:
+        ranking = rank()
+        if process_index() == 0:
+            np.savez(folder / RANKING_FILE, doc_rows=ranking.doc_rows, scores=ranking.scores)
+
+    if not encoder.use_cache:
+        return rank()
+    key = (data.fingerprint, corpus_text, str(depth), rows_digest(query_rows))
+    with np.load(encoder.cached("rankings", *key, write=write) / RANKING_FILE) as arrays:
+        return Ranking(arrays["doc_rows"], arrays["scores"])

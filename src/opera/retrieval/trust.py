@@ -1,4 +1,4 @@
-"""A model is read, never run: no pickle, no code that its folder names, and from the hub nothing but data files."""
+"""A model is read, never run: no pickle, no code that its folder names, and only data from the hub."""
 
 from __future__ import annotations
 
@@ -25,48 +25,43 @@ from opera.core.terminal import place, shown
 from opera.retrieval.locate import check_readable
 
 DATA_FILES = ["*.json", "*.jinja", "*.model", "*.safetensors", "*.txt"]
-"""What is downloaded from a repository on the hub: configuration, vocabulary and weights, no code and no pickle."""
-LISTS_OF_MODULES = (
-    "modules.json",
-    "router_config.json",
-    "config.json",
-)  # the last one in folders of old routers
-ADAPTER_CONFIG = "adapter_config.json"
+"""What is downloaded from the hub: configuration, vocabulary and weights, no code and no pickle."""
 SAFE_LOADING = {"use_safetensors": True, "weights_only": True}
-"""What every loader of transformers is told; arguments of the caller go before those of a model's files."""
+"""What every loader is told; arguments of the caller go before those of a model's files."""
 
+INDEX, ADAPTER_CONFIG = ".safetensors.index.json", "adapter_config.json"
+ROUTER_CONFIGS = ("router_config.json", "config.json")
+"""The last one in folders of old routers."""
+CONFIGURATION = re.compile(
+    r"modules\.json|config(\..*)?\.json|\w+(-\w+)?_config\.json|.*\.safetensors\.index\.json"
+)
+"""Names of files that decide how a model is loaded; also those of versions, ``config.5.0.0.json``."""
+TRANSFORMER_CONFIG = re.compile(r"sentence_\w+(-\w+)?_config\.json")
 TRANSFORMER_ARGUMENTS = frozenset(
     {
-        "do_lower_case", "document_length", "max_seq_length", "modality_config", "module_output_name",
-        "processing_kwargs", "query_expansion", "query_length", "transformer_task", "unpad_inputs",
+        "do_lower_case", "document_length", "max_seq_length", "modality_config",
+        "module_output_name", "processing_kwargs", "query_expansion", "query_length",
+        "transformer_task", "unpad_inputs",
     }
 )  # fmt: skip
-"""What ``sentence_bert_config.json`` may set, beside what follows. Not: another folder for the tokenizer."""
-LOADER_ARGUMENTS = {
-    "model_kwargs": frozenset({"add_pooling_layer", "attn_implementation", "dtype", "torch_dtype"}),
-    "processor_kwargs": frozenset(
-        {
-            "add_bos_token",
-            "add_eos_token",
-            "do_lower_case",
-            "model_max_length",
-            "padding_side",
-            "truncation_side",
-        }
-    ),
-    "config_kwargs": frozenset({"attn_implementation", "is_causal", "is_decoder", "use_cache"}),
-}
-"""Keyword arguments that a model may set for transformers. Others place weights, fetch kernels, or read elsewhere."""
-HARMLESS = frozenset({"low_cpu_mem_usage", "trust_remote_code", "use_fast", "use_safetensors"})
-"""Arguments that models in use set and that have no effect here: the libraries or OPERA overrule them."""
-OLD_NAMES = {
-    "model_args": "model_kwargs",
-    "tokenizer_args": "processor_kwargs",
-    "config_args": "config_kwargs",
-}
-TRANSFORMER_CONFIG = re.compile(r"sentence_\w+(-\w+)?_config\.json")
-CONFIGURATION = re.compile(r"config(\..*)?\.json|\w+(-\w+)?_config\.json")
-"""Names of files that decide how a model is loaded; also those of versions, ``config.5.0.0.json``."""
+"""What ``sentence_bert_config.json`` may set, beside what follows; no folder of a tokenizer."""
+LOADERS = frozenset(
+    {
+        "model_kwargs", "processor_kwargs", "config_kwargs",
+        "model_args", "tokenizer_args", "config_args",
+    }
+)  # fmt: skip
+"""What it hands to transformers, under new names and old ones."""
+LOADER_ARGUMENTS = frozenset(
+    {
+        "add_bos_token", "add_eos_token", "add_pooling_layer", "attn_implementation",
+        "do_lower_case", "dtype", "is_causal", "is_decoder", "model_max_length", "padding_side",
+        "torch_dtype", "truncation_side", "use_cache",
+        # without effect, since the libraries or OPERA overrule them:
+        "low_cpu_mem_usage", "trust_remote_code", "use_fast", "use_safetensors",
+    }
+)  # fmt: skip
+"""What these may hold, as plain values. Others place weights, fetch kernels, or read elsewhere."""
 PICKLED = re.compile(r"(?:pytorch_)?((?:adapter_)?model).*\.bin")
 IMPLEMENTATIONS = re.compile(r"_?(attn|experts)_implementation")
 METHODS = re.compile(r"forward|get_\w+_features")
@@ -77,12 +72,8 @@ def download_model(
 ) -> Path:
     """Return the folder of a model on the hub, downloaded or from huggingface_hub's cache.
 
-    Args:
-        name: ``OWNER/NAME``, or a name alone.
-        organization: the owner of models that are given by name alone.
-
     Raises:
-        OSError, ValueError: by huggingface_hub, if there is no such model or the hub cannot be reached.
+        OSError, ValueError: by huggingface_hub, without such a model or connection.
     """
     short = "/" not in name and name.lower() not in ORIGINAL_TRANSFORMER_MODELS
     full = f"{organization}/{name}" if short else name
@@ -100,36 +91,24 @@ def check_model_folder(folder: Path, known: Iterable[str] = ()) -> None:
         ModelError: naming the file, the rule and the value.
     """
     for path in _files(folder):
-        check_readable(path.parent)
-        if path.exists():
-            check_readable(path)
-        if (found := kind_of_place(path)) not in (
-            "a file",
-            None,
-        ):  # opening a pipe would wait for ever
-            raise ModelError(f"{path}: must be a file, but is {found}")
-        for name in _module_classes(path) if path.name in LISTS_OF_MODULES else ():
-            if not isinstance(name, str) or (name not in known and not _is_module(name)):
-                raise ModelError(
-                    f"{path}: the type of a module must be a module of sentence_transformers, got {shown(name)}; "
-                    "OPERA runs no code that a model's folder names"
-                )
-        if path.name.endswith(".safetensors.index.json"):
-            _check_index(path)
-        if CONFIGURATION.fullmatch(path.name):
-            _check_configuration(path)
-        pickled = PICKLED.match(path.name)
-        if pickled and not any(path.parent.glob(f"{pickled[1]}*.safetensors")):
-            raise ModelError(
-                f"{path}: weights must be .safetensors, and this is a pickle, which may run code; if you trust it, "
-                "load the model with sentence_transformers and save it again with save_pretrained"
-            )
+        for fine, rule in _rules(path, known):
+            if not fine:
+                raise ModelError(f"{path}: {rule}")
+
+
+Rules = Iterator[tuple[bool, str]]
+"""What must be true, and how it is said; each holds when the next is looked at."""
 
 
 def _files(folder: Path) -> Iterator[Path]:
     """Yield the files in a folder, also behind links, each folder once."""
+
+    def refuse(error: OSError) -> None:
+        raise ModelError(f"{place(error.filename)}: cannot be read ({error.strerror})")
+
     seen = set()
-    for home, folders, names in os.walk(folder, onerror=_refuse, followlinks=True):
+    for home, folders, names in os.walk(folder, onerror=refuse, followlinks=True):
+        check_readable(Path(home))
         seen.add(os.path.realpath(home))
         folders[:] = sorted(
             name for name in folders if os.path.realpath(Path(home, name)) not in seen
@@ -137,105 +116,121 @@ def _files(folder: Path) -> Iterator[Path]:
         yield from (Path(home, name) for name in sorted(names))
 
 
-def _refuse(error: OSError) -> None:
-    raise ModelError(f"{place(error.filename)}: cannot be read ({error.strerror})")
-
-
-def _module_classes(path: Path) -> list[Any]:
-    """Return the classes that ``modules.json`` lists, or that the configuration of a router does."""
+def _rules(path: Path, known: Iterable[str]) -> Rules:
+    found = kind_of_place(path)  # opening a pipe would wait for ever
+    yield found in ("a file", None), f"must be a file, but is {found}"
+    if found is not None:
+        check_readable(path)
+    if pickled := PICKLED.match(path.name):
+        yield (
+            any(path.parent.glob(f"{pickled[1]}*.safetensors")),
+            "weights must be .safetensors, and this is a pickle, which may run code; if you trust "
+            "it, load the model with sentence_transformers and save it again with save_pretrained",
+        )
+    if not CONFIGURATION.fullmatch(path.name):
+        return
     content = _parsed(path)
     if path.name == "modules.json":
-        if not isinstance(content, list) or not all(isinstance(entry, dict) for entry in content):
-            raise ModelError(f"{path}: must be a list of objects, one per module")
-        return [entry.get("type") for entry in content]
-    types = content.get("types", {}) if isinstance(content, dict) else {}
-    return list(types.values()) if isinstance(types, dict) else []
-
-
-def _check_configuration(path: Path) -> None:
-    """Refuse what a configuration may not set: everything that runs code, fetches it, or reads or writes elsewhere."""
-    content = _parsed(path)
+        listed = isinstance(content, list) and all(isinstance(entry, dict) for entry in content)
+        yield listed, "must be a list of objects, one per module"
+        yield from _classes([entry.get("type") for entry in content], known)
     if not isinstance(content, dict):
         return  # its loader says what is wrong with it
+    if path.name in ROUTER_CONFIGS and isinstance(content.get("types"), dict):
+        yield from _classes(content["types"].values(), known)
+    if path.name.endswith(INDEX):
+        yield from _weights(content.get("weight_map"), path.parent)
     if TRANSFORMER_CONFIG.fullmatch(path.name):
-        _check_arguments(path, content)
+        yield from _arguments(content)
     if path.name == ADAPTER_CONFIG:
-        _check_adapter(path, content)
-    if path.name == "wordembedding_config.json" and not _is_module(
-        str(content.get("tokenizer_class")), WordTokenizer
-    ):
-        found = shown(content.get("tokenizer_class"))
-        raise ModelError(
-            f"{path}: tokenizer_class: must be a tokenizer of sentence_transformers, got {found}"
+        yield from _adapter(content)
+    if path.name == "wordembedding_config.json":
+        name = content.get("tokenizer_class")
+        yield (
+            _is_class(name, WordTokenizer),
+            f"tokenizer_class: must be a tokenizer of sentence_transformers, got {shown(name)}",
         )
     if "in_features" in content and "activation_function" in content:  # of a Dense
         name = content["activation_function"]
-        if (
-            not isinstance(name, str)
-            or not name.startswith("torch.nn.")
-            or not _is_module(name, nn.Module)
-        ):
-            raise ModelError(
-                f"{path}: activation_function: must be a module of torch.nn, got {shown(name)}; sentence_transformers "
-                "would compute Tanh in its place"
-            )
-    for key, value in _entries(content):
-        if key == "quantization_config" and value:
-            raise ModelError(
-                f"{path}: {key}: quantised weights cannot be loaded; use the model they were made from"
-            )
-        if (
-            IMPLEMENTATIONS.fullmatch(key)
-            and value not in (None, "eager", "sdpa")
-            and not isinstance(value, dict)
-        ):
-            raise ModelError(
-                f"{path}: {key}: a model may ask for eager or sdpa, got {shown(value)}; other implementations can be "
-                "code from the hub. Take it out of the file; the setting attn_implementation is yours"
-            )
+        yield (
+            str(name).startswith("torch.nn.") and _is_class(name, nn.Module),
+            f"activation_function: must be a module of torch.nn, got {shown(name)}; "
+            "sentence_transformers would compute Tanh in its place",
+        )
+    yield from _entries(content)
 
 
-def _check_arguments(path: Path, content: dict[str, Any]) -> None:
+def _classes(names: Iterable[Any], known: Iterable[str]) -> Rules:
+    for name in names:
+        yield (
+            isinstance(name, str) and (name in known or _is_class(name, Module)),
+            "the type of a module must be a module of sentence_transformers, got "
+            f"{shown(name)}; OPERA runs no code that a model's folder names",
+        )
+
+
+def _weights(parts: Any, folder: Path) -> Rules:
+    beside = {path.name for path in folder.glob("*.safetensors")}
+    for name in parts.values() if isinstance(parts, dict) else [parts]:
+        yield (
+            isinstance(name, str) and name in beside,
+            f"weights must be .safetensors files in the same folder, got {shown(name)}",
+        )
+
+
+def _arguments(content: dict[str, Any]) -> Rules:
+    rule = "a model may not set this argument; take it out of the file"
     for key, values in content.items():
-        name = OLD_NAMES.get(key, key)
-        if name not in LOADER_ARGUMENTS:
-            if key not in TRANSFORMER_ARGUMENTS:
-                raise ModelError(
-                    f"{path}: {shown(key)}: a model may not set this argument; take it out of the file"
-                )
-            continue
-        if not isinstance(values, dict):
-            raise ModelError(f"{path}: {key}: must be an object, got {shown(values)}")
-        for argument, value in values.items():
-            if argument not in LOADER_ARGUMENTS[name] | HARMLESS or isinstance(value, dict | list):
-                allowed = ", ".join(sorted(LOADER_ARGUMENTS[name]))
-                raise ModelError(
-                    f"{path}: {key}: {shown(argument)}: a model may not set this argument (it may set plain values of "
-                    f"{allowed}); take it out of the file"
-                )
+        yield key in TRANSFORMER_ARGUMENTS | LOADERS, f"{shown(key)}: {rule}"
+        if key in LOADERS:
+            yield isinstance(values, dict), f"{key}: must be an object, got {shown(values)}"
+            for name, value in values.items():
+                fine = name in LOADER_ARGUMENTS and not isinstance(value, dict | list)
+                yield fine, f"{key}: {shown(name)}: {rule}"
     modalities = content.get("modality_config")
     for entry in modalities.values() if isinstance(modalities, dict) else ():
         method = entry.get("method", "") if isinstance(entry, dict) else ""
-        if not METHODS.fullmatch(str(method)):
-            raise ModelError(
-                f"{path}: modality_config: the method must be forward or get_..._features, got {shown(method)}"
-            )
-
-
-def _check_adapter(path: Path, content: dict[str, Any]) -> None:
-    """Check matrices of peft that are saved by themselves, and the folder of the model that they are added to."""
-    kind, base = content.get("peft_type"), content.get("base_model_name_or_path")
-    if kind != "LORA" or content.get("megatron_config"):
-        raise ModelError(
-            f"{path}: must be plain LoRA, got {shown(kind)}; merge it with its model, and use that"
+        yield (
+            METHODS.fullmatch(str(method)) is not None,
+            f"modality_config: the method must be forward or get_..._features, got {shown(method)}",
         )
+
+
+def _adapter(content: dict[str, Any]) -> Rules:
+    """Matrices of peft that are saved by themselves, and the model that they are added to."""
+    kind, base = content.get("peft_type"), content.get("base_model_name_or_path")
+    yield (
+        kind == "LORA" and not content.get("megatron_config"),
+        f"must be plain LoRA, got {shown(kind)}; merge it with its model, and use that",
+    )
     home = Path(base) if isinstance(base, str) and Path(base).is_dir() else _cached(base)
     if home is not None:
-        if os.path.lexists(home / ADAPTER_CONFIG):
-            raise ModelError(
-                f"{path}: base_model_name_or_path: must be a whole model, got {shown(base)}"
-            )
+        yield (
+            not os.path.lexists(home / ADAPTER_CONFIG),
+            f"base_model_name_or_path: must be a whole model, got {shown(base)}",
+        )
         check_model_folder(home)
+
+
+def _entries(content: Any) -> Rules:
+    """Keys that no file may use in its way, at any depth."""
+    pairs = content.items() if isinstance(content, dict) else enumerate(content)
+    for key, value in pairs:
+        if key == "quantization_config":
+            yield (
+                not value,
+                f"{key}: quantised weights cannot be loaded; use the model they were made from",
+            )
+        if IMPLEMENTATIONS.fullmatch(str(key)):
+            for name in value.values() if isinstance(value, dict) else [value]:
+                yield (
+                    name in (None, "eager", "sdpa"),
+                    f"{key}: a model may ask for eager or sdpa, got {shown(name)}; other "
+                    "implementations can be code from the hub. Take it out of the file; the "
+                    "setting attn_implementation is yours",
+                )
+        elif isinstance(value, dict | list):
+            yield from _entries(value)
 
 
 def _cached(name: Any) -> Path | None:
@@ -247,45 +242,17 @@ def _cached(name: Any) -> Path | None:
     return Path(found).parent if isinstance(found, str) else None
 
 
-def _entries(content: Any) -> Iterator[tuple[str, Any]]:
-    """Yield every key of a parsed file with its value, at any depth; of implementations per part, these parts."""
-    parts: list[tuple[str, Any]] = [("", content)]
-    while parts:
-        name, value = parts.pop()
-        if name:
-            yield name, value
-        if isinstance(value, dict):
-            inner = name if IMPLEMENTATIONS.fullmatch(name) else None
-            parts.extend((inner or key, part) for key, part in value.items())
-        elif isinstance(value, list):
-            parts.extend((name, part) for part in value if isinstance(part, dict | list))
-
-
 def _parsed(path: Path) -> Any:
-    try:
-        return json.loads(
-            read_text(path)
-        )  # as the library reads it, which takes NaN and the last of equal keys
+    try:  # as the library reads it, which takes NaN and the last of equal keys
+        return json.loads(read_text(path))
     except OSError as error:
         raise ModelError(f"{path}: {error.strerror}") from None
     except (ValueError, RecursionError):
         raise ModelError(f"{path}: not JSON") from None
 
 
-def _check_index(path: Path) -> None:
-    """Check that the list of the parts of large weights names files of that format in that folder."""
-    content = _parsed(path)
-    parts = content.get("weight_map") if isinstance(content, dict) else None
-    beside = {file.name for file in path.parent.glob("*.safetensors")}
-    for name in parts.values() if isinstance(parts, dict) else [parts]:
-        if not isinstance(name, str) or name not in beside:
-            raise ModelError(
-                f"{path}: weights must be .safetensors files in the same folder, got {shown(name)}"
-            )
-
-
-def _is_module(name: str, kind: type = Module) -> bool:
-    if not name.startswith(("sentence_transformers.", "torch.nn.")):
+def _is_class(name: Any, kind: type) -> bool:
+    if not str(name).startswith(("sentence_transformers.", "torch.nn.")):
         return False
     try:
         found = import_from_string(name)

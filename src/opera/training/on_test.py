@@ -8,9 +8,8 @@ import numpy as np
 
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import Evaluation, evaluate_encoder, query_difficulty, relevant_ids
-from opera.retrieval.frozen import lookup_of
 from opera.retrieval.measures import FULL_MEASURES
-from opera.retrieval.models import load_model, put_lengths
+from opera.retrieval.models import load_model, reads_vectors, set_lengths
 from opera.runs.folder import RunWriter
 from opera.runs.record import GuardRecord, SetRecord, SizeRecord
 from opera.training.fit import Fit
@@ -40,10 +39,10 @@ def evaluate_test(encoder: Encoder, prepared: Prepared) -> Evaluation:
 
 def evaluate_saved(run: RunWriter, prepared: Prepared) -> Evaluation:
     """Evaluate the model as saved, loaded anew, with the run's lengths; an adapter on the vectors it trained on."""
-    adapter = lookup_of(prepared.model) is not None
+    adapter = reads_vectors(prepared.model)
     saved = prepared.model if adapter else load_model(run.model_path, prepared.encoder.device)
     if not adapter:
-        put_lengths(saved, prepared.lengths)
+        set_lengths(saved, prepared.lengths)
     return evaluate_test(encoder_of(saved, prepared.settings), prepared)
 
 

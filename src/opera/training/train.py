@@ -24,8 +24,7 @@ from opera.encoder.packing import packing
 from opera.encoder.token_ids import has_token_path, prompt_length
 from opera.encoder.token_store import TokenSource, training_tokens
 from opera.methods import Method
-from opera.retrieval.frozen import lookup_of
-from opera.retrieval.models import freeze_unused_parameters, model_kind
+from opera.retrieval.models import freeze_unused_parameters, model_kind, reads_vectors
 from opera.runs.folder import TRACE_FILE, Run, RunWriter
 from opera.runs.housekeeping import last_complete_checkpoint
 from opera.runs.reading import broken
@@ -230,7 +229,7 @@ def _make_dataset(
     """
     data, rows = training_set.data, training_set.query_rows
     n_negatives, corpus_text = settings.n_negatives, settings.corpus_text
-    if lookup_of(model) is not None:
+    if reads_vectors(model):
         return RowDataset(data, rows, n_negatives, corpus_text), None
     prompts = training_prompts(model, settings)
     if not all(has_token_path(model, role, prompt) for role, prompt in prompts.items()):

@@ -29,10 +29,9 @@ from opera.data import RetrievalData
 from opera.retrieval.device import WAIT, resolve_precision
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import evaluate_encoder
-from opera.retrieval.frozen import lookup_of
 from opera.retrieval.lora import has_lora, load_trained, save_trained
 from opera.retrieval.model_checks import loading_model
-from opera.retrieval.models import is_static
+from opera.retrieval.models import is_static, reads_vectors
 from opera.retrieval.prompts import ROLES, Role, prompt_for
 from opera.retrieval.trust import check_model_folder
 from opera.training.callbacks import ignore_signals
@@ -264,7 +263,7 @@ def training_prompts(model: SentenceTransformer, settings: TrainSettings) -> dic
 
 def _processes(model: SentenceTransformer) -> dict[str, Any]:
     if PartialState().num_processes == 1:  # torchrun may have started it all the same
-        return {} if lookup_of(model) is None else {"ddp_find_unused_parameters": False}
+        return {"ddp_find_unused_parameters": False} if reads_vectors(model) else {}
     return {
         "ddp_backend": "gloo" if model.device.type == "cpu" else "nccl",
         "ddp_timeout": int(WAIT.total_seconds()),

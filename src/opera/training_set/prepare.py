@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
-from opera.adapter.model import check_saved, encode_all, save_adapted
+from opera.adapter.model import check_saved, encode_all, save_adapted, set_vectors
 from opera.config.automatic import AUTOMATIC, TRANSFORMERS, Situation, resolve
 from opera.config.recipe import Recipe
 from opera.config.training import TrainSettings
@@ -20,7 +20,6 @@ from opera.data.combined import for_each
 from opera.data.novelty import recurring
 from opera.data.splits import Future
 from opera.retrieval.encoder import Encoder
-from opera.retrieval.frozen import lookup_of, set_vectors
 from opera.retrieval.lora import lora_parameters, merged
 from opera.retrieval.models import holding_lengths, model_kind, parameter_count
 from opera.retrieval.reranker import Reranker, open_reranker
@@ -58,7 +57,7 @@ class Prepared:
             not drawn.
         future: what tomorrow's queries are taken to ask about; ``None`` for a run that needs no dev split.
         model: the model that trains.
-        base: the pretrained model under an adapter, which does not train; ``None`` without an adapter or such a model.
+        base: the untrained model under an adapter, which does not train; ``None`` without an adapter.
         model_source: what the user called it.
         encoder: the model with its device and precision.
         negatives: the kind of explicit negatives.
@@ -170,7 +169,8 @@ class Prepared:
     @property
     def n_parameters(self) -> int:
         """Size of the model, with an adapter of the pretrained one."""
-        return parameter_count(self.base or self.model) - lora_parameters(self.model)
+        own = parameter_count(self.model) - lora_parameters(self.model)
+        return own if self.base is None else parameter_count(self.base) or own
 
     @property
     def prompts(self) -> dict[str, str]:
@@ -205,7 +205,7 @@ class Prepared:
             ),
             merged(self.model) if lora is not None and lora.merge else nullcontext(),
         ):
-            if lookup_of(self.model) is None:
+            if self.base is None:
                 self.model.save_pretrained(str(folder), create_model_card=False)
             else:
                 save_adapted(folder, self.base, self.model)

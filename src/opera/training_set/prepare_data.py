@@ -21,7 +21,7 @@ from opera.data.qrels import Qrels
 from opera.data.splits import Future, assumed_future, draw_missing_splits
 from opera.data.teacher_file import with_teacher
 from opera.data.texts import CorpusText
-from opera.retrieval.measures import check_measures
+from opera.retrieval.measures import parse_measures
 from opera.training_set.negatives import check_negatives
 from opera.training_set.noise import check_noise
 from opera.training_set.weights import check_weights, without_light_pairs
@@ -79,7 +79,7 @@ def _drawn(
     """
     future = settings.future
     if settings.needs_dev:
-        check_measures([settings.metric_for_best_model])
+        parse_measures([settings.metric_for_best_model])
     if settings.guard and settings.refit and settings.evaluates_on_dev:
         raise SettingError(
             f"refit=true with eval_steps={settings.eval_steps}: the second training has no dev split to evaluate; "

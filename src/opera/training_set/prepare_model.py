@@ -7,8 +7,8 @@ from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
-from opera.adapter.model import adapter_model
-from opera.adapter.vectors import read_both
+from opera.adapter.model import adapter_model, encode_all
+from opera.adapter.vectors import service_model
 from opera.config.automatic import preset_precision
 from opera.config.encoding import EncodingSettings
 from opera.config.training import TrainSettings
@@ -17,7 +17,6 @@ from opera.core.processes import process_index
 from opera.data import RetrievalData
 from opera.retrieval.device import pick_device
 from opera.retrieval.encoder import Encoder
-from opera.retrieval.frozen import set_vectors
 from opera.retrieval.locate import locate_model
 from opera.retrieval.lora import add_lora
 from opera.retrieval.models import (
@@ -40,12 +39,8 @@ def load_models(model_source: str, settings: TrainSettings) -> dict[str, Any]:
         _refuse_settings_of_models(settings)
     model = load_model(model_source, pick_device())
     own_lengths = lengths_of(model)
-    lengths = set_lengths(
-        model,
-        settings.max_query_length,
-        settings.max_passage_length,
-        set(settings.model_fields_set),
-    )
+    wanted = {name: getattr(settings, name) for name in own_lengths}
+    lengths = set_lengths(model, wanted, settings.model_fields_set)
     set_prompts(model, settings.query_prompt, settings.document_prompt)
     if process_index() == 0 and not holds_run(Path(model_source)):
         decided = [role for role in ROLES if getattr(settings, f"{role}_prompt") is not None]
@@ -64,7 +59,7 @@ def load_models(model_source: str, settings: TrainSettings) -> dict[str, Any]:
     loaded = {"model": model, "encoder": encoder, "lengths": lengths, "own_lengths": own_lengths}
     if settings.adapter_kind is None:
         return loaded
-    trained = adapter_model(encoder.dimension, settings, seed=settings.seed, device=encoder.device)
+    trained = adapter_model(encoder.dimension, settings.adapter_kind, encoder.device)
     return {**loaded, "model": trained, "base": model}
 
 
@@ -73,23 +68,17 @@ def read_vectors(data: RetrievalData, settings: TrainSettings) -> dict[str, Any]
     quiet_libraries()  # as loading a model does
     _refuse_settings_of_models(settings)
     files = Path(settings.query_vectors or ""), Path(settings.document_vectors or "")
-    vectors, digest = read_both(*files, data)
-    model = adapter_model(
-        vectors.dimension,
-        settings,
-        seed=settings.seed,
-        device=pick_device(),
-        digest=digest,
-    )
-    set_vectors(model, vectors)
-    encoder = Encoder(
-        model, settings.precision, use_cache=False, search_memory=settings.search_bytes
-    )
+    base = service_model(*files, data, pick_device())
+    encoder = Encoder(base, settings.precision, search_memory=settings.search_bytes)
+    encode_all(encoder, data, settings.corpus_text)  # finds each bad vector before a run is written
+    lengths = lengths_of(base)
+    model = adapter_model(encoder.dimension, settings.adapter_kind or "query", encoder.device)
     return {
         "model": model,
+        "base": base,
         "encoder": encoder,
-        "lengths": lengths_of(model),
-        "own_lengths": lengths_of(model),
+        "lengths": lengths,
+        "own_lengths": lengths,
     }
 
 

@@ -16,7 +16,7 @@ from opera.data import Qrels, RetrievalData
 from opera.data.texts import CorpusText
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.prompts import with_data_prompt
-from opera.retrieval.reranker import RerankerOptions, open_reranker
+from opera.retrieval.reranker import open_reranker
 from opera.retrieval.run_model import run_corpus_text
 from opera.retrieval.similarity import pair_similarities
 from opera.training_set.document_pool import DocumentPool
@@ -90,9 +90,7 @@ def score_by_teacher(
         check_range(inputs.mining.mining_range, len(data.corpus))
     reranker = None
     if inputs.reranker is not None:
-        reranker = open_reranker(
-            inputs.reranker, RerankerOptions.given(**prompts, max_length=inputs.max_length)
-        )
+        reranker = open_reranker(inputs.reranker, **prompts, max_length=inputs.max_length)
     encoder = None
     if inputs.model is not None:
         encoder = open_encoder(

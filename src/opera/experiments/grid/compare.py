@@ -20,7 +20,7 @@ from opera.experiments.grid.progress import Progress
 from opera.experiments.grid.run import run_grid
 from opera.experiments.grid.status import Status
 from opera.retrieval.locate import locate_model
-from opera.retrieval.measures import check_measures
+from opera.retrieval.measures import parse_measures
 from opera.retrieval.prompts import ROLES, as_setting, prompts_in_folder, warn_of_missing_prompts
 from opera.runs.folder import Run, holds_run
 from opera.training_set.prepare_data import prepare_data
@@ -111,7 +111,7 @@ def prepare_grid(
     """
     jobs = whole_number(jobs, "--jobs", 1, MOST_JOBS)
     if "metric_for_best_model" in shared:
-        check_measures([str(shared["metric_for_best_model"])])
+        parse_measures([str(shared["metric_for_best_model"])])
     cells = plan_grid(data, axes, out, shared)
     if shared.get("query_vectors") is None:  # else --model only names the vectors
         _warn_of_prompts(model, shared)

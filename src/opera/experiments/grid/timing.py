@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from transformers import TrainerCallback
 
+from opera.adapter.model import FrozenVectors, set_vectors
 from opera.config.automatic import Situation, resolve
 from opera.config.recipe import Recipe, make_recipe
 from opera.data import RetrievalData
-from opera.retrieval.frozen import FrozenVectors, lookup_of, set_vectors
 from opera.retrieval.models import is_static
 from opera.runs.folder import Run, RunWriter
 from opera.training.guard.rule import shares_to_try
@@ -33,7 +33,6 @@ CHECKPOINTS = 10
 
 TIMED_SETTINGS = {
     "adapter",
-    "adapter_rank",
     "attn_implementation",
     "corpus_text",
     "dev_fraction",
@@ -121,9 +120,7 @@ def time_cell(data: RetrievalData, model: str, values: Mapping[str, Any]) -> Cel
         loading = time.perf_counter() - start
         reads_texts = recipe.train.query_vectors is None
         encoding = _time_encoding(prepared, data, recipe) * len(data.corpus) if reads_texts else 0.0
-        encoding_after = (
-            encoding * _encodings_after(prepared) if lookup_of(prepared.model) is None else 0.0
-        )
+        encoding_after = encoding * _encodings_after(prepared) if prepared.base is None else 0.0
         _train_briefly(prepared, writer)
         seconds = Run(writer.path).trace()["seconds"].to_numpy()
     seconds = seconds[min(WARM_UP, len(seconds) - 2) :]

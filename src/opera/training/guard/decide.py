@@ -14,8 +14,7 @@ from opera.data.combined import each_set
 from opera.data.novelty import asks_about_known, seen_share
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import evaluate_encoder
-from opera.retrieval.measures import check_measures
-from opera.retrieval.measures import per_query as measure_per_query
+from opera.retrieval.measures import parse_measures, per_query, ranking_depth
 from opera.retrieval.models import is_static
 from opera.retrieval.search import exact_search
 from opera.runs.record import GuardRecord, SecondTraining, ShareMean
@@ -53,10 +52,10 @@ def untrained_values(
     qrels = dev.data.judged_qrels("dev")
     queries = encoder.encode_queries(data, qrels.query_rows)
     documents = np.asarray(encoder.encode_corpus(data, corpus_text)[dev.rows])
-    ranking = exact_search(
-        queries, documents, dev.data.corpus, check_measures([measure]), encoder.device
-    )
-    return measure_per_query(ranking, qrels, [measure])[measure]
+    parsed = parse_measures([measure])
+    depth = ranking_depth(parsed)
+    ranking = exact_search(queries, documents, dev.data.corpus, depth, encoder.device)
+    return per_query(ranking, qrels, parsed)[measure]
 
 
 def dev_values(encoder: Encoder, dev: DevCorpus, settings: TrainSettings) -> PerQuery:
