@@ -48,7 +48,7 @@ def test_what_is_found_has_its_exact_score_and_order(
         assert (np.diff(places) > 0).all()
         assert np.array_equal(scores, all_scores[places])
         overlap += int((places < 10).sum())
-    assert f"recall@100 of the {kind} index is " in caplog.text
+    assert f"recall@10 of the {kind} index is " in caplog.text
     assert overlap >= 0.5 * found.doc_rows.size
 
 
@@ -150,5 +150,5 @@ def test_an_index_that_finds_next_to_nothing_is_refused(
     vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
     monkeypatch.setattr(encoder, "encode_corpus", lambda *given: vectors)
     monkeypatch.setattr(encoder, "encode_queries", lambda data, rows: vectors[rows])
-    with pytest.raises(OperaError, match=r"^search_index=hnsw: recall@100 is 0\.\d+ against exact search, on"):
+    with pytest.raises(OperaError, match=r"^search_index=hnsw: recall@10 is 0\.\d+ against exact search, on"):
         search_corpus(encoder, data, ROWS, 10, index="hnsw")

@@ -41,7 +41,7 @@ LEAST_LISTS = 64
 """IVF: lists that a search reads, at least; more where these hold fewer than four times its depth."""
 PER_LIST = 64
 """IVF: documents per list that k-means reads, at most."""
-RECALL_QUERIES, RECALL_DEPTH = 100, 100
+RECALL_QUERIES, RECALL_DEPTH = 100, 10
 """Queries that recall is measured on when an index is built, and documents that each should find."""
 LEAST_RECALL = 0.5
 """What an index must find; those that fit find more than 0.9."""
