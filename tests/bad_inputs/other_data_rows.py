@@ -103,7 +103,7 @@ PAIRS = [
     Bad(
         "pairs: nothing",
         "train pairs.jsonl --model model --out run",
-        "pairs.jsonl: is empty: no training pairs",
+        "pairs.jsonl: has no pairs",
         write("pairs.jsonl", "\n"),
     ),
 ]
@@ -200,7 +200,7 @@ VECTORS = [
     vectors("ids in a pipe", "q.txt: cannot be read (it is a named pipe)", pipe("q.txt")),
     vectors(
         "ids in Latin-1",
-        "q.txt:1: not UTF-8 (unexpected end of data); convert the file to UTF-8",
+        "q.txt:1: not UTF-8; convert the file to UTF-8",
         write("q.txt", b"caf\xe9"),
     ),
 ]
@@ -232,7 +232,7 @@ TRAINER_FILES = [
     ),
     trainer_files(
         "two grades of a pair",
-        "mine/test_qrels.jsonl:2: grade 0 for a pair that had the grade 1 before; a pair has one grade",
+        "mine/test_qrels.jsonl:2: grade 0 for a pair that mine/test_qrels.jsonl:1 gives grade 1; a pair has one grade",
         write("mine/test_qrels.jsonl", '{"qid": "t", "docid": "x"}\n{"qid": "t", "docid": "x", "relevance": 0}\n'),
     ),
     trainer_files(

@@ -76,8 +76,8 @@ RECIPES = [
         "not YAML (unacceptable character #x0000: special characters are not allowed in "
         '"<unicode string>", position 6)',
     ),
-    recipe("UTF-16", "lag: 1".encode("utf-16"), "line 1 is not UTF-8 but UTF-16; convert the file to UTF-8"),
-    recipe("Latin-1", b"lag: 1\n# caf\xe9", "line 2 is not UTF-8 (unexpected end of data); convert the file to UTF-8"),
+    recipe("UTF-16", "lag: 1".encode("utf-16"), "line 1 is not UTF-8; convert the file to UTF-8"),
+    recipe("Latin-1", b"lag: 1\n# caf\xe9", "line 2 is not UTF-8; convert the file to UTF-8"),
     recipe(
         "a setting that is none",
         "temprature: 1",

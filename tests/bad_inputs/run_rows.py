@@ -37,7 +37,7 @@ BROKEN_JSON = {
         "holds a whole number of 5,000 digits; at most 1,000 are read",
     ),
     "half a character": ('{"status": "\\ud83d"}', "holds half a character ('\\ud83d'); remove it"),
-    "not UTF-8": (b'{"status": "\xff"}', "line 1 is not UTF-8 (invalid start byte); convert the file to UTF-8"),
+    "not UTF-8": (b'{"status": "\xff"}', "line 1 is not UTF-8; convert the file to UTF-8"),
 }
 """What is in a JSON file, and the reason in the message."""
 

@@ -102,7 +102,7 @@ ROWS = [
     texts(
         "a line that is too short",
         'query,document\n"a\nb",c\nd\n',
-        "p.csv:4: must have 2 columns, as the first line has, got 1: 'd'",
+        "p.csv:4: must have 2 columns ('query', 'document'), got 1: 'd'",
     ),
     texts(
         "a quotation mark that is not closed",
@@ -117,12 +117,12 @@ ROWS = [
     texts(
         "not UTF-8",
         b"query,document\na,b\nc,\xff\n",
-        "p.csv:3: not UTF-8 (invalid start byte); convert the file to UTF-8",
+        "p.csv:3: not UTF-8; convert the file to UTF-8",
     ),
     texts(
         "UTF-16",
         "query,document\n".encode("utf-16"),
-        "p.csv:1: not UTF-8 but UTF-16; convert the file to UTF-8",
+        "p.csv:1: not UTF-8; convert the file to UTF-8",
     ),
     texts(
         "an empty text",
@@ -252,7 +252,7 @@ ROWS = [
     ids(
         "some unknown ids",
         "query_id,doc_id\n1,007\n2,7\n2,007\n1,9\n",
-        "pairs.csv:3: document '7' is no id in the table of documents (2 of 4 are none, such as '7', '9'); add it "
+        "pairs.csv:3: document '7' is no id in the table of documents (2 of 4 are none); add it "
         "there, or remove such pairs",
     ),
     ids(
@@ -272,8 +272,7 @@ ROWS = [
         "query;one, two;document\na;b;c\n",
         f"p.csv: {UNKNOWN} query and the document; its columns are 'query;one', ' two;document'; say which to take, as "
         "in --columns query=query;one,document= two;document; if the first line is no header: --columns "
-        "query=1,document=2; the file was split at ',', but its first line has ';': if that separates its columns, "
-        "save it with commas (.csv) or tabs (.tsv)",
+        "query=1,document=2",
     ),
     Bad(
         "table: an id that occurs twice",
@@ -303,7 +302,7 @@ ROWS = [
     Bad(
         "table: a line of qrels that is too short",
         f"{ON} --pairs qrels.txt --documents docs.csv --queries queries.csv",
-        "qrels.txt:2: must have 4 columns, QUERY 0 DOCUMENT GRADE, got 3: '2 0 8'",
+        "qrels.txt:2: must have 4 columns ('query_id', 'iteration', 'document_id', 'grade'), got 3: '2 0 8'",
         DOCS,
         QUERIES,
         write("qrels.txt", "1 0 007 1\n2 0 8\n"),

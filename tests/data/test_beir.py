@@ -47,9 +47,9 @@ def test_reads_texts_and_judgements(beir: Path) -> None:
             "corpus.jsonl",
             3,
             '{"_id": "d0", "text": "a"}',
-            "corpus.jsonl:3: duplicate _id 'd0', first seen on line 1",
+            "corpus.jsonl:3: duplicate id 'd0', first seen at ",
         ),
-        ("queries.jsonl", 2, '{"_id": "train0", "text": "a"}', "queries.jsonl:2: duplicate _id 'train0'"),
+        ("queries.jsonl", 2, '{"_id": "train0", "text": "a"}', "queries.jsonl:2: duplicate id 'train0'"),
         (
             "corpus.jsonl",
             3,
@@ -70,7 +70,7 @@ def test_reads_texts_and_judgements(beir: Path) -> None:
         ),
         ("qrels/train.tsv", 2, "train0\td0\t4294967297", "score must lie between -1000 and 1000, got '4294967297'"),
         ("qrels/train.tsv", 1, "query-id\tcorpus-id\tgrade", "train.tsv:1: the header must be query-id"),
-        ("qrels/train.tsv", 1, "query-id corpus-id score", "columns must be separated by tabs, and there is none"),
+        ("qrels/train.tsv", 1, "query-id corpus-id score", "the header must be query-id"),
         ("qrels/train.tsv", 2, "train0\td0", "train.tsv:2: must have 3 columns"),
         (
             "qrels/train.tsv",
@@ -78,8 +78,8 @@ def test_reads_texts_and_judgements(beir: Path) -> None:
             "train0\td0\thigh",
             "train.tsv:2: score must be a whole number in plain digits, got 'high'",
         ),
-        ("qrels/train.tsv", 2, "nobody\td0\t1", "train.tsv:2: query-id 'nobody' does not exist in queries.jsonl"),
-        ("qrels/train.tsv", 2, "train0\tdX\t1", "train.tsv:2: corpus-id 'dX' does not exist in corpus.jsonl"),
+        ("qrels/train.tsv", 2, "nobody\td0\t1", "train.tsv:2: query 'nobody' is no id in the table of queries"),
+        ("qrels/train.tsv", 2, "train0\tdX\t1", "train.tsv:2: document 'dX' is no id in the table of documents"),
     ],
 )
 def test_a_bad_line_is_named(make_beir: MakeBeir, file: str, line: int, new: str, message: str) -> None:
@@ -98,9 +98,9 @@ def test_repeated_rows_merge_and_contradictions_are_refused(make_beir: MakeBeir)
     path.write_text(path.read_text() + first + "\n")
     merged = load_data(folder)
     assert len(merged.split("train").doc_rows) == count
-    assert merged.notes == ("train.tsv: merged 1 repeated rows",)
+    assert merged.notes == ("train: merged 1 repeated pairs",)
     path.write_text(path.read_text() + first[:-1] + "9\n")
-    with pytest.raises(DataError, match="grade 9 for a pair that line"):
+    with pytest.raises(DataError, match=r"grade 9 for a pair that .*:\d+ gives"):
         load_data(folder)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from opera.core.errors import DataError
 from opera.data import Qrels, TeacherScores, cache_folder, load_data, store
+from opera.data.retrieval_data import load_or_parse
 from text_files import edit_line
 
 MakeBeir = Callable[..., Path]
@@ -66,7 +67,7 @@ def test_weights_and_teacher_scores_are_stored(tmp_path: Path) -> None:
         builder.teacher = teacher
 
     for _ in ("parsed", "cached"):
-        data = store.load_or_parse(lambda: "5e7" * 20, "weighted", "weighted", parse)
+        data = load_or_parse(lambda: "5e7" * 20, "weighted", "weighted", parse)
         assert data.splits["train"].weights is not None
         assert data.splits["train"].weights.tolist() == weights.tolist()
         assert data.splits["test"].weights is None

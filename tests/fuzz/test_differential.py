@@ -63,8 +63,7 @@ examples = settings(max_examples=30) if settings.default.max_examples == 100 els
 @pytest.fixture(scope="module", autouse=True)
 def _small_batches() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("opera.data.tables.readers.BATCH_ROWS", 3)
-        patch.setattr("opera.data.tables.sides.AT_ONCE", 4)
+        patch.setattr("opera.data.tables.rows.BATCH_ROWS", 3)
         patch.setattr("opera.data.texts.BATCH_ROWS", 2)
         patch.setattr("opera.data.texts.ROWS_AT_ONCE", 2)
         yield

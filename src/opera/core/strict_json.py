@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -26,6 +28,8 @@ def parse_json(text: str) -> Any:
             twice, NaN or an infinite number, half a character (a lone surrogate), values nested more than
             :data:`MAX_DEPTH` deep, or a whole number of more than :data:`MAX_DIGITS` digits.
     """
+    if text.count("[") + text.count("{") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
+        raise ValueError(f"nested more than {MAX_DEPTH} deep")
     try:
         value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
@@ -35,11 +39,8 @@ def parse_json(text: str) -> Any:
             else f"line {error.lineno}, column {error.colno}"
         )
         raise ValueError(f"not JSON ({error.msg.removesuffix(' at')} at {place})") from None
-    except RecursionError:
-        raise _too_deep() from None
-    # A value that is nested too deep or holds half a character has many brackets or an escape; most have neither.
-    if "\\u" in text or not text.isascii() or text.count("[") + text.count("{") > MAX_DEPTH:
-        _check(value)
+    if "\\u" in text:  # else a file that is UTF-8 has none
+        _check_characters(value)
     return value
 
 
@@ -53,32 +54,19 @@ def read_json(path: Path) -> Any:
     return parse_json(read_text(path))
 
 
-def _check(value: Any) -> None:
-    """Check depth and strings, without recursion."""
-    left = [(value, 0)]
-    while left:
-        item, depth = left.pop()
-        if isinstance(item, str):
-            _check_characters(item)
-        elif isinstance(item, dict | list):
-            if depth == MAX_DEPTH:
-                raise _too_deep()
-            left += [
-                (inner, depth + 1) for inner in (item.values() if isinstance(item, dict) else item)
-            ]
-            if isinstance(item, dict):
-                left += [(key, depth) for key in item]
+def _depth(text: str) -> int:
+    """How deep lists and objects are nested in a text that may be JSON."""
+    steps = {"[": 1, "{": 1, "]": -1, "}": -1}
+    brackets = re.findall(r"[][{}]", re.sub(r'"(?:[^"\\]|\\.)*"', "", text))
+    return max(accumulate(map(steps.__getitem__, brackets)), default=0)
 
 
-def _check_characters(text: str) -> None:
+def _check_characters(value: Any) -> None:
     try:
-        text.encode("utf-8")
+        json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"holds half a character ({text[error.start]!r}); remove it") from None
-
-
-def _too_deep() -> ValueError:
-    return ValueError(f"nested more than {MAX_DEPTH} deep")
+        half = error.object[error.start]
+        raise ValueError(f"holds half a character ({half!r}); remove it") from None
 
 
 def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:

@@ -23,10 +23,10 @@ from opera.data.checks import check_id
 from opera.data.hub_folder import HubName, check_card, hub_files
 from opera.data.names import SPLIT_NAMES
 from opera.data.published import RULES, Judgements, check_published_ids, published_texts
-from opera.data.retrieval_data import RetrievalData
-from opera.data.store import LAYOUT, DataBuilder, digest_files, load_or_parse
+from opera.data.retrieval_data import RetrievalData, load_or_parse
+from opera.data.store import LAYOUT, DataBuilder, digest_files
 from opera.data.tables.columns import Columns
-from opera.data.tables.in_memory import DatasetTable
+from opera.data.tables.from_python import DatasetTable
 from opera.data.tables.load import RULES as TABLE_RULES
 from opera.data.tables.load import store_tables
 from opera.data.texts import ROWS_AT_ONCE, TextRow

@@ -23,8 +23,8 @@ from opera.data.catalogue import find_set
 from opera.data.irds_files import home, how_to_fetch
 from opera.data.names import SPLIT_NAMES, source_name
 from opera.data.published import RULES, Judgements, check_published_ids, published_texts
-from opera.data.retrieval_data import RetrievalData
-from opera.data.store import LAYOUT, DataBuilder, load_or_parse, stored_entry
+from opera.data.retrieval_data import RetrievalData, load_or_parse
+from opera.data.store import LAYOUT, DataBuilder, stored_entry
 from opera.data.texts import TextRow
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")

@@ -16,14 +16,14 @@ import pyarrow as pa
 
 from opera.core.errors import DataError, nearest
 from opera.core.progress import progress
-from opera.core.reading import SHOWS_WIDTH, WideError, check_not_wide, not_utf8, open_file
+from opera.core.reading import NOT_UTF8, is_wide, open_file
 from opera.core.strict_json import parse_json
 from opera.core.terminal import printable, shortened, shown
 from opera.data.texts import LONGEST_TEXT
 
 PROGRESS_BYTES = 50_000_000
 """Files larger than this show a progress bar."""
-LINE_BREAK = re.compile(rb"\r\n|\r|\n")
+HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
@@ -51,14 +51,13 @@ def text_lines(path: Path, newline: str | None = None) -> Iterator[str]:
     """
     try:
         with open_file(path) as raw, _decompressed(raw, path) as plain:
-            check_not_wide(plain.peek(SHOWS_WIDTH)[:SHOWS_WIDTH])
+            if is_wide(plain.peek(4)):
+                raise DataError(f"{path}:1: {NOT_UTF8}")
             size = os.fstat(raw.fileno()).st_size
-            with (
-                io.TextIOWrapper(plain, encoding="utf-8-sig", newline=newline) as file,
-                progress(
-                    f"reading {printable(path.name)}", size, "B", hidden=size <= PROGRESS_BYTES
-                ) as bar,
-            ):
+            what, hidden = f"reading {printable(path.name)}", size <= PROGRESS_BYTES
+            # what is not UTF-8 becomes half a character, so that its line is known
+            file = io.TextIOWrapper(plain, "utf-8-sig", "surrogateescape", newline)
+            with file, progress(what, size, "B", hidden=hidden) as bar:
                 for number, line in enumerate(
                     iter(partial(file.readline, LONGEST_TEXT), ""), start=1
                 ):
@@ -66,17 +65,15 @@ def text_lines(path: Path, newline: str | None = None) -> Iterator[str]:
                         bar.update(raw.tell() - bar.n)
                     if len(line) >= LONGEST_TEXT:
                         raise DataError(
-                            f"{path}:{number}: is a line of {LONGEST_TEXT:,} characters or more; split it"
+                            f"{path}:{number}: is a line of {LONGEST_TEXT:,} characters or more; "
+                            "split it"
                         )
+                    if not line.isascii() and HALF_CHARACTER.search(line):
+                        raise DataError(f"{path}:{number}: {NOT_UTF8}")
                     yield line
-    except UnicodeDecodeError as error:
-        raise DataError(_undecodable_line(path, error)) from None
-    except WideError as error:
-        raise DataError(f"{path}:1: {error}") from None
     except (OSError, EOFError, zlib.error, pa.ArrowException) as error:
-        raise DataError(
-            f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})"
-        ) from None
+        reason = getattr(error, "strerror", None) or error
+        raise DataError(f"{path}: cannot be read ({reason})") from None
 
 
 def _decompressed(raw: io.BufferedReader, path: Path) -> io.BufferedReader:
@@ -138,30 +135,11 @@ def json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         yield number, record
 
 
-def text_field(path: Path, number: int, record: dict[str, Any], key: str) -> str:
-    """Return a string column of a record, ``""`` if it is absent or null.
-
-    Raises:
-        DataError: if it has another type.
-    """
+def text_field(place: str, record: dict[str, Any], key: str) -> str:
+    """Return a string column of a record, ``""`` if it is absent or null; else a DataError."""
     value = record.get(key)
     if value is None:
         return ""
     if not isinstance(value, str):
-        raise DataError(f"{path}:{number}: column '{key}' must be a string, got {shown(value)}")
+        raise DataError(f"{place}: column '{key}' must be a string, got {shown(value)}")
     return value
-
-
-def _undecodable_line(path: Path, error: UnicodeDecodeError) -> str:
-    """Name the first line that is not UTF-8; Python decodes in blocks and does not report the line."""
-    number = 1
-    with open_file(path) as raw, _decompressed(raw, path) as file:
-        start = file.peek(SHOWS_WIDTH)[:SHOWS_WIDTH]
-        for part in file:
-            try:
-                part.decode("utf-8")
-            except UnicodeDecodeError as found:
-                number += len(LINE_BREAK.findall(part[: found.start]))
-                return f"{path}:{number}: {not_utf8(start, found)}"
-            number += len(LINE_BREAK.findall(part))
-    return f"{path}: {not_utf8(start, error)}"

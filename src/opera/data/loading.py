@@ -13,7 +13,7 @@ from opera.data.names import TABLES
 from opera.data.retrieval_data import RetrievalData
 from opera.data.sources import TableFileOrFolder, find_source
 from opera.data.stored import check_cache_stays_out
-from opera.data.tables.source import TableSource
+from opera.data.tables.files import TableSource
 
 
 def load_data(

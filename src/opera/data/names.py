@@ -17,7 +17,7 @@ SPLIT_NAMES = {
 }
 """What others call the splits, and our names of them."""
 TABLES = "tables:"
-"""How the string form of several tables starts; see :class:`opera.data.tables.source.TableSource`."""
+"""How the string form of several tables starts; see :class:`opera.data.tables.files.TableSource`."""
 
 
 MEMORY = "memory:"

@@ -25,8 +25,8 @@ from opera.core.terminal import printable, shortened, shown
 from opera.data.checks import check_id
 from opera.data.packages import source_files
 from opera.data.qrels import Qrels
-from opera.data.retrieval_data import RetrievalData
-from opera.data.store import LAYOUT, DataBuilder, load_or_parse
+from opera.data.retrieval_data import RetrievalData, load_or_parse
+from opera.data.store import LAYOUT, DataBuilder
 
 CHUNK_CHARACTERS = 600
 SHORTEST_CHUNK = 40

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,8 +18,15 @@ from opera.core.terminal import shown
 from opera.data.checks import check_grade, check_id, check_string
 from opera.data.names import source_title
 from opera.data.qrels import GivenNegatives, Qrels
+from opera.data.store import DataBuilder, empty_text_notes, fields_of
+from opera.data.tables.from_python import from_pairs
 from opera.data.teacher import TeacherScores
-from opera.data.texts import TextTable
+from opera.data.texts import ROWS_AT_ONCE, TextTable
+
+log = logging.getLogger("opera")
+
+BEIR_HEADER = ["query-id", "corpus-id", "score"]
+"""The first line of a BEIR folder's qrels."""
 
 
 @dataclass(frozen=True)
@@ -140,9 +148,7 @@ class RetrievalData:
             SettingError: for an unknown role in ``columns``.
             DataError: naming argument, row, rule and value.
         """
-        from opera.data.tables.from_python import from_pairs  # it builds what is defined here
-
-        return from_pairs(queries, documents, pairs, columns, name)
+        return cls(**from_pairs(queries, documents, pairs, columns, name))
 
     @property
     def title(self) -> str:
@@ -267,23 +273,46 @@ class RetrievalData:
         The format has no place for weights of pairs, given negatives, a teacher's scores or a query prompt: where the
         data have any, a warning lists what is not written.
         """
-        from opera.data.beir import write_beir  # it reads what is defined here
+        lost = {
+            "weights of pairs": any(qrels.weights is not None for qrels in self.splits.values()),
+            "given negatives": self.given_negatives is not None,
+            "a teacher's scores": self.teacher is not None,
+            "a query prompt": self.query_prompt is not None,
+        }
+        if any(lost.values()):
+            listed = ", ".join(what for what, there in lost.items() if there)
+            place = "a BEIR folder has no place for all of"
+            log.warning("%s: %s %s; not written: %s", folder, place, self.name, listed)
+        (folder / "qrels").mkdir(parents=True, exist_ok=True)
+        for name, table in (("corpus", self.corpus), ("queries", self.queries)):
+            with (folder / f"{name}.jsonl").open("w", encoding="utf-8") as file:
+                for batch in table.table.to_batches(max_chunksize=ROWS_AT_ONCE):
+                    for row in batch.to_pylist():
+                        title = {"title": row["title"]} if name == "corpus" else {}
+                        fields = {"_id": row["id"], **title, "text": row["text"]}
+                        file.write(json.dumps(fields, ensure_ascii=False) + "\n")
+        query_ids, doc_ids = self.queries.ids(), self.corpus.ids()
+        for name, qrels in self.splits.items():
+            path = folder / "qrels" / f"{name}.tsv"
+            with path.open("w", encoding="utf-8", newline="") as file:
+                file.write("\t".join(BEIR_HEADER) + "\n")
+                query_rows = qrels.query_rows[qrels.query_index]
+                for query, doc, grade in zip(query_rows, qrels.doc_rows, qrels.grades, strict=True):
+                    file.write(f"{query_ids[query]}\t{doc_ids[doc]}\t{grade}\n")
 
-        write_beir(self, folder)
 
+def load_or_parse(
+    digest: Callable[[], str],
+    name: str,
+    source: str,
+    parse: Callable[[DataBuilder], None],
+    *,
+    named: bool = False,
+    reading: str = "",
+) -> RetrievalData:
+    """Load the data cached under their digest; if there are none, parse and cache them first.
 
-def empty_text_notes(corpus: TextTable, queries: TextTable) -> list[str]:
-    """Count the documents and queries without a text: notes for those who read the data."""
-    notes = []
-    for kind, table, use in (
-        (
-            "documents without title and text",
-            corpus,
-            "they are kept and ranked, and are no negatives",
-        ),
-        ("queries without a text", queries, "they are kept, and not used"),
-    ):
-        rows = table.empty_rows()
-        if len(rows):
-            notes.append(f"{len(rows):,} {kind}, such as {shown(table.ids(rows[:1])[0])}: {use}")
-    return notes
+    ``name`` is short, for tables; the rest is as of :func:`opera.data.store.fields_of`.
+    """
+    fields = fields_of(digest, source, parse, named=named, reading=reading)
+    return RetrievalData(name=name, source=source, **fields)

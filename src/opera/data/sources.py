@@ -20,14 +20,29 @@ from opera.core.terminal import shortened
 from opera.data.beir import load_beir
 from opera.data.hub_source import load_hub
 from opera.data.irds_source import load_irds, load_paper_set
-from opera.data.names import MEMORY, TABLES
+from opera.data.names import MEMORY, TABLES, source_name
 from opera.data.python_source import load_python
-from opera.data.retrieval_data import RetrievalData
-from opera.data.tables.files import TABLE_SUFFIXES, holds_tables, is_json_table, table_suffix
-from opera.data.tables.load import load_tables
-from opera.data.tables.source import TableSource
-from opera.data.training_files.kinds import is_pattern
-from opera.data.training_files.source import holds_training_files, load_training_files
+from opera.data.retrieval_data import RetrievalData, load_or_parse
+from opera.data.store import DataBuilder, digest_files
+from opera.data.tables.columns import Columns, TableKind
+from opera.data.tables.files import (
+    TABLE_SUFFIXES,
+    TableSource,
+    files_in,
+    holds_tables,
+    named_splits,
+    open_tables,
+    path_below,
+    table_suffix,
+)
+from opera.data.tables.load import RULES, store_tables
+from opera.data.tables.rows import TableFile
+from opera.data.trainer_files import (
+    holds_trainer_files,
+    is_json_table,
+    is_pattern,
+    load_trainer_files,
+)
 
 
 class DataSource(Protocol):
@@ -59,7 +74,7 @@ class BeirFolder:
         """Whether ``source`` is a folder that holds neither another trainer's files nor tables."""
         # Path.is_dir raises where a name is too long
         is_folder = os.path.isdir(source)  # noqa: PTH112
-        return is_folder and not holds_training_files(source) and not holds_tables(Path(source))
+        return is_folder and not holds_trainer_files(source) and not holds_tables(Path(source))
 
     def load(self, source: str) -> RetrievalData:
         """Read corpus, queries and all qrels."""
@@ -75,11 +90,11 @@ class TrainingFiles:
         """Whether ``source`` is a ``.jsonl`` file but a table, or stands for some with the keys of these trainers."""
         if os.path.isfile(source):  # noqa: PTH113 - as above
             return source.lower().endswith(".jsonl") and not is_json_table(Path(source))
-        return (is_pattern(source) or os.path.isdir(source)) and holds_training_files(source)  # noqa: PTH112
+        return (is_pattern(source) or os.path.isdir(source)) and holds_trainer_files(source)  # noqa: PTH112
 
     def load(self, source: str) -> RetrievalData:
         """Read the splits that the names of the files say; a single file is train."""
-        return load_training_files(source)
+        return load_trainer_files(source)
 
 
 @dataclass
@@ -114,7 +129,7 @@ class TableFileOrFolder:
         """Whether ``source`` is such a file or folder, and none of BEIR's or FlagEmbedding's."""
         path = Path(source)
         if os.path.isdir(source):  # noqa: PTH112 - as above
-            return holds_tables(path) and not holds_training_files(source)
+            return holds_tables(path) and not holds_trainer_files(source)
         if table_suffix(path) not in TABLE_SUFFIXES or not os.path.isfile(source):  # noqa: PTH113 - as above
             return False
         return table_suffix(path) not in (".jsonl", ".ndjson") or is_json_table(path)
@@ -130,6 +145,43 @@ def load_table_source(text: str) -> RetrievalData:
     if (hub := tables.hub_name) is not None:
         return load_hub(hub, str(tables), tables.columns)
     return load_tables(tables)
+
+
+def load_tables(tables: TableSource, source: str | None = None) -> RetrievalData:
+    """Load a data set of tables; ``source`` is what the user passed, where that is a single file.
+
+    Raises:
+        DataError: naming file, line or row, rule and value.
+    """
+    text = source or str(tables)
+    name = Path(source).name if source else source_name(text) or text
+
+    def digest() -> str:
+        read = [
+            (role, Path(place), file)
+            for role, place in tables.roles
+            for file in files_in(Path(place))
+        ]
+        places = [(role, path_below(file, place).as_posix()) for role, place, file in read]
+        files = (file for _, _, file in read)
+        return digest_files(files, f"tables\0{RULES}\0{places}\0{tables.columns}")
+
+    def parse(builder: DataBuilder) -> None:
+        given = Columns(tables.columns)
+        texts: dict[TableKind, list[TableFile]] = {}
+        if tables.documents is not None:
+            place = Path(tables.documents)
+            texts["documents"] = open_tables(place, "documents", given, builder.notes)
+        if tables.queries is not None:
+            texts["queries"] = open_tables(Path(tables.queries), "queries", given, builder.notes)
+        pairs = [
+            (split or file.split, file)
+            for split, path in named_splits(tables.pairs, builder.notes)
+            for file in open_tables(Path(path), "pairs", given, builder.notes)
+        ]
+        store_tables(builder, texts, pairs, given)
+
+    return load_or_parse(digest, name, text, parse)
 
 
 SOURCES: list[DataSource] = [

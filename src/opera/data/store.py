@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from opera.core.arrays import IntArray
 from opera.core.cache import MANIFEST, cache_folder, cached
 from opera.core.errors import DataError
 from opera.core.reading import open_file
+from opera.core.terminal import shown
 from opera.data.qrels import GivenNegatives, Qrels
-from opera.data.retrieval_data import RetrievalData, empty_text_notes
 from opera.data.teacher import TeacherScores
 from opera.data.texts import TEXT_SCHEMA, TextRow, TextTable, text_batches
 
@@ -82,42 +81,28 @@ class DataBuilder:
         self.tables[kind] = TextTable.open(path)
         return self.tables[kind]
 
-    def note_places(
-        self, query_rows: IntArray, doc_rows: IntArray, place: Callable[[int], str]
-    ) -> None:
-        """Keep the places of those judgements that name an empty text; both tables are written before.
 
-        Args:
-            query_rows: int ``[M]``.
-            doc_rows: int ``[M]``.
-            place: file and line of a judgement, by its number.
-        """
-        empty = np.isin(query_rows, self.tables["queries"].empty_rows())
-        empty |= np.isin(doc_rows, self.tables["corpus"].empty_rows())
-        for at in np.flatnonzero(empty).tolist():
-            self.places[int(query_rows[at]), int(doc_rows[at])] = place(at)
-
-
-def load_or_parse(
+def fields_of(
     digest: Callable[[], str],
-    name: str,
     source: str,
     parse: Callable[[DataBuilder], None],
     *,
     named: bool = False,
     reading: str = "",
-) -> RetrievalData:
-    """Load the data cached under their digest; if there are none, parse and cache them first.
+) -> dict[str, Any]:
+    """Return what is stored of data under their digest, by the fields of a data set.
+
+    If there is none, parse and store it first.
 
     Args:
-        digest: computes the SHA-256 of what the data are made of, which becomes their fingerprint. It is called again
-            after parsing.
-        name: short name, for tables.
+        digest: computes the SHA-256 of what the data are made of, which becomes their fingerprint.
+            It is called again after parsing.
         source: what the user passed.
-        parse: fills a builder. If it raises, nothing is cached.
-        named: whether the digest is of a name and not of contents; the fingerprint is then that of the stored files.
-        reading: changes when the parser reads more of the same files: what is cached is made anew, and the fingerprint
-            stays.
+        parse: fills a builder. If it raises, nothing is stored.
+        named: whether the digest is of a name and not of contents; the fingerprint is then that of
+            the stored files.
+        reading: changes when the parser reads more of the same files: what is stored is made anew,
+            and the fingerprint stays.
 
     Raises:
         DataError: if the data changed while they were read.
@@ -126,15 +111,21 @@ def load_or_parse(
 
     def write(folder: Path) -> None:
         builder = DataBuilder(folder)
-        parse(builder)
-        builder.notes += empty_text_notes(builder.tables["corpus"], builder.tables["queries"])
-        _write_arrays(builder)
+        failed: Exception | None = None
+        try:
+            parse(builder)
+            builder.notes += empty_text_notes(builder.tables["corpus"], builder.tables["queries"])
+            _write_arrays(builder)
+        except (LookupError, ValueError, TypeError, StopIteration) as error:
+            failed = error
         if digest() != key:
             raise DataError(f"{source}: changed while it was read; run the command again")
+        if failed is not None:
+            raise failed
 
     entry = hashlib.sha256(f"{key}\0{reading}".encode()).hexdigest() if reading else key
     home = cached("data", entry[:32], write)
-    return _load(home, _stored_digest(home) if named else key, name, source)
+    return {"fingerprint": _stored_digest(home) if named else key, **_stored_fields(home, source)}
 
 
 def stored_entry(digest: str) -> Path | None:
@@ -177,11 +168,11 @@ def _write_arrays(builder: DataBuilder) -> None:
     (builder.folder / "about.json").write_text(json.dumps(about), encoding="utf-8")
 
 
-def _load(home: Path, key: str, name: str, source: str) -> RetrievalData:
+def _stored_fields(home: Path, source: str) -> dict[str, Any]:
     about = json.loads((home / "about.json").read_text(encoding="utf-8"))
-    negatives = teacher = None
+    fields: dict[str, Any] = {}
     with np.load(home / "arrays.npz") as arrays:
-        splits = {
+        fields["splits"] = {
             split: Qrels(
                 **{part: arrays[f"{split}/{part}"] for part in QRELS_ARRAYS},
                 weights=arrays.get(f"{split}/weights"),
@@ -189,20 +180,34 @@ def _load(home: Path, key: str, name: str, source: str) -> RetrievalData:
             for split in about["splits"]
         }
         if "teacher/scores" in arrays:
-            teacher = TeacherScores(*(arrays[f"teacher/{part}"] for part in TEACHER_ARRAYS))
+            scores = (arrays[f"teacher/{part}"] for part in TEACHER_ARRAYS)
+            fields["teacher"] = TeacherScores(*scores)
         if about["negatives"]:
             negatives = GivenNegatives(arrays["negatives/offsets"], arrays["negatives/doc_rows"])
-    return RetrievalData(
-        name=name,
-        source=source,
-        fingerprint=key,
-        corpus=TextTable.open(home / "corpus.arrow"),
-        queries=TextTable.open(home / "queries.arrow"),
-        splits=splits,
-        given_negatives=negatives,
-        teacher=teacher,
-        query_prompt=about.get("query_prompt"),
-        notes=tuple(about["notes"]),
-        places={(query, doc): f"{source}/{place}" for query, doc, place in about.get("places", [])},
-        left_out=about.get("left_out", {}),
-    )
+            fields["given_negatives"] = negatives
+    places = {(query, doc): f"{source}/{place}" for query, doc, place in about["places"]}
+    return fields | {
+        "corpus": TextTable.open(home / "corpus.arrow"),
+        "queries": TextTable.open(home / "queries.arrow"),
+        "query_prompt": about.get("query_prompt"),
+        "notes": tuple(about["notes"]),
+        "places": places,
+        "left_out": about.get("left_out", {}),
+    }
+
+
+def empty_text_notes(corpus: TextTable, queries: TextTable) -> list[str]:
+    """Count the documents and queries without a text: notes for those who read the data."""
+    notes = []
+    for kind, table, use in (
+        (
+            "documents without title and text",
+            corpus,
+            "they are kept and ranked, and are no negatives",
+        ),
+        ("queries without a text", queries, "they are kept, and not used"),
+    ):
+        rows = table.empty_rows()
+        if len(rows):
+            notes.append(f"{len(rows):,} {kind}, such as {shown(table.ids(rows[:1])[0])}: {use}")
+    return notes

@@ -14,11 +14,16 @@ from opera.core.terminal import shortened
 from opera.data.hub_folder import local_folder
 from opera.data.names import TABLES
 from opera.data.retrieval_data import RetrievalData
-from opera.data.sources import SOURCES, BeirFolder, NamedData, TableFileOrFolder, TrainingFiles
-from opera.data.tables.files import TABLE_SUFFIXES, table_suffix
-from opera.data.tables.load import load_tables
-from opera.data.tables.source import TableSource
-from opera.data.training_files.kinds import SUFFIXES, is_pattern, listed_files
+from opera.data.sources import (
+    SOURCES,
+    BeirFolder,
+    NamedData,
+    TableFileOrFolder,
+    TrainingFiles,
+    load_tables,
+)
+from opera.data.tables.files import TABLE_SUFFIXES, TableSource, table_suffix
+from opera.data.trainer_files import SUFFIXES, is_pattern, listed_files
 
 
 def load_stored(source: str) -> RetrievalData:

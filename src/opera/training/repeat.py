@@ -11,7 +11,7 @@ from typing import Any
 
 from opera.config.recipe import make_recipe
 from opera.data.names import MEMORY, TABLES
-from opera.data.tables.source import TableSource
+from opera.data.tables.files import TableSource
 from opera.runs.record import RunRecord
 
 PLAIN = re.compile(r"[A-Za-z_][\w.+-]*")

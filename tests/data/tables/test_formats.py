@@ -132,8 +132,7 @@ def test_columns_by_number_where_there_is_no_header(tmp_path: Path) -> None:
 
 
 def test_a_batch_ends_in_the_middle_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opera.data.tables.readers.BATCH_ROWS", 2)
-    monkeypatch.setattr("opera.data.tables.sides.AT_ONCE", 2)
+    monkeypatch.setattr("opera.data.tables.rows.BATCH_ROWS", 2)
     rows = [(f"q{row % 3}", f"d{row % 4}") for row in range(7)]
     (tmp_path / "p.csv").write_text("query,document\n" + "".join(f"{query},{doc}\n" for query, doc in rows))
     data = load_data(tmp_path / "p.csv")
@@ -191,7 +190,7 @@ def test_columns_that_first_appear_late(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int, batch: int | None
 ) -> None:
     if batch is not None:
-        monkeypatch.setattr("opera.data.tables.readers.BATCH_ROWS", batch)
+        monkeypatch.setattr("opera.data.tables.rows.BATCH_ROWS", batch)
     data = load_data(late(tmp_path / "p.jsonl", {"title": "named", "negatives": ["d0", "d1"]}, rows))
     assert data.split("train").doc_rows.tolist() == list(range(rows))
     assert data.corpus.texts([0, rows - 1]) == ["d0", f"named d{rows - 1}"]
@@ -212,13 +211,13 @@ def test_columns_that_first_appear_late(
 def test_what_the_first_rows_lack_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: dict[str, object], problem: str
 ) -> None:
-    monkeypatch.setattr("opera.data.tables.readers.BATCH_ROWS", 2)
+    monkeypatch.setattr("opera.data.tables.rows.BATCH_ROWS", 2)
     with pytest.raises(DataError, match=rf"p\.jsonl(:1)?: {problem}"):
         load_data(late(tmp_path / "p.jsonl", more))
 
 
 def test_the_batch_does_not_say_what_a_column_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opera.data.tables.readers.BATCH_ROWS", 2)
+    monkeypatch.setattr("opera.data.tables.rows.BATCH_ROWS", 2)
     pair = {"query": "q", "document": "d"}
     with pytest.raises(DataError, match=r"p\.jsonl:1: column 'label' holds one value, and a list on line 4; write one"):
         load_data(lines(tmp_path / "p.jsonl", *[{**pair, "label": 0}] * 3, {**pair, "label": [1, 2]}))
@@ -242,7 +241,7 @@ def test_the_batch_does_not_say_what_a_column_is(tmp_path: Path, monkeypatch: py
 
 
 def test_json_lines_with_a_key_per_line_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opera.data.tables.readers.MOST_COLUMNS", 3)
+    monkeypatch.setattr("opera.data.tables.rows.MOST_COLUMNS", 3)
     path = lines(tmp_path / "p.jsonl", *({f"d{row}": "text"} for row in range(5)))
     with pytest.raises(
         DataError, match=r"p\.jsonl:4: the lines up to here have more than 3 different keys; give every"

@@ -138,7 +138,7 @@ def test_what_is_wrong_is_named(arguments: dict[str, Any], message: str) -> None
 
 @pytest.mark.parametrize("columns", [{"query": 1}, {1: "query"}, 7, [7]])
 def test_columns_that_are_none(columns: Any) -> None:
-    with pytest.raises(SettingError, match=r"^columns: must "):
+    with pytest.raises(SettingError, match=r"columns: must "):
         RetrievalData.from_pairs(pairs=[("a", "b")], columns=columns)
 
 

@@ -11,7 +11,7 @@ import pytest
 from opera.core.errors import DataError
 from opera.data import RetrievalData, load_data
 from opera.data.splits import draw_missing_splits
-from opera.data.tables.source import TableSource
+from opera.data.tables.files import TableSource
 
 
 def write(folder: Path, name: str, text: str) -> Path:
@@ -80,7 +80,7 @@ def test_ids_beside_texts(tmp_path: Path) -> None:
     assert data.queries.ids() == ["007", "7"]
     assert data.corpus.table.to_pylist() == [{"id": "d7", "title": "t", "text": "x"}]
     other = write(tmp_path, "o.csv", "query,doc_id,document\na,d7,x\nb,d8,x\nc,d7,y\n")
-    with pytest.raises(DataError, match=r"o\.csv:4: the id 'd7' stood beside another text before$"):
+    with pytest.raises(DataError, match=r"o\.csv:4: document 'd7' has another text than before; give it its own id$"):
         load_data(other)
 
 

@@ -32,7 +32,10 @@ def test_reads_pairs_and_negatives(tmp_path: Path) -> None:
     assert data.given_negatives is not None
     assert data.given_negatives.doc_rows.tolist() == [2, 4]
     assert data.given_negatives.offsets.tolist() == [0, 2, 2]
-    assert len(data.notes) == 3
+    assert data.notes == (
+        "1 pairs have a score of a teacher",
+        "1 negatives are also positives of their query and were dropped as negatives",
+    )
 
 
 @pytest.mark.parametrize(
@@ -149,7 +152,7 @@ def test_evaluation_files_are_splits_and_their_texts_the_documents(tmp_path: Pat
     save(tmp_path / "test_qrels.jsonl", *[{"qid": "t", "docid": 7, "relevance": 2}] * 2)
     repeated = load_data(tmp_path)
     assert repeated.split("test").grades.tolist() == [2]
-    assert "merged 1 repeated judgements" in repeated.notes
+    assert "test: merged 1 repeated pairs" in repeated.notes
 
 
 @pytest.mark.parametrize(

@@ -1,31 +1,176 @@
-"""Which tables are in a file or folder, by the ends of names."""
+"""``TableSource``: which tables are a data set; and the files that they are in, opened."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, quote, urlencode
 
-from opera.core.errors import DataError
+from opera.core.errors import DataError, SettingError
+from opera.core.paths import expand_user
 from opera.core.strict_json import read_json
 from opera.core.terminal import shortened, shown
-from opera.data.names import SPLIT_NAMES
-from opera.data.tables.columns import Columns, TableKind, role_of
-from opera.data.tables.delimited import HEADERLESS, DelimitedTable, QrelsTable, is_qrels
-from opera.data.tables.readers import ArrowTable, JsonTable, TableFile
-from opera.data.training_files.kinds import TELLING, first_keys, kind_of
+from opera.data.names import SPLIT_NAMES, TABLES
+from opera.data.tables.columns import Columns, TableKind, parse_columns, role_of
+from opera.data.tables.rows import ArrowTable, DelimitedTable, JsonTable, TableFile, is_qrels
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet", ".arrow", ".feather")
-TREC_SUFFIXES = (".txt", ".qrels", ".trec", "")
+_TREC_SUFFIXES = (".txt", ".qrels", ".trec", "")
+_SAVED = ("dataset_dict.json", "state.json")
+"""What the library ``datasets`` writes beside tables."""
+_HEADERLESS = {2: ["id", "text"], 4: ["id", "url", "title", "text"]}
+"""What the columns of a TSV without a header are: MS MARCO's texts and queries, its documents."""
 _SPLIT = re.compile(f"({'|'.join(SPLIT_NAMES)})(?![A-Za-z0-9])")
+
+
+@dataclass(frozen=True)
+class TableSource:
+    """Tables that are one data set.
+
+    Attributes:
+        pairs: (split, file) of the pairs; the split is empty where the file or its columns say it.
+        documents: the file or folder of documents, or ``None``: the pairs hold the texts.
+        queries: the file or folder of queries, or ``None``: the pairs hold the texts.
+        columns: (role, column) where names are not recognised, or others are meant.
+    """
+
+    pairs: tuple[tuple[str, str], ...]
+    documents: str | None = None
+    queries: str | None = None
+    columns: tuple[tuple[str, str], ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        pairs: str | Path | Sequence[str | Path] | Mapping[str, str | Path],
+        documents: str | Path | None = None,
+        queries: str | Path | None = None,
+        columns: str | Mapping[str, str | Sequence[str]] | Iterable[str] = (),
+    ) -> TableSource:
+        """Check and expand what a user gives.
+
+        Args:
+            pairs: file or files; ``SPLIT=FILE``, or a mapping from split to file.
+            documents: file or folder.
+            queries: file or folder.
+            columns: ``role=column,...`` as on the command line, or columns by role.
+
+        Raises:
+            SettingError: for paths that cannot be, a split of another name, or an unknown role.
+        """
+        if isinstance(pairs, Mapping):
+            files = [(_split(name), expand_user(path, "--pairs")) for name, path in pairs.items()]
+        else:
+            given = [pairs] if isinstance(pairs, str | Path) else pairs
+            files = [_split_file(part) for part in given]
+        if not files:
+            raise SettingError("--pairs: must name at least one file")
+        return cls(
+            tuple(files),
+            None if documents is None else expand_user(documents, "--documents"),
+            None if queries is None else expand_user(queries, "--queries"),
+            parse_columns(columns),
+        )
+
+    @classmethod
+    def parse(cls, text: str) -> TableSource:
+        """Read what :meth:`__str__` wrote; a SettingError for something else."""
+        pairs, files = [], {}
+        columns: dict[str, list[str]] = {}
+        for key, value in parse_qsl(text.removeprefix(TABLES), keep_blank_values=True):
+            kind, _, own = key.partition(".")
+            if kind == "pairs":
+                pairs.append((own and _split(own), expand_user(value, "--pairs")))
+            elif key in ("documents", "queries") and key not in files:
+                files[key] = expand_user(value, f"--{key}")
+            elif kind == "columns":
+                columns.setdefault(own, []).append(value)
+            else:
+                raise SettingError(
+                    f"{TABLES} must hold pairs, documents, queries and columns, got {shown(key)}"
+                )
+        if not pairs:
+            raise SettingError(
+                f"{TABLES} must name pairs, as in {TABLES}pairs=clicks.csv, got {shown(text)}"
+            )
+        texts = files.get("documents"), files.get("queries")
+        return cls(tuple(pairs), *texts, parse_columns(columns))
+
+    def __str__(self) -> str:
+        """One line that :meth:`parse` reads, as ``tables:documents=docs.parquet&pairs=p.csv``."""
+        parts = [(role.removesuffix("."), path) for role, path in self.roles]
+        parts += [(f"columns.{role}", column) for role, column in self.columns]
+        return TABLES + urlencode(parts, quote_via=quote, safe="/:~,=")
+
+    def without_folders(self) -> TableSource:
+        """Return the same tables by the last parts of their paths, for readers elsewhere."""
+
+        def last(path: str | None) -> str | None:
+            return path if path is None or path.startswith("hf:") else Path(path).name
+
+        pairs = tuple((split, str(last(path))) for split, path in self.pairs)
+        return replace(
+            self, pairs=pairs, documents=last(self.documents), queries=last(self.queries)
+        )
+
+    def options(self) -> list[str]:
+        """Return the words of a command line that name these tables, without their folders."""
+        words = []
+        for role, path in self.without_folders().roles:
+            kind, _, split = role.partition(".")
+            words += [f"--{kind}", f"{split}={path}" if split else path]
+        listed = ",".join(f"{role}={column}" for role, column in self.columns)
+        return words + (["--columns", listed] if listed else [])
+
+    @property
+    def hub_name(self) -> str | None:
+        """What stands behind ``hf:``, where the pairs are a data set of the hub; else ``None``.
+
+        Raises:
+            SettingError: for a data set of the hub beside other tables.
+        """
+        names = [path for path in self.files if path.startswith("hf:")]
+        if names and len(self.files) > 1:
+            raise SettingError(
+                f"{names[0]}: a data set of the hub cannot be read beside other tables; "
+                "give it alone"
+            )
+        return names[0].removeprefix("hf:") if names else None
+
+    @property
+    def roles(self) -> list[tuple[str, str]]:
+        """What each path is, ``documents``, ``queries``, or ``pairs.`` with its split; and it."""
+        texts = (("documents", self.documents), ("queries", self.queries))
+        pairs = [(f"pairs.{split}", path) for split, path in self.pairs]
+        return [(name, path) for name, path in texts if path is not None] + pairs
+
+    @property
+    def files(self) -> list[str]:
+        """The files and folders, as given."""
+        return [path for _, path in self.roles]
+
+
+def _split_file(value: str | Path) -> tuple[str, str]:
+    """Read ``SPLIT=FILE`` or ``FILE``; a word before the sign is a split, unless a file has the whole name."""
+    split, equals, path = str(value).partition("=")
+    if equals and (split in SPLIT_NAMES or (split.isalnum() and not os.path.lexists(value))):
+        return _split(split), expand_user(path, "--pairs")
+    return "", expand_user(value, "--pairs")
+
+
+def _split(name: str) -> str:
+    if name not in SPLIT_NAMES:
+        raise SettingError(f"--pairs: a split must be train, dev or test, got {shown(name)}")
+    return SPLIT_NAMES[name]
 
 
 def table_suffix(path: Path) -> str:
     """The end of a file's name that says its format, without ``.gz`` or ``.zst``."""
-    name = path.name.lower().removesuffix(".gz").removesuffix(".zst")
-    return Path(name).suffix
+    return Path(path.name.lower().removesuffix(".gz").removesuffix(".zst")).suffix
 
 
 def holds_tables(folder: Path) -> bool:
@@ -35,21 +180,11 @@ def holds_tables(folder: Path) -> bool:
     try:
         return bool(files_in(folder))
     except DataError:
-        return os.path.lexists(folder / "dataset_dict.json") or os.path.lexists(
-            folder / "state.json"
-        )
-
-
-def is_json_table(path: Path) -> bool:
-    """Whether a JSON Lines file begins with a record that is none of FlagEmbedding's or Tevatron's. Never raises."""
-    if path.suffix.lower() in (".gz", ".zst"):
-        return True
-    keys = first_keys(path)
-    return bool(keys) and kind_of(path) not in TELLING and not keys & {"pos", "neg"}
+        return any(os.path.lexists(folder / name) for name in _SAVED)
 
 
 def files_in(path: Path) -> list[Path]:
-    """Return the files that stand behind a file or folder, in the order in which they are read.
+    """Return the files behind a file or folder, in the order in which they are read.
 
     Raises:
         DataError: if there is none, or a folder cannot be read.
@@ -57,47 +192,52 @@ def files_in(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     try:
-        if (path / "dataset_dict.json").is_file():
-            splits = _listed(path / "dataset_dict.json", "splits", str)
-            return [
-                path / "dataset_dict.json",
-                *(file for name in splits for file in files_in(path / name)),
-            ]
-        if (path / "state.json").is_file():
-            parts = _listed(path / "state.json", "_data_files", dict)
-            return [
-                path / "state.json",
-                *(path / _name(path, part.get("filename")) for part in parts),
-            ]
+        splits, parts = path / _SAVED[0], path / _SAVED[1]
+        if splits.is_file():
+            below = (files_in(path / name) for name in _listed(splits, "splits"))
+            return [splits, *(file for own in below for file in own)]
+        if parts.is_file():
+            return [parts, *(path / name for name in _listed(parts, "_data_files"))]
         found = sorted(
             file
             for file in path.rglob("*")
-            if table_suffix(file) in TABLE_SUFFIXES and file.is_file()
+            if table_suffix(file) in TABLE_SUFFIXES
+            and not any(part.startswith(".") for part in file.relative_to(path).parts)
+            and file.is_file()
         )
     except OSError as error:
         raise DataError(f"{error.filename or path}: cannot be read ({error.strerror})") from None
-    found = [
-        file
-        for file in found
-        if not any(part.startswith(".") for part in file.relative_to(path).parts)
-    ]
     if not found:
         raise DataError(f"{path}: holds no table ({', '.join(TABLE_SUFFIXES)})")
     return found
 
 
+def _listed(path: Path, key: str) -> list[str]:
+    """The names of files or folders in a file that the library ``datasets`` wrote."""
+    try:
+        found = read_json(path)
+    except ValueError as error:
+        raise DataError(f"{path}: {error}") from None
+    values: Any = found.get(key) if isinstance(found, dict) else None
+    listed = values if isinstance(values, list) else []
+    names: list[Any] = [own.get("filename") if isinstance(own, dict) else own for own in listed]
+    if not names or not all(
+        isinstance(own, str) and own and Path(own).name == own for own in names
+    ):
+        raise DataError(
+            f"{path}: must hold a list '{key}' of files beside it, as datasets' save_to_disk "
+            f"writes it, got {shown(shortened(str(values)))}"
+        )
+    return names
+
+
 def path_below(file: Path, place: Path) -> Path:
-    """The path of a file below the folder that it was found in; its name where the place is the file itself."""
+    """The path of a file below the folder that it was found in; its name if it is the place itself."""
     return Path(file.name) if file == place else file.relative_to(place)
 
 
 def named_splits(pairs: Sequence[tuple[str, str]], notes: list[str]) -> list[tuple[str, str]]:
-    """Give several files of pairs the splits that their names begin with, as in a folder, where none is given.
-
-    Args:
-        pairs: (split, file); the split is empty where none is given.
-        notes: gets what was guessed.
-    """
+    """Give several files of pairs the splits that their names begin with, if none is given."""
     named: list[tuple[str, str]] = []
     guessed: list[str] = []
     for given, place in pairs:
@@ -111,28 +251,23 @@ def named_splits(pairs: Sequence[tuple[str, str]], notes: list[str]) -> list[tup
 
 
 def open_tables(path: Path, kind: TableKind, given: Columns, notes: list[str]) -> list[TableFile]:
-    """Open the tables in a file or folder.
-
-    Args:
-        path: file or folder.
-        kind: what they hold.
-        given: what the user says of columns.
-        notes: gets what was guessed of files.
+    """Open the tables in a file or folder; ``notes`` gets what was guessed of files.
 
     Raises:
         DataError: if one cannot be read, or is no table.
     """
-    in_folder, tables = path.is_dir(), []
+    tables = []
     for file in files_in(path):
-        if in_folder and file.name in ("dataset_dict.json", "state.json"):
-            continue
-        split = _split_of(file, path) if in_folder and kind == "pairs" else None
-        tables.append(_open(file, kind, given, split, notes))
+        if not path.is_dir():
+            tables.append(_open(file, kind, given, None, notes))
+        elif file.name not in _SAVED:
+            split = _split_of(file, path) if kind == "pairs" else None
+            tables.append(_open(file, kind, given, split, notes))
     unsplit = [table.short for table in tables if table.split is None]
     if 0 < len(unsplit) < len(tables):
-        listed = shortened(", ".join(unsplit), 200)
         notes.append(
-            f"{listed}: no split begins the name, as in test.csv; train, unless a column says otherwise"
+            f"{shortened(', '.join(unsplit), 200)}: no split begins the name, as in test.csv; "
+            "train, unless a column says otherwise"
         )
     return tables
 
@@ -145,42 +280,31 @@ def _open(
         return ArrowTable(file, split)
     if suffix in (".jsonl", ".ndjson"):
         return JsonTable(file, split)
-    if kind == "pairs" and suffix in (".tsv", *TREC_SUFFIXES) and is_qrels(file):
+    if kind == "pairs" and suffix in (".tsv", *_TREC_SUFFIXES) and is_qrels(file):
         notes.append(f"{file.name}: read as TREC's qrels: query, 0, document, grade")
-        return QrelsTable(file, split)
-    if suffix not in (".csv", ".tsv", *TREC_SUFFIXES):
+        return DelimitedTable(file, None, split=split)
+    if suffix not in (".csv", ".tsv", *_TREC_SUFFIXES):
         advice = "; write JSON as .jsonl, one object per line" if suffix == ".json" else ""
         raise DataError(
             f"{file}: must be a table ({', '.join((*TABLE_SUFFIXES, '.gz of these'))}){advice}"
         )
-    table = DelimitedTable(file, suffix != ".csv", _header(kind, given, suffix), split)
-    names = None if table.has_header or kind == "pairs" else HEADERLESS.get(len(table.columns))
-    if names and not _numbered(kind, given):
+
+    def is_header(cells: list[str]) -> bool:
+        """CSV has one unless columns are given by number; TSV if a column is given or tells an id."""
+        if {column for _, column, _ in given.of(kind)} & set(cells):
+            return True
+        telling = ("query", "document", "query_id", "document_id", "id")
+        known = suffix == ".csv" or any(role_of(cell, kind) in telling for cell in cells)
+        return known and not given.numbered(kind)
+
+    table = DelimitedTable(file, is_header, tabs=suffix != ".csv", split=split)
+    names = None if kind == "pairs" else _HEADERLESS.get(len(table.columns))
+    if names and not table.has_header and not given.numbered(kind):
         table.columns = names
         notes.append(f"{file.name}: has no header; its columns are read as {', '.join(names)}")
-    notes += table.notes
+    if suffix == ".csv" and table.delimiter != ",":
+        notes.append(f"{file.name}: its columns are separated by {shown(table.delimiter)}")
     return table
-
-
-def _numbered(kind: TableKind, given: Columns) -> bool:
-    named = [column for _, column, _ in given.of(kind)]
-    return bool(named) and all(column.isdigit() for column in named)
-
-
-def _header(kind: TableKind, given: Columns, suffix: str) -> Callable[[list[str]], bool]:
-    """Whether the first line names columns: in CSV unless ``--columns`` has numbers; in TSV if it has a column that
-    ``--columns`` names, or one known for an id (in pairs: for a query or document, or their ids)."""
-    telling = ("query", "document", "query_id", "document_id", "id")
-
-    def decide(cells: list[str]) -> bool:
-        named = {column for _, column, _ in given.of(kind)}
-        if named & set(cells):
-            return True
-        return not _numbered(kind, given) and (
-            suffix == ".csv" or any(role_of(cell, kind) in telling for cell in cells)
-        )
-
-    return decide
 
 
 def _split_of(file: Path, folder: Path) -> str | None:
@@ -189,25 +313,3 @@ def _split_of(file: Path, folder: Path) -> str | None:
         if found := _SPLIT.match(part.lower()):
             return SPLIT_NAMES[found[1]]
     return None
-
-
-def _listed(path: Path, key: str, kind: type) -> list[Any]:
-    """A list in a file that the library ``datasets`` wrote."""
-    try:
-        found = read_json(path)
-    except ValueError as error:
-        raise DataError(f"{path}: {error}") from None
-    values = found.get(key) if isinstance(found, dict) else None
-    if (
-        not isinstance(values, list)
-        or not values
-        or not all(isinstance(value, kind) for value in values)
-    ):
-        raise DataError(f"{path}: must hold a list '{key}', as datasets' save_to_disk writes it")
-    return [_name(path, value) if kind is str else value for value in values]
-
-
-def _name(path: Path, name: object) -> str:
-    if not isinstance(name, str) or not name or Path(name).name != name:
-        raise DataError(f"{path}: must name a file beside it, got {shown(shortened(str(name)))}")
-    return name

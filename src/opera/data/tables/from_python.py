@@ -1,147 +1,268 @@
-"""``RetrievalData.from_pairs``: data that a program holds, by the same path as files."""
+"""Tables that no file holds: pyarrow, pandas, polars, ``datasets`` and lists, read as files are."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from opera.core.errors import DataError
-from opera.core.terminal import shown
+from opera.core.terminal import shortened, shown
 from opera.data.names import MEMORY
-from opera.data.store import DataBuilder, load_or_parse
-from opera.data.tables.columns import Columns, TableKind, columns_by_role
-from opera.data.tables.in_memory import MemoryTable, as_list, as_table, check_ordered, is_series
+from opera.data.store import DataBuilder, fields_of
+from opera.data.tables.columns import Columns, TableKind, parse_columns
 from opera.data.tables.load import RULES, store_tables
-from opera.data.tables.readers import TableFile
-
-if TYPE_CHECKING:
-    from opera.data.retrieval_data import RetrievalData
+from opera.data.tables.rows import BATCH_ROWS, Rows, TableFile, unique_columns
 
 PAIR = ("query", "document", "grade")
 
 
-def from_pairs(
-    queries: Any,
-    documents: Any,
-    pairs: Any,
-    columns: str | Sequence[str] | Mapping[str, str | Sequence[str]] | None,
-    name: str,
-) -> RetrievalData:
-    """See :meth:`opera.RetrievalData.from_pairs`."""
-    given = columns_by_role(columns)
+class MemoryTable:
+    """A pyarrow table; ``name`` is that of the argument."""
+
+    split: str | None = None
+
+    def __init__(self, name: str, table: pa.Table) -> None:
+        self.name, self.short, self._table = name, name, table
+        self.columns = unique_columns(name, list(table.column_names))
+
+    def place(self, number: int) -> str:
+        """Argument and row, as Python counts them."""
+        return f"{self.name}[{number}]"
+
+    def batches(self, columns: Sequence[str]) -> Iterator[Rows]:
+        """Yield the rows."""
+        first = 0
+        for part in self._parts(list(columns)):
+            arrays = {name: pa.concat_arrays(part[name].chunks) for name in columns}
+            yield Rows(range(first, first + len(part)), arrays)
+            first += len(part)
+
+    def _parts(self, columns: list[str]) -> Iterator[pa.Table]:
+        for batch in self._table.select(columns).to_batches(max_chunksize=BATCH_ROWS):
+            yield pa.Table.from_batches([batch])
+
+
+class DatasetTable(MemoryTable):
+    """A data set of the library ``datasets``.
+
+    Args:
+        name: for messages.
+        dataset: the data set.
+        split: the split of all its rows, where that is known.
+        explain: turns an error of the library into ours.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        dataset: Any,
+        split: str | None = None,
+        explain: Callable[[Exception], Exception] | None = None,
+    ) -> None:
+        self.name, self.short, self.split, self._explain = name, name, split, explain
+        # streams have no format
+        form = getattr(dataset, "format", None) or {"type": None, "columns": dataset.column_names}
+        if form["type"] == "custom":
+            raise DataError(
+                f"{name}: has a transform, which is applied to no file; apply it for good with map()"
+            )
+        if form["columns"] is None:
+            raise DataError(
+                f"{name}: is a stream whose columns are not known; read it into a Dataset first"
+            )
+        self._dataset = dataset.with_format("arrow")
+        self.columns = unique_columns(name, list(form["columns"]))
+
+    def _parts(self, columns: list[str]) -> Iterator[pa.Table]:
+        try:
+            yield from self._dataset.select_columns(columns).iter(batch_size=BATCH_ROWS)
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise error if self._explain is None else self._explain(error) from error
+
+
+def from_pairs(queries: Any, documents: Any, pairs: Any, columns: Any, name: str) -> dict[str, Any]:
+    """Return the fields of :meth:`opera.RetrievalData.from_pairs`."""
+    given = parse_columns(columns)
     texts: dict[TableKind, list[TableFile]] = {}
     if pairs is None:
-        tables: list[TableFile] = [_aligned(queries, documents)]
+        tables = [_aligned(queries, documents)]
     else:
-        tables = [as_table(pairs, "pairs", PAIR)]
-        for kind, value in (("documents", documents), ("queries", queries)):
-            if value is not None:
-                texts["documents" if kind == "documents" else "queries"] = [_texts(value, kind)]
+        tables = [_as_table(pairs, "pairs", PAIR)]
+        if documents is not None:
+            texts["documents"] = [_texts(documents, "documents")]
+        if queries is not None:
+            texts["queries"] = [_texts(queries, "queries")]
 
     def digest() -> str:
         total = hashlib.sha256(f"from_pairs\0{RULES}\0{given}".encode())
-        for kind, files in (*texts.items(), ("pairs", tables)):
+        both: list[tuple[str, Sequence[TableFile]]] = [*texts.items(), ("pairs", tables)]
+        for kind, files in both:
             total.update(f"\0{kind}\0".encode())
-            for file in files:
-                _hash(file, total)
+            for rows in files[0].batches(files[0].columns):
+                batch = pa.record_batch(rows.columns)
+                sink = pa.BufferOutputStream()
+                with pa.ipc.new_stream(sink, batch.schema) as writer:
+                    writer.write_batch(batch)
+                total.update(memoryview(sink.getvalue()))
         return total.hexdigest()
 
     def parse(builder: DataBuilder) -> None:
         store_tables(builder, texts, [(None, file) for file in tables], Columns(given))
 
-    return load_or_parse(digest, name, f"{MEMORY}{name}", parse)
+    source = f"{MEMORY}{name}"
+    return {"name": name, "source": source, **fields_of(digest, source, parse)}
 
 
-def _aligned(queries: Any, documents: Any) -> TableFile:
-    """A table of pairs from two lists of one length, or from one table that holds both."""
+def _aligned(queries: Any, documents: Any) -> MemoryTable:
+    """A table of pairs from two lists of one length."""
     if queries is None or documents is None:
         raise DataError(
             "pairs: is missing; give pairs, or queries and documents as two lists of texts, row by row"
         )
-    both = {
-        "query": _list_of_texts(queries, "queries"),
-        "document": _list_of_texts(documents, "documents"),
-    }
-    counts = {key: len(values) for key, values in both.items()}
-    if counts["query"] != counts["document"]:
+    both = {"query": _list(queries, "queries"), "document": _list(documents, "documents")}
+    n_queries, n_documents = map(len, both.values())
+    if n_queries != n_documents:
         raise DataError(
-            f"queries and documents: without pairs, row i belongs to row i, but there are {counts['query']:,} queries "
-            f"and {counts['document']:,} documents; give pairs"
+            "queries and documents: without pairs, row i belongs to row i, but there are "
+            f"{n_queries:,} queries and {n_documents:,} documents; give pairs"
         )
-    labels = [list(values.index) for values in (queries, documents) if is_series(values)]
+    labels = [list(values.index) for values in (queries, documents) if _is_series(values)]
     if len(labels) == 2 and labels[0] != labels[1] and set(labels[0]) == set(labels[1]):
         raise DataError(
-            "queries and documents: have the same index in different orders, and row i belongs to row i; bring one "
-            "into the order of the other, or reset_index(drop=True) both"
+            "queries and documents: have the same index in different orders, and row i belongs to "
+            "row i; bring one into the order of the other, or reset_index(drop=True) both"
         )
     return MemoryTable("pairs", pa.table(both))
 
 
-def _list_of_texts(values: Any, name: str) -> pa.Array:
-    if (
-        isinstance(values, str | bytes | Mapping)
-        or hasattr(values, "columns")
-        or not hasattr(values, "__iter__")
-    ):
-        raise DataError(
-            f"{name}: without pairs, must be a list of texts, got {shown(type(values).__name__)}"
-        )
-    check_ordered(values, name)
+def _list(values: Any, name: str, labels: Sequence[Any] | None = None) -> pa.Array:
+    """A list of texts, whose places are numbers, or labels of theirs."""
+    _check_ordered(values, name)
+    odd = isinstance(values, str | bytes | Mapping) or hasattr(values, "columns")
+    if odd or not hasattr(values, "__iter__"):
+        kind = shown(type(values).__name__)
+        raise DataError(f"{name}: without pairs, must be a list of texts, got {kind}")
     found = list(values)
     for at, text in enumerate(found):
         if not isinstance(text, str):
-            raise DataError(f"{name}[{at}]: must be a text, got {shown(text)}; tables need pairs")
+            place = f"{name}[{at if labels is None else shown(labels[at])}]"
+            advice = "; tables need pairs" if labels is None else ""
+            raise DataError(f"{place}: must be a text, got {shown(text)}{advice}")
     try:
         return pa.array(found, pa.string())
     except UnicodeError:
         raise DataError(f"{name}: holds half a character, as of a cut emoji; remove it") from None
 
 
-def _texts(value: Any, name: str) -> TableFile:
+def _texts(value: Any, name: str) -> MemoryTable:
     """Documents or queries: texts by id, a list of texts whose ids are 0, 1, ..., or a table.
 
     A pandas Series holds its texts by its index.
     """
-    if is_series(value):
+    if _is_series(value):
         return _by_id(value.index.tolist(), value.tolist(), name)
-    if isinstance(value, Mapping) and not any(_is_column(own) for own in value.values()):
+    columns = isinstance(value, Mapping) and any(
+        hasattr(own, "__iter__") and not isinstance(own, str | bytes) for own in value.values()
+    )
+    if isinstance(value, Mapping) and not columns:
         return _by_id(list(value), list(value.values()), name)
-    value = as_list(value)
-    if (
-        isinstance(value, Sequence)
-        and not isinstance(value, str | bytes)
-        and value
-        and isinstance(value[0], str)
-    ):
-        ids = pa.array([str(row) for row in range(len(value))])
-        return MemoryTable(name, pa.table({"id": ids, "text": _list_of_texts(value, name)}))
-    return as_table(value, name, ("id", "text", "title"))
+    rows = _as_list(value)
+    if isinstance(rows, list | tuple) and rows and isinstance(rows[0], str):
+        ids = pa.array([str(row) for row in range(len(rows))])
+        return MemoryTable(name, pa.table({"id": ids, "text": _list(rows, name)}))
+    return _as_table(value, name, ("id", "text", "title"))
 
 
-def _by_id(ids: list[Any], texts: list[Any], name: str) -> TableFile:
-    for own, text in zip(ids, texts, strict=True):
+def _by_id(ids: list[Any], texts: list[Any], name: str) -> MemoryTable:
+    for own in ids:
         if not isinstance(own, str | Integral):
             raise DataError(f"{name}: ids must be texts or whole numbers, got {shown(own)}")
-        if not isinstance(text, str):
-            raise DataError(f"{name}[{shown(own)}]: must be a text, got {shown(text)}")
     found = pa.array([str(own) for own in ids], pa.string())
-    return MemoryTable(name, pa.table({"id": found, "text": _list_of_texts(texts, name)}))
+    return MemoryTable(name, pa.table({"id": found, "text": _list(texts, name, ids)}))
 
 
-def _is_column(value: Any) -> bool:
-    """Whether a value of a dictionary is a column, and no text, number or nothing."""
-    return hasattr(value, "__iter__") and not isinstance(value, str | bytes)
+def _as_table(value: Any, name: str, columns: Sequence[str]) -> MemoryTable:
+    """Rows or columns as a table; ``columns`` are what the places of a tuple are called."""
+    if hasattr(value, "column_names") and hasattr(value, "with_format"):
+        if isinstance(value, Mapping):
+            raise DataError(
+                f"{name}: is a DatasetDict ({', '.join(map(str, value))}); pass one split, or "
+                "save_to_disk() it and load the folder"
+            )
+        return DatasetTable(name, value)
+    try:
+        return MemoryTable(name, _arrow(value, name, columns))
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        reason = shortened(str(error).partition("\n")[0], 200)
+        raise DataError(f"{name}: cannot be read as a table ({reason})") from None
 
 
-def _hash(file: TableFile, total: Any) -> None:
-    """Hash the columns of a table."""
-    for rows in file.batches(file.columns):
-        batch = pa.record_batch([rows.columns[name] for name in file.columns], names=file.columns)
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, batch.schema) as writer:
-            writer.write_batch(batch)
-        total.update(memoryview(sink.getvalue()))
+def _arrow(value: Any, name: str, columns: Sequence[str]) -> pa.Table:
+    if isinstance(value, np.ndarray) and value.ndim == 2 and value.dtype.kind == "f" and len(value):
+        _width(value[:1].tolist(), name, columns)
+        # a list would lose how exact the numbers are
+        return pa.table(dict(zip(columns, map(pa.array, value.T), strict=False)))
+    value = _as_list(value)
+    if type(value).__module__.partition(".")[0] == "pandas" and not _is_series(value):
+        return pa.Table.from_pandas(value, preserve_index=False)
+    if hasattr(value, "__arrow_c_stream__") and not _is_series(value):
+        return pa.table(value)
+    if isinstance(value, Mapping):
+        for key, column in value.items():
+            _check_ordered(column, f"{name}[{shown(key)}]")
+        return pa.table(
+            [pa.array(own) for own in value.values()], names=[str(key) for key in value]
+        )
+    if not isinstance(value, Sequence) or isinstance(value, str | bytes):
+        raise DataError(
+            f"{name}: must be a table (pandas, polars, pyarrow or datasets.Dataset), columns by name "
+            f"or a list, got {shown(type(value).__name__)}"
+        )
+    if not value:
+        raise DataError(f"{name}: must not be empty")
+    # a named tuple says what is what
+    rows = [row._asdict() if hasattr(row, "_asdict") else row for row in value]
+    if all(isinstance(row, Mapping) for row in rows):
+        keys = dict.fromkeys(key for row in rows for key in row)
+        arrays = [pa.array([row.get(key) for row in rows]) for key in keys]
+        return pa.table(arrays, names=[str(key) for key in keys])
+    width = _width(rows, name, columns)
+    for at, row in enumerate(rows):
+        if not isinstance(row, tuple | list) or len(row) != width:
+            raise DataError(
+                f"{name}[{at}]: must be a tuple of {width} values, as the first is, got {shown(row)}"
+            )
+    by_column = zip(columns, zip(*rows, strict=True), strict=False)
+    return pa.table({column: pa.array(list(own)) for column, own in by_column})
+
+
+def _width(rows: Sequence[Any], name: str, columns: Sequence[str]) -> int:
+    width = len(rows[0]) if isinstance(rows[0], tuple | list) else 0
+    if not 2 <= width <= len(columns):
+        raise DataError(f"{name}[0]: must be a tuple ({', '.join(columns)}), got {shown(rows[0])}")
+    return width
+
+
+def _as_list(value: Any) -> Any:
+    """The values of a numpy array as a list, its rows by their names if they have any."""
+    if isinstance(value, np.ndarray) and value.dtype.names is not None:
+        return [dict(zip(value.dtype.names, row, strict=True)) for row in value.tolist()]
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def _check_ordered(values: Any, name: str) -> None:
+    if isinstance(values, set | frozenset):  # in every process it has another order
+        raise DataError(f"{name}: is a set, which has no order; pass a list")
+
+
+def _is_series(value: Any) -> bool:
+    """Whether a value is a Series of pandas, which need not be installed."""
+    kinds = [kind for kind in type(value).__mro__ if kind.__module__.partition(".")[0] == "pandas"]
+    return any(kind.__name__ == "Series" for kind in kinds)

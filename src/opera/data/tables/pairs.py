@@ -1,65 +1,29 @@
-"""Tables of pairs in batches: what stands in each row, lists opened, values checked."""
+"""Pairs, in batches from any reader, become a data set: rows for their texts, qrels, negatives.
+
+They are read once to number their texts, and once more to write those that are new. An error's place
+is found by reading again. So no text stays in memory, and of a pair only numbers do.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from opera.core.arrays import BoolArray
 from opera.core.errors import DataError
 from opera.core.terminal import shown
-from opera.data.names import SPLIT_NAMES
-from opera.data.tables.readers import JsonTable, Rows, TableFile
-from opera.data.tables.values import Place, as_ids, as_numbers, as_texts, blank, flattened
-
-
-@dataclass
-class PairTable:
-    """A table of pairs.
-
-    Attributes:
-        file: the table.
-        columns: the columns of each role.
-        split: the split of all its rows; ``None`` where a column says it.
-        given: the roles whose columns the user named.
-    """
-
-    file: TableFile
-    columns: Mapping[str, Sequence[str]]
-    split: str | None = None
-    given: frozenset[str] = frozenset()
-
-
-@dataclass
-class Texts:
-    """Texts, or ids of texts, that some rows hold.
-
-    Attributes:
-        rows: the row of each in the batch: int64 ``[T]``.
-        texts: the texts; ids where the texts are in a table of their own.
-        ids: the id of each text, where there is such a column.
-        titles: likewise.
-    """
-
-    rows: NDArray[np.int64]
-    texts: pa.StringArray
-    ids: pa.StringArray | None = None
-    titles: pa.StringArray | None = None
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def selected(self, keep: BoolArray, number: NDArray[np.int64]) -> Texts:
-        """Return some of the texts, with other numbers of their rows."""
-        chosen = pa.array(keep)
-        ids, titles = (
-            None if own is None else own.filter(chosen) for own in (self.ids, self.titles)
-        )
-        return Texts(number[self.rows[keep]], self.texts.filter(chosen), ids, titles)
+from opera.data.checks import MAX_GRADE
+from opera.data.pairs import pair_keys
+from opera.data.qrels import GivenNegatives, Qrels
+from opera.data.store import DataBuilder
+from opera.data.tables.numbering import UNKNOWN, KnownTexts, NewTexts, Rows, Texts
+from opera.data.tables.values import Place, blank
+from opera.data.teacher import TeacherScores
 
 
 @dataclass
@@ -68,186 +32,300 @@ class PairBatch:
 
     Attributes:
         query: the query of each row.
-        document: the documents of the rows.
-        negative: the negatives of the rows, column by column.
-        grade: as the file has it: float64 ``[rows]``, or ``None``.
-        weight: likewise.
-        split: names of the splits, and which of them each row is in: int8 ``[rows]``.
+        document: the documents of the rows, in the order in which they are numbered.
+        row: the row of each document: int64 ``[D]``.
+        negative: whether each document is a negative: bool ``[D]``.
+        split: number of the split of each row: int8.
         place: of a row, for messages.
+        grade: of each row, NaN where it has none: float64; ``None`` where no row has one.
+        weight: like ``grade``.
+        score: a teacher's, of each document, like ``grade``.
     """
 
     query: Texts
     document: Texts
-    negative: list[Texts]
-    grade: NDArray[np.float64] | None
-    weight: NDArray[np.float64] | None
+    row: Rows
+    negative: BoolArray
     split: NDArray[np.int8]
     place: Place
+    grade: NDArray[np.float64] | None = None
+    weight: NDArray[np.float64] | None = None
+    score: NDArray[np.float64] | None = None
 
 
 @dataclass
-class PairReader:
-    """Reads tables of pairs, as often as asked, always in the same order.
+class _Pairs:
+    """Pairs of all splits: rows of query and document, split, numbers or NaN, and which text it is."""
 
-    Attributes:
-        tables: what to read.
-        lenient: leave out empty texts, as of published data, that nobody here can correct; else they are errors.
-        splits: names of the splits found so far, by number.
-        left_out: empty texts left out of what was read last.
-        lists: column and role of the lists found so far where a row has one number, of columns that nobody named.
+    query: NDArray[np.int32]
+    doc: NDArray[np.int32]
+    split: NDArray[np.int8]
+    grade: NDArray[np.float32]
+    weight: NDArray[np.float32]
+    at: Rows
+
+    def take(self, which: BoolArray | Rows | slice) -> _Pairs:
+        return _Pairs(*(own[which] for own in vars(self).values()))
+
+
+class PairStore:
+    """Stores pairs, and the texts that only they hold.
+
+    Args:
+        builder: holds the documents and queries that have tables of their own.
+        name: of what is read, for messages.
+        read: yields the pairs, as often as it is called, always in the same order.
+        splits: numbers of the splits by name; complete once ``read`` is through.
+        lines: whether they are lines of BEIR or of another trainer: a pair has one grade, and
+            negatives stay in their order, of all splits. Else the highest grade counts.
+        lenient: leave out empty texts, as of published data, which nobody here can correct.
     """
 
-    tables: Sequence[PairTable]
-    lenient: bool = False
-    splits: dict[str, int] = field(default_factory=dict)
-    left_out: int = 0
-    lists: dict[tuple[str, str], None] = field(default_factory=dict)
-
-    def __iter__(self) -> Iterator[PairBatch]:
-        self.left_out = 0
-        for table in self.tables:
-            wanted = list(
-                dict.fromkeys(column for columns in table.columns.values() for column in columns)
-            )
-            for rows in table.file.batches(wanted):
-                batch = self._batch(table, rows)
-                yield self._without_empty(batch) if self.lenient else batch
-
-    def _batch(self, table: PairTable, rows: Rows) -> PairBatch:
-        def place(at: int) -> str:
-            return table.file.place(rows.numbers[at])
-
-        def texts(role: str) -> pa.StringArray | None:
-            read = as_texts if role == "title" else as_ids
-            return (
-                read(rows.columns[column], column, place)
-                if (column := self._column(table, role))
-                else None
-            )
-
-        query, document = (self._texts(table, rows, role, place) for role in ("query", "document"))
-        without = np.bincount(document.rows, minlength=len(query)) == 0
-        if without.any() and not self.lenient:
-            column = self._column(table, "document") or self._column(table, "document_id")
-            raise _empty(place(int(np.argmax(without))), column)
-        query.ids = texts("query_id")
-        ids, titles = texts("document_id"), texts("title")
-        if ids is not None or titles is not None:
-            taken = pa.array(document.rows)
-            document.ids = None if ids is None else ids.take(taken)
-            document.titles = None if titles is None else titles.take(taken)
-        return PairBatch(
-            query=query,
-            document=document,
-            negative=[
-                self._opened(rows.columns[column], column, place, optional=True)
-                for column in table.columns.get("negative", ())
-            ],
-            grade=self._numbers(table, rows, "grade", place),
-            weight=self._numbers(table, rows, "weight", place),
-            split=self._splits(table, rows, place),
-            place=place,
-        )
-
-    def _numbers(
-        self, table: PairTable, rows: Rows, role: str, place: Place
-    ) -> NDArray[np.float64] | None:
-        column = self._column(table, role)
-        if column is None:
-            return None
-        values = rows.columns[column]
-        if flattened(values)[0] is not values and role not in table.given:
-            if isinstance(table.file, JsonTable):
-                table.file.check_lists(column)
-            self.lists[column, role] = None
-            return None
-        return as_numbers(values, column, place)
-
-    def _column(self, table: PairTable, role: str) -> str | None:
-        return next(iter(table.columns.get(role, ())), None)
-
-    def _texts(self, table: PairTable, rows: Rows, role: str, place: Place) -> Texts:
-        """The texts of a role, or the ids where only these are there; none may be empty."""
-        column = self._column(table, role) or self._column(table, f"{role}_id")
-        assert column is not None, "a table of pairs has both"
-        return self._opened(rows.columns[column], column, place, whole=role == "query")
-
-    def _opened(
+    def __init__(
         self,
-        values: pa.Array,
-        column: str,
-        place: Place,
-        whole: bool = False,
-        optional: bool = False,
-    ) -> Texts:
-        opened, of_row = flattened(values)
-        if optional and opened is values and values.null_count:
-            opened, of_row = values.drop_null(), np.flatnonzero(np.asarray(values.is_valid()))
-        if whole and opened is not values:
+        builder: DataBuilder,
+        name: str,
+        read: Callable[[], Iterator[PairBatch]],
+        splits: dict[str, int],
+        *,
+        lines: bool = False,
+        lenient: bool = False,
+    ) -> None:
+        self._builder, self._name, self._read, self._splits = builder, name, read, splits
+        self._lines, self._lenient = lines, lenient
+        tables = builder.tables
+        self._query = KnownTexts(tables["queries"]) if "queries" in tables else NewTexts("q")
+        self._document = KnownTexts(tables["corpus"]) if "corpus" in tables else NewTexts("d")
+
+    def store(self) -> None:
+        """Store them all.
+
+        Raises:
+            DataError: naming file, line or row, rule and value.
+        """
+        pairs, negatives = self._numbered()
+        if isinstance(self._query, NewTexts):
+            queries = (batch.query for batch in self._read())
+            self._builder.write_texts("queries", self._query.rows(queries))
+        if isinstance(self._document, NewTexts):
+            documents = (batch.document for batch in self._read())
+            self._builder.write_texts("corpus", self._document.rows(documents))
+        self._check(pairs)
+        pairs = pairs.take(np.lexsort((pairs.doc, pairs.query, pairs.split)))
+        for name, split in self._splits.items():
+            own = slice(*np.searchsorted(pairs.split, [split, split + 1]))
+            self._builder.splits[name] = self._qrels(pairs.take(own), name)
+        self._store_negatives(negatives)
+
+    def _numbered(self) -> tuple[_Pairs, _Pairs]:
+        """Read all batches; return the pairs and the negatives, and store a teacher's scores."""
+        found = defaultdict[str, list[Any]](list)
+        n_rows = 0
+        for batch in self._read():
+            self._query.add(batch.query)
+            self._document.add(batch.document)
+            found["row"].append((batch.row + n_rows).astype(np.int32))
+            found["negative"].append(batch.negative)
+            found["split"].append(batch.split)
+            sizes = {"grade": len(batch.query), "weight": len(batch.query), "score": len(batch.row)}
+            for name, size in sizes.items():
+                values = np.full(size, np.nan) if (own := getattr(batch, name)) is None else own
+                found[name].append(values.astype(np.float32))
+            if self._lenient:
+                found["no_query"].append(blank(batch.query.text))
+                found["empty"].append(blank(batch.document.text))
+            n_rows += len(batch.query)
+        if not found:
+            raise DataError(f"{self._name}: has no pairs")
+        row, negative, split, grade, weight, score, *blanks = map(np.concatenate, found.values())
+        found.clear()
+        keep_queries, keep_documents = np.ones(n_rows, dtype=bool), np.ones(len(row), dtype=bool)
+        if self._lenient:
+            no_query, empty = blanks
+            answered = np.bincount(row[~(empty | negative)], minlength=n_rows) > 0
+            keep_queries = answered & ~no_query
+            keep_documents = ~empty & keep_queries[row]
+            if left := int(empty.sum() + (no_query & answered).sum()):
+                self._note(f"left out {left:,} empty texts and the pairs they are in")
+        query = self._checked("query", self._query, keep_queries)[row]
+        doc = self._checked("document", self._document, keep_documents)
+        there = (query >= 0) & (doc >= 0)
+        if not (there & ~negative).any():
+            more = " with a text on both sides" if self._lenient else ""
+            raise DataError(f"{self._name}: has no pairs{more}")
+        if (scored := there & ~np.isnan(score)).any():
+            scores = TeacherScores.from_arrays(query[scored], doc[scored], score[scored])
+            self._builder.teacher = scores
+            self._note(f"{len(scores):,} pairs have a score of a teacher")
+
+        def of(which: BoolArray) -> _Pairs:
+            at = np.flatnonzero(which)
+            rows = query[at].astype(np.int32), doc[at].astype(np.int32)
+            return _Pairs(*rows, split[row[at]], grade[row[at]], weight[row[at]], at)
+
+        return of(there & ~negative), of(there & negative)
+
+    def _checked(self, kind: str, texts: KnownTexts | NewTexts, keep: BoolArray) -> Rows:
+        """Number the texts of a side, and refuse ids without a text, and those with two."""
+        rows, plural = texts.number(keep), "queries" if kind == "query" else f"{kind}s"
+        unknown = np.flatnonzero(rows == UNKNOWN)
+        if len(unknown):
+            place, own, at = next(self._found(kind, unknown[:1]))
+            if isinstance(texts, NewTexts):
+                value = None if own.ids is None else own.ids[at].as_py()
+                raise DataError(
+                    f"{place}: {kind} {shown(value)} has no text in the files that were read"
+                )
+            value = own.text[at].as_py()
+            advice = "add it there, or remove such pairs"
+            other = value.removesuffix(".0") if value.endswith(".0") else f"{value}.0"
+            if int(texts.table.find_rows([other])[0]) >= 0:
+                advice = f"{shown(other)} is one: pandas writes numbers so, beside missing ones; "
+                advice += "convert with astype('Int64')"
+            count = f" ({len(unknown):,} of {len(rows):,} are none)" if len(unknown) > 1 else ""
             raise DataError(
-                f"{place(0)}: column {shown(column)} must hold one text per row, but holds {values.type}"
+                f"{place}: {kind} {shown(value)} is no {'text' if texts.by_text else 'id'} "
+                f"in the table of {plural}{count}; {advice}"
+            )
+        if isinstance(texts, NewTexts) and len(texts.clashing):
+            place, own, at = next(self._found(kind, texts.clashing[:1]))
+            value = None if own.ids is None else own.ids[at].as_py()
+            raise DataError(
+                f"{place}: {kind} {shown(value)} has another text than before; give it its own id"
+            )
+        if texts.by_text:
+            self._note(f"the pairs hold the texts of {plural}, not their ids")
+        return rows
+
+    def _check(self, pairs: _Pairs) -> None:
+        """Refuse wrong numbers, and relevant pairs of empty texts; of lines these are noted."""
+        grade, weight = pairs.grade, pairs.weight
+        self._refuse(pairs, weight < 0, lambda at: f"weight must be 0 or more, got {weight[at]:g}")
+        fractional = np.unique(pairs.split[_fractional(grade)])  # these are weights, of any size
+        self._refuse(
+            pairs,
+            (np.abs(grade) > MAX_GRADE) & ~np.isin(pairs.split, fractional),
+            lambda at: (
+                f"grade must lie between -{MAX_GRADE} and {MAX_GRADE}, got {grade[at]:g}; counts, "
+                "as of clicks, are weights: --columns weight=COLUMN"
+            ),
+        )
+        empty = np.isin(pairs.query, self._builder.tables["queries"].empty_rows())
+        empty |= np.isin(pairs.doc, self._builder.tables["corpus"].empty_rows())
+        empty &= ~(grade <= 0) & ~(weight <= 0)
+        if self._lines:
+            of_empty = np.flatnonzero(empty)
+            for at, (place, _, _) in zip(
+                of_empty, self._found("document", pairs.at[of_empty]), strict=True
+            ):
+                self._builder.places[int(pairs.query[at]), int(pairs.doc[at])] = place
+            return
+        rule = "a relevant pair whose query or document has no text; give it one or remove the pair"
+        self._refuse(pairs, empty, lambda _: rule)
+
+    def _refuse(self, pairs: _Pairs, wrong: BoolArray, rule: Callable[[int], str]) -> None:
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            place, _, _ = next(self._found("document", pairs.at[[at]]))
+            raise DataError(f"{place}: {rule(at)}")
+
+    def _found(self, kind: str, numbers: Rows) -> Iterator[tuple[str, Texts, int]]:
+        """Read again, and yield the place of each numbered text, the texts it is among, its number there."""
+        start = 0
+        for batch in self._read() if len(numbers) else ():
+            texts = batch.query if kind == "query" else batch.document
+            inside = (numbers >= start) & (numbers < start + len(texts))
+            for at in (numbers[inside] - start).tolist():
+                yield batch.place(at if kind == "query" else int(batch.row[at])), texts, at
+            start += len(texts)
+
+    def _qrels(self, pairs: _Pairs, name: str) -> Qrels:
+        """Build the qrels of a split from its sorted pairs; repeated ones are merged."""
+        n_pairs, query, doc = len(pairs.query), pairs.query, pairs.doc
+        new = (query[1:] != query[:-1]) | (doc[1:] != doc[:-1])
+        starts = np.flatnonzero(np.append(True, new)[:n_pairs])
+        if self._lines:
+            self._check_one_grade(pairs)
+        grade = self._filled(pairs.grade, "grade", name)
+        weight = self._filled(pairs.weight, "weight", name)
+        if grade is not None and _fractional(grade).any():
+            rule = (
+                "say only which pairs are relevant" if weight is not None else "are read as weights"
+            )
+            self._note(f"{name}: grades with fractions {rule}: those above 0, with grade 1")
+            weight = np.maximum(grade, 0) if weight is None else weight
+            grade = (grade > 0).astype(np.float32)
+        if merged := n_pairs - len(starts):
+            rules = {"grades: the highest": grade, "weights: the sum": weight}
+            how = ", ".join(rule for rule, values in rules.items() if values is not None)
+            how = f" ({how})" if how and not self._lines else ""
+            self._note(f"{name}: merged {merged:,} repeated pairs{how}")
+        grades, weights = np.ones(len(starts), dtype=np.int32), None
+        if grade is not None and n_pairs:
+            # of lines, a judgement goes before a pair without one
+            grades = np.nan_to_num(np.fmax.reduceat(grade, starts), nan=1).astype(np.int32)
+        if weight is not None:
+            weights = np.add.reduceat(weight, starts, dtype=np.float64).astype(np.float32)
+            if dropped := int(((weights == 0) & (grades > 0)).sum()):
+                self._note(f"{name}: {dropped:,} pairs of weight 0 are not relevant")
+            grades = np.where(weights > 0, grades, np.minimum(grades, 0)).astype(np.int32)
+        return Qrels.from_arrays(query[starts], doc[starts], grades, weights)
+
+    def _filled(
+        self, values: NDArray[np.float32], what: str, name: str
+    ) -> NDArray[np.float32] | None:
+        """Put 1 where the file of a pair has no such number; ``None`` where no pair has one."""
+        missing = np.isnan(values)
+        if missing.all():
+            return None
+        if missing.any() and not self._lines:
+            count = f"{missing.sum():,} of {len(values):,} pairs have no {what} in their file"
+            self._note(f"{name}: {count}: it is 1")
+            return np.where(missing, np.float32(1), values)
+        return values
+
+    def _check_one_grade(self, pairs: _Pairs) -> None:
+        """Refuse a pair with two grades."""
+        judged = pairs.take(~np.isnan(pairs.grade))
+        same = (judged.query[1:] == judged.query[:-1]) & (judged.doc[1:] == judged.doc[:-1])
+        clash = np.flatnonzero(same & (judged.grade[1:] != judged.grade[:-1]))
+        if len(clash):
+            first, second = clash[0], clash[0] + 1
+            (before, _, _), (place, _, _) = (
+                next(self._found("document", judged.at[[at]])) for at in (first, second)
+            )
+            raise DataError(
+                f"{place}: grade {judged.grade[second]:g} for a pair that {before} gives grade "
+                f"{judged.grade[first]:g}; a pair has one grade"
             )
 
-        def place_of(at: int) -> str:
-            return place(int(of_row[at]))
+    def _store_negatives(self, negatives: _Pairs) -> None:
+        """Keep each negative of a query once, unless it is a relevant document of its query."""
+        if not self._lines:
+            negatives = negatives.take(negatives.split == self._splits.get("train", -1))
+        splits = self._builder.splits
+        relevant = [
+            own.relevant().keys for name, own in splits.items() if self._lines or name == "train"
+        ]
+        keys, first = np.unique(pair_keys(negatives.query, negatives.doc), return_index=True)
+        wrong = np.isin(keys, np.concatenate([np.empty(0, dtype=np.int64), *relevant]))
+        if wrong.any() and self._lines:
+            self._note(
+                f"{int(wrong.sum()):,} negatives are also positives of their query and were dropped "
+                "as negatives"
+            )
+        keys, first = keys[~wrong], first[~wrong]
+        if len(keys):
+            query, doc = negatives.query[first], negatives.doc[first]
+            order = np.lexsort((first if self._lines else doc, query))
+            counts = np.bincount(query, minlength=len(self._builder.tables["queries"]))
+            offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+            self._builder.given_negatives = GivenNegatives(offsets, doc[order].astype(np.int32))
 
-        texts = as_texts(opened, column, place_of)
-        empty = np.zeros(0, dtype=bool) if self.lenient else blank(texts)
-        if empty.any():
-            at = int(np.argmax(empty))
-            raise _empty(place_of(at), column)
-        return Texts(of_row, texts)
-
-    def _without_empty(self, batch: PairBatch) -> PairBatch:
-        """Leave out empty texts, and rows without a query or a document."""
-        filled = [~blank(texts.texts) for texts in (batch.document, *batch.negative)]
-        n_rows, no_query = len(batch.query), blank(batch.query.texts)
-        has_document = np.bincount(batch.document.rows[filled[0]], minlength=n_rows) > 0
-        kept = has_document & ~no_query
-        self.left_out += sum(int((~own).sum()) for own in filled) + int(
-            (no_query & has_document).sum()
-        )
-        if kept.all() and all(own.all() for own in filled):
-            return batch
-        number = np.cumsum(kept) - 1
-        document, *negative = (
-            texts.selected(own & kept[texts.rows], number)
-            for texts, own in zip((batch.document, *batch.negative), filled, strict=True)
-        )
-        places = np.flatnonzero(kept)
-        return PairBatch(
-            query=batch.query.selected(kept, number),
-            document=document,
-            negative=negative,
-            grade=None if batch.grade is None else batch.grade[kept],
-            weight=None if batch.weight is None else batch.weight[kept],
-            split=batch.split[kept],
-            place=lambda at: batch.place(int(places[at])),
-        )
-
-    def _splits(self, table: PairTable, rows: Rows, place: Place) -> NDArray[np.int8]:
-        column = self._column(table, "split")
-        n_rows = len(rows.numbers)
-        if table.split is not None or column is None:
-            return np.full(n_rows, self._number(table.split or "train"), dtype=np.int8)
-        encoded = as_texts(rows.columns[column], column, place).dictionary_encode()
-        numbers: list[int] = []
-        for name in encoded.dictionary.to_pylist():
-            split = SPLIT_NAMES.get(name.strip().lower())
-            if split is None:
-                at = int(np.argmax(np.asarray(encoded.indices) == len(numbers)))
-                raise DataError(
-                    f"{place(at)}: column {shown(column)} must be train, dev or test, got {shown(name)}"
-                )
-            numbers.append(self._number(split))
-        named: NDArray[np.int8] = np.asarray(numbers, dtype=np.int8)
-        return np.take(named, np.asarray(encoded.indices))
-
-    def _number(self, split: str) -> int:
-        return self.splits.setdefault(split, len(self.splits))
+    def _note(self, note: str) -> None:
+        self._builder.notes.append(note)
 
 
-def _empty(place: str, column: str | None) -> DataError:
-    return DataError(
-        f"{place}: column {shown(column)} must not be empty; fill it or remove the row"
-    )
+def _fractional(grade: NDArray[np.float32]) -> BoolArray:
+    """Whether each grade is there and no whole number."""
+    return np.asarray(np.isfinite(grade) & (grade != np.floor(grade)))

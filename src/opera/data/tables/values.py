@@ -1,4 +1,4 @@
-"""Values of a column as texts or numbers, checked; a wrong one is named by its place."""
+"""Values of a column as texts, ids or numbers, checked; a wrong one is named by its place."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import xxhash
 from numpy.typing import NDArray
 
 from opera.core.arrays import BoolArray
@@ -18,8 +17,6 @@ from opera.data.checks import CONTROL, check_id
 Place = Callable[[int], str]
 """File and row of a value, by its number in the batch."""
 
-DIGEST = pa.binary(16)
-_digest = xxhash.xxh3_128_digest
 _NUMBER = r"^\s*[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?\s*$"
 _LEAST, _LARGEST = 1e-37, 1e28
 """Sizes of numbers that are not 0: they are kept in 32 bits, and so is the sum of 2^31 of them."""
@@ -43,35 +40,28 @@ def as_texts(values: pa.Array, column: str, place: Place) -> pa.StringArray:
     """
     if pa.types.is_dictionary(values.type):
         values = values.dictionary_decode()
-    kind = values.type
+    kind, valid = values.type, np.asarray(values.is_valid())
     if pa.types.is_floating(kind):
         numbers = np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.float64)
-        valid = np.asarray(values.is_valid())
-        end = 2 ** (
-            np.finfo(kind.to_pandas_dtype()).nmant + 1
-        )  # from here on two numbers may have been rounded to one
-        wrong = valid & ~((numbers == np.floor(numbers)) & (np.abs(numbers) < end))
-        if wrong.any():
-            at = int(np.argmax(wrong))
-            problem = f"{place(at)}: column {shown(column)} must be a text or a whole number, got {numbers[at]}"
+        # from here on two numbers may have been rounded to one
+        end = 2 ** (np.finfo(kind.to_pandas_dtype()).nmant + 1)
+
+        def rule(at: int) -> str:
+            problem = f"must be a text or a whole number, got {numbers[at]}"
             if np.isfinite(numbers[at]) and abs(numbers[at]) >= end:
-                problem += f"; {kind} keeps whole numbers apart below {end:,} only: store them as int64 or as texts"
-            raise DataError(problem)
+                problem += f"; {kind} keeps whole numbers apart below {end:,} only: "
+                problem += "store them as int64 or as texts"
+            return problem
+
+        whole = (numbers == np.floor(numbers)) & (np.abs(numbers) < end)
+        _refuse(valid & ~whole, column, place, rule)
         values = pa.array(np.where(valid, numbers, 0).astype(np.int64), mask=~valid)
     elif not (pa.types.is_integer(kind) or pa.types.is_null(kind) or _is_text(kind)):
-        if values.null_count < len(values):
-            first = place(int(np.argmax(values.is_valid())))
-            raise DataError(
-                f"{first}: column {shown(column)} must hold texts or whole numbers, but holds {kind}"
-            )
+        _refuse(
+            valid, column, place, lambda at: f"must hold texts or whole numbers, but holds {kind}"
+        )
         values = pa.nulls(len(values))
     return pc.fill_null(values.cast(pa.string()), "")
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
 
 
 def as_ids(values: pa.Array, column: str, place: Place) -> pa.StringArray:
@@ -81,9 +71,8 @@ def as_ids(values: pa.Array, column: str, place: Place) -> pa.StringArray:
         DataError: as :func:`as_texts` and :func:`opera.data.checks.check_id`.
     """
     ids = as_texts(values, column, place)
-    wrong = blank(ids) | np.asarray(
-        pc.match_substring_regex(ids, CONTROL.pattern).to_numpy(zero_copy_only=False)
-    )
+    control = pc.match_substring_regex(ids, CONTROL.pattern).to_numpy(zero_copy_only=False)
+    wrong = blank(ids) | np.asarray(control)
     if wrong.any():
         at = int(np.argmax(wrong))
         check_id(f"{place(at)}: column {shown(column)}", ids[at].as_py())
@@ -101,30 +90,26 @@ def as_numbers(values: pa.Array, column: str, place: Place) -> NDArray[np.float6
     kind = values.type
     if _is_text(kind):
         values = values.cast(pa.string())  # no search knows string views
-        fits = pc.fill_null(pc.match_substring_regex(values, _NUMBER), False)
-        if not pc.all(fits, min_count=0).as_py():
-            at = fits.index(False).as_py()
-            value = values[at].as_py()
-            problem = "is missing" if value is None else f"must be a number, got {shown(value)}"
-            raise DataError(f"{place(at)}: column {shown(column)} {problem}")
-        values = pc.utf8_ltrim(pc.utf8_trim_whitespace(values), "+").cast(pa.float64())
+        matches = pc.fill_null(pc.match_substring_regex(values, _NUMBER), values.is_null())
+        wrong = ~np.asarray(matches.to_numpy(zero_copy_only=False))
+        _refuse(
+            wrong, column, place, lambda at: f"must be a number, got {shown(values[at].as_py())}"
+        )
+        values = pc.utf8_ltrim(pc.utf8_trim_whitespace(values), "+")
     elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
         raise DataError(f"{place(0)}: column {shown(column)} must hold numbers, but holds {kind}")
-    numbers = np.asarray(
-        values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64
-    )
-    wrong = ~np.isfinite(numbers)
-    if wrong.any():
-        at = int(np.argmax(wrong))
-        value = values[at].as_py()
-        problem = "is missing" if value is None else f"must be a finite number, got {value}"
-        raise DataError(f"{place(at)}: column {shown(column)} {problem}")
+    cast = values.cast(pa.float64(), safe=False)
+    numbers = np.asarray(cast.to_numpy(zero_copy_only=False), dtype=np.float64)
     sizes = np.abs(numbers)
-    wrong = (sizes > _LARGEST) | ((sizes < _LEAST) & (sizes > 0))
-    if wrong.any():
-        at = int(np.argmax(wrong))
-        rule = f"must be 0, or from {_LEAST:g} to {_LARGEST:g} in size, got {numbers[at]:g}"
-        raise DataError(f"{place(at)}: column {shown(column)} {rule}; multiply all by one number")
+
+    def rule(at: int) -> str:
+        if not np.isfinite(numbers[at]):
+            value = values[at].as_py()
+            return "is missing" if value is None else f"must be a finite number, got {value}"
+        size = f"must be 0, or from {_LEAST:g} to {_LARGEST:g} in size, got {numbers[at]:g}"
+        return f"{size}; multiply all by one number"
+
+    _refuse(~((sizes <= _LARGEST) & ((sizes >= _LEAST) | (sizes == 0))), column, place, rule)
     return numbers
 
 
@@ -134,19 +119,14 @@ def blank(texts: pa.StringArray) -> BoolArray:
     return np.asarray(nothing.to_numpy(zero_copy_only=False), dtype=bool)
 
 
-def digests(texts: pa.StringArray, titles: pa.StringArray | None = None) -> pa.Array:
-    """Hash title and text of each row: binary of 16 bytes. Two rows have one hash where both are equal.
-
-    An empty title counts as absent: the hash is that of the text alone.
-    """
-    titled = [""] * len(texts) if titles is None else titles.to_pylist()
-    rows = zip(titled, texts.to_pylist(), strict=True)
-    return pa.array(
-        [_titled_digest(title, text) if title else _digest(text.encode()) for title, text in rows],
-        DIGEST,
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     )
 
 
-def _titled_digest(title: str, text: str) -> bytes:
-    # the length says where the title ends, and the seed sets both apart from any text alone
-    return _digest(f"{len(title)} {title}{text}".encode(), seed=1)
+def _refuse(wrong: BoolArray, column: str, place: Place, rule: Callable[[int], str]) -> None:
+    """Name the first wrong value of a column."""
+    if wrong.any():
+        at = int(np.argmax(wrong))
+        raise DataError(f"{place(at)}: column {shown(column)} {rule(at)}")

@@ -1,0 +1,173 @@
+"""Texts of pairs are numbered: by the rows of a table, or in order of first appearance.
+
+What is kept of a text is its hash, and its id if it has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import xxhash
+from numpy.typing import NDArray
+
+from opera.core.arrays import BoolArray
+from opera.data.texts import TextRow, TextTable, join_title
+
+Rows = NDArray[np.int64]
+_DIGEST = pa.binary(16)
+
+
+@dataclass
+class Texts:
+    """Queries, or documents: Arrow arrays of one length.
+
+    Attributes:
+        text: null where the text is elsewhere and the id stands for it, or where there is nothing.
+        ids: null where a text has none; ``None``: none has.
+        titles: ``None``: there are none.
+        joined: whether two are one text if title and text joined are equal, not each by itself.
+    """
+
+    text: pa.StringArray
+    ids: pa.StringArray | None = None
+    titles: pa.StringArray | None = None
+    joined: bool = False
+
+    def __len__(self) -> int:
+        return len(self.text)
+
+    def digests(self) -> pa.Array:
+        """Hash title and text of each, null for null: binary of 16 bytes."""
+        titles = [""] * len(self) if self.titles is None else self.titles.to_pylist()
+        pairs = zip(titles, self.text.to_pylist(), strict=True)
+        return pa.array([self._digest(*pair) for pair in pairs], _DIGEST)
+
+    def _digest(self, title: str, text: str | None) -> bytes | None:
+        if text is None:
+            return None
+        if not title or self.joined:
+            return xxhash.xxh3_128_digest(join_title(title, text).encode())
+        # the length says where the title ends, and the seed sets both apart from any text alone
+        return xxhash.xxh3_128_digest(f"{len(title)} {title}{text}".encode(), seed=1)
+
+
+UNKNOWN, NOTHING = -1, -2
+"""In place of a row: that of an id without a text, and where nothing stands."""
+
+
+class KnownTexts:
+    """Numbers values by the rows of a table: its ids, or its texts if none of the first is an id."""
+
+    def __init__(self, table: TextTable) -> None:
+        self.table, self.by_text = table, False
+        self._values: list[pa.Array] = []
+        self._digests = pa.array([], _DIGEST)
+
+    def add(self, texts: Texts) -> None:
+        """Take some values, as texts."""
+        if not self._values and len(texts) and (self.table.find_rows(texts.text) < 0).all():
+            chunks = [Texts(chunk).digests() for chunk in self.table.table["text"].chunks]
+            self._digests = pa.concat_arrays([self._digests, *chunks])
+            self.by_text = bool(pc.any(pc.is_in(texts.digests(), self._digests)).as_py())
+        if len(texts):
+            self._values.append(texts.digests() if self.by_text else texts.text)
+
+    def number(self, keep: BoolArray) -> Rows:
+        """Return the row of each value; all are kept."""
+        if not self.by_text:
+            return self.table.find_rows(pa.chunked_array(self._values, pa.string()))
+        return _numbers(pc.index_in(pa.chunked_array(self._values, _DIGEST), self._digests))
+
+
+class NewTexts:
+    """Numbers texts in order of first appearance.
+
+    Those with one id are one text; one without an id is the first that is equal to it.
+
+    Args:
+        letter: what made-up ids begin with.
+    """
+
+    by_text = False
+
+    def __init__(self, letter: str) -> None:
+        self._letter = letter
+        self._digests: list[pa.Array] = []
+        self._ids: list[pa.Array] = []
+        self._taken = set[str]()
+        self.clashing: Rows = np.empty(0, dtype=np.int64)
+        self.first: Rows = self.clashing
+
+    def add(self, texts: Texts) -> None:
+        """Take some texts."""
+        self._digests.append(texts.digests())
+        self._ids.append(pa.nulls(len(texts), pa.string()) if texts.ids is None else texts.ids)
+
+    def number(self, keep: BoolArray) -> Rows:
+        """Return the row of each text; the texts that are new are first, those with a wrong id clash."""
+        digests = pa.chunked_array(self._digests, _DIGEST)
+        ids = pa.chunked_array(self._ids, pa.string())
+        self._digests, self._ids = [], []
+        written, named = keep & _flags(digests.is_valid()), keep & _flags(ids.is_valid())
+        code, _ = _codes(digests, written)
+        source = np.append(_firsts(code), UNKNOWN)[code]
+        if named.any():
+            of_id, known = _codes(ids, written)
+            first = np.append(_firsts(of_id), UNKNOWN)
+            if not written.all():
+                of_id = _numbers(pc.index_in(ids, known))
+            source = np.where(named, first[of_id], source)
+            self._taken = set(known.filter(pc.starts_with(known, self._letter)).to_pylist())
+        own = np.arange(len(source))
+        found = (written | named) & (source >= 0) & (source <= own)
+        self.clashing = np.flatnonzero(found & written & (code[source] != code))
+        self.first = np.flatnonzero(found & (source == own))
+        rows = np.where(written | named, UNKNOWN, NOTHING)
+        return np.where(found, np.searchsorted(self.first, source), rows)
+
+    def rows(self, again: Iterator[Texts]) -> Iterator[TextRow]:
+        """Yield id, title and text of each row; ``again`` is what was added, once more."""
+        start = row = 0
+        for texts in again:
+            end = int(np.searchsorted(self.first, start + len(texts)))
+            for at in (self.first[row:end] - start).tolist():
+                title = "" if texts.titles is None else texts.titles[at].as_py()
+                identifier = None if texts.ids is None else texts.ids[at].as_py()
+                yield identifier or self._made_up(row), title, texts.text[at].as_py()
+                row += 1
+            start += len(texts)
+
+    def _made_up(self, row: int) -> str:
+        identifier = f"{self._letter}{row}"
+        while identifier in self._taken:
+            identifier += "-"
+        return identifier
+
+
+def _flags(values: pa.ChunkedArray) -> BoolArray:
+    return np.asarray(values.to_numpy(), dtype=bool)
+
+
+def _numbers(rows: pa.ChunkedArray) -> Rows:
+    return np.asarray(pc.fill_null(rows, UNKNOWN).to_numpy(), dtype=np.int64)
+
+
+def _codes(values: pa.ChunkedArray, keep: BoolArray) -> tuple[Rows, pa.Array]:
+    """Number the values kept in order of first appearance, -1 for others; and list them."""
+    if not keep.all():
+        values = pc.if_else(
+            pa.chunked_array([pa.array(keep)]), values, pa.scalar(None, values.type)
+        )
+    chunks = values.dictionary_encode().chunks  # all have one dictionary
+    codes = [pc.fill_null(own.indices, -1).to_numpy(zero_copy_only=False) for own in chunks]
+    known = chunks[-1].dictionary if chunks else pa.array([], values.type)
+    return np.concatenate([np.empty(0, dtype=np.int64), *codes]), known
+
+
+def _firsts(codes: Rows) -> Rows:
+    """Where each code first stands; they are numbered in order of first appearance."""
+    return np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1) > 0)

@@ -1,1 +1,0 @@
-"""The files that other trainers read, as they are: FlagEmbedding's and Tevatron's JSON Lines."""
