@@ -13,7 +13,7 @@ import os
 import subprocess
 import sys
 
-from opera.core.reproducible import KERNELS
+from opera.core.environment import KERNELS
 from page import ROOT, fill, table_lines
 
 PAGE = ROOT / "docs" / "determinism.md"

@@ -12,8 +12,8 @@ import pytest
 import opera
 from opera.cli import EXAMPLES
 from opera.core.errors import InputError
-from opera.core.extensions import load_extensions
 from opera.core.extras import require
+from opera.core.registry import load_extensions
 from opera.experiments.grid.worker_process import WorkerProcess
 from small_runs import SMALL
 from tiny_world import write_beir, write_bert_model

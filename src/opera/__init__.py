@@ -33,8 +33,7 @@ if "".join(sys.argv[:1]).endswith(("-m", "opera")) and "" in os.environ.get(
 
 from typing import TYPE_CHECKING
 
-from opera.core.reproducible import fix_arithmetic
-from opera.core.threads import share_cores
+from opera.core.environment import fix_arithmetic, share_cores
 
 fix_arithmetic()  # before anything imports NumPy
 share_cores()  # before anything imports torch

@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from opera.core.extensions import load_extensions
+from opera.core.registry import load_extensions
 
 if TYPE_CHECKING:
     from opera.core.errors import DataError as DataError

@@ -16,7 +16,7 @@ import pytest
 from commands import QUICK, Opera, opera_here
 from opera import cli
 from opera.cli import main
-from opera.core.console import SafeConsole
+from opera.cli.printing.console import SafeConsole
 from opera.core.terminal import say
 from opera.runs.folder import Run
 

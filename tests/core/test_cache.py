@@ -130,14 +130,15 @@ def test_an_entry_that_fails_leaves_nothing(tmp_path: Path) -> None:
 
 def test_what_killed_processes_left_is_removed(tmp_path: Path) -> None:
     kind = tmp_path / "vectors"
-    for name in (".abc.new", ".dead.new", ".alive.new"):
+    for name in (".abc.part", ".old.part", ".new.part"):
         (kind / name).mkdir(parents=True)
         (kind / name / "a").write_text("half")
-    for name in (".abc.lock", ".dead.lock", ".gone.lock"):
-        (kind / name).touch()
-    with FileLock(kind / ".alive.lock"):
-        cached("vectors", "abc", write)
-        assert {path.name for path in kind.iterdir()} == {"abc", ".alive.new", ".alive.lock"}
+    (kind / ".abc.lock").touch()
+    os.utime(kind / ".old.part", (0, 0))
+    home = cached("vectors", "abc", write)
+    (kind / ".abc.lock").touch()  # killed between the last two steps
+    assert cached("vectors", "abc", never) == home
+    assert {path.name for path in kind.iterdir()} == {"abc", ".new.part"}
 
 
 def test_a_full_disk_is_one_sentence() -> None:

@@ -11,9 +11,9 @@ import pytest
 
 import opera
 from opera.cli import main
-from opera.core import extensions
+from opera.core import registry
 from opera.core.errors import InputError
-from opera.core.extensions import load_extensions
+from opera.core.registry import load_extensions
 from opera.experiments.grid.worker import run_job
 
 Write = Callable[..., None]
@@ -68,7 +68,7 @@ def test_a_module_that_cannot_be_imported_is_named(text: str, reason: str, write
 
 def test_python_without_docstrings_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """transformers reads its own as it is imported."""
-    monkeypatch.setattr(extensions, "sys", SimpleNamespace(flags=SimpleNamespace(optimize=2)))
+    monkeypatch.setattr(registry, "sys", SimpleNamespace(flags=SimpleNamespace(optimize=2)))
     with pytest.raises(InputError, match=r"^PYTHONOPTIMIZE=2, or python -OO: transformers needs its docstrings; use 1"):
         load_extensions()
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from opera.core import files
 from opera.core.errors import RunFolderError, SettingError, StorageError
 from opera.core.files import (
     LIST_FILE,
@@ -22,7 +23,7 @@ from opera.core.files import (
     check_reads_stay,
     replace_file,
     replace_folder,
-    temporary_beside,
+    unfinished,
     written_files,
 )
 
@@ -66,7 +67,7 @@ def test_a_file_that_the_command_reads_is_never_replaced_by_whatever_name(
     tmp_path: Path, read: Path, name: str
 ) -> None:
     (tmp_path / "soft.tsv").symlink_to(read / "near.tsv")
-    (tmp_path / "hard.tsv").hardlink_to(tmp_path / "elsewhere" / "far.tsv")
+    (tmp_path / "hard.tsv").hardlink_to(read / "near.tsv")
     for overwrite in (False, True):
         with pytest.raises(SettingError, match="which this command reads; pass another file"):
             check_output(tmp_path / name, "--out", [".tsv"], overwrite=overwrite, reads=[read])
@@ -85,11 +86,11 @@ def test_other_files_are_replaced_with_overwrite_only(tmp_path: Path, read: Path
 def test_what_cannot_be_written_is_said_before_the_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
-    def refuse(*_: object) -> int:  # root may write anywhere
+    def refuse(**_: object) -> int:  # root may write anywhere
         raise PermissionError(errno.EACCES, "Permission denied")
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "open", refuse)
+        patch.setattr(files, "TemporaryFile", refuse)
         with pytest.raises(SettingError, match=r"its folder cannot be written to \(Permission denied\)$"):
             check_output(Path("x.tsv"), "--out", [".tsv"], overwrite=False)
         with pytest.raises(RunFolderError, match=r"^--out a/b: \. cannot be written to \(Permission denied\)$"):
@@ -175,23 +176,28 @@ def test_a_folder_is_not_replaced_by_half_of_one_nor_over_a_file_of_others(tmp_p
     assert list(tmp_path.iterdir()) == [home]
 
 
-def test_a_killed_process_leaves_nothing_for_long(tmp_path: Path) -> None:
-    home = tmp_path / "out"
-    left, theirs = temporary_beside(home), tmp_path / ".out-mine"
-    for folder in (left, theirs):
-        folder.mkdir()
-        (folder / "half").write_text("1")
-    running: list[bool] = []
+def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+    folder, file = tmp_path / "out", tmp_path / "pairs[1].tsv"
+    unfinished(folder).mkdir()
+    (unfinished(folder) / "half").write_text("1")
+    unfinished(file).write_text("much more than the file holds")
+    theirs = tmp_path / ".out-mine"
+    theirs.touch()
+    replace_folder(folder, writes(a="1"))
+    replace_file(file, lambda temporary: temporary.write_text("1"))
+    assert sorted(tmp_path.iterdir()) == sorted([theirs, folder, file])
+    assert made(folder) == {"a": "1"}
+    assert file.read_text() == "1"
 
-    def write(folder: Path) -> None:
-        running.append(True)
-        if len(running) == 1:
-            replace_folder(home, write)  # another process, while this one writes
-        assert folder.is_dir(), "held by this call"
-        (folder / "a").write_text("1")
 
-    replace_folder(home, write)
-    assert sorted(tmp_path.iterdir()) == [theirs, home]
+def test_nothing_is_written_through_a_link_in_the_place_of_a_temporary_file(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("mine")
+    unfinished(tmp_path / "out").symlink_to("mine")
+    with pytest.raises(StorageError, match="cannot be written"):
+        replace_file(tmp_path / "out", lambda temporary: temporary.write_text("1"))
+    with pytest.raises(StorageError, match="cannot be written"):
+        replace_folder(tmp_path / "out", writes(a="1"))
+    assert (tmp_path / "mine").read_text() == "mine"
 
 
 @pytest.mark.parametrize("moment", range(8))
@@ -239,53 +245,24 @@ def test_a_list_names_only_files_that_are_there(tmp_path: Path) -> None:
     assert written_files(home) == []
 
 
-def test_what_a_killed_process_left_is_removed_and_what_another_writes_is_not(tmp_path: Path) -> None:
-    path = tmp_path / "pairs[1].tsv"
-    left, others = temporary_beside(path), [tmp_path / ".pairs[1].tsv-mine", temporary_beside(tmp_path / "other.tsv")]
-    for file in (left, *others):
-        file.write_text("half")
-    running: list[Path] = []
-
-    def write(temporary: Path) -> None:
-        temporary.write_text("first")
-        running.append(temporary)
-        replace_file(path, lambda second: second.write_text("second"))
-        assert temporary.read_text() == "first", "held by this call"
-
-    replace_file(path, write)
-    assert path.read_text() == "first"
-    assert sorted(tmp_path.iterdir()) == sorted([path, *others])
-    assert running
-
-
-def test_trying_a_folder_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[str] = []
-    open_file = os.open
-
-    def watch(place: object, flags: int, *mode: int) -> int:
-        if flags & os.O_TMPFILE == os.O_TMPFILE and made:
-            raise OSError(errno.EOPNOTSUPP, "no such files here")
-        made.append(str(place))
-        return open_file(place, flags, *mode)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(os, "open", watch)
-    for _ in range(2):
-        check_output(tmp_path / "a.tsv", "--out", (".tsv",), overwrite=False)
-    assert made[0] == str(tmp_path)
-    assert Path(made[1]).parent == tmp_path, "a file system without nameless files"
-    assert not list(tmp_path.iterdir())
-
-
 def test_two_that_write_one_file_at_a_time_both_end(tmp_path: Path) -> None:
     """Threads stand for processes: a lock belongs to an open file, and each opens its own."""
     writers, rounds = 4, 50
+    at_work: dict[str, list[int]] = {"file": [], "folder": []}
 
     def write(number: int) -> None:
+        def alone(temporary: Path, home: str) -> None:
+            at_work[home].append(number)
+            temporary.write_text(str(number))
+            assert at_work[home] == [number]
+            at_work[home].clear()
+
         for _ in range(rounds):
-            replace_file(tmp_path / "file", lambda temporary: temporary.write_text(str(number)))
+            replace_file(tmp_path / "file", lambda file: alone(file, "file"))
+            replace_folder(tmp_path / "folder", lambda folder: alone(folder / "x", "folder"))
 
     with ThreadPoolExecutor(writers) as pool:
         for done in [pool.submit(write, number) for number in range(writers)]:
             done.result()
-    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+    assert {path.name for path in tmp_path.iterdir()} == {"file", "folder"}
     assert (tmp_path / "file").read_text() in "0123"

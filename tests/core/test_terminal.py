@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.table import Table
 from rich.text import Text
 
-from opera.core.console import SafeConsole
+from opera.cli.printing.console import SafeConsole
 from opera.core.terminal import json_text, printable, say, shortened, shown
 
 UNSAFE = re.compile(r"(?!\n)[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")

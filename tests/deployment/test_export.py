@@ -17,7 +17,7 @@ from backbones import write_backbone
 from commands import Opera
 from grids import write_unfinished_run
 from opera.core.errors import DataError, MissingExtraError, RunFolderError
-from opera.core.files import temporary_beside
+from opera.core.files import unfinished
 from opera.deployment.onnx_file import write_onnx
 from opera.deployment.onnx_model import load_onnx
 from opera.deployment.portable import save_portable
@@ -111,7 +111,7 @@ def test_an_export_is_replaced_only_when_asked_to(
     for name, text in theirs.items():
         (tmp_path / "out" / name).parent.mkdir(exist_ok=True)
         (tmp_path / "out" / name).write_text(text)
-    temporary_beside(tmp_path / "out").mkdir()  # of an export that was killed
+    unfinished(tmp_path / "out").mkdir()  # of an export that was killed
     (tmp_path / "link").symlink_to("out")
     again = opera.export(bert_model, **{**options, "forms": ["onnx"], "out": tmp_path / "link"}, overwrite=True)
     assert sorted(path.name for path in (tmp_path / "out" / "onnx").iterdir()) == ["mine", "model.onnx"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from opera.core import reproducible
+from opera.core import environment as reproducible
 from opera.core.errors import SettingError
 from opera.retrieval import device as module
 from opera.retrieval.device import Precision, autocast, describe_device, pick_device, resolve_precision

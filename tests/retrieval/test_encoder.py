@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import re
@@ -142,27 +141,6 @@ def test_a_killed_encoding_goes_on_with_what_is_missing(bert_model: Path, beir: 
         if encoded is not None:
             assert re.findall(r"^encoded (.*)$", child.log.read_text(), re.MULTILINE) == encoded
     assert not list((tmp_path / "cache").rglob(".*"))
-
-
-@pytest.mark.usefixtures("four_shards")
-def test_a_damaged_shard_alone_is_made_anew(
-    bert_model: Path, beir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPERA_CACHE", str(tmp_path))
-    data, encoder = load_data(beir), Encoder(load_model(bert_model, "cpu"), show_progress=False)
-    expected = np.asarray(encoder.encode_corpus(data))
-    (home,) = (tmp_path / "vectors").iterdir()
-    whole = {path.name: path.read_bytes() for path in home.iterdir()}
-    _damage(home / "000002.npy")
-    embed, seen = Encoder._vectors, []
-    monkeypatch.setattr(
-        Encoder, "_vectors", lambda self, texts, part, *rest: seen.append(part.start) or embed(self, texts, part, *rest)
-    )
-    assert np.array_equal(encoder.encode_corpus(data), expected)
-    assert seen == [64]
-    assert {path.name: path.read_bytes() for path in home.iterdir()} == whole
-    about = json.loads(whole["manifest.json"])
-    assert (about["rows"], about["rows_per_file"], about["dimension"], about["stored_as"]) == (120, 32, 32, "fp32")
 
 
 @pytest.mark.usefixtures("four_shards")

@@ -10,7 +10,7 @@ import pytest
 
 from grids import write_unfinished_run
 from opera.core.errors import RunFolderError, StorageError
-from opera.core.files import list_written, temporary_beside
+from opera.core.files import list_written, unfinished
 from opera.runs.folder import OURS, Run, RunWriter, holds_run
 from opera.runs.housekeeping import (
     check_out_folder,
@@ -77,8 +77,7 @@ class TestCheckOutFolder:
             check_out_folder(tmp_path / "thesis.tex" / "run", resume=False, overwrite=False)
 
     def test_what_a_killed_start_left_is_no_obstacle(self, tmp_path: Path) -> None:
-        for name in ("run.json", "opera"):
-            temporary_beside(tmp_path / name).touch()
+        unfinished(tmp_path / "run.json").touch()
         check_out_folder(tmp_path, resume=False, overwrite=False)
 
     @pytest.mark.parametrize("name", [".model-notes", ".old-data.csv", ".opera-a1b2", ".run.json-0123456789ABCDEF"])
@@ -95,7 +94,7 @@ def test_clearing_a_run_keeps_files_of_others(run: Path) -> None:
     for name in (
         "model/model.safetensors",
         "checkpoints/checkpoint-4/x",
-        f"{temporary_beside(run / 'model').name}/x",
+        f"{unfinished(run / 'model').name}/x",
         "trial/trace.parquet",
         "mine/model/x",
     ):
@@ -126,8 +125,8 @@ def test_run_json_is_removed_last(run: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_only_what_a_killed_process_left_is_a_leftover(run: Path) -> None:
     before = files(run)
-    temporary_beside(run / "model").mkdir()
-    temporary_beside(run / "trace.parquet").write_text("half")
+    unfinished(run / "model").mkdir()
+    unfinished(run / "trace.parquet").write_text("half")
     (run / ".mine-z").write_text("x")
     clear_leftovers(run)
     assert files(run) == before | {".mine-z"}

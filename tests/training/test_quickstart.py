@@ -13,7 +13,7 @@ import opera.training.quickstart as q
 from opera.cli import app
 from opera.cli.printing.quickstart import print_quickstart
 from opera.core.errors import RunFolderError, SettingError
-from opera.core.files import LIST_FILE, temporary_beside
+from opera.core.files import LIST_FILE, unfinished
 from opera.data import load_data
 from opera.methods import DEFAULT_METHOD
 
@@ -81,7 +81,7 @@ def test_nothing_of_the_users_is_replaced(kind: str, tmp_path: Path) -> None:
 @pytest.mark.usefixtures("stand_ins")
 def test_an_earlier_quickstart_is_replaced_when_asked(tmp_path: Path) -> None:
     q.quickstart(tmp_path)
-    temporary_beside(tmp_path / "data").mkdir()  # of one that was killed
+    unfinished(tmp_path / "data").mkdir()  # of one that was killed
     (tmp_path / ".data.old").mkdir()
     (tmp_path / "data" / "corpus.jsonl").write_text("")
     with pytest.raises(RunFolderError, match="holds an earlier quickstart; pass --overwrite"):

@@ -37,7 +37,7 @@ from opera.cli.theory import theory
 from opera.cli.train import train
 from opera.cli.usage import USAGE_ERROR, explain_usage
 from opera.core.errors import OperaError, is_out_of_memory
-from opera.core.extensions import load_extensions
+from opera.core.registry import load_extensions
 from opera.core.terminal import Unfailing, one_line, printable, say, shortened
 
 app = typer.Typer(

@@ -41,8 +41,7 @@ def theory(
     from opera.core.files import check_output
 
     require("matplotlib", "opera theory")
-    from opera.core.figures import FORMATS
-    from opera.diagnostics.charts import write_theory_chart
+    from opera.diagnostics.charts import FORMATS, write_theory_chart
     from opera.diagnostics.theory import AUCS, NOISES, World, as_records, grid, sweeps
 
     check_output(out, "--out", FORMATS, overwrite=overwrite)

@@ -5,7 +5,8 @@ Opening an entry reads all of it, once in a process: checksums run at the speed 
 reading the file does, and whoever opens an entry is about to read it anyway. All of the cache can be deleted at any
 time.
 
-Entries of many files grow file by file: :mod:`opera.core.growing`.
+An entry is written in ``.KEY.part``, by the process that holds ``.KEY.lock``. One whose files are known before
+(:func:`grown`) is written file by file: what a killed process had finished is kept, and the next one goes on from there.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ import xxhash
 from filelock import FileLock
 
 from opera.core.errors import OperaError, SettingError
-from opera.core.files import remove
+from opera.core.files import remove, unfinished
 from opera.core.paths import user_path
 from opera.core.storage import EXHAUSTED, storage_error, writing
 from opera.core.strict_json import read_json
@@ -34,9 +35,11 @@ from opera.core.strict_json import read_json
 log = logging.getLogger("opera")
 
 MANIFEST = "manifest.json"
+SEAL = ".done.json"
+"""Ends the name of what says that a file of an unfinished entry is whole."""
 READ_BYTES = 2**20
-KEPT_DAYS = 30
-"""Days that an unfinished entry waits for somebody to go on with it."""
+KEPT_SECONDS = 30 * 24 * 3600
+"""How long an unfinished entry waits for somebody to go on with it."""
 SETTLED_NS = 2 * 10**9
 """A file that was written this long ago gets another time stamp when it is written again."""
 WHERE = " (in the cache, which OPERA_CACHE can move)"
@@ -49,9 +52,7 @@ def cache_folder() -> Path:
 
 
 def cached(kind: str, key: str, write: Callable[[Path], Any]) -> Path:
-    """Return the folder of an entry. Where it is absent or damaged, make it first.
-
-    If another process is making the same entry, wait for that one.
+    """Return the folder of an entry. Where it is absent or damaged, one process at a time makes it; others wait.
 
     Args:
         kind: what the entry holds, such as ``vectors``.
@@ -62,55 +63,50 @@ def cached(kind: str, key: str, write: Callable[[Path], Any]) -> Path:
         SettingError: if the folder of the cache cannot be used.
         StorageError: if the entry cannot be written, as where the disk is full.
     """
-    return made_once(kind, key, lambda home, problem: _make(home, problem, write))
+    return grown(kind, key, [], lambda folder, _: write(folder), {})
 
 
-def made_once(kind: str, key: str, make: Callable[[Path, str], Any]) -> Path:
-    """Return the folder of an entry; where it is absent or damaged, one process at a time makes it.
+def grown(
+    kind: str,
+    key: str,
+    names: Sequence[str],
+    write: Callable[[Path, list[str]], Any],
+    about: Mapping[str, Any],
+) -> Path:
+    """Return the folder of an entry as :func:`cached` does, where its files are known before.
+
+    What is finished when the process is killed, or ``write`` raises, is kept, and the next call goes on from there.
 
     Args:
-        kind: what the entry holds.
+        kind: what the entry holds, such as ``vectors``.
         key: hex digest of everything that decides its contents.
-        make: makes the folder that it is given; the second argument is what :func:`damage` said of it.
+        names: its files.
+        write: writes the files that it is told into the folder that it is given, and seals each (:func:`seal`). They
+            appear under their names only.
+        about: what a person who looks at the manifest wants to know; JSON.
     """
     home = cache_folder() / kind / key
-    if not is_whole(home):
-        with held(home):
+    if damage(home) is not None or _lock(home).exists():  # of a killed process, or of one at work
+        with _held(home):
             problem = damage(home)
+            if problem:
+                log.info("note: the cached %s cannot be used (%s); making it anew", home, problem)
             if problem is not None:
-                make(home, problem)
+                with writing(home.parent, WHERE):
+                    remove(home)
+                    _make(home, names, write, about)
     return home
 
 
 def entry(kind: str, key: str) -> Path | None:
     """Return the folder of an entry, ``None`` where there is none or it is damaged."""
     home = cache_folder() / kind / key
-    return home if is_whole(home) else None
+    return home if damage(home) is None else None
 
 
-def is_whole(home: Path) -> bool:
-    """Whether an entry is there and undamaged; removes what a killed process left of it."""
-    if damage(home) is not None:
-        return False
-    if _lock_file(home).exists():
-        _clear(home)
-    return True
-
-
-@contextmanager
-def held(home: Path) -> Iterator[None]:
-    """Hold the lock of an entry: wait for whoever makes it."""
-    lock = FileLock(_lock_file(home))
-    try:
-        home.parent.mkdir(parents=True, exist_ok=True)
-        lock.acquire()
-    except OSError as error:
-        raise _unusable(error) from None
-    try:
-        yield
-    finally:
-        _lock_file(home).unlink(missing_ok=True)  # while it is held: who waits for it notices
-        lock.release()
+def seal(path: Path) -> None:
+    """Say that a file of a growing entry is whole; its writer calls this."""
+    _seal(path).write_text(json.dumps(_facts(path)), encoding="utf-8")
 
 
 def damage(home: Path) -> str | None:
@@ -133,11 +129,67 @@ def damage(home: Path) -> str | None:
                 return f"{name} does not belong to it"
             if name not in present:
                 return f"{name} is missing"
-            if facts_of(home / name) != expected[name]:
+            if _facts(home / name) != expected[name]:
                 return f"{name} has changed since it was written"
     except OSError as error:
         return f"{error.filename}: {error.strerror}"
     return None if expected else f"{MANIFEST} is of another entry"
+
+
+def _make(
+    home: Path,
+    names: Sequence[str],
+    write: Callable[[Path, list[str]], Any],
+    about: Mapping[str, Any],
+) -> None:
+    """Make an entry; the caller holds its lock."""
+    for left in home.parent.glob(".*.part"):
+        if time.time() - left.lstat().st_mtime > KEPT_SECONDS:
+            remove(left)
+    folder = unfinished(home)
+    if folder.is_symlink() or not folder.is_dir():
+        remove(folder)
+        folder.mkdir()
+    done = {name for name in names if _is_sealed(folder / name)}
+    if done:
+        about_done = "note: %d of %d files are there from a run that was broken off: %s"
+        log.info(about_done, len(done), len(names), home)
+    for path in folder.iterdir():
+        if path.name.removesuffix(SEAL) not in done:
+            remove(path)
+    missing = [name for name in names if name not in done]
+    try:
+        if missing or not names:
+            write(folder, missing)
+        files = {name: read_json(_seal(folder / name)) for name in names} or {
+            path.name: _facts(path) for path in sorted(folder.iterdir())
+        }
+        manifest = json.dumps({"key": home.name, **about, "files": files}, indent=1)
+        (folder / MANIFEST).write_text(manifest, encoding="utf-8")
+    except BaseException:
+        if not any(folder.glob(f"*{SEAL}")):
+            shutil.rmtree(folder, ignore_errors=True)
+        raise
+    for name in names:
+        _seal(folder / name).unlink()
+    folder.rename(home)
+
+
+@contextmanager
+def _held(home: Path) -> Iterator[None]:
+    """Hold the lock of an entry: wait for whoever makes it."""
+    path = _lock(home)
+    lock = FileLock(path)
+    try:
+        home.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire()
+    except OSError as error:
+        raise _unusable(error) from None
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)  # while it is held: who waits for it makes a new one
+        lock.release()
 
 
 def _unusable(error: OSError) -> OperaError:
@@ -150,32 +202,11 @@ def _unusable(error: OSError) -> OperaError:
     )
 
 
-def _make(home: Path, problem: str, write: Callable[[Path], Any]) -> None:
-    """Make an entry; the caller holds its lock."""
-    if problem:
-        log.info("note: the cached %s cannot be used (%s); making it anew", home, problem)
-    folder = _unfinished(home)
-    with writing(home.parent, WHERE):
-        remove(home)
-        remove(folder)
-        sweep(home)
-        folder.mkdir()
-        try:
-            write(folder)
-            files = {path.name: facts_of(path) for path in sorted(folder.iterdir())}
-            (folder / MANIFEST).write_text(
-                json.dumps({"key": home.name, "files": files}, indent=1), encoding="utf-8"
-            )
-            folder.rename(home)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
 _READ: dict[tuple[int, ...], dict[str, Any]] = {}
 """Facts of files that this process has read, by all that the file system says of them."""
 
 
-def facts_of(path: Path) -> dict[str, Any]:
+def _facts(path: Path) -> dict[str, Any]:
     """Length in bytes and XXH3 checksum of a file; it is read once while the file system says that it is the same."""
     if path.is_symlink() or not path.is_file():
         raise OSError(0, "is not a file", str(path))
@@ -195,43 +226,16 @@ def facts_of(path: Path) -> dict[str, Any]:
     return facts
 
 
-def sweep(home: Path) -> None:
-    """Remove what killed processes left of other entries."""
-    left = {
-        path.with_suffix("") for path in home.parent.glob(".*") if path.suffix in (".new", ".lock")
-    }
-    for other in sorted(home.with_name(path.name.removeprefix(".")) for path in left):
-        if other != home:
-            _clear(other)
-    for path in home.parent.glob(".*.part"):
-        other = home.with_name(path.stem.removeprefix("."))
-        if other != home and time.time() - path.stat().st_mtime > KEPT_DAYS * 24 * 3600:
-            _clear(other, grown=True)
-
-
-def _clear(home: Path, grown: bool = False) -> None:
-    """Remove what a killed process left of an entry, on demand what grew too; nothing, if one is making it now."""
-    lock = FileLock(_lock_file(home), timeout=0)
-    with suppress(OSError):  # also a Timeout: another process is making it, or it is another user's
-        lock.acquire()
-        try:
-            remove(_unfinished(home))
-            if grown:
-                remove(growing(home))
-            _lock_file(home).unlink(missing_ok=True)
-        finally:
-            lock.release()
-
-
-def _lock_file(home: Path) -> Path:
+def _lock(home: Path) -> Path:
     return home.with_name(f".{home.name}.lock")
 
 
-def _unfinished(home: Path) -> Path:
-    """Where an entry is written; only the process that holds its lock writes there."""
-    return home.with_name(f".{home.name}.new")
+def _seal(path: Path) -> Path:
+    return path.with_name(f"{path.name}{SEAL}")
 
 
-def growing(home: Path) -> Path:
-    """Where the files of an entry are gathered; they stay when their process ends."""
-    return home.with_name(f".{home.name}.part")
+def _is_sealed(path: Path) -> bool:
+    """Whether a file of an unfinished entry is whole: its seal says what it holds."""
+    with suppress(OSError, ValueError):
+        return bool(read_json(_seal(path)) == _facts(path))
+    return False

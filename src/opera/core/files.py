@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import errno
 import fcntl
-import glob
 import json
 import os
-import re
-import secrets
 import shutil
-import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from opera.core.errors import RunFolderError, SettingError
 from opera.core.paths import kind_of_place
@@ -22,16 +18,15 @@ from opera.core.storage import writing
 from opera.core.strict_json import read_json
 from opera.core.terminal import place
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 PATH_MAX, ROOM = 4096, 500
 """Bytes of a path that Linux takes, and those kept for the names of files and folders below a run or a grid."""
 MAX_NAME = 200
-"""Characters of a name kept in the name of a temporary file, which must not be too long for the file system."""
-DIGITS = 16
-"""Random digits at the end of such a name."""
+"""Bytes of a name kept in the name of a temporary file, which must not be too long for the file system."""
 LIST_FILE = ".written.json"
 """In a folder that OPERA wrote: the names of the files that it may replace, remove and upload there."""
-NO_TMPFILE = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL)
-"""What file systems and old kernels say that cannot make files without a name."""
 
 T = TypeVar("T")
 
@@ -39,28 +34,32 @@ T = TypeVar("T")
 def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
     """Write a temporary file beside ``path``, then move it to ``path`` atomically. Its mode follows the umask.
 
-    The temporary file is locked while it is written, so that the next call can tell and remove what a killed process
-    left.
-
     Raises:
         StorageError: if it cannot be written, as where the disk is full.
     """
-    with writing(path.parent, final=path):
-        _remove_unfinished(path)
-        temporary, held = _locked_temporary(path)
-        try:
-            write(temporary)
-            temporary.replace(path)
-        finally:
-            temporary.unlink(missing_ok=True)
-            os.close(held)
+    with writing(path.parent, final=path), _unfinished(path) as temporary:
+        write(temporary)
+        temporary.replace(path)
+
+
+def write_parquet(path: Path, table: pa.Table) -> None:
+    """Write a table to a Parquet file, whole or not at all.
+
+    Arrow is given an open file: it takes a path such as ``run:1/pairs.parquet`` for an address on a network.
+    """
+    import pyarrow.parquet as pq
+
+    def write(temporary: Path) -> None:
+        with temporary.open("wb") as file:
+            pq.write_table(table, file)
+
+    replace_file(path, write)
 
 
 def replace_folder(home: Path, write: Callable[[Path], T], later: Sequence[str] = ()) -> T:
     """Write a folder under a temporary name; once it is whole, it takes the place of what OPERA wrote there before.
 
-    What others put there stays, and a link to a folder stays a link. The temporary folder is locked as
-    :func:`replace_file` locks its file, and the next call removes what a killed process left.
+    What others put there stays, and a link to a folder stays a link.
 
     Args:
         home: the folder.
@@ -77,19 +76,12 @@ def replace_folder(home: Path, write: Callable[[Path], T], later: Sequence[str] 
     home = home.resolve()
     with writing(home.parent, final=home):
         home.parent.mkdir(parents=True, exist_ok=True)
-        _remove_unfinished(home)
-        temporary, held = _locked_temporary(home, folder=True)
-        try:
+        with _unfinished(home, folder=True) as temporary:
             made = write(temporary)
             for file in _regular_files(temporary):  # safetensors' files are for their owner alone
                 file.chmod(temporary.stat().st_mode & 0o666)
             list_written(temporary, later)
             _take_place(temporary, home)
-        finally:
-            shutil.rmtree(
-                temporary, ignore_errors=True
-            )  # frees the space; after a success there is nothing
-            os.close(held)
     return made
 
 
@@ -106,7 +98,7 @@ def written_files(folder: Path) -> list[Path]:
 
     The list may be anyone's: it only picks among the regular files in the folder, and links are not followed.
     """
-    files, listed = sorted(_regular_files(folder)), folder / LIST_FILE
+    files, listed = _regular_files(folder), folder / LIST_FILE
     names = written_names(folder) if listed in files else set()
     ours = [
         file for file in files if file != listed and file.relative_to(folder).as_posix() in names
@@ -126,7 +118,7 @@ def written_names(folder: Path) -> set[str]:
 def _take_place(temporary: Path, home: Path) -> None:
     """Move a new folder to where an old one is, of which the files that OPERA did not write stay."""
     ours = written_files(home)
-    new = [file.relative_to(temporary) for file in sorted(_regular_files(temporary))]
+    new = [file.relative_to(temporary) for file in _regular_files(temporary)]
     for name in new:
         if os.path.lexists(home / name) and home / name not in ours:
             raise RunFolderError(
@@ -149,12 +141,9 @@ def _take_place(temporary: Path, home: Path) -> None:
             (temporary / name).replace(home / name)
 
 
-def _regular_files(folder: Path) -> Iterator[Path]:
-    """Yield the files of a folder and of those in it; links are left out."""
-    for root, _, names in os.walk(folder):
-        for file in (Path(root, name) for name in names):
-            if stat.S_ISREG(file.lstat().st_mode):
-                yield file
+def _regular_files(folder: Path) -> list[Path]:
+    """Return the files of a folder and of those in it, sorted; links are left out."""
+    return sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
 
 
 def remove_empty(folder: Path) -> None:
@@ -165,67 +154,46 @@ def remove_empty(folder: Path) -> None:
                 Path(root).rmdir()
 
 
-def _locked_temporary(path: Path, folder: bool = False) -> tuple[Path, int]:
-    """Make a temporary file beside ``path``, or a folder, and lock it; returns it with its descriptor."""
+def unfinished(path: Path) -> Path:
+    """Where a file or folder is written before it takes its place; a killed process may leave it there."""
+    return path.with_name(f".{os.fsencode(path.name)[:MAX_NAME].decode('utf-8', 'ignore')}.part")
+
+
+@contextmanager
+def _unfinished(path: Path, folder: bool = False) -> Iterator[Path]:
+    """Make the empty file or folder that is written for ``path``, and remove what is left of it at the end.
+
+    One process at a time holds it, by a lock that ends with the process. What a killed one left is used again.
+    """
+    temporary = unfinished(path)
+    kind = os.O_RDONLY | os.O_DIRECTORY if folder else os.O_RDWR | os.O_CREAT | os.O_NONBLOCK
     while True:
-        temporary = temporary_beside(path)
-        if folder:
-            temporary.mkdir()
-            held = os.open(temporary, os.O_RDONLY)
-        else:
-            held = os.open(
-                temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666
-            )  # the kernel applies the umask
-        _lock(held, wait=True)
-        if _identity(temporary) is not None:
-            return temporary, held
-        os.close(
-            held
-        )  # before it was locked, another process took it for one that a killed process left
-
-
-def unfinished_files(path: Path) -> list[Path]:
-    """Return what :func:`temporary_beside` named for ``path`` and is still there, perhaps of a killed process."""
-    return sorted(
-        left
-        for left in path.parent.glob(f"{glob.escape(_prefix(path))}*")
-        if is_unfinished(left, path)
-    )
-
-
-def is_unfinished(file: Path, path: Path) -> bool:
-    """Whether :func:`temporary_beside` may have named ``file`` for ``path``."""
-    prefix = _prefix(path)
-    digits = file.name.removeprefix(prefix)
-    return (
-        file.name.startswith(prefix) and re.fullmatch(f"[0-9a-f]{{{DIGITS}}}", digits) is not None
-    )
-
-
-def _remove_unfinished(path: Path) -> None:
-    """Remove temporary files and folders for ``path`` that nobody is writing any more."""
-    for left in unfinished_files(path):
-        with suppress(OSError):
-            held = os.open(left, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-            try:
-                if _lock(held):
-                    remove(left)
-            finally:
-                os.close(held)
-
-
-def _lock(descriptor: int, wait: bool = False) -> bool:
-    """Lock an open file; false if another process holds it and we do not wait, or the file system has no locks."""
+        with suppress(FileNotFoundError):  # another process has just moved it to its place
+            if folder:
+                with suppress(FileExistsError):
+                    temporary.mkdir()
+            held = os.open(temporary, kind | os.O_NOFOLLOW, 0o666)  # the kernel applies the umask
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(held, fcntl.LOCK_EX)
+            if _is_same(temporary, held):
+                break
+            os.close(held)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+        for left in temporary.iterdir() if folder else ():
+            remove(left)
+        yield temporary
+    finally:
+        with suppress(OSError):  # the error of writing counts
+            if _is_same(temporary, held):
+                remove(temporary)
+        os.close(held)
 
 
-def _prefix(path: Path) -> str:
-    name = os.fsencode(path.name)[:MAX_NAME].decode("utf-8", "ignore")
-    return f".{name}-"
+def _is_same(path: Path, other: Path | int) -> bool:
+    """Whether two are one file, links followed; false where there is none."""
+    with suppress(OSError):
+        return os.path.samefile(path, other)  # noqa: PTH121 (of a descriptor too)
+    return False
 
 
 def remove(place: Path) -> None:
@@ -234,11 +202,6 @@ def remove(place: Path) -> None:
         shutil.rmtree(place)
     else:
         place.unlink(missing_ok=True)
-
-
-def temporary_beside(path: Path) -> Path:
-    """Return a free name beside ``path``, for what then takes its place: ``.NAME-`` and 16 random digits."""
-    return path.with_name(f"{_prefix(path)}{secrets.token_hex(DIGITS // 2)}")
 
 
 def check_output(
@@ -344,54 +307,23 @@ def check_reads_stay(
 def _unwritable(folder: Path) -> str:
     """Say why no file can be made in a folder, by making one; permissions alone do not tell. Empty if one can."""
     try:
-        try:
-            os.close(
-                os.open(folder, os.O_WRONLY | os.O_TMPFILE, 0o600)
-            )  # has no name, so a kill leaves nothing
-        except OSError as error:
-            if error.errno not in NO_TMPFILE:
-                raise
-            probe = temporary_beside(folder / "opera")
-            os.close(os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-            probe.unlink()
+        with TemporaryFile(dir=folder):
+            return ""
     except OSError as error:
         return error.strerror or type(error).__name__
-    return ""
 
 
 def _reading(path: Path, reads: Iterable[Path]) -> str:
     """Say how a file is among those that the command reads, by whatever links; empty if it is not."""
-    this = _identity(path)
+    where = path.resolve()
     for read in reads:
-        for file in _files(read):
-            if _identity(file) == this:
-                if file != path:
-                    return f"is the same file as {place(file)}, which this command reads"
+        for file in (read, *read.rglob("*")):
+            if _is_same(path, file) and file != path:
+                return f"is the same file as {place(file)}, which this command reads"
+            if where.is_relative_to(file.resolve()):
                 return (
                     "is read by this command"
-                    if file == read
+                    if file == path
                     else f"lies in {read}, which this command reads"
                 )
     return ""
-
-
-def _files(path: Path) -> Iterator[Path]:
-    """Yield the files of a folder, linked folders followed once; of a file itself."""
-    waiting, seen = [path], set()
-    while waiting:
-        found = waiting.pop()
-        identity = _identity(found)
-        if not found.is_dir():
-            yield found
-        elif identity not in seen:
-            seen.add(identity)
-            waiting += sorted(found.iterdir())
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    """Device and number of a file, links followed; ``None`` where there is none that can be looked up."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino

@@ -6,7 +6,7 @@ import json
 import os
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -23,31 +23,38 @@ LONGEST_TURNS = 120.0
 
 
 @contextmanager
-def sole_use(folder: Path, what: str) -> Iterator[None]:
+def sole_use(
+    folder: Path, what: str, file: str = LOCK_FILE, patience: float | None = None
+) -> Iterator[None]:
     """Hold a folder, which must exist, for this process. The system releases it when the process ends, however it ends.
 
     Args:
         folder: the folder.
         what: what the process does there, for the message to others, such as ``"trains into this folder"``.
+        file: name of the lock.
+        patience: seconds to wait for another process; :data:`PATIENCE` unless given.
 
     Raises:
         RunFolderError: if another process holds the folder; the message names it.
     """
-    path = folder / LOCK_FILE
-    lock = _acquired(path)
+    path = folder / file
+    lock = _acquired(path, patience)
     try:
         path.write_text(
             json.dumps({"process": os.getpid(), "host": socket.gethostname(), "what": what})
         )
         yield
     finally:
-        path.unlink(
-            missing_ok=True
-        )  # while it is held: who waits for it notices, and makes a new one
+        path.unlink(missing_ok=True)  # while it is held: who waits for it makes a new one
         lock.release()
 
 
-def refuse_in_use(folder: Path) -> None:
+def own_turn(folder: Path) -> AbstractContextManager[None]:
+    """Hold a folder for a moment: processes that start together do so one after another."""
+    return sole_use(folder, "opens this folder", TURN_FILE, LONGEST_TURNS)
+
+
+def refuse_in_use(folder: Path, patience: float | None = None) -> None:
     """Refuse a folder that another process holds. Writes nothing; removes the lock that a killed process left.
 
     Raises:
@@ -55,7 +62,7 @@ def refuse_in_use(folder: Path) -> None:
     """
     path = folder / LOCK_FILE
     if path.is_file():
-        lock = _acquired(path)
+        lock = _acquired(path, patience)
         with suppress(OSError):  # a folder that may not be written is refused elsewhere
             path.unlink()
         lock.release()
@@ -63,33 +70,14 @@ def refuse_in_use(folder: Path) -> None:
 
 def in_use(folder: Path) -> bool:
     """Whether another process holds a folder, without waiting for it to end."""
-    path = folder / LOCK_FILE
-    if not path.is_file():
-        return False
     try:
-        _acquired(path, patience=0).release()
+        refuse_in_use(folder, patience=0)
     except RunFolderError:
         return True
     return False
 
 
-@contextmanager
-def own_turn(folder: Path) -> Iterator[None]:
-    """Hold a folder, which must exist, for a moment: processes that start together do so one after another.
-
-    Raises:
-        RunFolderError: if the others take too long.
-    """
-    path = folder / TURN_FILE
-    lock = _acquired(path, patience=LONGEST_TURNS)
-    try:
-        yield
-    finally:
-        path.unlink(missing_ok=True)  # as above
-        lock.release()
-
-
-def _acquired(path: Path, patience: float | None = None) -> FileLock:
+def _acquired(path: Path, patience: float | None) -> FileLock:
     lock = FileLock(path, timeout=PATIENCE if patience is None else patience)
     try:
         lock.acquire()

@@ -10,9 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from opera.core.cache import WHERE, cached
+from opera.core.cache import WHERE, cached, grown
 from opera.core.errors import OperaError
-from opera.core.growing import grown
 from opera.core.storage import writing
 
 T = TypeVar("T")
@@ -81,11 +80,9 @@ def cached_by_all(kind: str, key: str, write: Callable[[Path], object]) -> Path:
         write: called in every process with the same empty folder, where there is no entry yet. When it returns in the
             main process, the files must be whole. It may call the functions of this module.
     """
-    if process_count() == 1:
-        return cached(kind, key, write)
     return _made_by_all(
-        lambda make: cached(kind, key, lambda folder: make((folder, None))),
-        lambda work: write(work[0]),
+        lambda make: cached(kind, key, lambda folder: make(folder, [])),
+        lambda folder, _: write(folder),
     )
 
 
@@ -96,71 +93,49 @@ def grown_by_all(
     write: Callable[[Path, list[str]], object],
     about: Mapping[str, Any],
 ) -> Path:
-    """Return the folder of a cache entry of many files, as :func:`opera.core.growing.grown` does; all write it.
+    """Return the folder of a cache entry of many files, as :func:`opera.core.cache.grown` does; all write it.
 
     ``write`` gets in each process the files of its share, which may be none. It calls no other function of this module.
     """
 
-    def write_share(work: Work) -> None:
-        own = work[1][process_index() :: process_count()]
-        everywhere(lambda: write(work[0], own))
+    def write_share(folder: Path, missing: list[str]) -> None:
+        own = missing[process_index() :: process_count()]
+        everywhere(lambda: write(folder, own))
 
-    if process_count() == 1:
-        return grown(kind, key, names, write, about)
-    return _made_by_all(
-        lambda make: grown(
-            kind, key, names, lambda folder, missing: make((folder, missing)), about
-        ),
-        write_share,
-    )
+    return _made_by_all(lambda make: grown(kind, key, names, make, about), write_share)
 
 
-Work = tuple[Path, Any]
-"""The folder of an entry, and what is to be written there."""
+Write = Callable[[Path, list[str]], object]
+"""Writes files, named or all, into the folder of an entry."""
 
 
-def _made_by_all(
-    find: Callable[[Callable[[Work], object]], Path], write: Callable[[Work], object]
-) -> Path:
+def _made_by_all(find: Callable[[Write], Path], write: Write) -> Path:
     """Let the main process find an entry; where it must be made, all processes write it.
 
     Args:
         find: in the main process, returns the folder, and calls what it is given if there is something to write.
         write: in every process, writes.
     """
-    if process_index() == 0:
-        return from_main(everywhere(lambda: _lead(find, write))[0])
-    everywhere(lambda: _follow(write))
-    return from_main(Path())
+    asked: list[bool] = []
 
+    def lead(folder: Path, missing: list[str]) -> None:
+        asked.append(True)
+        from_main((folder, missing))
+        write(folder, missing)
 
-def _lead(
-    find: Callable[[Callable[[Work], object]], Path], write: Callable[[Work], object]
-) -> Path:
-    asked = False
+    def work() -> Path:
+        if process_index() == 0:
+            try:
+                return find(lead)
+            finally:
+                if not asked:
+                    from_main(None)
+        if found := from_main(None):
+            with writing(found[0].parent, WHERE):
+                write(*found)
+        return Path()
 
-    def together(work: Work) -> None:
-        nonlocal asked
-        asked = True
-        from_main(work)
-        write(work)
-
-    try:
-        home = find(together)
-    except Exception:
-        if not asked:
-            from_main(None)
-        raise
-    if not asked:
-        from_main(None)
-    return home
-
-
-def _follow(write: Callable[[Work], object]) -> None:
-    work = from_main(None)
-    if work is not None:
-        with writing(work[0].parent, WHERE):
-            write(work)
+    return everywhere(work)[0]
 
 
 def _told(error: Exception) -> OperaError:

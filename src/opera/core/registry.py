@@ -1,12 +1,21 @@
-"""Things that users choose by name: those that OPERA ships, and those that users register."""
+"""Things that users choose by name: those that OPERA ships, and those that modules of users register."""
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Iterable
+from importlib import import_module
+from pathlib import Path
 from typing import Any, TypeVar
 
-from opera.core.errors import SettingError, nearest
+from opera.core.errors import InputError, SettingError, nearest
 from opera.core.terminal import shortened
+
+EXTENSIONS = "OPERA_EXTENSIONS"
+"""Environment variable with the names of users' modules, separated by commas."""
+NUMBA_SETTINGS = Path(".numba_config.yaml")
+"""numba reads this file in the current folder; it can name the folder from which numba loads compiled code."""
 
 T = TypeVar("T")
 
@@ -69,3 +78,37 @@ class Registry(dict[str, T]):
 
 def _origin(thing: Any) -> tuple[str, str]:
     return getattr(thing, "__module__", ""), getattr(thing, "__qualname__", repr(thing))
+
+
+def check_surroundings() -> None:
+    """Check what Python and numba were told before anything of OPERA's ran.
+
+    Raises:
+        InputError: naming a file of the current folder that could make numba run code, or an option of Python.
+    """
+    if os.path.lexists(NUMBA_SETTINGS):
+        raise InputError(
+            f"{NUMBA_SETTINGS}: numba would take settings from this file of the current folder, and these can make it "
+            "run code; remove it and set its values as variables NUMBA_..., or run the command elsewhere"
+        )
+    if sys.flags.optimize > 1:
+        raise InputError(
+            "PYTHONOPTIMIZE=2, or python -OO: transformers needs its docstrings; use 1, or unset it"
+        )
+
+
+def load_extensions() -> None:
+    """Import the modules that ``OPERA_EXTENSIONS`` names; those already imported are left alone.
+
+    Raises:
+        InputError: naming the variable and the module that cannot be imported; or as :func:`check_surroundings`.
+    """
+    check_surroundings()
+    for name in filter(None, map(str.strip, os.environ.get(EXTENSIONS, "").split(","))):
+        try:
+            import_module(name)
+        except (Exception, SystemExit) as error:
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            raise InputError(
+                f"{EXTENSIONS}: the module '{name}' cannot be imported: {reason}"
+            ) from error

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import matplotlib
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
 
-from opera.core.figures import new_figure, write_figure
+from opera.core.files import replace_file
 from opera.diagnostics.theory import Point
 
+FORMATS = (".svg", ".png", ".pdf")
 COLOURS = {"sp": "#d55e00", "dp": "#0072b2"}
 NAMES = {"sp": "SP", "dp": "DP"}
 
@@ -27,14 +32,20 @@ def write_theory_chart(
         sweeps: by field of ``World``: a label, and the points in order.
         title: title above the panels.
     """
-    figure = new_figure(11, 7.5)
+    figure = Figure(figsize=(11, 7.5), layout="constrained")
+    FigureCanvasAgg(figure)  # no window shows it
     for axes, (name, (label, points)) in zip(
         figure.subplots(2, 2).flat, sweeps.items(), strict=True
     ):
         _draw_sweep(axes, name, label, points)
     figure.axes[0].legend(fontsize=8, frameon=False)
     figure.suptitle(title, fontsize=11)
-    write_figure(path, figure)
+    reproducible: dict[Any, Any] = {"svg.hashsalt": "opera", "savefig.dpi": 150}
+    metadata = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix)
+    with matplotlib.rc_context(reproducible):
+        replace_file(
+            path, lambda part: figure.savefig(part, format=path.suffix[1:], metadata=metadata)
+        )
 
 
 def _draw_sweep(axes: Axes, name: str, label: str, points: Sequence[Point]) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.core.arrays import IntArray
-from opera.core.growing import seal
+from opera.core.cache import seal
 from opera.encoder.shards import Shards
 
 StoredAs = Literal["fp32", "fp16"]

@@ -17,7 +17,7 @@ from sentence_transformers.base.modules import Transformer
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from opera.core.reproducible import is_reproducible
+from opera.core.environment import is_reproducible
 from opera.core.rng import generator
 from opera.encoder.attention import NAME
 from opera.encoder.dropout import HashedDropout

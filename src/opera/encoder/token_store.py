@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
 from opera.core.arrays import IntArray
-from opera.core.cache import entry
-from opera.core.growing import seal
+from opera.core.cache import entry, seal
 from opera.core.processes import from_main, grown_by_all, process_index
 from opera.core.progress import progress
 from opera.data import RetrievalData, TextTable

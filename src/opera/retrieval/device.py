@@ -10,8 +10,8 @@ from typing import Literal
 import torch
 from accelerate import PartialState
 
+from opera.core.environment import VARIABLE, check_arithmetic, is_reproducible
 from opera.core.errors import SettingError
-from opera.core.reproducible import VARIABLE, check_arithmetic, is_reproducible
 
 Precision = Literal["auto", "fp32", "bf16", "fp16"]
 

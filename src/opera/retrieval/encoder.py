@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
 from opera.core.arrays import IntArray, normalise
+from opera.core.environment import is_reproducible
 from opera.core.errors import ModelError
 from opera.core.processes import (
     cached_by_all,
@@ -24,7 +25,6 @@ from opera.core.processes import (
     process_index,
 )
 from opera.core.progress import progress
-from opera.core.reproducible import is_reproducible
 from opera.core.terminal import shortened, shown
 from opera.data import RetrievalData, TextTable
 from opera.data.texts import CorpusText

@@ -14,11 +14,11 @@ from sentence_transformers import CrossEncoder
 
 from opera.core.arguments import whole_number
 from opera.core.arrays import IntArray
+from opera.core.environment import is_reproducible
 from opera.core.errors import ModelError, TrainingError
 from opera.core.paths import expand_user
 from opera.core.processes import cached_by_all, process_index
 from opera.core.progress import progress
-from opera.core.reproducible import is_reproducible
 from opera.core.terminal import first_line, shown
 from opera.data import RetrievalData
 from opera.data.texts import CorpusText

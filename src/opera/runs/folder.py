@@ -31,8 +31,7 @@ from typing import Any
 import pyarrow as pa
 
 from opera.core.errors import RunFolderError
-from opera.core.files import replace_file, replace_folder
-from opera.core.parquet import write_parquet
+from opera.core.files import replace_file, replace_folder, write_parquet
 from opera.core.paths import HIDDEN, user_path
 from opera.core.storage import writing
 from opera.runs.reading import read_model, read_object, read_table

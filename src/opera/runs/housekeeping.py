@@ -14,7 +14,7 @@ from opera.core.files import (
     check_reads_stay,
     remove,
     remove_empty,
-    unfinished_files,
+    unfinished,
     written_files,
 )
 from opera.core.locks import LOCK_FILE, refuse_in_use
@@ -189,14 +189,8 @@ def clear_leftovers(path: Path) -> None:
 
 
 def _leftovers(path: Path) -> list[Path]:
-    # "opera" names the file that tests whether a folder can be written to
-    folders = (path, path / TRIAL_FOLDER)
-    return [
-        left
-        for folder in folders
-        for name in (*OURS, "opera")
-        for left in unfinished_files(folder / name)
-    ]
+    places = (unfinished(folder / name) for folder in (path, path / TRIAL_FOLDER) for name in OURS)
+    return [place for place in places if os.path.lexists(place)]
 
 
 def refuse_other_settings(

@@ -11,8 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from opera.core.arguments import flag
-from opera.core.files import check_output, replace_file
-from opera.core.parquet import write_parquet
+from opera.core.files import check_output, replace_file, write_parquet
 from opera.core.paths import user_path
 from opera.data import RetrievalData, check_stays_out
 

@@ -9,8 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from opera.cli.printing.console import one_line
-from opera.core.console import SafeConsole
+from opera.cli.printing.console import SafeConsole, one_line
 from opera.core.intervals import signed
 from opera.experiments.paper.matching import our_measure
 from opera.experiments.paper.readings import READINGS

@@ -14,7 +14,7 @@ from typing import Any
 from opera.config.recipe import parse_value, with_full_names
 from opera.config.training import TrainSettings
 from opera.core.errors import RunFolderError
-from opera.core.files import check_folder, is_unfinished
+from opera.core.files import check_folder, unfinished
 from opera.core.locks import LOCK_FILE, TURN_FILE, in_use, own_turn, refuse_in_use, sole_use
 from opera.experiments.grid.plan import Cell
 from opera.runs.folder import RUN_FILE
@@ -72,10 +72,7 @@ def _holds_grid(out: Path) -> bool:
     if out / GRID_FILE in found:
         return True
     ours = {out / name for name in (LOCK_FILE, TURN_FILE, SHARDS)}
-    if any(
-        not (is_unfinished(path, out / "opera") or is_unfinished(path, out / GRID_FILE))
-        for path in found - ours
-    ):
+    if found - ours - {unfinished(out / GRID_FILE)}:
         raise RunFolderError(
             f"--out {out}: is not empty and holds no grid; give an empty or a new folder"
         )

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from opera.core.errors import InputError, OperaError
-from opera.core.extensions import load_extensions
+from opera.core.registry import load_extensions
 from opera.core.terminal import say
 from opera.data import RetrievalData, load_data
 from opera.experiments.grid.timing import time_cell

@@ -1,7 +1,12 @@
-"""The same arithmetic on every x86-64 processor: what ``OPERA_REPRODUCIBLE=1`` sets before NumPy and torch load.
+"""Environment variables that NumPy, torch and their OpenMP read as they load: how threads wait, and which kernels.
+
+GNU OpenMP's threads wait for each other by spinning. On cores of their own that saves a wake-up; beside other work
+the thread that spins uses up the time slice of the thread it waits for, at each of thousands of barriers per step
+(docs/performance.md has the figures). And torch starts a thread per core of the host, also in a container that may use
+two of them.
 
 These libraries hold several versions of their kernels, choose by processor, and add numbers in another order in each.
-The variables below pin the versions for AVX2, which nearly all processors since 2015 have (docs/determinism.md).
+``OPERA_REPRODUCIBLE=1`` pins the versions for AVX2, which nearly all processors since 2015 have (docs/determinism.md).
 """
 
 from __future__ import annotations
@@ -10,6 +15,7 @@ import os
 import platform
 import sys
 import warnings
+from contextlib import suppress
 from pathlib import Path
 
 from opera.core.errors import SettingError
@@ -23,6 +29,28 @@ KERNELS = {
     "NPY_DISABLE_CPU_FEATURES": "AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR X86_V4",
 }
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+"""Each decides how threads wait; one that the user has set is left alone, and so are the others."""
+QUOTA = Path("/sys/fs/cgroup/cpu.max")
+"""What the container's control group may use of the processors: microseconds, and in how many."""
+
+
+def share_cores() -> None:
+    """Let threads wait asleep, and start no more than a container may use; ``import opera`` calls this.
+
+    Child processes inherit it. Where torch was imported first, it has made its choice, and nothing is set.
+    """
+    if "torch" in sys.modules:
+        return
+    if not any(name in os.environ for name in WAITING):
+        os.environ["OMP_WAIT_POLICY"] = "PASSIVE"
+    with suppress(OSError, ValueError, ZeroDivisionError):  # another system, or "max"
+        used, period = map(int, QUOTA.read_text(encoding="ascii").split())
+        cores = max(1, used // period)
+        if cores < (os.cpu_count() or 1):
+            os.environ.setdefault(THREADS[0], str(cores))
 
 
 def is_reproducible() -> bool:

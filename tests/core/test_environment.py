@@ -1,0 +1,154 @@
+"""Variables are set before NumPy and torch load, also for processes started from here, and never against the user."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from opera.core import environment
+from opera.core.environment import (
+    KERNELS,
+    THREADS,
+    WAITING,
+    check_arithmetic,
+    fix_arithmetic,
+    is_reproducible,
+    share_cores,
+)
+from opera.core.errors import SettingError
+
+HAS_AVX2 = not environment._find_problems() or "imported" in environment._find_problems()[0]
+needs_avx2 = pytest.mark.skipif(not HAS_AVX2, reason="needs an x86-64 processor with AVX2")
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(environment, "_problems", [])
+    monkeypatch.setenv("OPERA_REPRODUCIBLE", "1")
+    for name in (*KERNELS, *THREADS, "MKL_DYNAMIC", "CUDA_VISIBLE_DEVICES"):
+        monkeypatch.setenv(name, "")  # so that it is restored
+        monkeypatch.delenv(name)
+
+
+def forget_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "modules", {})
+
+
+@pytest.mark.parametrize("value", ["", "0", None])
+def test_nothing_is_set_unless_asked_for(value: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPERA_REPRODUCIBLE", value) if value is not None else monkeypatch.delenv("OPERA_REPRODUCIBLE")
+    before = dict(os.environ)
+    fix_arithmetic()
+    check_arithmetic()
+    assert not is_reproducible()
+    assert dict(os.environ) == before
+
+
+@needs_avx2
+@pytest.mark.parametrize("threads", [None, "3"])
+def test_kernels_and_threads_are_pinned(threads: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    forget_libraries(monkeypatch)
+    if threads:
+        monkeypatch.setenv("OMP_NUM_THREADS", threads)
+    monkeypatch.setenv("MKL_CBWR", "AUTO")
+    fix_arithmetic()
+    check_arithmetic()
+    assert {name: os.environ[name] for name in KERNELS} == KERNELS
+    assert {os.environ[name] for name in THREADS} == {threads or "1"}
+    assert os.environ["CUDA_VISIBLE_DEVICES"] == ""
+
+
+@needs_avx2
+def test_libraries_that_have_chosen_already_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "modules", {"torch": None})
+    fix_arithmetic()
+    assert "MKL_CBWR" not in os.environ
+    with pytest.raises(SettingError, match="torch was imported before opera and has chosen its kernels; import opera"):
+        check_arithmetic()
+
+
+def test_other_processors_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    forget_libraries(monkeypatch)
+    monkeypatch.setattr(environment.platform, "machine", lambda: "arm64")
+    fix_arithmetic()
+    with pytest.raises(SettingError, match="needs an x86-64 processor with AVX2, this is arm64"):
+        check_arithmetic()
+
+
+@needs_avx2
+def test_the_command_and_what_it_starts_load_torch_with_these_kernels() -> None:
+    """A process started by one that has imported NumPy inherits the variables and finds nothing to complain of."""
+    child = "import numpy, opera, torch; from opera.core.environment import check_arithmetic; check_arithmetic(); "
+    child += "print(torch.backends.cpu.get_cpu_capability(), torch.get_num_threads(), torch.cuda.is_available())"
+    parent = f"import opera.cli, subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}], check=True)"
+    source = Path(environment.__file__).parents[2]
+    variables = {**os.environ, "PYTHONPATH": os.pathsep.join([str(source), os.environ.get("PYTHONPATH", "")])}
+    done = subprocess.run([sys.executable, "-c", parent], check=True, capture_output=True, text=True, env=variables)
+    assert done.stdout.split() == ["AVX2", "1", "False"]
+
+
+class TestCores:
+    @pytest.fixture(autouse=True)
+    def quota(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+        monkeypatch.delitem(sys.modules, "torch", raising=False)
+        monkeypatch.setattr(os, "cpu_count", lambda: 8)
+        monkeypatch.setattr(environment, "QUOTA", tmp_path / "cpu.max")
+        for name in (*WAITING, THREADS[0]):
+            monkeypatch.setenv(name, "")  # so that it is restored
+            monkeypatch.delenv(name)
+        return tmp_path / "cpu.max"
+
+    def changed(self) -> dict[str, str]:
+        before = dict(os.environ)
+        share_cores()
+        return {name: value for name, value in os.environ.items() if before.get(name) != value}
+
+    def test_threads_wait_asleep(self) -> None:
+        assert self.changed() == {"OMP_WAIT_POLICY": "PASSIVE"}
+
+    @pytest.mark.parametrize("name", WAITING)
+    def test_the_users_own_way_of_waiting_is_left_alone(self, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv(name, "1")
+        assert self.changed() == {}
+
+    def test_nothing_is_set_that_torch_would_not_read_any_more(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "torch", None)  # type: ignore[arg-type]
+        assert self.changed() == {}
+
+    @pytest.mark.parametrize(
+        ("text", "wanted"),
+        [
+            ("max 100000", None),
+            ("800000 100000", None),
+            ("750000 100000", "7"),
+            ("50000 100000", "1"),
+            ("ü 0", None),
+            ("1 0", None),
+        ],
+    )
+    def test_a_container_starts_as_many_threads_as_it_may_use(
+        self, text: str, wanted: str | None, quota: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        quota.write_text(f"{text}\n")
+        assert self.changed().get(THREADS[0]) == wanted
+        monkeypatch.setenv(THREADS[0], "5")
+        assert THREADS[0] not in self.changed()
+
+    def test_torch_loads_after_the_variable_is_set_and_keeps_to_it(self) -> None:
+        code = (
+            "import os, sys, opera; assert 'torch' not in sys.modules; print(os.environ['OMP_WAIT_POLICY'])\n"
+            "from opera.retrieval.device import describe_device; print(describe_device('cpu'))"
+        )
+        variables = {name: value for name, value in os.environ.items() if name != "OPERA_REPRODUCIBLE"}
+        answer = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**variables, THREADS[0]: "1"},
+            check=True,
+            capture_output=True,
+            text=True,
+        )
+        assert answer.stdout.splitlines() == ["PASSIVE", "cpu (1 thread)"]
