@@ -317,7 +317,7 @@ def _reading(path: Path, reads: Iterable[Path]) -> str:
     """Say how a file is among those that the command reads, by whatever links; empty if it is not."""
     where = path.resolve()
     for read in reads:
-        for file in (read, *read.rglob("*")):
+        for file in (*read.rglob("*"), read):
             if _is_same(path, file) and file != path:
                 return f"is the same file as {place(file)}, which this command reads"
             if where.is_relative_to(file.resolve()):
