@@ -156,18 +156,14 @@ def by_world(rows: Sequence[Row], model: str, future: str = "like-test") -> dict
 
 
 def world_table(rows: Sequence[Row], model: str) -> str:
-    """A line per world: means over the seeds."""
-    futures = {future: by_world(rows, model, future) for future in FUTURES}
-    heads = ["world", "queries", "seen", "untrained", "fine-tuned"]
-    heads += [head for future in FUTURES if futures[future] for head in (FUTURES[future], "λ")] + ["verdicts"]
+    """A line per world, told ``like-test``: means over the seeds."""
+    heads = ["world", "queries", "seen", "untrained", "fine-tuned", "handed over", "λ", "verdicts"]
     lines = []
-    for world, runs in futures["like-test"].items():
-        cells = [measures_cell(runs, name) for name in ("before", "fine_tuned")]
-        for found in filter(None, futures.values()):
-            of_world = found.get(world, [])
-            cells += [measures_cell(of_world, "after"), ", ".join(f"{row.share:g}" for row in of_world)]
+    for world, runs in by_world(rows, model).items():
+        cells = [measures_cell(runs, name) for name in ("before", "fine_tuned", "after")]
+        shares = ", ".join(f"{row.share:g}" for row in runs)
         verdicts = ", ".join(row.verdict for row in runs)
-        lines.append([world, f"{runs[0].queries:,}", f"{runs[0].seen:.0%}", *cells, verdicts])
+        lines.append([world, f"{runs[0].queries:,}", f"{runs[0].seen:.0%}", *cells, shares, verdicts])
     return table_lines(heads, lines)
 
 
