@@ -100,7 +100,6 @@ def _parse(builder: DataBuilder, name: HubName, source: str, given: Columns) -> 
                     DatasetTable(
                         f"{source}, {split}",
                         part,
-                        split,
                         lambda error: hub.explained(error, name.place),
                     ),
                 )

@@ -30,8 +30,8 @@ from opera.data.tables.files import (
     TableSource,
     files_in,
     holds_tables,
-    named_splits,
-    open_tables,
+    open_pairs,
+    open_texts,
     path_below,
     table_suffix,
 )
@@ -170,15 +170,10 @@ def load_tables(tables: TableSource, source: str | None = None) -> RetrievalData
         given = Columns(tables.columns)
         texts: dict[TableKind, list[TableFile]] = {}
         if tables.documents is not None:
-            place = Path(tables.documents)
-            texts["documents"] = open_tables(place, "documents", given, builder.notes)
+            texts["documents"] = open_texts(tables.documents, "documents", given, builder.notes)
         if tables.queries is not None:
-            texts["queries"] = open_tables(Path(tables.queries), "queries", given, builder.notes)
-        pairs = [
-            (split or file.split, file)
-            for split, path in named_splits(tables.pairs, builder.notes)
-            for file in open_tables(Path(path), "pairs", given, builder.notes)
-        ]
+            texts["queries"] = open_texts(tables.queries, "queries", given, builder.notes)
+        pairs = open_pairs(tables.pairs, given, builder.notes)
         store_tables(builder, texts, pairs, given)
 
     return load_or_parse(digest, name, text, parse)

@@ -240,15 +240,6 @@ def test_the_batch_does_not_say_what_a_column_is(tmp_path: Path, monkeypatch: py
     assert data.split("train").grades.tolist() == [1, 0]
 
 
-def test_json_lines_with_a_key_per_line_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("opera.data.tables.rows.MOST_COLUMNS", 3)
-    path = lines(tmp_path / "p.jsonl", *({f"d{row}": "text"} for row in range(5)))
-    with pytest.raises(
-        DataError, match=r"p\.jsonl:4: the lines up to here have more than 3 different keys; give every"
-    ):
-        load_data(path)
-
-
 @pytest.mark.parametrize(("kind", "end"), [(pa.float16(), 2**11), (pa.float32(), 2**24), (pa.float64(), 2**53)])
 def test_ids_that_a_float_may_have_rounded(tmp_path: Path, kind: pa.DataType, end: int) -> None:
     pq.write_table(pa.table({"query": ["a"], "doc_id": [str(end - 1)]}), tmp_path / "p.parquet")

@@ -232,57 +232,62 @@ def _listed(path: Path, key: str) -> list[str]:
 
 
 def path_below(file: Path, place: Path) -> Path:
-    """The path of a file below the folder that it was found in; its name if it is the place itself."""
+    """The path of a file below the folder it was found in; its name if it is the place itself."""
     return Path(file.name) if file == place else file.relative_to(place)
 
 
-def named_splits(pairs: Sequence[tuple[str, str]], notes: list[str]) -> list[tuple[str, str]]:
-    """Give several files of pairs the splits that their names begin with, if none is given."""
-    named: list[tuple[str, str]] = []
-    guessed: list[str] = []
-    for given, place in pairs:
-        split = given or (len(pairs) > 1 and _split_of(Path(place), Path(place))) or ""
-        if split and not given:
-            guessed.append(f"{Path(place).name} is {split}")
-        named.append((split, place))
-    if guessed:
-        notes.append(shortened(f"splits by the names of files: {', '.join(guessed)}", 300))
-    return named
-
-
-def open_tables(path: Path, kind: TableKind, given: Columns, notes: list[str]) -> list[TableFile]:
-    """Open the tables in a file or folder; ``notes`` gets what was guessed of files.
+def open_texts(path: str, kind: TableKind, given: Columns, notes: list[str]) -> list[TableFile]:
+    """Open the tables of documents or queries in a file or folder; notes get what was guessed.
 
     Raises:
         DataError: if one cannot be read, or is no table.
     """
-    tables = []
-    for file in files_in(path):
-        if not path.is_dir():
-            tables.append(_open(file, kind, given, None, notes))
-        elif file.name not in _SAVED:
-            split = _split_of(file, path) if kind == "pairs" else None
-            tables.append(_open(file, kind, given, split, notes))
-    unsplit = [table.short for table in tables if table.split is None]
-    if 0 < len(unsplit) < len(tables):
+    files = [file for file in files_in(Path(path)) if file.name not in _SAVED]
+    return [_open(file, kind, given, notes) for file in files]
+
+
+def open_pairs(
+    pairs: Sequence[tuple[str, str]], given: Columns, notes: list[str]
+) -> list[tuple[str | None, TableFile]]:
+    """Open tables of pairs, each with its split; of several files the names begin with it.
+
+    Raises:
+        DataError: if one cannot be read, or is no table.
+    """
+    tables: list[tuple[str | None, TableFile]] = []
+    guessed, without = [], []
+    for split, place in pairs:
+        home = Path(place)
+        for file in files_in(home):
+            if file.name in _SAVED:
+                continue
+            own: str | None = split or None
+            if own is None and (len(pairs) > 1 or home.is_dir()):
+                own = _split_of(path_below(file, home))
+                if own is None:
+                    without.append(file.name)
+                elif not home.is_dir():
+                    guessed.append(f"{file.name} is {own}")
+            tables.append((own, _open(file, "pairs", given, notes)))
+    if guessed:
+        notes.append(shortened(f"splits by the names of files: {', '.join(guessed)}", 300))
+    if 0 < len(without) < len(tables):
         notes.append(
-            f"{shortened(', '.join(unsplit), 200)}: no split begins the name, as in test.csv; "
+            f"{shortened(', '.join(without), 200)}: no split begins the name, as in test.csv; "
             "train, unless a column says otherwise"
         )
     return tables
 
 
-def _open(
-    file: Path, kind: TableKind, given: Columns, split: str | None, notes: list[str]
-) -> TableFile:
+def _open(file: Path, kind: TableKind, given: Columns, notes: list[str]) -> TableFile:
     suffix = table_suffix(file)
     if suffix in (".parquet", ".arrow", ".feather"):
-        return ArrowTable(file, split)
+        return ArrowTable(file)
     if suffix in (".jsonl", ".ndjson"):
-        return JsonTable(file, split)
+        return JsonTable(file)
     if kind == "pairs" and suffix in (".tsv", *_TREC_SUFFIXES) and is_qrels(file):
         notes.append(f"{file.name}: read as TREC's qrels: query, 0, document, grade")
-        return DelimitedTable(file, None, split=split)
+        return DelimitedTable(file, None)
     if suffix not in (".csv", ".tsv", *_TREC_SUFFIXES):
         advice = "; write JSON as .jsonl, one object per line" if suffix == ".json" else ""
         raise DataError(
@@ -297,7 +302,7 @@ def _open(
         known = suffix == ".csv" or any(role_of(cell, kind) in telling for cell in cells)
         return known and not given.numbered(kind)
 
-    table = DelimitedTable(file, is_header, tabs=suffix != ".csv", split=split)
+    table = DelimitedTable(file, is_header, tabs=suffix != ".csv")
     names = None if kind == "pairs" else _HEADERLESS.get(len(table.columns))
     if names and not table.has_header and not given.numbered(kind):
         table.columns = names
@@ -307,9 +312,7 @@ def _open(
     return table
 
 
-def _split_of(file: Path, folder: Path) -> str | None:
+def _split_of(path: Path) -> str | None:
     """The split that the name of a file, or of a folder above it, begins with."""
-    for part in reversed(path_below(file, folder).parts):
-        if found := _SPLIT.match(part.lower()):
-            return SPLIT_NAMES[found[1]]
-    return None
+    found = (_SPLIT.match(part.lower()) for part in reversed(path.parts))
+    return next((SPLIT_NAMES[own[1]] for own in found if own), None)

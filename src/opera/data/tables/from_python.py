@@ -24,8 +24,6 @@ PAIR = ("query", "document", "grade")
 class MemoryTable:
     """A pyarrow table; ``name`` is that of the argument."""
 
-    split: str | None = None
-
     def __init__(self, name: str, table: pa.Table) -> None:
         self.name, self.short, self._table = name, name, table
         self.columns = unique_columns(name, list(table.column_names))
@@ -53,7 +51,6 @@ class DatasetTable(MemoryTable):
     Args:
         name: for messages.
         dataset: the data set.
-        split: the split of all its rows, where that is known.
         explain: turns an error of the library into ours.
     """
 
@@ -61,10 +58,9 @@ class DatasetTable(MemoryTable):
         self,
         name: str,
         dataset: Any,
-        split: str | None = None,
         explain: Callable[[Exception], Exception] | None = None,
     ) -> None:
-        self.name, self.short, self.split, self._explain = name, name, split, explain
+        self.name, self.short, self._explain = name, name, explain
         # streams have no format
         form = getattr(dataset, "format", None) or {"type": None, "columns": dataset.column_names}
         if form["type"] == "custom":

@@ -20,8 +20,6 @@ from opera.data.texts import BATCH_CHARACTERS, LONGEST_TEXT
 
 BATCH_ROWS = 20_000
 END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
-MOST_COLUMNS = 10_000
-"""Columns of a JSON Lines file: one with more has values for keys, such as ids."""
 TREC_COLUMNS = ["query_id", "iteration", "document_id", "grade"]
 
 
@@ -39,13 +37,11 @@ class TableFile(Protocol):
         name: the file, for messages.
         short: its name alone, for notes: these are stored, and the file may be read elsewhere.
         columns: its columns, in order.
-        split: the split that all its rows belong to, where the file says so.
     """
 
     name: str
     short: str
     columns: list[str]
-    split: str | None
 
     def batches(self, columns: Sequence[str]) -> Iterator[Rows]:
         """Yield the rows with some of the columns; raises a DataError with file, row and rule."""
@@ -57,8 +53,8 @@ class TableFile(Protocol):
 class ArrowTable:
     """A Parquet or Arrow file."""
 
-    def __init__(self, path: Path, split: str | None = None) -> None:
-        self.path, self.name, self.short, self.split = path, str(path), path.name, split
+    def __init__(self, path: Path) -> None:
+        self.path, self.name, self.short = path, str(path), path.name
         with self._opened() as (schema, _):
             self.columns = unique_columns(self.name, list(schema.names))
 
@@ -114,18 +110,13 @@ class JsonTable:
     nulls make files in which a column first appears late.
     """
 
-    def __init__(self, path: Path, split: str | None = None) -> None:
-        self.path, self.name, self.short, self.split = path, str(path), path.name, split
+    def __init__(self, path: Path) -> None:
+        self.path, self.name, self.short = path, str(path), path.name
         # the line on which each type of a column's values is first seen
         self._first: dict[str, dict[type, int]] = {}
         for number, record in json_objects(path):
             for key, value in record.items():
                 self._first.setdefault(key, {}).setdefault(type(value), number)
-            if len(self._first) > MOST_COLUMNS:
-                raise DataError(
-                    f"{self.place(number)}: the lines up to here have more than {MOST_COLUMNS:,} "
-                    "different keys; give every line the same keys"
-                )
         self.columns = list(self._first)
 
     def place(self, number: int) -> str:
@@ -193,18 +184,12 @@ class DelimitedTable:
         path: the file.
         header: decides by the first line whether it names the columns; ``None``: TREC's qrels.
         tabs: whether tabs alone separate columns, as in TSV.
-        split: as of :class:`TableFile`.
     """
 
     def __init__(
-        self,
-        path: Path,
-        header: Callable[[list[str]], bool] | None,
-        *,
-        tabs: bool = False,
-        split: str | None = None,
+        self, path: Path, header: Callable[[list[str]], bool] | None, *, tabs: bool = False
     ) -> None:
-        self.path, self.name, self.short, self.split = path, str(path), path.name, split
+        self.path, self.name, self.short = path, str(path), path.name
         self.delimiter = None if header is None else "\t" if tabs else _delimiter(path)
         self._csv = not (header is None or tabs)
         first = next(self._records(), None)
