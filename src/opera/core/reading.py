@@ -1,4 +1,4 @@
-"""Open the files that users name: regular files only, so that no pipe or device keeps OPERA waiting."""
+"""The door to files that users name: regular files only, so that nothing keeps OPERA waiting."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def is_wide(start: bytes) -> bool:
 
 
 def open_file(path: Path) -> io.BufferedReader:
-    """Open a regular file, or a link to one, for reading bytes. Every file that OPERA reads is opened here.
+    """Open a regular file, or a link to one, for reading bytes.
 
     Raises:
         OSError: if it cannot be opened or is no regular file; its ``strerror`` says why.

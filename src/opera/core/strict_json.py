@@ -24,9 +24,10 @@ def parse_json(text: str) -> Any:
     """Parse JSON. Every JSON text that OPERA reads is parsed here.
 
     Raises:
-        ValueError: in words that can follow the name of a file or line, for what is not JSON, and for a key that occurs
-            twice, NaN or an infinite number, half a character (a lone surrogate), values nested more than
-            :data:`MAX_DEPTH` deep, or a whole number of more than :data:`MAX_DIGITS` digits.
+        ValueError: in words that can follow the name of a file or line, for what is not JSON, and
+            for a key that occurs twice, NaN or an infinite number, half a character (a lone
+            surrogate), values nested more than :data:`MAX_DEPTH` deep, or a whole number of more
+            than :data:`MAX_DIGITS` digits.
     """
     if text.count("[") + text.count("{") > MAX_DEPTH and _depth(text) > MAX_DEPTH:
         raise ValueError(f"nested more than {MAX_DEPTH} deep")

@@ -87,7 +87,8 @@ def _qrels_files(folder: Path) -> tuple[list[Path], list[str]]:
         raise DataError(
             f"{folder}: not a BEIR folder: qrels/ holds no .tsv file such as qrels/train.tsv"
         )
-    note = f"in qrels/ only .tsv files that are not hidden are read, not {shortened(', '.join(others))}"
+    listed = shortened(", ".join(others))
+    note = f"in qrels/ only .tsv files that are not hidden are read, not {listed}"
     return list(files.values()), [note] if others else []
 
 

@@ -1,4 +1,4 @@
-"""Checks of ids, texts and grades that files and dictionaries share: what passes can be written as a BEIR folder."""
+"""Checks of ids, texts and grades: what passes can be written as a BEIR folder."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def check_id(place: str, identifier: object) -> None:
     text = check_string(place, identifier)
     if CONTROL.search(text):
         raise DataError(
-            f"{place} must not hold a tab, a line break or another control character, got {shown(text)}"
+            f"{place} must not hold a tab, a line break or another control character, got "
+            f"{shown(text)}"
         )
     if not text.strip():
         raise DataError(f"{place} must not be empty")

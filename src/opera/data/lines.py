@@ -27,12 +27,14 @@ HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
-    r"""Yield (1-based line number, line without its line break) for each line that holds more than spaces.
+    r"""Yield (1-based line number, line without its line break) for each line that holds more than
+    spaces.
 
     Lines end with ``\n``, ``\r\n`` or ``\r``. A byte-order mark at the start is skipped.
 
     Raises:
-        DataError: if the file cannot be read, is not UTF-8, or has a line longer than any text may be.
+        DataError: if the file cannot be read, is not UTF-8, or has a line longer than any text may
+            be.
     """
     for number, line in enumerate(text_lines(path), start=1):
         if line.strip(" \n"):
@@ -88,13 +90,14 @@ def _decompressed(raw: io.BufferedReader, path: Path) -> io.BufferedReader:
 def json_records(
     path: Path, required: Collection[str], optional: Collection[str], *, others: bool = False
 ) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield (line number, record) for each line of a JSON Lines file, and check the keys of each record.
+    """Yield (line number, record) for each line of a JSON Lines file, with the right keys.
 
     Args:
         path: the file.
         required: keys that each record has.
         optional: keys that it may have.
-        others: whether it may have other keys too, as long as they are no misspelling of a known one that it lacks.
+        others: whether it may have other keys too, as long as they are no misspelling of a known
+            one that it lacks.
 
     Raises:
         DataError: for a line that is not a JSON object, or has a missing or unknown key.
@@ -110,7 +113,8 @@ def json_records(
                     harmless.add(key)
                     continue
                 raise DataError(
-                    f"{path}:{number}: unknown column {shown(key)}{hint} (known: {', '.join(known)})"
+                    f"{path}:{number}: unknown column {shown(key)}{hint} (known: "
+                    f"{', '.join(known)})"
                 )
         for key in required:
             if key not in record:

@@ -27,20 +27,23 @@ def load_data(
     """Read a data set; data that is already loaded is returned as it is.
 
     Args:
-        source: a BEIR folder, a table of pairs (CSV, TSV, JSON Lines, Parquet, Arrow, or a folder of these), a
-            ``.jsonl`` file of FlagEmbedding or Tevatron, a folder or a pattern of such files, ``python:PACKAGE`` for
-            the source code of an installed package (``python:stdlib`` for the standard library), ``paper:NAME`` for
-            one of the paper's data sets, ``irds:ID`` or ``hf:OWNER/NAME`` for one of ir_datasets or of the Hugging
-            Face hub, or anything a registered source reads.
+        source: a BEIR folder, a table of pairs (CSV, TSV, JSON Lines, Parquet, Arrow, or a folder
+            of these), a ``.jsonl`` file of FlagEmbedding or Tevatron, a folder or a pattern of such
+            files, ``python:PACKAGE`` for the source code of an installed package (``python:stdlib``
+            for the standard library), ``paper:NAME`` for one of the paper's data sets, ``irds:ID``
+            or ``hf:OWNER/NAME`` for one of ir_datasets or of the Hugging Face hub, or anything a
+            registered source reads.
         pairs: tables of pairs, instead of ``source``: a file, several, or files by split.
         documents: the table of documents whose ids ``pairs`` holds.
         queries: the table of queries, likewise.
-        columns: the columns of a table by role, where their names are not known or others are meant.
+        columns: the columns of a table by role, where their names are not known or others are
+            meant.
 
     Raises:
-        SettingError: for a path that cannot be, such as an empty one, ``source`` and ``pairs`` both, or neither, or a
-            cache that lies in the data.
-        DataError: if no source reads it, or for an error in the data, naming file, line, rule and value.
+        SettingError: for a path that cannot be, such as an empty one, ``source`` and ``pairs``
+            both, or neither, or a cache that lies in the data.
+        DataError: if no source reads it, or for an error in the data, naming file, line, rule and
+            value.
     """
     if isinstance(source, RetrievalData):
         return source
@@ -89,11 +92,13 @@ def data_source(
         columns: columns by role, also of a ``source`` that is a table of pairs.
 
     Raises:
-        SettingError: for both, or neither; for tables of texts without pairs; and as :meth:`TableSource.of`.
+        SettingError: for both, or neither; for tables of texts without pairs; and as
+            :meth:`TableSource.of`.
     """
     if not isinstance(pairs, str | Path | Sequence | Mapping | None):
         raise SettingError(
-            f"pairs: must be a path, or several, got {shown(type(pairs).__name__)}; a table in memory is read by "
+            f"pairs: must be a path, or several, got {shown(type(pairs).__name__)}; a table "
+            "in memory is read by "
             "RetrievalData.from_pairs(pairs=...)"
         )
     given = [
@@ -103,7 +108,8 @@ def data_source(
     ]
     if source is not None and given:
         raise SettingError(
-            f"{' '.join(given)}: not beside a data set ({shortened(str(source))}); give one of the two"
+            f"{' '.join(given)}: not beside a data set ({shortened(str(source))}); give one "
+            "of the two"
         )
     if source is not None:
         text = str(source) if str(source).startswith(TABLES) else expand_user(source, "data")

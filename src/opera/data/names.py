@@ -17,7 +17,7 @@ SPLIT_NAMES = {
 }
 """What others call the splits, and our names of them."""
 TABLES = "tables:"
-"""How the string form of several tables starts; see :class:`opera.data.tables.files.TableSource`."""
+"""How the string form of several tables starts; see ``TableSource``."""
 
 
 MEMORY = "memory:"
@@ -25,7 +25,7 @@ MEMORY = "memory:"
 
 
 def source_title(source: str) -> str:
-    """Return what messages call a source: tables by their files, data of a program by their name, others as given."""
+    """Return what messages call a source: tables by their files, data of a program by name."""
     if source.startswith(TABLES):
         files = [
             path
@@ -37,10 +37,10 @@ def source_title(source: str) -> str:
 
 
 def source_name(source: str) -> str | None:
-    """Return the short name of a source that is no path: of published data, or of tables; ``None`` for any other.
+    """Return the short name of a source that is no path, or of tables; ``None`` for any other.
 
-    The name of ``irds:antique/train`` is ``antique``: that of a split says little. Tables have the name of their
-    first pairs.
+    The name of ``irds:antique/train`` is ``antique``: that of a split says little. Tables have the
+    name of their first pairs.
     """
     if source.startswith(TABLES):
         pairs = [

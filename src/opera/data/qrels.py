@@ -18,11 +18,12 @@ class Qrels:
 
     Attributes:
         query_rows: int32 ``[n]``, rows of the judged queries in the query table.
-        offsets: int64 ``[n + 1]``; the judgements of query i are ``offsets[i]`` to ``offsets[i + 1]``.
+        offsets: int64 ``[n + 1]``; the judgements of query i are ``offsets[i]`` to ``offsets[i +
+            1]``.
         doc_rows: int32 ``[M]``, rows in the corpus.
         grades: int32 ``[M]``; above 0 is relevant.
-        weights: float32 ``[M]``, how much each judgement counts, such as clicks: finite, 0 or more; ``None`` where the
-            data have none.
+        weights: float32 ``[M]``, how much each judgement counts, such as clicks: finite, 0 or more;
+            ``None`` where the data have none.
     """
 
     query_rows: NDArray[np.int32]
@@ -39,7 +40,7 @@ class Qrels:
         grades: IntArray,
         weights: FloatArray | None = None,
     ) -> Qrels:
-        """Build qrels from parallel arrays ``[M]`` in any order; each (query, document) pair occurs once.
+        """Build qrels from parallel arrays ``[M]`` in any order; each pair occurs once.
 
         Raises:
             ValueError: for a weight that is below 0 or not finite.
@@ -70,7 +71,7 @@ class Qrels:
 
     @property
     def keys(self) -> NDArray[np.int64]:
-        """One number per judged pair, ascending: int64 ``[M]``, as :func:`opera.data.pairs.pair_keys` makes them."""
+        """One number per judged pair, ascending: int64 ``[M]``; see ``pair_keys``."""
         return pair_keys(self.query_rows[self.query_index], self.doc_rows)
 
     @property
@@ -87,10 +88,10 @@ class Qrels:
         return self.select_judgements(keep[self.query_index])
 
     def select_judgements(self, keep: BoolArray) -> Qrels:
-        """Keep the judgements where ``keep``, bool ``[M]``, is true, and the queries that have one."""
+        """Keep the judgements where ``keep``, bool ``[M]``, and the queries that have one."""
         if keep.all() and np.all(np.diff(self.offsets)):
             return self
-        # What is left stays in order. A query's judgements left are those kept before its end, less before its start.
+        # A query's judgements left are those kept before its end, less those before its start.
         counts = np.diff(np.concatenate([[0], np.cumsum(keep)])[self.offsets])
         left = counts > 0
         return Qrels(
@@ -102,7 +103,10 @@ class Qrels:
         )
 
     def union(self, other: Qrels) -> Qrels:
-        """Return the judgements of both; no pair may be judged by both. Weights are 1 where one side has none."""
+        """Return the judgements of both; no pair may be judged by both.
+
+        Weights are 1 where one side has none.
+        """
         weighted = self.weights is not None or other.weights is not None
         return Qrels.from_arrays(
             np.concatenate(
@@ -120,7 +124,7 @@ class Qrels:
         )
 
     def contains(self, other: Qrels) -> BoolArray:
-        """Whether each judgement of ``other`` concerns a pair that is judged here: bool ``[M of other]``."""
+        """Whether the pair of each judgement of ``other`` is judged here: bool ``[M of other]``."""
         return np.asarray(np.isin(other.keys, self.keys))
 
     def pairs(self) -> TrainingPairs:
@@ -133,7 +137,8 @@ class GivenNegatives:
     """Negatives that came with the data, for the train queries.
 
     Attributes:
-        offsets: int64 ``[q + 1]``; the negatives of query row r are ``offsets[r]`` to ``offsets[r + 1]``.
+        offsets: int64 ``[q + 1]``; the negatives of query row r are ``offsets[r]`` to ``offsets[r +
+            1]``.
         doc_rows: int32, rows in the corpus.
     """
 

@@ -43,13 +43,18 @@ class RetrievalData:
         given_negatives: negatives that came with the data, or ``None``.
         teacher: scores of a teacher that came with the data, or ``None``.
         query_prompt: what the data put before each query, or ``None``.
-        held_out: judgements that left train because their documents are held out for another split; their documents
-            are still positives of their queries, and never negatives. ``None`` where there are none.
+        held_out: judgements that left train because their documents are held out for another split;
+            their documents are still positives of their queries, and never negatives. ``None``
+            where there are none.
         notes: what was merged, dropped or drawn, in plain sentences.
-        places: file and line of judgements that name an empty text, where known, by the rows of query and document.
-        left_out: relevant pairs of a published set that name an empty text and were left out, by split.
-        lowest_grade: where :meth:`with_relevant_grade` has set grades to 0, the lowest that it left.
-        sets: the data sets that this one is made of, in the order of their rows; none where it is a single one.
+        places: file and line of judgements that name an empty text, where known, by the rows of
+            query and document.
+        left_out: relevant pairs of a published set that name an empty text and were left out, by
+            split.
+        lowest_grade: where :meth:`with_relevant_grade` has set grades to 0, the lowest that it
+            left.
+        sets: the data sets that this one is made of, in the order of their rows; none where it is a
+            single one.
     """
 
     name: str
@@ -86,8 +91,8 @@ class RetrievalData:
             qrels: for each split, grade by document id by query id.
 
         Raises:
-            DataError: for an id or text that is not a string, an empty id, one with a tab or a line break, or a
-                judged id that is not among the texts.
+            DataError: for an id or text that is not a string, an empty id, one with a tab or a line
+                break, or a judged id that is not among the texts.
         """
         for kind, texts in (("document", corpus), ("query", queries)):
             for identifier, text in texts.items():
@@ -131,16 +136,17 @@ class RetrievalData:
         columns: str | Sequence[str] | Mapping[str, str | Sequence[str]] | None = None,
         name: str = "pairs",
     ) -> RetrievalData:
-        """Build a data set from what a program holds: lists, dictionaries, DataFrames, ``datasets.Dataset``, pyarrow.
+        """Build a data set from lists, dictionaries, DataFrames, ``datasets.Dataset`` or pyarrow.
 
-        Without ``pairs``, queries and documents are lists of texts, and row i belongs to row i. Without queries or
-        documents, the pairs hold the texts. A list of texts has the ids 0, 1, ...
+        Without ``pairs``, queries and documents are lists of texts, and row i belongs to row i.
+        Without queries or documents, the pairs hold the texts. A list of texts has the ids 0, 1,
+        ...
 
         Args:
             queries: texts by id, a list of texts, or a table with an id and a text.
             documents: likewise; a table may have titles.
-            pairs: tuples (query, document) or (query, document, grade), dictionaries, or a table; see docs/data.md for
-                the names of columns that are recognised.
+            pairs: tuples (query, document) or (query, document, grade), dictionaries, or a table;
+                see docs/data.md for the names of columns that are recognised.
             columns: the columns of a table by role, as of ``--columns``.
             name: short name, for tables and run records.
 
@@ -178,7 +184,8 @@ class RetrievalData:
         relevant = self.split("train").relevant()
         if relevant.n_queries == 0:
             raise DataError(
-                f"{self.title}: split 'train' has no pair with a grade {self._relevant}: nothing to train on"
+                f"{self.title}: split 'train' has no pair with a grade {self._relevant}: "
+                "nothing to train on"
             )
         self._refuse_empty("train", relevant)
         return relevant
@@ -187,12 +194,14 @@ class RetrievalData:
         """Return the qrels of a split without the queries that have no relevant document.
 
         Raises:
-            DataError: if there is no such split, no query in it has a relevant document, or one of these is empty.
+            DataError: if there is no such split, no query in it has a relevant document, or one of
+                these is empty.
         """
         qrels = self.split(split)
         if not qrels.has_relevant.any():
             raise DataError(
-                f"{self.title}: split '{split}' has no judgement {self._relevant}: nothing to measure"
+                f"{self.title}: split '{split}' has no judgement {self._relevant}: nothing to "
+                "measure"
             )
         self._refuse_empty(split, qrels)
         return qrels.select_queries(qrels.has_relevant)
@@ -220,16 +229,18 @@ class RetrievalData:
             place = self.places.get(
                 (int(query[0]), int(document[0])), f"{self.title}: split '{split}'"
             )
-            pair = f"query {shown(self.queries.ids(query)[0])}, document {shown(self.corpus.ids(document)[0])}"
+            pair = f"query {shown(self.queries.ids(query)[0])}"
+            pair += f", document {shown(self.corpus.ids(document)[0])}"
             what = (
                 "the query's text is" if of_query[wrong[0]] else "the document's title and text are"
             )
             raise DataError(
-                f"{place}: a relevant pair ({pair}), but {what} empty; give it a text or remove the pair"
+                f"{place}: a relevant pair ({pair}), but {what} empty; give it a text or "
+                "remove the pair"
             )
 
     def with_relevant_grade(self, lowest: int) -> RetrievalData:
-        """Set grades below ``lowest`` to 0 (not relevant) in every split, and add a note with the count.
+        """Set grades below ``lowest`` to 0, not relevant, in every split; a note has the count.
 
         Higher grades stay as they are; they are the gains of nDCG.
 
@@ -270,8 +281,8 @@ class RetrievalData:
     def write_beir(self, folder: Path) -> None:
         """Write the data as a BEIR folder: ``corpus.jsonl``, ``queries.jsonl``, ``qrels/*.tsv``.
 
-        The format has no place for weights of pairs, given negatives, a teacher's scores or a query prompt: where the
-        data have any, a warning lists what is not written.
+        The format has no place for weights of pairs, given negatives, a teacher's scores or a query
+        prompt: where the data have any, a warning lists what is not written.
         """
         lost = {
             "weights of pairs": any(qrels.weights is not None for qrels in self.splits.values()),

@@ -66,7 +66,7 @@ class DataSource(Protocol):
 
 
 class BeirFolder:
-    """A folder in BEIR's format; any folder without tables is taken for one, so that the message says what it lacks."""
+    """A folder in BEIR's format, or without any tables, so that a message says what it lacks."""
 
     description = "a BEIR folder (corpus.jsonl, queries.jsonl, qrels/)"
 
@@ -87,7 +87,7 @@ class TrainingFiles:
     description = "a .jsonl file or a folder of FlagEmbedding or Tevatron"
 
     def matches(self, source: str) -> bool:
-        """Whether ``source`` is a ``.jsonl`` file but a table, or stands for some with the keys of these trainers."""
+        """Whether ``source`` is a ``.jsonl`` file but no table, or stands for trainers' files."""
         if os.path.isfile(source):  # noqa: PTH113 - as above
             return source.lower().endswith(".jsonl") and not is_json_table(Path(source))
         return (is_pattern(source) or os.path.isdir(source)) and holds_trainer_files(source)  # noqa: PTH112
@@ -218,7 +218,8 @@ def find_source(text: str) -> DataSource:
             return known
     if text.startswith(MEMORY):
         raise DataError(
-            f"{shortened(text)}: these data were a program's, made by RetrievalData.from_pairs; pass them"
+            f"{shortened(text)}: these data were a program's, made by "
+            "RetrievalData.from_pairs; pass them"
         )
     found = kind_of_place(Path(text))
     problem = "no such file or folder" if found is None else "not a kind of data that OPERA reads"

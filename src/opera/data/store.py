@@ -57,9 +57,10 @@ class DataBuilder:
         query_prompt: what the data put before each query.
         notes: what was merged or dropped, in plain sentences.
         tables: the texts written so far, ``corpus`` and ``queries``.
-        places: file and line of judgements that name an empty text, by the rows of query and document; relative to
-            the source.
-        left_out: relevant pairs of a published set that name an empty text and were left out, by split.
+        places: file and line of judgements that name an empty text, by the rows of query and
+            document; relative to the source.
+        left_out: relevant pairs of a published set that name an empty text and were left out, by
+            split.
     """
 
     folder: Path
@@ -129,7 +130,7 @@ def fields_of(
 
 
 def stored_entry(digest: str) -> Path | None:
-    """Return the folder of the cached data of a digest, ``None`` where there are none; it is not verified."""
+    """Return the folder of the cached data of a digest, not verified; ``None``: there is none."""
     home = cache_folder() / "data" / digest[:32]
     return home if (home / MANIFEST).is_file() else None
 

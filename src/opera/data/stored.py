@@ -1,4 +1,4 @@
-"""Data that a file names, and not the user: loaded by their path alone; and the files that data are read from."""
+"""Data that a file names, loaded by their path alone; and the files that data are read from."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from opera.data.sources import (
     TrainingFiles,
     load_tables,
 )
-from opera.data.tables.files import TABLE_SUFFIXES, TableSource, table_suffix
-from opera.data.trainer_files import SUFFIXES, is_pattern, listed_files
+from opera.data.tables.files import TableSource
+from opera.data.trainer_files import is_pattern, listed_files
 
 
 def load_stored(source: str) -> RetrievalData:
@@ -41,12 +41,13 @@ def load_stored(source: str) -> RetrievalData:
         if known.matches(source):
             return known.load(source)
     raise DataError(
-        f"{shortened(source)}: not a folder or file that OPERA reads; pass the data yourself to read them"
+        f"{shortened(source)}: not a folder or file that OPERA reads; pass the data yourself "
+        "to read them"
     )
 
 
 def files_read(source: str | Path | RetrievalData) -> list[Path]:
-    """Return the files of a data set, which no output may replace; a folder stands for every file in it."""
+    """Return the files of a data set, which no output may replace; a folder stands for its own."""
     if isinstance(source, RetrievalData) and source.sets:
         return [path for own in source.sets for path in files_read(own)]
     text = str(source.source if isinstance(source, RetrievalData) else source)
@@ -66,7 +67,7 @@ def files_read(source: str | Path | RetrievalData) -> list[Path]:
 def check_stays_out(
     place: Path, name: str, source: str | Path | RetrievalData, *, folder: bool
 ) -> None:
-    """Check that nothing that is written to a place becomes data of a set that is read, or hides data of it.
+    """Check that nothing that is written to a place becomes data of a set that is read.
 
     Args:
         place: the output.
@@ -82,12 +83,11 @@ def check_stays_out(
             check_stays_out(place, name, own, folder=folder)
         return
     text = str(source.source if isinstance(source, RetrievalData) else source)
-    tables = text.startswith(TABLES)
-    for each in TableSource.parse(text).files if tables else [text]:
-        if (home := _home_of_data(expand_user(each, "data"), place, folder, tables)) is not None:
+    for each in TableSource.parse(text).files if text.startswith(TABLES) else [text]:
+        if (home := _home_of_data(expand_user(each, "data"), place, folder)) is not None:
             raise SettingError(
-                f"{name} {place_of(place)}: lies in {place_of(home)}, which is read as data, so what is written there "
-                "would be data too; pass another place"
+                f"{name} {place_of(place)}: lies in {place_of(home)}, which is read as data, so "
+                "what is written there would be data too; pass another place"
             )
 
 
@@ -101,35 +101,23 @@ def check_cache_stays_out(source: str) -> None:
         check_stays_out(place, "OPERA_CACHE", source, folder=True)
 
 
-def _home_of_data(source: str, place: Path, folder: bool, tables: bool) -> Path | None:
-    """Return the folder that is read as data and in which ``place`` would be data; ``None`` where it would not."""
+def _home_of_data(source: str, place: Path, folder: bool) -> Path | None:
+    """Return the folder that is read as data and that ``place`` lies in; ``None`` if in none."""
     if is_pattern(source):
         whole, wanted = Path(os.path.realpath(place)).parts, Path(os.path.realpath(source)).parts
         fits = len(wanted) > len(whole) if folder else len(wanted) == len(whole)
         return Path(source) if fits and all(map(fnmatch, whole, wanted)) else None
-    hub = local_folder(source.removeprefix("hf:")) if source.startswith("hf:") else None
-    for home in (source,) if hub is None else (hub, f"{hub}-qrels"):
-        if not os.path.isdir(home) or (parts := _parts_below(home, place)) is None:  # noqa: PTH112 - never raises
+    homes = [source]
+    if source.startswith("hf:"):
+        hub = local_folder(source.removeprefix("hf:"))
+        homes = [] if hub is None else [hub, f"{hub}-qrels"]
+    for home in filter(os.path.isdir, homes):
+        try:
+            parts = Path(os.path.realpath(place)).relative_to(os.path.realpath(home)).parts
+        except (OSError, ValueError):  # elsewhere; or the current folder has been deleted
             continue
-        if any(part.startswith(".") for part in parts):
-            continue
-        reader = next((known for known in SOURCES if known.matches(source)), None)
-        if tables or (isinstance(reader, TableFileOrFolder) and not folder):
-            read = folder or table_suffix(place) in TABLE_SUFFIXES
-        elif isinstance(reader, TrainingFiles):  # a qrels beside them would make the folder BEIR's
-            read = len(parts) == 1 and (place.suffix.lower() in SUFFIXES or place.name == "qrels")
-        elif isinstance(reader, BeirFolder):
-            read = parts[0] == "qrels" and (folder or place.suffix.lower() == ".tsv")
-        else:
-            read = True
-        if read:
+        hidden = any(part.startswith(".") for part in parts)
+        beir = home == source and BeirFolder().matches(home)
+        if parts and not hidden and not (beir and parts[0] != "qrels"):
             return Path(home)
     return None
-
-
-def _parts_below(home: str, place: Path) -> tuple[str, ...] | None:
-    """The path from a folder to what lies in it; ``None`` for what does not."""
-    try:
-        return Path(os.path.realpath(place)).relative_to(os.path.realpath(home)).parts or None
-    except (OSError, ValueError):  # an OSError where the current folder has been deleted
-        return None

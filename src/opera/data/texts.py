@@ -21,7 +21,7 @@ CorpusText = Literal["title_text", "text"]
 TextRow = tuple[str, str, str]  # id, title, text
 TEXT_SCHEMA = pa.schema([("id", pa.string()), ("title", pa.string()), ("text", pa.string())])
 BATCH_ROWS, BATCH_CHARACTERS = 50_000, 2**26
-"""A batch ends with the row that reaches one of these: an Arrow array holds at most 2 GiB of text."""
+"""A batch ends with the row that reaches one of these: an Arrow array holds up to 2 GiB of text."""
 ROWS_AT_ONCE = 1000
 """Rows held as Python strings while a table is gone through."""
 COLUMN_ROWS = 65_536
@@ -56,7 +56,10 @@ def _record_batch(rows: Sequence[TextRow]) -> pa.RecordBatch:
 
 
 def _blank(texts: pa.ChunkedArray) -> NDArray[np.bool_]:
-    """Whether each text is empty or white space: bool ``[texts]``. Reads no further than its first other character."""
+    """Whether each text is empty or white space: bool ``[texts]``.
+
+    Reads no further than its first other character.
+    """
     nothing = [
         pc.or_(pc.equal(pc.binary_length(chunk), 0), pc.utf8_is_space(chunk))
         for chunk in texts.chunks
@@ -70,7 +73,8 @@ def _blank(texts: pa.ChunkedArray) -> NDArray[np.bool_]:
 class TextTable:
     """Documents or queries, one per row, memory-mapped; rows are addressed by number.
 
-    Numbers go to and from Arrow as buffers where a search needs them: its conversions import pandas, for half a second.
+    Numbers go to and from Arrow as buffers where a search needs them: its conversions import
+    pandas, for half a second.
 
     Attributes:
         table: Arrow table with the string columns ``id``, ``title``, ``text``.
@@ -95,7 +99,7 @@ class TextTable:
     def texts(
         self, rows: IntArray | slice | None = None, corpus_text: CorpusText = "title_text"
     ) -> list[str]:
-        """Return the texts of some rows (default all), with the title in front unless ``corpus_text="text"``."""
+        """Return the texts of some rows (default all), titled if ``corpus_text`` says so."""
         texts = self._column("text", rows)
         if corpus_text == "text":
             return texts
@@ -114,7 +118,7 @@ class TextTable:
         return self._column("id", rows)
 
     def id_column(self, rows: IntArray) -> pa.ChunkedArray:
-        """Return the ids of many rows as an Arrow column, in a fraction of the memory of Python strings."""
+        """Return the ids of many rows as an Arrow column, which takes a fraction of the memory."""
         starts = range(0, len(rows), COLUMN_ROWS)
         parts = [
             pa.array(self.ids(rows[start : start + COLUMN_ROWS]), pa.string()) for start in starts
@@ -122,7 +126,10 @@ class TextTable:
         return pa.chunked_array(parts, pa.string())
 
     def select(self, rows: IntArray) -> TextTable:
-        """Return a table of some rows, in this order. Arrow's own ``take`` fails on more than 2 GiB of text."""
+        """Return a table of some rows, in this order.
+
+        Arrow's own ``take`` fails on more than 2 GiB of text.
+        """
         columns = ("id", "title", "text")
         parts = np.array_split(np.asarray(rows), max(1, len(rows) // ROWS_AT_ONCE))
         chosen = (
@@ -140,7 +147,10 @@ class TextTable:
 
     @cached_property
     def id_rank(self) -> NDArray[np.int32]:
-        """0-based rank of each row in ascending order of id: int32 ``[rows]``. Breaks ties between equal scores."""
+        """0-based rank of each row in ascending order of id: int32 ``[rows]``.
+
+        Breaks ties between equal scores.
+        """
         order = np.frombuffer(
             pc.sort_indices(self.table["id"]).buffers()[1], dtype=np.uint64, count=len(self)
         )
@@ -149,7 +159,7 @@ class TextTable:
         return rank
 
     def empty_rows(self, corpus_text: CorpusText = "title_text") -> NDArray[np.int64]:
-        """Return the rows of which ``corpus_text`` leaves nothing but white space, ascending: int64."""
+        """Return the rows of which ``corpus_text`` leaves only white space, ascending: int64."""
         return self._without_text if corpus_text == "text" else self._without_both
 
     @cached_property

@@ -1,4 +1,4 @@
-"""Files that other trainers read: FlagEmbedding's and Tevatron's JSON Lines, alone or in folders."""
+"""Files of other trainers: FlagEmbedding's and Tevatron's JSON Lines, alone or in folders."""
 
 from __future__ import annotations
 
@@ -69,7 +69,10 @@ def kind_of(keys: Set[str], path: Path) -> Kind | None:
 
 
 def first_keys(path: Path) -> Set[str]:
-    """Return the keys of the first record of a JSON Lines file; none if it has none. Never raises."""
+    """Return the keys of the first record of a JSON Lines file; none if it has none.
+
+    Never raises.
+    """
     try:
         return next(json_objects(path), (0, dict[str, Any]()))[1].keys()
     except OperaError:
@@ -85,12 +88,12 @@ def is_json_table(path: Path) -> bool:
 
 
 def is_pattern(source: str) -> bool:
-    """Whether a source is a pattern such as ``data/*.jsonl``, and no file or folder of that name."""
+    """Whether a source is a pattern such as ``data/*.jsonl``, and no path of that name."""
     return has_magic(source) and not os.path.lexists(source)
 
 
 def listed_files(source: str) -> list[Path]:
-    """Return the JSON Lines files that a file, a folder or a pattern stands for, by name, but hidden ones.
+    """Return the JSON Lines files behind a file, a folder or a pattern, by name, but hidden ones.
 
     Raises:
         DataError: if a folder cannot be read.
@@ -112,7 +115,10 @@ def listed_files(source: str) -> list[Path]:
 
 
 def holds_trainer_files(source: str) -> bool:
-    """Whether a folder or pattern stands for trainers' files, not for a BEIR folder. Never raises."""
+    """Whether a folder or pattern stands for trainers' files, not for a BEIR folder.
+
+    Never raises.
+    """
     beir = any(os.path.lexists(Path(source, name)) for name in ("queries.jsonl", "qrels"))
     if beir and not is_pattern(source):
         return False
@@ -159,7 +165,7 @@ def load_trainer_files(source: str) -> RetrievalData:
 
 
 def _check_unread(path: Path) -> None:
-    """Refuse a file of which only a later record shows its kind, since the file would not be read."""
+    """Refuse a file whose kind only a later record shows, since the file would not be read."""
     try:
         found = ((at, kind_of(record.keys(), path)) for at, record in json_objects(path))
         number, kind = next((own for own in found if own[1] is not None), (0, None))
@@ -167,14 +173,16 @@ def _check_unread(path: Path) -> None:
         return
     if kind is not None:
         raise DataError(
-            f"{path}:{number}: has the columns of a file of {_KINDS[kind][0]}, but the first record "
-            "lacks some; give every record the same columns, null where it has no value, or move the "
+            f"{path}:{number}: has the columns of a file of {_KINDS[kind][0]}, but the first "
+            "record "
+            "lacks some; give every record the same columns, null where it has no value, or "
+            "move the "
             "file elsewhere"
         )
 
 
 def _splits_of(paths: Iterable[Path]) -> dict[Path, str]:
-    """Return the split of each file: the last word of its name that names one, ``train`` if none does.
+    """Return the split of each file: the last word of its name that names one, else ``train``.
 
     ``eval`` is the test split, and dev beside files of a test split.
     """

@@ -1,1 +1,1 @@
-"""Tables of one's own: pairs, documents and queries in CSV, TSV, JSON Lines, Parquet and Arrow files."""
+"""Tables: pairs, documents and queries in CSV, TSV, JSON Lines, Parquet and Arrow files."""

@@ -1,4 +1,4 @@
-"""Which column plays which role: the names that OPERA recognises, and ``--columns``, which goes before them."""
+"""Which column plays which role: the names that are recognised, and ``--columns`` before them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,13 @@ _QUERY_ID = ("query_id", "qid", "q_id", "question_id")
 
 RECOGNISED: Mapping[TableKind, Mapping[str, tuple[str, ...]]] = {
     "pairs": {
-        "query": ("query", "anchor", "question", "q", "query_text", "search_query", "sentence1", "sentence_1"),
+        "query": (
+            "query", "anchor", "question", "q", "query_text", "search_query", "sentence1",
+            "sentence_1",
+        ),
         "document": (
-            "document", "positive", "passage", "answer", "doc", "pos", "a", "document_text", "passage_text",
-            "sentence2", "sentence_2",
+            "document", "positive", "passage", "answer", "doc", "pos", "a", "document_text",
+            "passage_text", "sentence2", "sentence_2",
         ),
         "query_id": _QUERY_ID,
         "document_id": _DOCUMENT_ID,
@@ -32,15 +35,18 @@ RECOGNISED: Mapping[TableKind, Mapping[str, tuple[str, ...]]] = {
     "documents": {
         "id": ("id", "_id", *_DOCUMENT_ID),
         "title": ("title",),
-        "text": ("text", "document", "passage", "contents", "content", "body", "document_text", "passage_text"),
+        "text": (
+            "text", "document", "passage", "contents", "content", "body", "document_text",
+            "passage_text",
+        ),
     },
     "queries": {
         "id": ("id", "_id", *_QUERY_ID),
         "text": ("text", "query", "question", "q", "query_text"),
     },
 }  # fmt: skip
-"""Names of columns by kind of table and role, in small letters; spaces and hyphens count as underscores. A column of
-negatives may have a number behind its name, or a plural s."""
+"""Names of columns by kind of table and role, in small letters; spaces and hyphens count as
+underscores. A column of negatives may have a number behind its name, or a plural s."""
 
 ROLES = tuple(dict.fromkeys(role for roles in RECOGNISED.values() for role in roles))
 _ALIASES = {"score": "grade"}
@@ -95,7 +101,8 @@ class Columns:
                 listed = "; ".join(f"{name}: {names_of(columns)}" for name, columns in has.items())
                 hint = nearest(column[:100], [name for columns in has.values() for name in columns])
                 raise DataError(
-                    f"--columns {role}={shortened(column)}: no file has such a column that could be "
+                    f"--columns {role}={shortened(column)}: no file has such a column that "
+                    "could be "
                     f"the {role}{hint} ({shortened(listed, 400)})"
                 )
 
@@ -133,7 +140,8 @@ def parse_columns(given: Any) -> tuple[tuple[str, str], ...]:
     """Return (role, column) of what a user says: columns by role, or ``role=column,...``.
 
     Raises:
-        SettingError: for something else, an unknown role, or a role given twice (``negative`` may be).
+        SettingError: for something else, an unknown role, or a role given twice (``negative`` may
+            be).
     """
     pairs: list[tuple[Any, Any]] = []
     if isinstance(given, Mapping):

@@ -155,7 +155,7 @@ class TableSource:
 
 
 def _split_file(value: str | Path) -> tuple[str, str]:
-    """Read ``SPLIT=FILE`` or ``FILE``; a word before the sign is a split, unless a file has the whole name."""
+    """Read ``SPLIT=FILE`` or ``FILE``, also where a file has an equals sign in its name."""
     split, equals, path = str(value).partition("=")
     if equals and (split in SPLIT_NAMES or (split.isalnum() and not os.path.lexists(value))):
         return _split(split), expand_user(path, "--pairs")
@@ -174,7 +174,10 @@ def table_suffix(path: Path) -> str:
 
 
 def holds_tables(folder: Path) -> bool:
-    """Whether a folder is one of tables: it has some, and nothing of a BEIR folder. Never raises."""
+    """Whether a folder is one of tables: it has some, and nothing of a BEIR folder.
+
+    Never raises.
+    """
     if any(os.path.lexists(folder / name) for name in ("corpus.jsonl", "queries.jsonl", "qrels")):
         return False
     try:
@@ -295,7 +298,7 @@ def _open(file: Path, kind: TableKind, given: Columns, notes: list[str]) -> Tabl
         )
 
     def is_header(cells: list[str]) -> bool:
-        """CSV has one unless columns are given by number; TSV if a column is given or tells an id."""
+        """CSV has one unless columns are given by number; TSV if a column of it is known."""
         if {column for _, column, _ in given.of(kind)} & set(cells):
             return True
         telling = ("query", "document", "query_id", "document_id", "id")

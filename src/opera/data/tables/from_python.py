@@ -65,7 +65,8 @@ class DatasetTable(MemoryTable):
         form = getattr(dataset, "format", None) or {"type": None, "columns": dataset.column_names}
         if form["type"] == "custom":
             raise DataError(
-                f"{name}: has a transform, which is applied to no file; apply it for good with map()"
+                f"{name}: has a transform, which is applied to no file; apply it for good "
+                "with map()"
             )
         if form["columns"] is None:
             raise DataError(
@@ -120,7 +121,8 @@ def _aligned(queries: Any, documents: Any) -> MemoryTable:
     """A table of pairs from two lists of one length."""
     if queries is None or documents is None:
         raise DataError(
-            "pairs: is missing; give pairs, or queries and documents as two lists of texts, row by row"
+            "pairs: is missing; give pairs, or queries and documents as two lists of texts, "
+            "row by row"
         )
     both = {"query": _list(queries, "queries"), "document": _list(documents, "documents")}
     n_queries, n_documents = map(len, both.values())
@@ -218,7 +220,8 @@ def _arrow(value: Any, name: str, columns: Sequence[str]) -> pa.Table:
         )
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
         raise DataError(
-            f"{name}: must be a table (pandas, polars, pyarrow or datasets.Dataset), columns by name "
+            f"{name}: must be a table (pandas, polars, pyarrow or datasets.Dataset), columns "
+            "by name "
             f"or a list, got {shown(type(value).__name__)}"
         )
     if not value:
@@ -233,7 +236,8 @@ def _arrow(value: Any, name: str, columns: Sequence[str]) -> pa.Table:
     for at, row in enumerate(rows):
         if not isinstance(row, tuple | list) or len(row) != width:
             raise DataError(
-                f"{name}[{at}]: must be a tuple of {width} values, as the first is, got {shown(row)}"
+                f"{name}[{at}]: must be a tuple of {width} values, as the first is, got "
+                f"{shown(row)}"
             )
     by_column = zip(columns, zip(*rows, strict=True), strict=False)
     return pa.table({column: pa.array(list(own)) for column, own in by_column})

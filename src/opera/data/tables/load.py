@@ -112,7 +112,8 @@ def _pair_columns(
             chosen[role] = chosen.pop(f"{role}_id")
         elif kind not in known and role not in chosen and f"{role}_id" in chosen:
             raise DataError(
-                f"{file.name}: holds ids of {kind} ({shown(chosen[f'{role}_id'][0])}) and not their "
+                f"{file.name}: holds ids of {kind} ({shown(chosen[f'{role}_id'][0])}) and not "
+                "their "
                 f"texts; give these with --{kind} FILE"
             )
     _check_there(file, kinds, chosen, "pairs")
@@ -179,7 +180,8 @@ def write_unique(
         twice = Counter(table.ids()).most_common(1)[0][0]
         places = [place() for place, (identifier, _, _) in texts() if identifier == twice]
         raise DataError(
-            f"{places[1]}: duplicate id {shown(twice)}, first seen at {places[0]}; ids must be unique"
+            f"{places[1]}: duplicate id {shown(twice)}, first seen at {places[0]}; ids must "
+            "be unique"
         )
 
 

@@ -60,7 +60,7 @@ UNKNOWN, NOTHING = -1, -2
 
 
 class KnownTexts:
-    """Numbers values by the rows of a table: its ids, or its texts if none of the first is an id."""
+    """Numbers values by the rows of a table: by its ids, or by its texts if the first are no ids."""
 
     def __init__(self, table: TextTable) -> None:
         self.table, self.by_text = table, False
@@ -108,7 +108,7 @@ class NewTexts:
         self._ids.append(pa.nulls(len(texts), pa.string()) if texts.ids is None else texts.ids)
 
     def number(self, keep: BoolArray) -> Rows:
-        """Return the row of each text; the texts that are new are first, those with a wrong id clash."""
+        """Return the row of each text; those that are new are ``first``."""
         digests = pa.chunked_array(self._digests, _DIGEST)
         ids = pa.chunked_array(self._ids, pa.string())
         self._digests, self._ids = [], []

@@ -1,7 +1,7 @@
 """Pairs, in batches from any reader, become a data set: rows for their texts, qrels, negatives.
 
-They are read once to number their texts, and once more to write those that are new. An error's place
-is found by reading again. So no text stays in memory, and of a pair only numbers do.
+They are read once to number their texts, and once more to write those that are new. An error's
+place is found by reading again. So no text stays in memory, and of a pair only numbers do.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class PairBatch:
 
 @dataclass
 class _Pairs:
-    """Pairs of all splits: rows of query and document, split, numbers or NaN, and which text it is."""
+    """Pairs: rows of query and document, split, numbers or NaN, and the number of the text."""
 
     query: NDArray[np.int32]
     doc: NDArray[np.int32]
@@ -230,7 +230,7 @@ class PairStore:
             raise DataError(f"{place}: {rule(at)}")
 
     def _found(self, kind: str, numbers: Rows) -> Iterator[tuple[str, Texts, int]]:
-        """Read again, and yield the place of each numbered text, the texts it is among, its number there."""
+        """Read again; yield the place of each of some texts, the texts around it, its number there."""
         start = 0
         for batch in self._read() if len(numbers) else ():
             texts = batch.query if kind == "query" else batch.document
@@ -311,7 +311,8 @@ class PairStore:
         wrong = np.isin(keys, np.concatenate([np.empty(0, dtype=np.int64), *relevant]))
         if wrong.any() and self._lines:
             self._note(
-                f"{int(wrong.sum()):,} negatives are also positives of their query and were dropped "
+                f"{int(wrong.sum()):,} negatives are also positives of their query and were "
+                "dropped "
                 "as negatives"
             )
         keys, first = keys[~wrong], first[~wrong]

@@ -151,7 +151,8 @@ class JsonTable:
         flag = lines.pop(bool, None)
         if flag is not None and lines:
             raise DataError(
-                f"{self.place(max(flag, min(lines.values())))}: column {shown(column)} must not mix "
+                f"{self.place(max(flag, min(lines.values())))}: column {shown(column)} must "
+                "not mix "
                 "true and false with other values; write 1 and 0"
             )
         return (
@@ -222,7 +223,8 @@ class DelimitedTable:
             if len(fields) != len(self.columns):
                 raise DataError(
                     f"{self.place(number)}: must have {len(self.columns)} columns "
-                    f"({', '.join(map(shown, self.columns))}), got {len(fields)}: {self._shown(fields)}"
+                    f"({', '.join(map(shown, self.columns))}), got {len(fields)}: "
+                    f"{self._shown(fields)}"
                 )
             if fields[-1] in header and sorted(cell.lstrip("\ufeff") for cell in fields) == header:
                 raise DataError(
@@ -273,7 +275,8 @@ def is_qrels(path: Path) -> bool:
     fields = line.split()
     if len(fields) == 6 and fields[1].upper() == "Q0":
         raise DataError(
-            f"{path}: is a ranking (TREC's run: QUERY Q0 DOCUMENT RANK SCORE NAME), not judgements; "
+            f"{path}: is a ranking (TREC's run: QUERY Q0 DOCUMENT RANK SCORE NAME), not "
+            "judgements; "
             "pass a qrels file, QUERY 0 DOCUMENT GRADE"
         )
     return (

@@ -26,7 +26,7 @@ def flattened(values: pa.Array) -> tuple[pa.Array, NDArray[np.int64]]:
     """Return the values of a column, lists opened, and the row of each: int64."""
     kind, rows = values.type, np.arange(len(values))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        # Arrow's own indices of the rows also count what lies behind a null, which list_flatten leaves out
+        # Arrow's own indices of the rows also count what lies behind a null, unlike list_flatten
         lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
         return pc.list_flatten(values), np.repeat(rows, lengths)
     return values, rows
