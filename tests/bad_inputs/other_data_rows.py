@@ -92,6 +92,11 @@ PAIRS = [
         "column 'neg_scores' has 1 numbers for the 0 texts of 'neg'; there must be one for each",
     ),
     pairs(
+        "true as a score",
+        '{"query": "x", "pos": ["a"], "pos_scores": [true]}',
+        "column 'pos_scores' must be a list of numbers, got [True]",
+    ),
+    pairs(
         "scores as text",
         '{"query": "x", "pos": ["a"], "pos_scores": ["1"]}',
         "column 'pos_scores' must be a list of numbers, got ['1']",

@@ -42,12 +42,3 @@ def test_ids_and_texts_are_strings_with_something_in_them(value: object) -> None
     for check in (check_id, check_text):
         with pytest.raises(DataError, match=r"^mine: value"):
             check("mine: value", value)
-
-
-@pytest.mark.parametrize("identifier", ["a\tb", "\t", "a\nb", "a\n", "\r", "a\u2028b"])
-def test_an_id_fits_into_a_column(identifier: str) -> None:
-    check_text("mine: value", f"{identifier} text")
-    with pytest.raises(
-        DataError, match=r"^mine: value must not hold a tab, a line break or another control character, got '"
-    ):
-        check_id("mine: value", identifier)

@@ -17,15 +17,6 @@ from opera.data import RetrievalData, load_data, register_source, sources
 MakeBeir = Callable[..., Path]
 
 
-def test_missing_files(make_beir: MakeBeir, tmp_path: Path) -> None:
-    folder = make_beir()
-    with pytest.raises(DataError, match="no such file or folder"):
-        load_data(tmp_path / "absent")
-    (folder / "queries.jsonl").unlink()
-    with pytest.raises(DataError, match=r"not a BEIR folder: queries\.jsonl is missing"):
-        load_data(folder)
-
-
 @pytest.mark.parametrize("pairs", [3, pd.DataFrame({"query": ["a"], "document": ["b"]})])
 def test_pairs_that_are_no_path(pairs: Any) -> None:
     with pytest.raises(InputError, match=r"^pairs: must be a path, or several, got '(int|DataFrame)'; a table"):
@@ -47,17 +38,6 @@ def test_a_folder_that_may_not_be_entered(make_beir: MakeBeir, monkeypatch: pyte
         monkeypatch.setattr(os, name, refusing(getattr(os, name)))
     with pytest.raises(DataError, match=r"corpus\.jsonl: cannot be read \(Permission denied\)"):
         load_data(folder)
-
-
-def test_other_files_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "train.xls"
-    path.write_text("a,b\n")
-    with pytest.raises(
-        DataError,
-        match=r"train\.xls: not a kind of data that OPERA reads; pass a BEIR folder .*, a \.jsonl file "
-        r"or a folder of FlagEmbedding or Tevatron, .*, irds:ID, hf:OWNER/NAME or --pairs FILE$",
-    ):
-        load_data(path)
 
 
 def test_a_registered_source_comes_before_those_known(beir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,17 +70,3 @@ def test_what_is_no_data_is_named(tmp_path: Path) -> None:
     }.items():
         with pytest.raises(InputError, match=problem):
             load_data(source)
-
-
-@pytest.mark.parametrize("name", ["corpus.jsonl", "qrels/train.tsv"])
-def test_data_files_are_files(make_beir: MakeBeir, name: str) -> None:
-    """A pipe must not be opened: nobody may ever write to it."""
-    path = make_beir() / name
-    target = path.with_suffix(".kept")
-    path.rename(target)
-    path.symlink_to(target)
-    load_data(path.parents[name.count("/")])
-    path.unlink()
-    os.mkfifo(path)
-    with pytest.raises(DataError, match=rf"{name}: cannot be read \(it is a named pipe\)"):
-        load_data(path.parents[name.count("/")])

@@ -45,9 +45,6 @@ def load_beir(folder: Path) -> RetrievalData:
         files = {path.stem: path for path in qrels}
         splits = {name: number for number, name in enumerate(files)}
         PairStore(builder, str(folder), partial(_pairs, files), splits, lines=True).store()
-        builder.places = {
-            pair: place.removeprefix(f"{folder}/") for pair, place in builder.places.items()
-        }
 
     def digest() -> str:
         return digest_files([corpus, queries, *qrels], "beir")

@@ -174,10 +174,8 @@ def _check_unread(path: Path) -> None:
     if kind is not None:
         raise DataError(
             f"{path}:{number}: has the columns of a file of {_KINDS[kind][0]}, but the first "
-            "record "
-            "lacks some; give every record the same columns, null where it has no value, or "
-            "move the "
-            "file elsewhere"
+            "record lacks some; give every record the same columns, null where it has no value, or "
+            "move the file elsewhere"
         )
 
 
@@ -205,6 +203,8 @@ def _parse(
     }
     reader = _Reader(kinds, {path: splits[split] for path, split in named.items()})
     PairStore(builder, source, reader.batches, splits, lines=True).store()
+    if is_pattern(source):
+        builder.places.clear()  # they would be read below the pattern
     if reader.unused:
         builder.notes.append(f"unused columns: {shortened(', '.join(sorted(reader.unused)))}")
     train = builder.splits.get("train")

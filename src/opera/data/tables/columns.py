@@ -102,8 +102,7 @@ class Columns:
                 hint = nearest(column[:100], [name for columns in has.values() for name in columns])
                 raise DataError(
                     f"--columns {role}={shortened(column)}: no file has such a column that "
-                    "could be "
-                    f"the {role}{hint} ({shortened(listed, 400)})"
+                    f"could be the {role}{hint} ({shortened(listed, 400)})"
                 )
 
     def choose(self, names: Sequence[str], kind: TableKind, place: str) -> dict[str, list[str]]:

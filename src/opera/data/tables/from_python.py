@@ -221,8 +221,7 @@ def _arrow(value: Any, name: str, columns: Sequence[str]) -> pa.Table:
     if not isinstance(value, Sequence) or isinstance(value, str | bytes):
         raise DataError(
             f"{name}: must be a table (pandas, polars, pyarrow or datasets.Dataset), columns "
-            "by name "
-            f"or a list, got {shown(type(value).__name__)}"
+            f"by name or a list, got {shown(type(value).__name__)}"
         )
     if not value:
         raise DataError(f"{name}: must not be empty")

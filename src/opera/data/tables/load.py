@@ -113,8 +113,7 @@ def _pair_columns(
         elif kind not in known and role not in chosen and f"{role}_id" in chosen:
             raise DataError(
                 f"{file.name}: holds ids of {kind} ({shown(chosen[f'{role}_id'][0])}) and not "
-                "their "
-                f"texts; give these with --{kind} FILE"
+                f"their texts; give these with --{kind} FILE"
             )
     _check_there(file, kinds, chosen, "pairs")
     if "documents" in known:

@@ -218,7 +218,8 @@ class PairStore:
             for at, (place, _, _) in zip(
                 of_empty, self._found("document", pairs.at[of_empty]), strict=True
             ):
-                self._builder.places[int(pairs.query[at]), int(pairs.doc[at])] = place
+                pair = int(pairs.query[at]), int(pairs.doc[at])
+                self._builder.places[pair] = place.removeprefix(f"{self._name}/")
             return
         rule = "a relevant pair whose query or document has no text; give it one or remove the pair"
         self._refuse(pairs, empty, lambda _: rule)
@@ -312,8 +313,7 @@ class PairStore:
         if wrong.any() and self._lines:
             self._note(
                 f"{int(wrong.sum()):,} negatives are also positives of their query and were "
-                "dropped "
-                "as negatives"
+                "dropped as negatives"
             )
         keys, first = keys[~wrong], first[~wrong]
         if len(keys):

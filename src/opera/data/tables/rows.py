@@ -152,8 +152,7 @@ class JsonTable:
         if flag is not None and lines:
             raise DataError(
                 f"{self.place(max(flag, min(lines.values())))}: column {shown(column)} must "
-                "not mix "
-                "true and false with other values; write 1 and 0"
+                "not mix true and false with other values; write 1 and 0"
             )
         return (
             pa.list_(pa.string()) if list in lines else pa.string() if flag is None else pa.bool_()
@@ -276,8 +275,7 @@ def is_qrels(path: Path) -> bool:
     if len(fields) == 6 and fields[1].upper() == "Q0":
         raise DataError(
             f"{path}: is a ranking (TREC's run: QUERY Q0 DOCUMENT RANK SCORE NAME), not "
-            "judgements; "
-            "pass a qrels file, QUERY 0 DOCUMENT GRADE"
+            "judgements; pass a qrels file, QUERY 0 DOCUMENT GRADE"
         )
     return (
         len(fields) == 4
