@@ -18,8 +18,7 @@ from opera.data import RetrievalData, load_data
 from opera.experiments.analysis import analyse_runs
 from opera.experiments.analysis.verdict import verdict
 from opera.experiments.report.write import render
-from opera.retrieval.locate import locate_model
-from opera.retrieval.run_model import run_corpus_text, trained_on_dev, with_run_splits
+from opera.retrieval.locate import locate_model, run_corpus_text, trained_on_dev, with_run_splits
 from opera.runs.folder import Run, checkpoint_folders
 from opera.runs.grid_record import planned_cells
 from opera.runs.housekeeping import check_out_folder, last_complete_checkpoint, refuse_other_settings

@@ -11,10 +11,9 @@ import pytest
 import opera
 from opera.core.errors import DataError, SettingError
 from opera.data.pairs import TrainingPairs
-from opera.retrieval.encoder import open_encoder
+from opera.retrieval.encoder import open_encoder, pair_similarities
 from opera.retrieval.evaluation import query_difficulty, relevant_ids
 from opera.retrieval.measures import FULL_MEASURES
-from opera.retrieval.similarity import pair_similarities
 from small_runs import SMALL
 
 
@@ -103,7 +102,7 @@ def test_difficulty_is_the_mean_similarity_to_the_relevant_documents(beir: Path,
 
 @pytest.mark.parametrize("chunk", [1, 4, 9, 100])
 def test_each_pair_has_its_own_product_whatever_the_chunks(monkeypatch: pytest.MonkeyPatch, chunk: int) -> None:
-    monkeypatch.setattr("opera.retrieval.similarity.CHUNK_BYTES", chunk * 2 * 4 * 5)
+    monkeypatch.setattr("opera.retrieval.encoder.CHUNK_BYTES", chunk * 2 * 4 * 5)
     rng = np.random.default_rng(1)
     pairs = TrainingPairs.from_arrays(np.repeat([0, 1, 2], [4, 1, 4]), rng.integers(6, size=9))
     # Small whole numbers: their sums are exact in any order.

@@ -11,8 +11,8 @@ from backbones import write_backbone
 from opera.config.recipe import make_recipe
 from opera.config.recipe_files import read_recipes, recipe_names
 from opera.core.errors import ModelError
-from opera.retrieval.families import FAMILIES, family_of
 from opera.retrieval.models import load_model
+from opera.retrieval.prompts import FAMILIES, family_of
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from grids import write_unfinished_run
 from opera.core.errors import DataError
 from opera.data import RetrievalData
 from opera.data.splits import draw_missing_splits
+from opera.retrieval.locate import run_corpus_text, with_run_splits
 from opera.retrieval.measures import FULL_MEASURES
-from opera.retrieval.run_model import run_corpus_text, with_run_splits
 from small_runs import SMALL
 
 

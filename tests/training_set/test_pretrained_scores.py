@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from opera.data.pairs import TrainingPairs
-from opera.retrieval.similarity import pair_similarities
+from opera.retrieval.encoder import pair_similarities
 from opera.training_set.document_pool import DocumentPool
 from opera.training_set.known_positives import KnownPositives
 from opera.training_set.pretrained_scores import pretrained_losses, pretrained_scores

@@ -42,9 +42,8 @@ from opera.deployment.push import checked_languages, checked_name
 from opera.deployment.push import push as push_folder
 from opera.deployment.record import EXPORT_FILE, FORMS, Export, ExportedForm, Form
 from opera.deployment.static import write_static
-from opera.retrieval.locate import locate_model
+from opera.retrieval.locate import locate_model, with_run_splits
 from opera.retrieval.models import is_static, load_model
-from opera.retrieval.run_model import with_run_splits
 from opera.runs.folder import Run, holds_run
 
 log = logging.getLogger("opera")

@@ -16,8 +16,8 @@ from opera.data.texts import CorpusText
 from opera.deployment.record import MEASURE, Figures
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.evaluation import Evaluation, evaluate_encoder
+from opera.retrieval.locate import run_corpus_text
 from opera.retrieval.models import lengths_of, load_model, set_lengths
-from opera.retrieval.run_model import run_corpus_text
 
 TIMED_DOCUMENTS = 64
 ROUNDS = 5

@@ -27,15 +27,24 @@ from opera.core.processes import (
 from opera.core.progress import progress
 from opera.core.terminal import shortened, shown
 from opera.data import RetrievalData, TextTable
+from opera.data.pairs import TrainingPairs
 from opera.data.texts import CorpusText
 from opera.encoder.batches import token_batches
-from opera.encoder.embeddings import SUFFIX, Embeddings, StoredAs, shard_number, write_shard
+from opera.encoder.embeddings import (
+    SUFFIX,
+    Embeddings,
+    StoredAs,
+    Vectors,
+    shard_number,
+    write_shard,
+)
 from opera.encoder.forward import embed_tokens, pays_for_padding
 from opera.encoder.packing import packing
 from opera.encoder.shards import Shards
 from opera.encoder.token_ids import TokenIds, has_token_path, prompt_length
 from opera.encoder.token_store import TokenSource, TokenStore
 from opera.retrieval.device import Precision, autocast, pick_device, resolve_precision
+from opera.retrieval.locate import run_lengths
 from opera.retrieval.models import (
     fingerprint,
     is_static,
@@ -45,13 +54,14 @@ from opera.retrieval.models import (
     set_lengths,
 )
 from opera.retrieval.prompts import ROLES, Role, prompt_for, set_prompts, warn_of_prompts
-from opera.retrieval.run_model import run_lengths
 
 PLURALS: dict[Role, str] = {"query": "queries", "document": "documents"}
 TOKENS_PER_TEXT = 128
 """A batch holds ``batch_size`` texts of this length, or as many tokens in fewer or more texts."""
 SEARCH_MEMORY = 2**28
 """Bytes that a search may take by default, besides queries, results and what reads the corpus."""
+CHUNK_BYTES = 2**26
+"""Of embeddings of pairs read at once: half are queries, half documents."""
 REFUSED_TEXTS = (IndexError, TypeError, ValueError, KeyError, AttributeError)
 """What models raise that cannot encode a text."""
 
@@ -355,3 +365,23 @@ def gather_rows(
     """Let each process compute a range of rows, of whole units, and return all rows in each of them."""
     shares = everywhere(lambda: list(parts(own_share(count, unit))))
     return np.concatenate([part for share in shares for part in share])
+
+
+def pair_similarities(
+    pairs: TrainingPairs, query_embeddings: Vectors, document_embeddings: Vectors
+) -> NDArray[np.float32]:
+    """Compute s(e_q, e_d) of every pair: float32 ``[N]``.
+
+    Args:
+        pairs: the N training pairs.
+        query_embeddings: float32 ``[n, dimension]``, rows of length 1; may be shards on disk.
+        document_embeddings: float32 ``[documents, dimension]``, in the same way.
+    """
+    similarity = np.empty(pairs.n_pairs, dtype=np.float32)
+    size = max(1, CHUNK_BYTES // (2 * 4 * query_embeddings.shape[1]))
+    for start in range(0, pairs.n_pairs, size):
+        part = slice(start, start + size)
+        queries = query_embeddings[pairs.pair_query[part]]
+        documents = document_embeddings[pairs.pair_doc[part]]
+        similarity[part] = np.einsum("pd,pd->p", queries, documents)
+    return similarity

@@ -20,7 +20,8 @@ from opera.data.combined import each_set, first_rows
 from opera.data.splits import copy_splits
 from opera.data.texts import CorpusText
 from opera.retrieval.device import Precision
-from opera.retrieval.encoder import Encoder, open_encoder
+from opera.retrieval.encoder import Encoder, open_encoder, pair_similarities
+from opera.retrieval.locate import run_corpus_text, trained_on_dev, with_run_splits
 from opera.retrieval.measures import (
     DEFAULT_MEASURES,
     Ranking,
@@ -31,9 +32,7 @@ from opera.retrieval.measures import (
     split_names,
 )
 from opera.retrieval.prompts import with_data_prompt
-from opera.retrieval.run_model import run_corpus_text, trained_on_dev, with_run_splits
 from opera.retrieval.search import rank_by_size, search_corpus
-from opera.retrieval.similarity import pair_similarities
 
 log = logging.getLogger("opera")
 

@@ -1,19 +1,36 @@
-"""Locate a model without loading torch, so that errors are reported at once."""
+"""What a user calls a model: its folder, and what a run records about it. Needs no torch."""
 
 from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from opera.core.errors import ModelError
+from opera.config.training import TrainSettings
+from opera.core.errors import ModelError, SettingError
 from opera.core.extras import missing
 from opera.core.paths import expand_user, kind_of_place
 from opera.core.terminal import place
 from opera.data import RetrievalData, files_read
-from opera.runs.folder import ADAPTER_FILE, Run, holds_run, run_in
+from opera.data.splits import draw_missing_splits
+from opera.data.texts import CorpusText
+from opera.runs.folder import ADAPTER_FILE, RUN_FILE, Run, holds_run, run_in
+from opera.runs.reading import broken
+from opera.runs.record import RunRecord
 
 MINILM = "minilm"
+SPLIT_SETTINGS = (
+    "seed",
+    "test_fraction",
+    "dev_fraction",
+    "future",
+    "relevant_grade",
+    "guard",
+    "eval_steps",
+)
+"""What decides which splits a run draws."""
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
 
@@ -31,31 +48,36 @@ def locate_model(spec: str | Path) -> Path | str:
     if text == MINILM:
         return minilm_folder()
     path = Path(text)
-    if path.is_dir():
-        check_readable(path)
-        folder = Run(path).model_path if holds_run(path) else path
-        if folder != path and not folder.is_dir():
-            raise ModelError(
-                f"{text}: this run is not finished and holds no model yet; run its command again with --resume"
-            )
-        check_readable(folder)
-        if (folder / ADAPTER_FILE).is_file():
-            raise ModelError(
-                f"{text}: holds an adapter of vectors from files, and no model that reads texts; its measures are in "
-                f"the run's measures.json; apply it to vectors with {folder / 'adapter.py'} or opera.adapter.load"
-            )
-        if not (folder / "modules.json").is_file() and not (folder / "config.json").is_file():
-            run_in(path)  # a run.json that cannot be read is why it is no run
-            raise ModelError(
-                f"{text}: not a model folder: it holds neither modules.json (sentence-transformers) nor config.json "
-                "(transformers)"
-            )
-        return folder
-    if (found := kind_of_place(path)) is not None:
+    found = kind_of_place(path)
+    if found not in ("a folder", None):
         raise ModelError(f"{text}: must be the folder of a model, but is {found}")
-    if path.is_absolute() or text.startswith((".", "~")) or text.count("/") > 1:
+    if found is None and (path.is_absolute() or text.startswith((".", "~")) or text.count("/") > 1):
         raise ModelError(f"{text}: no such model folder")
-    return text
+    return text if found is None else _folder_in(path, text)
+
+
+def _folder_in(path: Path, text: str) -> Path:
+    check_readable(path)
+    folder = Run(path).model_path if holds_run(path) else path
+    if folder != path and not folder.is_dir():
+        raise ModelError(
+            f"{text}: this run is not finished and holds no model yet; run its command again with "
+            "--resume"
+        )
+    check_readable(folder)
+    if (folder / ADAPTER_FILE).is_file():
+        raise ModelError(
+            f"{text}: holds an adapter of vectors from files, and no model that reads texts; its "
+            f"measures are in the run's measures.json; apply it to vectors with "
+            f"{folder / 'adapter.py'} or opera.adapter.load"
+        )
+    if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
+        run_in(path)  # a run.json that cannot be read is why it is no run
+        raise ModelError(
+            f"{text}: not a model folder: it holds neither modules.json (sentence-transformers) nor "
+            "config.json (transformers)"
+        )
+    return folder
 
 
 def check_readable(path: Path) -> None:
@@ -97,3 +119,72 @@ def minilm_folder() -> Path:
             f"{weights}: SHA-256 must be {MINILM_SHA256}, got {found}; these are not the expected weights"
         )
     return folder
+
+
+def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
+    """Apply the relevant grade and splits of a run on these data; else return them unchanged."""
+    run = _run(model)
+    if run is None or data.fingerprint not in _fingerprints(run.record):
+        return data
+    given = run.record.identity
+    kept = {name: given[name] for name in SPLIT_SETTINGS if name in given}
+    settings = recorded_settings(run, kept)
+    return draw_missing_splits(
+        data.with_relevant_grade(settings.relevant_grade),
+        seed=settings.seed,
+        test_fraction=settings.test_fraction,
+        needs_dev=settings.needs_dev,
+        dev_fraction=settings.dev_fraction,
+        future=settings.future,
+    )
+
+
+def trained_on_dev(data: RetrievalData, model: str | Path) -> bool:
+    """Whether a model is a run on these data that trained again with its drawn dev split."""
+    run = _run(model)
+    if run is None or data.fingerprint not in _fingerprints(run.record):
+        return False
+    return run.record.guard is not None and run.record.guard.refit
+
+
+def run_corpus_text(model: str | Path) -> CorpusText:
+    """Return what of a document a run's model was trained on; title and text for any other model."""
+    run = _run(model)
+    return "text" if run and run.settings.get("corpus_text") == "text" else "title_text"
+
+
+def run_lengths(model: str | Path) -> dict[str, int]:
+    """Return the lengths that a run encoded with, which its saved model need not hold."""
+    run, names = _run(model), ("max_query_length", "max_passage_length")
+    if run is None:
+        return {}
+    given = {name: run.settings[name] for name in names if run.settings.get(name) is not None}
+    settings = recorded_settings(run, given)
+    return {name: getattr(settings, name) for name in given}
+
+
+def run_scores_without_prompts(model: str | Path) -> bool:
+    """Whether ``model`` is a run whose prompts hold in search alone."""
+    run = _run(model)
+    return run is not None and run.settings.get("prompt_phases") == "search"
+
+
+def recorded_settings(run: Run, values: Mapping[str, Any]) -> TrainSettings:
+    """Check settings that a run's ``run.json`` holds.
+
+    Raises:
+        RunFolderError: naming the file, and each setting that breaks its rule.
+    """
+    try:
+        return TrainSettings.parse(values)
+    except SettingError as error:
+        raise broken(run.path / RUN_FILE, "; ".join(error.lines)) from None
+
+
+def _run(model: str | Path) -> Run | None:
+    return Run.open(model) if holds_run(Path(model)) else None
+
+
+def _fingerprints(record: RunRecord) -> set[str]:
+    """Of the data of a run, and of each data set where they are several, with splits of its own."""
+    return {record.data.fingerprint, *(each.fingerprint for each in record.sets or ())}

@@ -17,9 +17,9 @@ from sentence_transformers.base.model import BaseModel
 from opera.config.automatic import ModelKind
 from opera.core.errors import ModelError, SettingError, is_out_of_memory
 from opera.core.terminal import first_line
-from opera.retrieval.families import check_pooling
 from opera.retrieval.locate import MINILM, locate_model
 from opera.retrieval.model_checks import check_model, loading_model, unused_parameters
+from opera.retrieval.prompts import check_pooling
 from opera.retrieval.trust import SAFE_LOADING, check_model_folder, download_model
 
 LENGTH_ATTRIBUTES = {"max_query_length": "query_length", "max_passage_length": "document_length"}

@@ -12,9 +12,8 @@ from opera.core.paths import expand_user
 from opera.data import RetrievalData, load_data
 from opera.data.checks import check_text
 from opera.data.combined import one_set
-from opera.retrieval.locate import locate_model
+from opera.retrieval.locate import locate_model, run_corpus_text
 from opera.retrieval.prompts import given_prompts, with_data_prompt
-from opera.retrieval.run_model import run_corpus_text
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from opera.core.locks import sole_use
 from opera.core.processes import everywhere
 from opera.retrieval.device import join_processes
 from opera.retrieval.evaluation import Evaluation
-from opera.retrieval.run_model import recorded_settings
+from opera.retrieval.locate import recorded_settings
 from opera.runs.changes import changes_on_test
 from opera.runs.folder import FINE_TUNED_FOLDER, MODEL_FOLDER, RUN_FILE, Run, RunWriter
 from opera.runs.housekeeping import (

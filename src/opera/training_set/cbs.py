@@ -11,7 +11,7 @@ from opera.core.processes import everywhere, own_share
 from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
 from opera.encoder.embeddings import Vectors
-from opera.retrieval.similarity import pair_similarities
+from opera.retrieval.encoder import pair_similarities
 from opera.training_set.document_pool import DocumentPool
 
 CHUNK_CELLS = 8_000_000

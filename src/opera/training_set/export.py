@@ -19,11 +19,10 @@ from opera.core.settings import resolved
 from opera.data import Qrels, RetrievalData, load_data
 from opera.data.combined import one_set
 from opera.retrieval.encoder import open_encoder
-from opera.retrieval.locate import inputs_of, locate_model
+from opera.retrieval.locate import inputs_of, locate_model, run_corpus_text
 from opera.retrieval.models import model_kind
 from opera.retrieval.prompts import given_prompts, with_data_prompt
 from opera.retrieval.reranker import open_reranker
-from opera.retrieval.run_model import run_corpus_text
 from opera.training_set.document_pool import DocumentPool
 from opera.training_set.export_inputs import (
     NEGATIVES_FORMATS,

@@ -12,11 +12,10 @@ from opera.core.arrays import IntArray
 from opera.data import Qrels, RetrievalData
 from opera.data.pairs import TrainingPairs
 from opera.data.texts import CorpusText
-from opera.retrieval.encoder import Encoder
+from opera.retrieval.encoder import Encoder, pair_similarities
 from opera.retrieval.measures import Ranking
 from opera.retrieval.reranker import Reranker
 from opera.retrieval.search import search_corpus
-from opera.retrieval.similarity import pair_similarities
 from opera.training_set.document_pool import DocumentPool
 from opera.training_set.false_negatives import Margins, Veto
 from opera.training_set.known_positives import KnownPositives

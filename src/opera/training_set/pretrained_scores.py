@@ -13,9 +13,8 @@ from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
 from opera.encoder.embeddings import Vectors
 from opera.methods import PairScores
-from opera.retrieval.encoder import Encoder
-from opera.retrieval.run_model import run_scores_without_prompts
-from opera.retrieval.similarity import pair_similarities
+from opera.retrieval.encoder import Encoder, pair_similarities
+from opera.retrieval.locate import run_scores_without_prompts
 from opera.training_set.cbs import rank_among_random
 from opera.training_set.document_pool import DocumentPool
 from opera.training_set.known_positives import KnownPositives

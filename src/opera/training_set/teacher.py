@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 
 from opera.data import Qrels, RetrievalData
 from opera.data.texts import CorpusText
-from opera.retrieval.encoder import Encoder, open_encoder
+from opera.retrieval.encoder import Encoder, open_encoder, pair_similarities
+from opera.retrieval.locate import run_corpus_text
 from opera.retrieval.prompts import with_data_prompt
 from opera.retrieval.reranker import open_reranker
-from opera.retrieval.run_model import run_corpus_text
-from opera.retrieval.similarity import pair_similarities
 from opera.training_set.document_pool import DocumentPool
 from opera.training_set.export_inputs import ScoreInputs
 from opera.training_set.known_positives import KnownPositives

@@ -16,7 +16,7 @@ from opera.diagnostics.inspect.quality import (
     relative_rank,
 )
 from opera.methods.selection import keep_highest
-from opera.retrieval.similarity import pair_similarities
+from opera.retrieval.encoder import pair_similarities
 from opera.training_set.cbs import CBSRanks, rank_among_random
 from opera.training_set.document_pool import DocumentPool
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from opera.data import Qrels, RetrievalData, TextTable
 from opera.encoder.embeddings import Vectors
 from opera.retrieval.encoder import open_encoder
+from opera.retrieval.locate import run_corpus_text
 from opera.retrieval.prompts import with_data_prompt
-from opera.retrieval.run_model import run_corpus_text
 from opera.training_set.document_pool import DocumentPool
 from opera.training_set.pretrained_scores import pair_encoder
 

@@ -36,8 +36,8 @@ from opera.diagnostics.inspect.quality import (
     summarize_similarities,
 )
 from opera.methods.selection import CBS_POOL
+from opera.retrieval.encoder import pair_similarities
 from opera.retrieval.prompts import given_prompts
-from opera.retrieval.similarity import pair_similarities
 from opera.training_set.cbs import CBSRanks, rank_among_random
 
 

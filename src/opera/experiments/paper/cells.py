@@ -27,7 +27,7 @@ from opera.experiments.paper.tables import (
     PaperTable,
     table_rows,
 )
-from opera.retrieval.families import model_names
+from opera.retrieval.prompts import model_names
 
 NOISY = {"antique": "antique-noisy"}
 """Recipes with the false positives of Table 7."""
