@@ -129,7 +129,7 @@ ROWS = [
         "compare: an unknown measure for the best model",
         f"{COMPARE} --set metric_for_best_model=best",
         "unknown measure 'best'; did you mean 'SetR@10'? (known: retrieved_ideal_nDCG, and those of "
-        "https://ir-measur.es/en/latest/measures.html)",
+        "https://ir-measur.es/en/latest/measures.html; write NAME@CUTOFF or NAME(key=value)@CUTOFF)",
     ),
     Bad(
         "report: an unknown baseline",

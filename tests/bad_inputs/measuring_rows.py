@@ -65,7 +65,7 @@ ROWS = [
         "evaluate: an unknown measure",
         "evaluate data --model model --measures ndgc@10",
         "unknown measure 'ndgc@10'; did you mean 'nDCG@10'? (known: retrieved_ideal_nDCG, and those of "
-        "https://ir-measur.es/en/latest/measures.html)",
+        "https://ir-measur.es/en/latest/measures.html; write NAME@CUTOFF or NAME(key=value)@CUTOFF)",
     ),
     Bad(
         "evaluate: a cutoff of zero",
@@ -87,7 +87,8 @@ ROWS = [
     Bad(
         "evaluate: a cutoff that is no number",
         "evaluate data --model model --measures nDCG@1x",
-        "unknown measure 'nDCG@1x'; did you mean 'nDCG@10'? (write NAME@CUTOFF or NAME(key=value)@CUTOFF)",
+        "unknown measure 'nDCG@1x'; did you mean 'nDCG@10'? (known: retrieved_ideal_nDCG, and those of "
+        "https://ir-measur.es/en/latest/measures.html; write NAME@CUTOFF or NAME(key=value)@CUTOFF)",
     ),
     Bad(
         "evaluate: a measure's unknown parameter",
@@ -97,7 +98,8 @@ ROWS = [
     Bad(
         "evaluate: a measure with control characters",
         ["evaluate", "data", "--model", "model", "--measures", "AP\x9b\u2066"],
-        "unknown measure 'AP\\x9b\\u2066'; did you mean 'AP@10'? (write NAME@CUTOFF or NAME(key=value)@CUTOFF)",
+        "unknown measure 'AP\\x9b\\u2066'; did you mean 'AP@10'? (known: retrieved_ideal_nDCG, and those of "
+        "https://ir-measur.es/en/latest/measures.html; write NAME@CUTOFF or NAME(key=value)@CUTOFF)",
     ),
     Bad(
         "evaluate: a grade of zero",

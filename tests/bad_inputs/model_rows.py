@@ -17,8 +17,8 @@ ROWS = [
     Bad(
         "model: a file that chooses how it is loaded",
         EVALUATE,
-        "model/sentence_bert_config.json: model_kwargs: 'device_map': a model may not set this argument (it may set "
-        "plain values of add_pooling_layer, attn_implementation, dtype, torch_dtype); take it out of the file",
+        "model/sentence_bert_config.json: model_kwargs: 'device_map': a model may not set this argument; "
+        "take it out of the file",
         write("model/sentence_bert_config.json", '{"model_kwargs": {"device_map": "auto", "offload_folder": "x"}}'),
     ),
     Bad(

@@ -85,13 +85,13 @@ def merged(model: SentenceTransformer) -> Iterator[None]:
     for name, layer in layers.items():
         base = layer.get_base_layer()
         base.weight.data = weights[name] + layer.get_delta_weight(NAME).to(weights[name].dtype)
-        _put(model, name, base)
+        model.set_submodule(name, base)
     try:
         yield
     finally:
         for name, layer in layers.items():
             layer.get_base_layer().weight.data = weights[name]
-            _put(model, name, layer)
+            model.set_submodule(name, layer)
         transformer._hf_peft_config_loaded, transformer.peft_config = True, configs
 
 
@@ -123,9 +123,3 @@ def load_trained(model: SentenceTransformer, folder: Path) -> None:
 
 def _layers(model: SentenceTransformer) -> dict[str, Any]:
     return {name: module for name, module in model.named_modules() if hasattr(module, "lora_A")}
-
-
-def _put(model: nn.Module, name: str, layer: nn.Module) -> None:
-    """Put a module in the place of that name."""
-    home, _, last = name.rpartition(".")
-    setattr(model.get_submodule(home), last, layer)

@@ -13,6 +13,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -213,7 +214,7 @@ def _parse(name: str) -> ir_measures.Measure:
         known = f"known: {', '.join(OWN_MEASURES)}, and those of {LISTING}"
         form = "write NAME@CUTOFF or NAME(key=value)@CUTOFF"
         nearest = _nearest_measure(name, family)
-        raise SettingError(f"{unknown}{nearest} ({form}; {known})") from None
+        raise SettingError(f"{unknown}{nearest} ({known}; {form})") from None
     for key, info in measure.SUPPORTED_PARAMS.items():
         if info.required and key not in measure.params:
             example = f"{family}@10" if key == "cutoff" else f"{family}({key}=...)"
@@ -245,14 +246,13 @@ def _nearest_measure(name: str, family: str) -> str:
 
 def _grades_by_id(qrels: Qrels) -> dict[str, dict[str, int]]:
     """Return grade by document by query, as ir_measures takes qrels; row numbers serve as ids."""
-    grades: dict[str, dict[str, int]] = {str(query): {} for query in range(qrels.n_queries)}
-    for query, doc, grade in zip(qrels.query_index, qrels.doc_rows, qrels.grades, strict=True):
-        grades[str(query)][str(doc)] = int(grade)
-    return grades
+    docs, grades = [str(row) for row in qrels.doc_rows.tolist()], qrels.grades.tolist()
+    ranges = enumerate(pairwise(qrels.offsets.tolist()))
+    return {str(at): dict(zip(docs[i:j], grades[i:j], strict=True)) for at, (i, j) in ranges}
 
 
 def _ranks_by_id(ranking: Ranking) -> dict[str, dict[str, float]]:
-    """Return score by document by query, as ir_measures takes runs; scores are made from ranks, without ties."""
+    """Return score by document by query, as ir_measures takes runs: ranks, which have no ties."""
     depth = ranking.doc_rows.shape[1]
     return {
         str(query): {str(doc): float(depth - rank) for rank, doc in enumerate(docs) if doc >= 0}
@@ -262,12 +262,10 @@ def _ranks_by_id(ranking: Ranking) -> dict[str, dict[str, float]]:
 
 def _binary_gains(ranking: Ranking, qrels: Qrels) -> NDArray[np.float64]:
     """Mark the relevant documents of a ranking: float64 ``[n, depth]``, 1 or 0."""
-    gains = np.zeros(ranking.doc_rows.shape)
-    for query in range(qrels.n_queries):
-        part = slice(qrels.offsets[query], qrels.offsets[query + 1])
-        relevant = qrels.doc_rows[part][qrels.grades[part] > 0]
-        gains[query] = np.isin(ranking.doc_rows[query], relevant)
-    return gains
+    parts = [slice(*part) for part in pairwise(qrels.offsets.tolist())]
+    relevant = [qrels.doc_rows[part][qrels.grades[part] > 0] for part in parts]
+    rows = zip(ranking.doc_rows, relevant, strict=True)
+    return np.array([np.isin(found, wanted) for found, wanted in rows], dtype=np.float64)
 
 
 def check_trec_ids(path: Path, data: RetrievalData, split: str) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer
 from torch import nn
@@ -20,7 +21,7 @@ PROBE = ["a", "caf\u00e9 \u2603 \U0001f600 q\u0142x 1,234"]
 """A plain text, and one with characters that few vocabularies have."""
 LARGEST = 1e15
 """Weights of models in use stay below 1e4; float32 cannot hold the squares of values above 1.8e19."""
-FEWEST_WORDS = 0.01
+FEWEST_WORDS = 0.1
 """Of a vocabulary, per row of the weights: without the tokenizer's file, libraries know special tokens alone."""
 
 _ONE_AT_A_TIME = threading.RLock()
@@ -124,17 +125,16 @@ def _check_vocabulary(model: SentenceTransformer, place: str) -> None:
     """Refuse a tokenizer of special tokens alone, as libraries make one where its file is missing."""
     first = model[0]
     if type(first).__name__ == "StaticEmbedding":
-        words, table = first.tokenizer.get_vocab(with_added_tokens=False).keys(), first.embedding
-    elif hasattr(first, "auto_model") and hasattr(first.tokenizer, "get_added_vocab"):
-        words, table = first.tokenizer.get_vocab().keys(), first.auto_model.get_input_embeddings()
-        words -= first.tokenizer.get_added_vocab().keys()
+        words, table = first.tokenizer.get_vocab_size(with_added_tokens=False), first.embedding
     else:
-        return
+        words = getattr(getattr(first, "tokenizer", None), "vocab_size", np.inf)
+        transformer = getattr(first, "auto_model", None)
+        table = None if transformer is None else transformer.get_input_embeddings()
     rows = len(getattr(table, "weight", ()))
-    if len(words) < FEWEST_WORDS * rows:
+    if words < FEWEST_WORDS * rows:
         raise ModelError(
-            f"{place}: its tokenizer knows {len(words):,} words, and its weights have rows for {rows:,}: a file of the "
-            "tokenizer is missing; use a whole copy of it"
+            f"{place}: its tokenizer knows {words:,} words, and its weights have rows for {rows:,}: "
+            "a file of the tokenizer is missing; use a whole copy of it"
         )
 
 

@@ -227,11 +227,7 @@ def as_setting(role: Role, prompt: str) -> str:
 
 def as_option(role: Role, prompt: str) -> str:
     """Write a prompt as an option of the commands that use a model."""
-    quoted = shlex.quote(prompt)
-    if not prompt.isprintable():  # as bash reads line breaks
-        escaped = _in_double_quotes(prompt)[1:-1].replace("'", "\\'")
-        quoted = f"$'{escaped}'"
-    return f"--{role}-prompt {quoted}"
+    return f"--{role}-prompt {shlex.quote(prompt)}"
 
 
 def _in_double_quotes(prompt: str) -> str:
