@@ -227,7 +227,10 @@ def as_setting(role: Role, prompt: str) -> str:
 
 def as_option(role: Role, prompt: str) -> str:
     """Write a prompt as an option of the commands that use a model."""
-    return f"--{role}-prompt {shlex.quote(prompt)}"
+    if prompt.isprintable():
+        return f"--{role}-prompt {shlex.quote(prompt)}"
+    escaped = _in_double_quotes(prompt)[1:-1].replace("'", "\\'")  # as bash reads line breaks
+    return f"--{role}-prompt $'{escaped}'"
 
 
 def _in_double_quotes(prompt: str) -> str:
