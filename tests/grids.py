@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from opera.config.automatic import Situation, resolve
 from opera.config.recipe import make_recipe
 from opera.experiments.analysis import PAPERS, RECALL, Group, find_groups
-from opera.experiments.grid.axes import grid_axes
-from opera.experiments.grid.plan import Cell, plan_grid
-from opera.experiments.paper import ComparedFigure, ComparedRow, align_table, find_table
+from opera.experiments.grid.plan import Cell, grid_axes, plan_grid
+from opera.experiments.paper.align import ComparedFigure, ComparedRow, align_table
+from opera.experiments.paper.tables import find_table
 from opera.retrieval.measures import DEFAULT_MEASURES
 from opera.runs.folder import RunWriter
 from opera.runs.record import (

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import TextIO
 
 DEADLINE = 300.0
 """Seconds after which a test gives up waiting: far more than any machine needs, so that it fails at last."""
@@ -68,7 +69,7 @@ def start(arguments: list[str], log: Path, **environment: str) -> Child:
 
 
 class ForkedWorker:
-    """Stands in for ``subprocess.Popen`` of a grid's worker: the same pipes, signals and exit status.
+    """Stands in for ``subprocess.Popen`` of a grid's cell: the same pipes, signals and exit status.
 
     Attributes:
         context: how the process is made; a process that was forked itself takes ``fork``.
@@ -76,12 +77,12 @@ class ForkedWorker:
 
     context: multiprocessing.context.BaseContext = _context
 
-    def __init__(self, command: list[str], *, env: dict[str, str], **options: object) -> None:
+    def __init__(self, command: list[str], *, env: dict[str, str], stderr: TextIO, **options: object) -> None:
         pipes = [_context.Pipe(duplex=False) for _ in range(2)]
         (their_input, our_output), (our_input, their_output) = pipes
         ours = [our_output, our_input]
         self._process = self.context.Process(  # type: ignore[attr-defined]
-            target=_work, args=(command[1:], their_input, their_output, ours, env), daemon=False
+            target=_work, args=(command[1:], their_input, their_output, ours, stderr.name, env), daemon=False
         )
         self._process.start()
         self.stdin = os.fdopen(os.dup(our_output.fileno()), "w")
@@ -98,11 +99,9 @@ class ForkedWorker:
         self._process.join()
         return self._process.exitcode
 
-    def terminate(self) -> None:
-        self._process.terminate()
-
-    def kill(self) -> None:
-        self._process.kill()
+    def send_signal(self, number: int) -> None:
+        assert self._process.pid is not None
+        os.kill(self._process.pid, number)
 
 
 def torchrun(arguments: list[str], log: Path, processes: int = 2) -> subprocess.Popen[bytes]:
@@ -113,9 +112,15 @@ def torchrun(arguments: list[str], log: Path, processes: int = 2) -> subprocess.
 
 
 def _work(
-    arguments: list[str], jobs: Connection, news: Connection, parents: list[Connection], environment: dict[str, str]
+    arguments: list[str],
+    jobs: Connection,
+    news: Connection,
+    parents: list[Connection],
+    log: str,
+    environment: dict[str, str],
 ) -> None:
     os.setsid()
+    os.dup2(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT), 2)
     for pipe in parents:  # else this process would keep its own input open
         pipe.close()
     for pipe, number in ((jobs, 0), (news, 1)):

@@ -14,7 +14,7 @@ from opera.cli import EXAMPLES
 from opera.core.errors import InputError
 from opera.core.extras import require
 from opera.core.registry import load_extensions
-from opera.experiments.grid.worker_process import WorkerProcess
+from opera.experiments.grid.run import Processes
 from small_runs import SMALL
 from tiny_world import write_beir, write_bert_model
 
@@ -75,10 +75,8 @@ def test_not_by_the_processes_of_a_grid(hostile: Path, tmp_path: Path, monkeypat
     )  # an empty one is the current folder
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
     code = "import json, numpy, mine; input(); print(json.dumps({'done': mine.FOUND}))"
-    monkeypatch.setattr(WorkerProcess, "command", (sys.executable, "-c", code))
-    worker = WorkerProcess(None)
-    assert worker.run_job({}) == {"done": True}
-    worker.close()
+    monkeypatch.setattr(Processes, "command", (sys.executable, "-c", code))
+    assert Processes(1).run({}, Path(os.devnull)) == {"done": True}
     assert what_ran(hostile) == ""
 
 

@@ -49,14 +49,14 @@ def strike(event: str, details: tuple[object, ...]) -> None:
 
 def fork_workers() -> bool:
     """Fork the workers of a grid off this process, under this script; returns whether the fault is theirs."""
-    from opera.experiments.grid import worker_process
+    from opera.experiments.grid import run
     from processes import ForkedWorker
 
     theirs = os.environ.get("FAULT_IN") == "worker"
     ForkedWorker.context = multiprocessing.get_context("fork")
-    worker_process.subprocess = SimpleNamespace(Popen=ForkedWorker, PIPE=-1)  # type: ignore[assignment]
+    run.subprocess = SimpleNamespace(Popen=ForkedWorker, PIPE=-1)  # type: ignore[assignment]
     script = [__file__, fault if theirs else "none", left, folders, "worker"]
-    worker_process.WorkerProcess.command = (sys.executable, *script)
+    run.Processes.command = (sys.executable, *script)
     return theirs
 
 
@@ -78,7 +78,7 @@ def main() -> None:
     sys.argv = ["opera", *arguments]
     try:
         if arguments == ["worker"]:
-            from opera.experiments.grid.worker import main as work
+            from opera.experiments.grid.cell import main as work
 
             work()
         else:

@@ -14,9 +14,9 @@ import opera
 from bad_inputs import table
 from commands import opera_here
 from conftest import write_beir
-from opera.experiments.grid.axes import grid_axes
 from opera.experiments.grid.compare import prepare_grid
-from opera.experiments.grid.folder import write_grid_file
+from opera.experiments.grid.folder import grid_record, write_grid_file
+from opera.experiments.grid.plan import grid_axes
 from opera.runs.housekeeping import drop_checkpoints
 
 ROWS = table.all_rows()
@@ -35,7 +35,7 @@ def made(tmp_path_factory: pytest.TempPathFactory, static_model: Path) -> Path:
         opera.adapt("data", model="model", out="run", max_steps=4, **SETTINGS)
         axes, shared = grid_axes(SETTINGS, ["ft", "rp:k=0.5"], [0], [4])
         status = prepare_grid(["data"], axes, Path("grid"), "model", shared, jobs=1)
-        write_grid_file(Path("grid"), "model", shared, status.cells)
+        write_grid_file(Path("grid"), grid_record(Path("grid"), "model", shared, status.cells))
         for cell in status.cells:
             opera.adapt("data", model="model", out=cell.folder, **cell.values)
             drop_checkpoints(cell.folder)

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from grids import PaperRuns
 from opera.cli import app
 from opera.core.errors import SettingError
-from opera.experiments.paper import TABLES
+from opera.experiments.paper.tables import TABLES
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from commands import Done, opera_here
 from killable import under_fault
 from opera.core.locks import sole_use
-from opera.experiments.grid import worker_process
+from opera.experiments.grid import run as running
 from opera.runs.folder import Run
 from processes import ForkedWorker, torchrun
 
@@ -71,7 +71,7 @@ def test_a_killed_reproduction_goes_on_to_the_table_and_the_report(finished: Pat
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
     """``opera`` in this process, its workers forked."""
-    monkeypatch.setattr(worker_process.subprocess, "Popen", ForkedWorker)
+    monkeypatch.setattr(running.subprocess, "Popen", ForkedWorker)
 
     def run(arguments: Sequence[object]) -> Done:
         return opera_here(tmp_path, arguments, monkeypatch, capsys)
@@ -109,7 +109,7 @@ def test_opera_paper_knows_the_data_sets_of_the_grid(finished: Path, here: Any, 
 def test_a_finished_one_prints_its_table_again(
     finished: Path, here: Any, beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_process, "WorkerProcess", None)
+    monkeypatch.setattr(running, "Processes", None)
     call = here(command(beir, static_model, finished, "--json"))
     assert call.returncode == 0
     assert call.stderr.endswith("all 4 cells are already done\n")
@@ -140,7 +140,7 @@ def test_one_process_at_a_time_and_ctrl_c_says_how_to_continue(
     def interrupt(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("opera.experiments.paper.run.run_grid", interrupt)
+    monkeypatch.setattr("opera.experiments.paper.reproduce.run_grid", interrupt)
     call = here(command(beir, static_model, tmp_path / "grid"))
     assert call.returncode == 130
     assert "opera: interrupted; 0 of 4 cells are done; the same command continues where it stopped" in call.stderr

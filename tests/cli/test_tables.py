@@ -14,8 +14,7 @@ from commands import QUICK, Opera
 from opera.data import load_data
 from opera.data.loading import data_source
 from opera.data.stored import load_stored
-from opera.experiments.grid.axes import grid_axes
-from opera.experiments.grid.plan import plan_grid
+from opera.experiments.grid.plan import grid_axes, plan_grid
 from opera.runs.folder import Run
 
 COLUMNS = ("--columns", "query=q,document=shown,weight=n", "--columns", "split=part")

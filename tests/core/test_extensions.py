@@ -14,7 +14,7 @@ from opera.cli import main
 from opera.core import registry
 from opera.core.errors import InputError
 from opera.core.registry import load_extensions
-from opera.experiments.grid.worker import run_job
+from opera.experiments.grid.cell import run_job
 
 Write = Callable[..., None]
 
@@ -102,6 +102,6 @@ class TestWhereTheyAreLoaded:
         assert end.value.code == 2
         assert "opera: error: OPERA_EXTENSIONS: the module 'broken_extension'" in capsys.readouterr().err
 
-    def test_by_a_grids_worker_which_reports_the_reason(self) -> None:
-        message = run_job({"kind": "train"})
+    def test_by_a_grids_cell_which_reports_the_reason(self) -> None:
+        message = run_job({})
         assert "ZeroDivisionError: division by zero" in message["failed"]

@@ -59,7 +59,7 @@ def run(words: list[str]) -> tuple[int, str, str]:
     """Run ``opera WORDS`` in this process; return its exit status and what it printed."""
     out, error = io.StringIO(), io.StringIO()
     patched = mock.patch.object(sys, "argv", ["opera", *words])
-    fetching = mock.patch("opera.experiments.paper.sets.load_data", side_effect=DataError("fetches nothing here"))
+    fetching = mock.patch("opera.experiments.paper.reproduce.load_data", side_effect=DataError("fetches nothing here"))
     with patched, fetching, contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
         try:
             main()

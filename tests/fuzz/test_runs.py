@@ -20,9 +20,9 @@ from opera.experiments.analysis.verdict import verdict
 from opera.experiments.report.write import render
 from opera.retrieval.locate import locate_model, run_corpus_text, trained_on_dev, with_run_splits
 from opera.runs.folder import Run, checkpoint_folders
-from opera.runs.grid_record import planned_cells
 from opera.runs.housekeeping import check_out_folder, last_complete_checkpoint, refuse_other_settings
 from opera.runs.reading import read_arrays
+from opera.runs.record import grid_in
 from opera.training.checkpoint import damage, newest_checkpoint, seal
 from small_runs import SMALL
 from tiny_world import write_beir
@@ -142,8 +142,9 @@ def test_grid_files(run: Path) -> None:
     def check(content: bytes) -> None:
         with workplace() as home, only_refusals():
             (home / "grid.json").write_bytes(content)
-            for cell in planned_cells(home):
-                assert cell.resolve().is_relative_to(home.resolve())
+            found = grid_in(home)
+            for cell in found.cells if found else ():
+                assert (home / cell).resolve().is_relative_to(home.resolve())
 
     check()
 

@@ -16,8 +16,8 @@ from opera.config.recipe import make_recipe
 from opera.config.yaml import parse_assignments
 from opera.core.errors import SettingError
 from opera.data import load_data
-from opera.experiments.grid.axes import grid_axes
 from opera.experiments.grid.compare import prepare_grid
+from opera.experiments.grid.plan import grid_axes
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.models import load_model, set_lengths
 from opera.retrieval.prompts import as_option, as_setting, prompt_for, prompts_in_folder, set_prompts

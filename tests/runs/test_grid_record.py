@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from opera.core.errors import RunFolderError
-from opera.runs.grid_record import GridRecord, planned_cells
+from opera.runs.record import GridRecord, grid_in
 
 TEXT = """{
   "model": "mod\\u00e8le",
@@ -28,11 +28,11 @@ TEXT = """{
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
-    record = GridRecord.of_cells("modèle", {"range": (1, 50), "learning_rate": 0.1}, ["x/ft/steps10/seed0"])
+    record = GridRecord(model="modèle", settings={"learning_rate": 0.1, "range": [1, 50]}, cells=["x/ft/steps10/seed0"])
     record.write(tmp_path)
     assert (tmp_path / "grid.json").read_text() == TEXT
     assert GridRecord.read(tmp_path) == record
-    assert planned_cells(tmp_path) == [tmp_path / "x/ft/steps10/seed0"]
+    assert grid_in(tmp_path) == record
 
 
 @pytest.mark.parametrize(
@@ -51,8 +51,8 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     ],
 )
 def test_anything_else_is_no_grid(tmp_path: Path, text: str, reason: str) -> None:
-    assert planned_cells(tmp_path) == []
+    assert grid_in(tmp_path) is None
     (tmp_path / "grid.json").write_text(text)
-    for read in (planned_cells, GridRecord.read):
+    for read in (grid_in, GridRecord.read):
         with pytest.raises(RunFolderError, match=rf"grid\.json: is not as OPERA wrote it: .*{reason}"):
             read(tmp_path)

@@ -50,7 +50,6 @@ def header(shape: str, dtype: str = "<f8") -> bytes:
         header("(4,)"),
         header("(3,)", "|O8"),
         header("(3,)")[:-1],
-        header("(3,)") + b"more",
         b"\x93NUMPY\x03\x00" + header("(3,)")[8:],
         b"",
         b"(__import__('os').system('true'),)",

@@ -54,7 +54,8 @@ def compare(
         str | None,
         typer.Option(
             "--methods",
-            help="comma-separated, settings after colons: ft,sp:k=0.5,dp; default the recipe's, else ft,dp",
+            help="comma-separated, settings after colons: ft,sp:k=0.5,dp; default the recipe's, "
+            "else ft,dp",
         ),
     ] = None,
     seeds: Annotated[
@@ -65,7 +66,8 @@ def compare(
         str | None,
         typer.Option(
             "--steps",
-            help="numbers of optimizer steps, comma-separated; default the recipe's, else set from the data",
+            help="numbers of optimizer steps, comma-separated; default the recipe's, else set "
+            "from the data",
         ),
     ] = None,
     epochs: EpochsOption = None,
@@ -93,16 +95,15 @@ def compare(
     queries: QueriesOption = None,
     columns: ColumnsOption = None,
 ) -> None:
-    """Train methods x seeds x steps on one or more data sets and compare them. Finished cells are not repeated.
+    """Train methods x seeds x steps on one or more data sets and compare them.
 
-    Takes the settings of opera train, for all cells.
+    Finished cells are not repeated. Takes the settings of opera train, for all cells.
     """
     from opera.cli.printing.plan import print_plan
-    from opera.experiments.grid.axes import grid_axes
     from opera.experiments.grid.compare import analyse_grid, check_baseline, prepare_grid
-    from opera.experiments.grid.folder import opened_grid
+    from opera.experiments.grid.folder import grid_record, opened_grid
+    from opera.experiments.grid.plan import grid_axes
     from opera.experiments.grid.preview import time_grid
-    from opera.experiments.grid.progress import Progress
     from opera.experiments.grid.run import run_grid
 
     sources = [one_source(each, pairs, documents, queries, columns) for each in data or (None,)]
@@ -117,14 +118,14 @@ def compare(
     baseline = check_baseline(baseline, axes)
     if plan:
         with interruptible(lambda: "nothing was written"):
-            time_grid(status, model)
-        print_plan(status, json_)
+            timings = time_grid(status, model)
+        print_plan(status, timings, json_)
         return
     if not status.waiting:
         say(f"all {len(status.cells)} cells are already done", file=sys.stderr)
     stoppable = interruptible(lambda: how_to_continue(status))
-    with opened_grid(out, model, shared, status.cells), stoppable:
-        run_grid(status, model, Progress(status))
+    with opened_grid(out, grid_record(out, model, shared, status.cells)), stoppable:
+        run_grid(status, model)
     if status.done:
         _print_results(analyse_grid(status, out, baseline), out, json_)
     end_if_failed(status)

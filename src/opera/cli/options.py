@@ -20,7 +20,7 @@ from opera.core.terminal import say, shown
 
 if TYPE_CHECKING:
     from opera.data import RetrievalData
-    from opera.experiments.grid.status import Status
+    from opera.experiments.grid.run import Status
 
 
 def parser_of(parse: Callable[..., Any], name: str) -> Callable[[str], Any]:

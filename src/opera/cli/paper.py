@@ -50,15 +50,9 @@ def paper(
 
     from opera.cli.printing.console import console
     from opera.cli.printing.paper import print_paper_table, print_table_list
-    from opera.experiments.paper import (
-        TABLES,
-        GridRuns,
-        align_table,
-        as_records,
-        find_table,
-        with_grid_names,
-        with_settings,
-    )
+    from opera.experiments.paper.align import align_table, as_records
+    from opera.experiments.paper.matching import GridRuns, with_grid_names, with_settings
+    from opera.experiments.paper.tables import TABLES, find_table
 
     if table is None:
         if grid or data or steps or set_:
@@ -78,7 +72,7 @@ def paper(
     else:
         from opera.config.yaml import parse_assignments
         from opera.experiments.analysis import find_groups
-        from opera.experiments.paper.results import grid_notes
+        from opera.experiments.paper.reproduce import grid_notes
 
         groups = with_settings(
             with_grid_names(find_groups(grid), grid), parse_assignments(set_ or [])

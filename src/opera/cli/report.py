@@ -36,7 +36,7 @@ def report(
         bool, typer.Option("--json", help="print the analysis as JSON, and write no page")
     ] = False,
 ) -> None:
-    """Write one HTML page on a grid or a run: verdict, tables with tests, curves, what was drawn."""
+    """Write one HTML page on a grid or a run: verdict, tables with tests, what was drawn."""
     from opera.experiments.analysis import analyse_runs
     from opera.experiments.report import report as write_report
 

@@ -29,8 +29,8 @@ from opera.core.terminal import json_text, place, say
 
 if TYPE_CHECKING:
     from opera.experiments.grid.plan import Cell
-    from opera.experiments.grid.status import Status
-    from opera.experiments.paper.plan import ReproductionPlan, Shard
+    from opera.experiments.grid.run import Status
+    from opera.experiments.paper.plan import Reproduction
 
 
 def reproduce(
@@ -41,7 +41,8 @@ def reproduce(
         list[str] | None,
         typer.Option(
             "--data",
-            help="only these of its data sets: fiqa,antique, or fiqa=FOLDER for one that you have; repeatable",
+            help="only these of its data sets: fiqa,antique, or fiqa=FOLDER for one that you "
+            "have; repeatable",
             metavar="NAME[=SOURCE]",
         ),
     ] = None,
@@ -85,35 +86,39 @@ def reproduce(
     ] = False,
     json_: JsonOption = False,
 ) -> None:
-    """Run what a table of the paper takes, and set our figures beside the paper's. Finished cells are not repeated."""
-    from opera.experiments.grid.axes import canonical_label
+    """Run what a table of the paper takes, and set our figures beside the paper's.
+
+    Finished cells are not repeated.
+    """
     from opera.experiments.grid.compare import MOST_JOBS
-    from opera.experiments.paper import find_table
-    from opera.experiments.paper.cells import TableSettings
-    from opera.experiments.paper.plan import Shard, plan_reproduction
-    from opera.experiments.paper.scale import find_scale
-    from opera.experiments.paper.sets import choose_sets
-    from opera.experiments.paper.tables import HUB_IDS
+    from opera.experiments.grid.plan import canonical_label
+    from opera.experiments.paper.plan import (
+        Reproduction,
+        cells_of_shard,
+        find_scale,
+        parse_shard,
+    )
+    from opera.experiments.paper.tables import find_table
 
     jobs = whole_number(jobs, "--jobs", 1, MOST_JOBS)
     found, size = find_table(table, "TABLE"), find_scale(scale)
-    part = None if shard is None else Shard.parse(shard)
+    part = None if shard is None else parse_shard(shard)
     if part is not None and table_only:
         raise SettingError(
             "--shard runs a part of the cells and --table-only none: give one of them"
         )
-    shared = TableSettings(
-        found,
-        model or size.model or HUB_IDS[found.model],
-        preset,
-        size,
-        None if methods is None else tuple(canonical_label(name) for name in listed(methods)),
-        size.seeds if seeds is None else tuple(numbers("seeds", seeds)),
-        collect_values(None, set_, {}),
+    planned = Reproduction(
+        table=found,
+        out=out or Path(f"reproduce-{found.name}{'' if size == 'full' else f'-{size}'}"),
+        scale=size,
+        given_model=model,
+        preset=preset,
+        methods=None if methods is None else tuple(map(canonical_label, listed(methods))),
+        given_seeds=None if seeds is None else tuple(numbers("seeds", seeds)),
+        settings=collect_values(None, set_, {}),
+        data=data,
     )
-    folder = out or Path(f"reproduce-{found.name}{'' if size.name == 'full' else f'-{size.name}'}")
-    planned = plan_reproduction(shared, folder, *choose_sets(found, size, data))
-    cells = planned.cells if part is None else part.of(planned.cells)
+    cells = planned.cells if part is None else cells_of_shard(planned.cells, *part)
     if plan:
         _print_plan(planned, cells, jobs, json_)
     elif table_only:
@@ -122,25 +127,28 @@ def reproduce(
         _run(planned, cells, part, jobs, json_)
 
 
-def _print_plan(planned: ReproductionPlan, cells: Sequence[Cell], jobs: int, as_json: bool) -> None:
+def _print_plan(planned: Reproduction, cells: Sequence[Cell], jobs: int, as_json: bool) -> None:
     from opera.cli.printing.plan import print_plan
-    from opera.experiments.paper.run import preview
+    from opera.experiments.paper.reproduce import preview
 
     with interruptible(lambda: "nothing was written"):
-        status, notes = preview(planned, cells, jobs)
+        status, timings, notes = preview(planned, cells, jobs)
     notes += _left_out(planned)
-    about = {"table": planned.shared.table.name, "model": planned.model, "notes": notes}
-    print_plan(
-        status, as_json, about, ["opera data lists what each data set takes on disk", *notes]
-    )
+    about = {"table": planned.table.name, "model": planned.model, "notes": notes}
+    notes = ["opera data lists what each data set takes on disk", *notes]
+    print_plan(status, timings, as_json, about, notes)
 
 
 def _run(
-    planned: ReproductionPlan, cells: Sequence[Cell], part: Shard | None, jobs: int, as_json: bool
+    planned: Reproduction,
+    cells: Sequence[Cell],
+    part: tuple[int, int] | None,
+    jobs: int,
+    as_json: bool,
 ) -> None:
     """Fetch the data, run the cells, and make the table unless this is a shard."""
     from opera.experiments.grid.compare import prepare_cells
-    from opera.experiments.paper.run import check_folder_and_model, run_reproduction
+    from opera.experiments.paper.reproduce import check_folder_and_model, run_reproduction
 
     check_folder_and_model(planned)
     with interruptible(lambda: "no cell was begun; the same command continues"):
@@ -148,8 +156,9 @@ def _run(
         status = prepare_cells(cells, jobs)
     if is_main_process():
         _announce(planned, notes, status, part)
+    name = None if part is None else f"{part[0]}-of-{part[1]}"
     with interruptible(lambda: how_to_continue(status)):
-        run_reproduction(planned, status, part, several_processes(), is_main_process())
+        run_reproduction(planned, status, name, several_processes(), is_main_process())
     if not is_main_process():
         return
     if part is not None:
@@ -162,9 +171,9 @@ def _run(
     end_if_failed(status)
 
 
-def _fetched(planned: ReproductionPlan, cells: Sequence[Cell]) -> list[str]:
-    """Fetch and load the data sets of the cells to run; under torchrun the main process goes first."""
-    from opera.experiments.paper.sets import fetch_sets
+def _fetched(planned: Reproduction, cells: Sequence[Cell]) -> list[str]:
+    """Fetch and load the data sets of the cells; under torchrun the main process goes first."""
+    from opera.experiments.paper.reproduce import fetch_sets
 
     names = {cell.data_name for cell in cells}
     if not several_processes():
@@ -176,35 +185,33 @@ def _fetched(planned: ReproductionPlan, cells: Sequence[Cell]) -> list[str]:
 
 
 def _announce(
-    planned: ReproductionPlan, notes: Sequence[str], status: Status, part: Shard | None
+    planned: Reproduction, notes: Sequence[str], status: Status, part: tuple[int, int] | None
 ) -> None:
     """Say which cells this call runs, and by which recipe of the model, on standard error."""
-    from opera.experiments.paper.cells import recipe_note
+    from opera.experiments.paper.plan import recipe_note
 
-    for note in (recipe_note(planned.model), *notes, *_left_out(planned)):
-        say(f"note: {note}", file=sys.stderr)
+    lines = [f"note: {n}" for n in (recipe_note(planned.model), *notes, *_left_out(planned))]
     if part is not None:
-        say(
-            f"shard {part.number}/{part.count}: {len(status.cells)} of {len(planned.cells)} cells",
-            file=sys.stderr,
-        )
+        number, count = part
+        lines.append(f"shard {number}/{count}: {len(status.cells)} of {len(planned.cells)} cells")
         for cell in status.cells:
-            say(f"  {cell.title}{': done' if cell.folder in status.done else ''}", file=sys.stderr)
+            lines.append(f"  {cell.title}{': done' if cell.folder in status.done else ''}")
     if not status.cells:
-        say("there is no cell to run", file=sys.stderr)
+        lines.append("there is no cell to run")
     elif not status.waiting:
-        say(f"all {len(status.cells)} cells are already done", file=sys.stderr)
+        lines.append(f"all {len(status.cells)} cells are already done")
+    say("\n".join(lines), file=sys.stderr)
 
 
-def _left_out(planned: ReproductionPlan) -> list[str]:
+def _left_out(planned: Reproduction) -> list[str]:
     return [f"left out: {name}: {reason}" for name, reason in planned.left_out.items()]
 
 
-def _finish(planned: ReproductionPlan, as_json: bool) -> None:
+def _finish(planned: Reproduction, as_json: bool) -> None:
     """Print the table, and write it and the report."""
     from opera.cli.printing.console import console
     from opera.cli.printing.paper import print_reproduced, reproduced_text
-    from opera.experiments.paper.results import collect_results, write_results
+    from opera.experiments.paper.reproduce import collect_results, write_results
 
     reproduced = collect_results(planned)
     paths = write_results(reproduced, reproduced_text(reproduced))

@@ -1,4 +1,4 @@
-"""How much did training change each measure on test, and with which interval? Read off the table of test queries."""
+"""How training changed each measure on test, read off the table of test queries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from opera.core.intervals import mean_interval, points
 
 @dataclass(frozen=True)
 class Change:
-    """The change of a measure on the test queries, of the model handed over beside the untrained one.
+    """The change of a measure on the test queries, of the model handed over beside the untrained
+    one.
 
     Attributes:
         difference: mean of after minus before.
@@ -30,7 +31,8 @@ class Change:
 
 
 def changes_on_test(per_query: pa.Table, measures: Iterable[str]) -> dict[str, Change]:
-    """Compare each query after training with itself before; measures that the table lacks are left out.
+    """Compare each query after training with itself before; measures that the table lacks are left
+    out.
 
     Args:
         per_query: a row per test query, as :meth:`opera.runs.folder.Run.per_query` returns it.

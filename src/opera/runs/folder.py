@@ -4,16 +4,16 @@
       run.json            settings, versions, seed, fingerprints, seconds of each phase
       measures.json       {"before": {...}, "fine_tuned": {...}, "after": {...}} on the test split
       per_query.parquet   a row per test query
-      pairs.parquet       a row per training pair: how often it was drawn, whether it was injected as noise
-      trace.parquet       a row per step
-      sampling.npz        the sampling probabilities at about 50 steps
-      model/              loads with SentenceTransformer(path)
-      checkpoints/        what --resume continues from
-      not_finite.json     after a loss that was no number: the pairs of that batch
-      fine_tuned/         with keep_fine_tuned: the model as trained, before it is mixed with the untrained one
-      trial/              where two trainings were run: trace, sampling and checkpoints of the one that chose the share
+      pairs.parquet       a row per training pair: how often it was drawn, whether it was injected
+      as noise trace.parquet       a row per step sampling.npz        the sampling probabilities at
+      about 50 steps model/              loads with SentenceTransformer(path) checkpoints/
+      what --resume continues from not_finite.json     after a loss that was no number: the pairs of
+      that batch fine_tuned/         with keep_fine_tuned: the model as trained, before the guard
+      mixes it trial/              where two trainings were run: those of the one that chose the
+      share
 
-Every file is written under a temporary name and then renamed, so a killed process leaves the old file or the new one.
+Every file is written under a temporary name and then renamed, so a killed process leaves the old
+file or the new one.
 """
 
 from __future__ import annotations
@@ -85,11 +85,9 @@ class Run:
         Raises:
             RunFolderError: if the folder holds no run, or one whose ``run.json`` cannot be read.
         """
-        found = run_in(user_path(path, "run"))
-        if found is None:
-            raise RunFolderError(
-                f"{path}: not a run folder: it holds no {RUN_FILE} that opera wrote"
-            )
+        if (found := run_in(user_path(path, "run"))) is None:
+            nothing = f"not a run folder: it holds no {RUN_FILE} that opera wrote"
+            raise RunFolderError(f"{path}: {nothing}")
         return found
 
     @cached_property
@@ -115,7 +113,8 @@ class Run:
     def measures(self) -> dict[str, dict[str, float]]:
         """``{"before": {measure: mean}, "fine_tuned": {...}, "after": {...}}`` on the test split.
 
-        ``fine_tuned`` is the model as trained, ``after`` the model handed over. Older runs hand over the first.
+        ``fine_tuned`` is the model as trained, ``after`` the model handed over. Older runs hand
+        over the first.
 
         Raises:
             RunFolderError: if ``measures.json`` is missing or holds anything else.
@@ -130,11 +129,11 @@ class Run:
         Raises:
             RunFolderError: if the run is not finished.
         """
-        if self.record.training is None:
-            raise RunFolderError(
-                f"{self.path}: this run is not finished; continue it with --resume"
-            )
-        return self.record.training
+        training = self.record.training
+        if training is None:
+            unfinished = "this run is not finished; continue it with --resume"
+            raise RunFolderError(f"{self.path}: {unfinished}")
+        return training
 
     @property
     def steps(self) -> int:
@@ -147,20 +146,24 @@ class Run:
         return self.path / MODEL_FOLDER
 
     def per_query(self) -> pa.Table:
-        """A row per test query: ``query_id``, the ids of its ``relevant`` documents, the pretrained model's mean
-        ``similarity`` to them, each measure ``before`` training, ``fine_tuned`` (but in older runs) and ``after``, and
-        the best ``documents`` before and after.
+        """A row per test query.
+
+        Its columns are ``query_id``, the ids of its ``relevant`` documents, the untrained model's
+        mean ``similarity`` to them, each measure ``before`` training, ``fine_tuned`` (but in older
+        runs) and ``after``, and the best ``documents`` before and after.
 
         Raises:
-            RunFolderError: as all readers here, if the file is missing, damaged or not such a table.
+            RunFolderError: as all readers here, if the file is missing, damaged or not such a
+                table.
         """
         return read_table(self.path / PER_QUERY_FILE, {"query_id": "text"})
 
     def pairs(self) -> pa.Table:
-        """A row per training pair: ``query_id``, ``doc_id``, ``grade``, ``injected``, ``times_drawn``, ``kept`` (not
-        pruned before training), and the pretrained ``similarity`` and ``cbs`` where the method needed them.
+        """A row per training pair.
 
-        With ``pair_weights=scores``, ``start_score`` is what stood in place of the similarity.
+        Its columns are ``query_id``, ``doc_id``, ``grade``, ``injected``, ``times_drawn``, ``kept``
+        (not pruned before training), and the untrained ``similarity`` and ``cbs`` where the method
+        needed them. With ``pair_weights=scores``, ``start_score`` stood in place of the similarity.
         """
         columns = {"query_id": "text", "times_drawn": "whole", "injected": "flag"}
         return read_table(self.path / PAIRS_FILE, columns)
@@ -195,15 +198,15 @@ class RunWriter:
 
     def write_record(self, record: RunRecord) -> None:
         """Write ``run.json``."""
-        self._write_text(RUN_FILE, record.to_json())
+        self._write_json(RUN_FILE, record.model_dump())
 
     def write_measures(self, measures: Mapping[str, Mapping[str, float]]) -> None:
         """Write ``measures.json``."""
-        self._write_text(MEASURES_FILE, json.dumps(measures, indent=2, ensure_ascii=False) + "\n")
+        self._write_json(MEASURES_FILE, measures)
 
     def write_not_finite(self, values: Mapping[str, Any]) -> None:
-        """Write ``not_finite.json``: a step whose loss was no number, and the pairs of its batch."""
-        self._write_text(NOT_FINITE_FILE, json.dumps(values, indent=1, ensure_ascii=False) + "\n")
+        """Write ``not_finite.json``: a step whose loss was no number, and its batch's pairs."""
+        self._write_json(NOT_FINITE_FILE, values)
 
     def clear_not_finite(self) -> None:
         """Remove what an earlier session wrote of such a step."""
@@ -221,10 +224,8 @@ class RunWriter:
     def write_trace(self, rows: Sequence[Mapping[str, float | None]]) -> None:
         """Write ``trace.parquet``: ``step`` as int64, every other value as float64."""
         if self.writes:
-            names = list(rows[0]) if rows else ["step"]
-            schema = pa.schema(
-                [(name, pa.int64() if name == "step" else pa.float64()) for name in names]
-            )
+            kinds = {name: pa.float64() for name in rows[0]} if rows else {}
+            schema = pa.schema({**kinds, "step": pa.int64()})
             table = pa.Table.from_pylist([dict(row) for row in rows], schema=schema)
             write_parquet(self.path / TRACE_FILE, table)
 
@@ -234,15 +235,14 @@ class RunWriter:
             replace_file(self.path / SAMPLING_FILE, record.write)
 
     def adopt(self, name: str) -> None:
-        """Copy the trace and the sampling probabilities of a folder inside this one: its training is the run's."""
-        if self.writes:
-            for file in (TRACE_FILE, SAMPLING_FILE):
-                source = self.path / name / file
-                if source.is_file():
-                    replace_file(self.path / file, partial(shutil.copyfile, source))
+        """Copy trace and sampling probabilities of a folder inside this one: they are the run's."""
+        for file in (TRACE_FILE, SAMPLING_FILE):
+            source = self.path / name / file
+            if self.writes and source.is_file():
+                replace_file(self.path / file, partial(shutil.copyfile, source))
 
     def write_model(self, save: Callable[[Path], None], name: str = MODEL_FOLDER) -> None:
-        """Write the model folder, or another; ``save`` fills a temporary one, which then takes its place."""
+        """Write the model folder, or another; ``save`` fills a temporary one first."""
         if self.writes:
             replace_folder(self.path / name, save, (CARD_FILE,) if name == MODEL_FOLDER else ())
 
@@ -258,21 +258,18 @@ class RunWriter:
 
     def _write_table(self, name: str, columns: Mapping[str, Any]) -> None:
         if self.writes:
-            table = pa.table(dict(columns))
-            write_parquet(self.path / name, table)
+            write_parquet(self.path / name, pa.table(dict(columns)))
 
-    def _write_text(self, name: str, text: str) -> None:
+    def _write_json(self, name: str, values: Mapping[str, Any]) -> None:
         if self.writes:
-            replace_file(
-                self.path / name, lambda temporary: temporary.write_text(text, encoding="utf-8")
-            )
+            text = json.dumps(values, indent=2, ensure_ascii=False) + "\n"
+            replace_file(self.path / name, partial(Path.write_text, data=text, encoding="utf-8"))
 
 
 def run_in(path: Path) -> Run | None:
-    """Return the run in a folder; ``None`` where there is no ``run.json``, or one that is not OPERA's.
+    """Return the run in a folder; ``None`` without a ``run.json``, or with one not OPERA's.
 
-    Raises:
-        RunFolderError: if there is one that cannot be read, so that nobody knows whose it is.
+    RunFolderError is raised if there is one that cannot be read, so that nobody knows whose it is.
     """
     try:
         (path / RUN_FILE).lstat()
@@ -282,11 +279,8 @@ def run_in(path: Path) -> Run | None:
         if error.errno in HIDDEN:
             return None
         raise RunFolderError(f"{path}: cannot be read ({error.strerror})") from None
-    return (
-        Run(path)
-        if {"status", "identity", "settings"} <= read_object(path / RUN_FILE).keys()
-        else None
-    )
+    ours = {"status", "identity", "settings"} <= read_object(path / RUN_FILE).keys()
+    return Run(path) if ours else None
 
 
 def holds_run(path: Path) -> bool:
@@ -298,10 +292,9 @@ def holds_run(path: Path) -> bool:
 
 
 def checkpoint_folders(path: Path) -> dict[int, Path]:
-    """Return the checkpoints in a folder by ascending step; whatever else lies beside them is left out."""
-    steps = {
-        path.name: re.fullmatch(r"checkpoint-(0|[1-9][0-9]*)", path.name)
-        for path in path.glob("checkpoint-*")
-    }
-    found = {int(match[1]): path / name for name, match in steps.items() if match}
+    """Return the checkpoints in a folder by ascending step; nothing else that lies there."""
+    found = {}
+    for folder in path.glob("checkpoint-*"):
+        if match := re.fullmatch(r"checkpoint-(0|[1-9][0-9]*)", folder.name):
+            found[int(match[1])] = folder
     return dict(sorted(found.items()))

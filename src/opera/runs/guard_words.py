@@ -6,7 +6,7 @@ from opera.core.intervals import FEW_QUERIES, LEAST_QUERIES, points
 from opera.runs.record import GuardedMeasure, GuardRecord
 
 NEWER = 0.1
-"""Tomorrow's documents count as newer than dev's where train names a share of them smaller by more than this."""
+"""By how much train names fewer of tomorrow's documents than of dev's, for these to be newer."""
 FUTURES = {
     "same-documents": "about documents that training names",
     "new-documents": "about new documents",
@@ -21,14 +21,11 @@ def verdict_sentence(guard: GuardRecord) -> str:
         change = f"{points(guard.dev.fine_tuned - guard.dev.before)} points on dev"
         if guard.test is not None:
             change += f", {points(guard.test.fine_tuned - guard.test.before)} on test"
-        words = verdict_words(guard)
-        return (
-            f"{words}: the untrained model is kept; fine-tuning changes {guard.measure} by {change}"
-        )
-    sentence = f"{verdict_words(guard)}: {guard.measure} {_difference(guard.dev, ' points on dev (95% interval ')}"
-    return (
-        sentence if guard.test is None else f"{sentence}, {_difference(guard.test, ' on test (')}"
-    )
+        kept = "the untrained model is kept; fine-tuning changes"
+        return f"{verdict_words(guard)}: {kept} {guard.measure} by {change}"
+    dev = _difference(guard.dev, " points on dev (95% interval ")
+    test = "" if guard.test is None else f", {_difference(guard.test, ' on test (')}"
+    return f"{verdict_words(guard)}: {guard.measure} {dev}{test}"
 
 
 def verdict_words(guard: GuardRecord) -> str:
@@ -58,19 +55,21 @@ def share_sentence(guard: GuardRecord) -> str:
     if guard.share == 1:
         return "The weights handed over are the fine-tuned ones (share 1)."
     return (
-        f"The weights handed over are {100 * guard.share:g}% fine-tuned and {100 - 100 * guard.share:g}% untrained "
+        f"The weights handed over are {100 * guard.share:g}% fine-tuned and "
+        f"{100 - 100 * guard.share:g}% untrained "
         f"(share {guard.share:g})."
     )
 
 
 def dev_sentence(guard: GuardRecord) -> str:
-    """Say what the share was chosen on, for which queries of tomorrow, and what was read of test."""
+    """Say what the share was chosen on, for which queries, and what was read of test."""
     kind = "given with the data" if guard.dev_given else "drawn from train"
     if guard.dev_documents is not None:
         kind += f"; ranked among {guard.dev_documents:,} documents"
     assumed = "" if guard.future_given else ", assumed"
     sentence = (
-        f"Chosen on {guard.dev_queries:,} dev queries ({kind}), for queries {FUTURES[guard.future]} "
+        f"Chosen on {guard.dev_queries:,} dev queries ({kind}), for queries "
+        f"{FUTURES[guard.future]} "
         f"(--future {guard.future}{assumed}). Train names {guard.dev_seen:.0%} of dev's documents"
     )
     if guard.test_seen is None:
@@ -87,7 +86,8 @@ def warnings_of(guard: GuardRecord) -> list[str]:
     if tomorrow is not None and guard.dev_seen - tomorrow > NEWER:
         whose = "test" if guard.test_seen is not None else "tomorrow's"
         found.append(
-            f"warning: {whose} documents are newer than dev's (train names {tomorrow:.0%} of them, and "
+            f"warning: {whose} documents are newer than dev's (train names {tomorrow:.0%} of "
+            "them, and "
             f"{guard.dev_seen:.0%} of dev's), so dev may promise too much"
         )
     if guard.future == "both" and len(guard.dev_parts or ()) < 2:
@@ -97,7 +97,8 @@ def warnings_of(guard: GuardRecord) -> list[str]:
         )
     if guard.dev_queries < FEW_QUERIES:
         found.append(
-            f"warning: {guard.dev_queries} dev queries are few to choose by; {FEW_QUERIES} or more are better"
+            f"warning: {guard.dev_queries} dev queries are few to choose by; {FEW_QUERIES} or "
+            "more are better"
         )
     if guard.test is not None and guard.test.high < 0:
         promised = ", against what dev promised" if guard.dev.difference > 0 else ""

@@ -1,4 +1,4 @@
-"""Which output folder is free for a run, and what is removed from one: OPERA's own files, and nothing of others."""
+"""Which output folder is free for a run, and what is removed from one: OPERA's files alone."""
 
 from __future__ import annotations
 
@@ -51,7 +51,8 @@ def last_complete_checkpoint(path: Path) -> int | None:
 
 
 def check_out_folder(path: Path, resume: bool, overwrite: bool) -> None:
-    """Refuse an output folder that another process trains into, or that is not free. Writes nothing.
+    """Refuse an output folder that another process trains into, or that is not free. Writes
+    nothing.
 
     Raises:
         RunFolderError: as :func:`check_free`, and where another process holds the folder.
@@ -64,9 +65,9 @@ def check_free(path: Path, resume: bool, overwrite: bool) -> None:
     """Refuse an output folder that is not free. Writes nothing.
 
     Raises:
-        RunFolderError: if it holds a run and neither ``resume`` nor ``overwrite`` is given, if it holds anything else,
-            if there is nothing to resume, if a resumed run would write through a link or where a file is, or if nobody
-            knows which files of a model folder OPERA wrote.
+        RunFolderError: if it holds a run and neither ``resume`` nor ``overwrite`` is given, if it
+            holds anything else, if there is nothing to resume, if a resumed run would write through
+            a link or where a file is, or if nobody knows which files of a model folder OPERA wrote.
     """
     if resume and overwrite:
         raise RunFolderError(
@@ -79,7 +80,8 @@ def check_free(path: Path, resume: bool, overwrite: bool) -> None:
     if ours and not resume and not overwrite:
         other = "another" if _is_finished(path) else "an unfinished"
         raise RunFolderError(
-            f"--out {path}: holds {other} run; pass --resume to continue it, --overwrite to replace it, "
+            f"--out {path}: holds {other} run; pass --resume to continue it, --overwrite to "
+            "replace it, "
             "or another folder"
         )
     if not ours and path.is_dir() and set(path.iterdir()) - {path / LOCK_FILE, *_leftovers(path)}:
@@ -93,8 +95,8 @@ def check_free(path: Path, resume: bool, overwrite: bool) -> None:
 
 
 def _refuse_others(path: Path) -> None:
-    """Refuse to resume a run with a link in it, as what is written or deleted there would be elsewhere, or with a file
-    in place of a folder.
+    """Refuse to resume a run with a link in it, as what is written or deleted there would be
+    elsewhere, or with a file in place of a folder.
 
     Raises:
         RunFolderError: naming the link or the file.
@@ -103,17 +105,21 @@ def _refuse_others(path: Path) -> None:
         for name in OURS:
             if name in FOLDERS and (folder / name).is_file():
                 raise RunFolderError(
-                    f"--resume {path}: {folder / name} must be a folder; remove it, or pass --overwrite to start again"
+                    f"--resume {path}: {folder / name} must be a folder; remove it, or pass "
+                    "--overwrite to start again"
                 )
             if (folder / name).is_symlink():
                 raise RunFolderError(
-                    f"--resume {path}: {folder / name} is a link, and OPERA writes to no other place than the run "
-                    "folder; put what it leads to in its place, or pass --overwrite to start again without it"
+                    f"--resume {path}: {folder / name} is a link, and OPERA writes to no other "
+                    "place than the run "
+                    "folder; put what it leads to in its place, or pass --overwrite to start "
+                    "again without it"
                 )
 
 
 def _refuse_unlisted(path: Path) -> None:
-    """Refuse to replace a model folder in which nobody knows what OPERA wrote and what is the user's.
+    """Refuse to replace a model folder in which nobody knows what OPERA wrote and what is the
+    user's.
 
     Raises:
         RunFolderError: naming the folder.
@@ -126,13 +132,14 @@ def _refuse_unlisted(path: Path) -> None:
             and not written_files(home)
         ):
             raise RunFolderError(
-                f"--out {path}: {home} has no list of the files that OPERA wrote there ({LIST_FILE}); remove that "
+                f"--out {path}: {home} has no list of the files that OPERA wrote there "
+                f"({LIST_FILE}); remove that "
                 "folder, or pass another --out"
             )
 
 
 def _is_finished(path: Path) -> bool:
-    """Whether the run in a folder is finished; true for one that this version of OPERA cannot read."""
+    """Whether the run in a folder is finished; true for one that cannot be read."""
     try:
         return Run.open(path).finished
     except RunFolderError:
@@ -140,7 +147,7 @@ def _is_finished(path: Path) -> bool:
 
 
 def removed_by_overwrite(path: Path) -> list[Path]:
-    """Return what ``--overwrite`` removes from a run folder: what OPERA wrote there, and links in its place."""
+    """Return what ``--overwrite`` removes: what OPERA wrote there, and links in its place."""
     places = []
     for folder in (path / TRIAL_FOLDER, path):
         for name in reversed(OURS):  # run.json last: until then the folder is known as a run
@@ -175,7 +182,7 @@ def clear_run(path: Path) -> None:
 
 
 def drop_checkpoints(path: Path) -> None:
-    """Remove the checkpoints of a finished run: they are larger than its model, and nothing resumes from them."""
+    """Remove the checkpoints of a finished run, which nothing resumes from."""
     for home in (path / CHECKPOINTS_FOLDER, path / TRIAL_FOLDER / CHECKPOINTS_FOLDER):
         for folder in checkpoint_folders(home).values():
             remove(folder)
@@ -201,14 +208,16 @@ def refuse_other_settings(
     Args:
         path: the run folder.
         identity: what must be equal.
-        without_effect: settings that change no result, which runs of earlier versions hold among theirs.
+        without_effect: settings that change no result, which runs of earlier versions hold among
+            theirs.
 
     Raises:
         RunFolderError: naming each difference.
     """
     recorded = Run.open(path).record.identity
     differences = [
-        f"{shortened(shown(key)[1:-1])}: the run has {shown(recorded.get(key))}, this call {shown(identity.get(key))}"
+        f"{shortened(shown(key)[1:-1])}: the run has {shown(recorded.get(key))}, this call "
+        f"{shown(identity.get(key))}"
         for key in sorted({*recorded, *identity})
         if recorded.get(key) != identity.get(key) and key not in without_effect
     ]

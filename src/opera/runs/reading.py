@@ -1,17 +1,17 @@
-"""Read the files of run and grid folders: whatever they hold, what is wrong is one error that names the file.
+"""Read the files of run and grid folders: what is wrong with one is an error that names it.
 
-The folders may come from others, from a broken disk, or from a process that was cut off. So every JSON object, table
-and set of arrays in them is read here, checked against what OPERA writes, and bounded before memory is taken for it.
+The folders may come from others, from a broken disk, or from a process that was cut off. So every
+JSON object, table and set of arrays in them is read here, checked against what OPERA writes, and
+bounded before memory is taken for it.
 """
 
 from __future__ import annotations
 
-import math
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -52,11 +52,7 @@ def broken(path: Path, reason: str) -> RunFolderError:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Read a JSON object.
-
-    Raises:
-        RunFolderError: if the file cannot be read or holds anything else.
-    """
+    """Read a JSON object; RunFolderError if the file cannot be read or holds anything else."""
     with _reading(path):
         if path.stat().st_size > MAX_JSON:
             raise ValueError(f"larger than {MAX_JSON >> 20} MB")
@@ -67,15 +63,9 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def read_model(path: Path, kind: type[Model], values: Mapping[str, Any] | None = None) -> Model:
-    """Read a JSON object as a typed record.
+    """Read a JSON object, or ``values`` where it has been read, as a typed record.
 
-    Args:
-        path: the file.
-        kind: the record.
-        values: what the file holds, where it has been read.
-
-    Raises:
-        RunFolderError: naming the first field that is missing or wrong.
+    RunFolderError names the first field that is missing or wrong.
     """
     found = read_object(path) if values is None else values
     try:
@@ -88,14 +78,9 @@ def read_model(path: Path, kind: type[Model], values: Mapping[str, Any] | None =
 
 
 def read_table(path: Path, columns: Mapping[str, str]) -> pa.Table:
-    """Read a parquet file.
+    """Read a parquet file with columns of these kinds, by name; others must be of any kind.
 
-    Args:
-        path: the file.
-        columns: the kind of each column that must be there, by name; others must be of any kind.
-
-    Raises:
-        RunFolderError: if it is no such table.
+    RunFolderError is raised if it is no such table.
     """
     with _reading(path), open_file(path) as file:
         parquet = pq.ParquetFile(file)
@@ -114,56 +99,28 @@ def read_table(path: Path, columns: Mapping[str, str]) -> pa.Table:
 
 
 def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """Read an ``.npz`` file: numbers and booleans only, each array as long as its header says, nothing unpickled.
-
-    Raises:
-        RunFolderError: if it is anything else.
-    """
+    """Read an ``.npz`` file of numbers and booleans; nothing is unpickled."""
     with _reading(path), open_file(path) as file, zipfile.ZipFile(file) as archive:
-        members = archive.infolist()
-        if sum(member.file_size for member in members) > MAX_ARRAYS:
+        if sum(member.file_size for member in archive.infolist()) > MAX_ARRAYS:
             raise ValueError(f"claims more than {MAX_ARRAYS >> 30} GB")
-        if len({member.filename for member in members}) < len(members):
-            raise ValueError("an array occurs twice")
-        arrays = {}
-        for member in members:
-            with archive.open(member) as content:
-                name = member.filename.removesuffix(".npy")
-                arrays[name] = _read_array(content, member.file_size)  # type: ignore[arg-type]
+        file.seek(0)
+        with np.load(file, allow_pickle=False) as stored:
+            arrays = {name: stored[name] for name in stored.files}
+        for name, array in arrays.items():
+            if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf":
+                raise ValueError(f"{name} holds no numbers")
     return arrays
 
 
-def _read_array(content: BinaryIO, size: int) -> NDArray[Any]:
-    """Read an array from a file of ``size`` bytes. NumPy would take memory for whatever shape the header claims."""
-    if np.lib.format.read_magic(content) != (1, 0):
-        raise ValueError("has another version of NumPy's format")
-    shape, column_major, dtype = np.lib.format.read_array_header_1_0(content)
-    if dtype.kind not in "biuf" or any(length < 0 for length in shape):
-        raise ValueError(f"holds {dtype} of shape {shape}")
-    expected = math.prod(shape) * dtype.itemsize
-    if expected != size - content.tell():
-        raise ValueError(f"an array of shape {shape} has {size - content.tell():,} bytes")
-    values = bytearray(content.read(expected))
-    if len(values) != expected:
-        raise ValueError("is cut off")
-    return np.ndarray(shape, dtype, values, order="F" if column_major else "C")
-
-
 def check_columns(path: Path, table: pa.Table, columns: Mapping[str, str]) -> None:
-    """Check that a table has columns, each of its kind.
-
-    Raises:
-        RunFolderError: naming the first that is missing or of another kind.
-    """
+    """Check that a table has columns of these kinds; RunFolderError names the first that is not."""
     for name, kind in columns.items():
         if name not in table.column_names:
             raise broken(path, f"column {name!r} is missing")
         column = table[name]
         if not KINDS[kind](column.type):
-            raise broken(
-                path,
-                f"column {name!r} must be of the kind {kind!r}, but is {shortened(str(column.type))}",
-            )
+            found = shortened(str(column.type))
+            raise broken(path, f"column {name!r} must be of the kind {kind!r}, but is {found}")
         if kind != "number" and column.null_count:
             raise broken(path, f"column {name!r} lacks values")
         if kind == "measure" and not np.isfinite(column.to_numpy()).all():
@@ -172,7 +129,7 @@ def check_columns(path: Path, table: pa.Table, columns: Mapping[str, str]) -> No
 
 @contextmanager
 def _reading(path: Path) -> Iterator[None]:
-    """Turn whatever a library makes of a file's contents into one error: parsers raise a dozen kinds."""
+    """Turn whatever a library makes of a file's contents into one error."""
     try:
         yield
     except (RunFolderError, StorageError):

@@ -1,20 +1,33 @@
-"""The typed contents of ``run.json``: what a run was started with, how far it is, and what it did."""
+"""The typed contents of ``run.json``, ``measures.json`` and ``grid.json``."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, RootModel, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    FiniteFloat,
+    RootModel,
+    field_validator,
+    model_validator,
+)
 
 from opera.core.errors import OtherFormatError
+from opera.core.files import replace_file
 from opera.core.terminal import shown
 from opera.runs.reading import read_model, read_object
 
 FORMAT: Literal[3] = 3
 """Raised whenever a field changes its name or meaning; runs of other formats are refused."""
+
+
+GRID_FILE = "grid.json"
 
 
 class _Part(BaseModel):
@@ -58,10 +71,11 @@ class NegativesRecord(_Part):
 
     Attributes:
         kind: ``random``, ``hard``, ``given``, or a user's own kind.
-        queries_without: queries whose list is empty, so that theirs are random; ``None`` where there are no lists.
+        queries_without: queries whose list is empty, so that theirs are random; ``None`` where
+            there are no lists.
         listed: length of all lists together.
-        pruned_positives: how many of these were pruned as positives of their query before training, over the queries
-            with a pair kept; ``None`` without ``prune_before_mining``.
+        pruned_positives: how many of these were pruned as positives of their query before training,
+            over the queries with a pair kept; ``None`` without ``prune_before_mining``.
     """
 
     kind: str
@@ -94,7 +108,8 @@ class TrainingRecord(_Part):
         best_value: its measure.
         evaluations: step and measure of each evaluation on dev.
         lag: steps between an observation and the first draw that uses it.
-        measure: name of what evaluations measured; it says so where they ranked a sample of the documents.
+        measure: name of what evaluations measured; it says so where they ranked a sample of the
+            documents.
     """
 
     steps: int
@@ -141,7 +156,8 @@ class GuardedMeasure(_Part):
 
 
 class SecondTraining(_Part):
-    """The training with the drawn dev split in train beside the one without it, both at the share chosen, on dev.
+    """The training with the drawn dev split in train beside the one without it, both at the share
+    chosen, on dev.
 
     Attributes:
         trial: mean of the measure, of the training that chose the share.
@@ -161,25 +177,28 @@ class GuardRecord(_Part):
 
     Attributes:
         share: λ, the share of the fine-tuned weights in the model handed over.
-        verdict: ``better``: the interval on dev, of 20 queries or more, lies above 0; ``kept``: λ is 0, so the
-            untrained model is handed over; ``same``: neither.
+        verdict: ``better``: the interval on dev, of 20 queries or more, lies above 0; ``kept``: λ
+            is 0, so the untrained model is handed over; ``same``: neither.
         measure: the measure that decides.
-        future: what tomorrow's queries are taken to ask about, which decides how dev was drawn and how λ is chosen.
+        future: what tomorrow's queries are taken to ask about, which decides how dev was drawn and
+            how λ is chosen.
         future_given: whether the user said so.
         dev_given: whether the dev split came with the data; else it was drawn from train.
         dev_queries: how many queries it has.
         dev_documents: how many documents they were ranked among; ``None`` for the whole corpus.
         dev_seen: share of its relevant pairs whose document train names.
-        test_seen: share of the test split's relevant pairs whose document train names, which ``like-test`` reads and
-            nothing else; ``None`` for every other ``future``, which reads nothing of test.
+        test_seen: share of the test split's relevant pairs whose document train names, which
+            ``like-test`` reads and nothing else; ``None`` for every other ``future``, which reads
+            nothing of test.
         curve: the measure on dev at every share tried.
-        dev: the measure on dev, of the training that chose the share; ``after`` measures each half of the queries at
-            the share that the other half chooses.
-        test: the measure on test, of the models of ``measures.json``; ``None`` until it is measured.
+        dev: the measure on dev, of the training that chose the share; ``after`` measures each half
+            of the queries at the share that the other half chooses.
+        test: the measure on test, of the models of ``measures.json``; ``None`` until it is
+            measured.
         refit: whether the model handed over was trained again, with the dev split in train.
         second: the second training beside the first; ``None`` if there was none.
-        dev_parts: of each of several data sets, or of the two kinds of ``future=both``: how many dev ``queries``, and
-            their means ``before``, ``fine_tuned`` and ``after``.
+        dev_parts: of each of several data sets, or of the two kinds of ``future=both``: how many
+            dev ``queries``, and their means ``before``, ``fine_tuned`` and ``after``.
     """
 
     share: float = Field(ge=0, le=1)
@@ -209,8 +228,8 @@ class SetRecord(_Part):
         fingerprint: SHA-256 of everything that was read of it, in hex.
         counts: documents, and queries and relevant pairs of each split.
         share_of_draws: its share of all pairs drawn; ``None`` until training is done.
-        test: means over its test queries, by measure, ``before``, ``fine_tuned`` and ``after``; ``None`` until they
-            are measured, or where it has no test split.
+        test: means over its test queries, by measure, ``before``, ``fine_tuned`` and ``after``;
+            ``None`` until they are measured, or where it has no test split.
     """
 
     name: str
@@ -222,7 +241,7 @@ class SetRecord(_Part):
 
 
 def mean_of_sets(sets: Sequence[SetRecord]) -> dict[str, dict[str, float]] | None:
-    """Average the measures over the data sets that have a test split, each counting the same; ``None`` without one."""
+    """Average the measures over the data sets with a test split; ``None`` without one."""
     tests = [each.test for each in sets if each.test is not None]
     if not tests:
         return None
@@ -249,7 +268,7 @@ class SizeRecord(_Part):
 
 
 class Measures(RootModel[dict[str, dict[str, FiniteFloat]]]):
-    """``measures.json``: means over the test queries, by measure, ``before`` training and ``after`` it."""
+    """``measures.json``: means over the test queries, by moment and measure."""
 
     @model_validator(mode="after")
     def _both(self) -> Self:
@@ -269,10 +288,11 @@ class RunRecord(_Part):
 
     Attributes:
         format: :data:`FORMAT`.
-        status: ``running`` until the last measure is written, then ``finished``; ``failed`` after an error. A run
-            that was killed, or stopped by Ctrl-C, stays ``running``.
+        status: ``running`` until the last measure is written, then ``finished``; ``failed`` after
+            an error. A run that was killed, or stopped by Ctrl-C, stays ``running``.
         started: when the run was first started, UTC, ISO 8601.
-        identity: what must be equal to resume: all settings as given, processes, fingerprints of data and model.
+        identity: what must be equal to resume: all settings as given, processes, fingerprints of
+            data and model.
         data: the data set.
         model: the pretrained model.
         device: where it trained.
@@ -283,12 +303,15 @@ class RunRecord(_Part):
         seconds: duration of each phase, over all sessions.
         method: facts about the method on these data, such as how many pairs it kept.
         negatives: the explicit negatives.
-        smallest_cbs_pool: fewest documents that a pair was ranked among for its CBS; ``None`` without CBS.
+        smallest_cbs_pool: fewest documents that a pair was ranked among for its CBS; ``None``
+            without CBS.
         noise: the injected false positives; ``None`` where there are none.
         training: how training went; ``None`` until it is done.
         guard: what the guard chose; ``None`` until it has, and with ``guard=false``.
-        matryoshka: measures of each size of the setting ``matryoshka``, the largest first; ``None`` without it.
-        sets: where a run trains on several data sets, what there is to know of each; ``None`` for one.
+        matryoshka: measures of each size of the setting ``matryoshka``, the largest first; ``None``
+            without it.
+        sets: where a run trains on several data sets, what there is to know of each; ``None`` for
+            one.
     """
 
     format: Literal[3] = FORMAT
@@ -323,11 +346,54 @@ class RunRecord(_Part):
         values = read_object(path)
         if values.get("format", 1) != FORMAT:
             raise OtherFormatError(
-                f"{path}: was written by another version of OPERA (format {shown(values.get('format', 1))}; this one "
+                f"{path}: was written by another version of OPERA (format "
+                f"{shown(values.get('format', 1))}; this one "
                 f"reads {FORMAT}); use that version, or train again with --overwrite"
             )
         return read_model(path, cls, values)
 
-    def to_json(self) -> str:
-        """The text of ``run.json``."""
-        return json.dumps(self.model_dump(), indent=2, ensure_ascii=False) + "\n"
+
+class GridRecord(BaseModel):
+    """``grid.json``: what all cells of a grid share, and where their runs lie.
+
+    Attributes:
+        model: the model that all cells start from.
+        settings: the settings that all cells share, by full name, as JSON holds them.
+        cells: run folders of the cells of all calls, relative to the grid's folder.
+        data: settings of single data sets, by the data set's folder; empty where all share theirs.
+        scale: the size of a reproduction that is not the paper's own.
+    """
+
+    model_config = ConfigDict(frozen=True, protected_namespaces=())
+
+    model: str
+    settings: dict[str, Any]
+    cells: list[str] = []
+    data: dict[str, dict[str, Any]] = {}
+    scale: str | None = None
+
+    @field_validator("cells", "data")
+    @classmethod
+    def _stay_inside(cls, folders: Any) -> Any:
+        for folder in folders:
+            path = Path(folder)
+            if not folder.strip() or "\0" in folder or path.is_absolute() or ".." in path.parts:
+                raise ValueError(f"{shown(folder)} is no folder inside the grid's")
+        return folders
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Read a grid's record; RunFolderError if it is missing or not as OPERA wrote it."""
+        return read_model(folder / GRID_FILE, cls)
+
+    def write(self, folder: Path) -> None:
+        """Write ``grid.json`` to an existing folder."""
+        text = json.dumps(self.model_dump(), indent=2) + "\n"
+        replace_file(
+            folder / GRID_FILE, lambda temporary: temporary.write_text(text, encoding="utf-8")
+        )
+
+
+def grid_in(folder: Path) -> GridRecord | None:
+    """Read the record of the grid in a folder; ``None`` for a folder that is not a grid."""
+    return GridRecord.read(folder) if os.path.lexists(folder / GRID_FILE) else None

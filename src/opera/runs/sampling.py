@@ -1,7 +1,9 @@
-"""Snapshots of the sampling probabilities during training: one byte per probability, at up to 50 steps.
+"""Snapshots of the sampling probabilities during training: one byte per probability, at up to 50
+steps.
 
-Code 0 is a probability of zero. Codes 1 to 255 stand for 1/4096 to 4096 times fine-tuning's probability (Equation 1),
-in equal steps of the logarithm, which makes a probability at most 3.4% off. Ratios beyond these ends are clipped.
+Code 0 is a probability of zero. Codes 1 to 255 stand for 1/4096 to 4096 times fine-tuning's
+probability (Equation 1), in equal steps of the logarithm, which makes a probability at most 3.4%
+off. Ratios beyond these ends are clipped.
 """
 
 from __future__ import annotations
@@ -49,16 +51,18 @@ ARRAYS = {
 
 @dataclass(frozen=True)
 class SamplingRecord:
-    """The recorded sampling probabilities of a run: ``T`` snapshots of ``S`` queries with ``P`` pairs.
+    """The recorded sampling probabilities of a run: ``T`` snapshots of ``S`` queries with ``P``
+    pairs.
 
     Attributes:
         steps: int32 ``[T]``, ascending, from 0: the steps for whose draws the probabilities hold.
-        query_ids: int32 ``[S]``, ascending, numbers of training queries; all of them, except for large training sets.
+        query_ids: int32 ``[S]``, ascending, numbers of training queries; all of them, except for
+            large training sets.
         pair_ids: int32 ``[P]``, their pairs (rows of ``pairs.parquet``), by query.
         query_codes: uint8 ``[T, S]``, n·P(q).
         document_codes: uint8 ``[T, P]``, m_q·P(d|q).
-        similarity: int64 ``[T, bins]``, the histogram over ``BIN_EDGES`` of the latest similarities of *all* pairs;
-            ``[T, 0]`` for a method that keeps no scores.
+        similarity: int64 ``[T, bins]``, the histogram over ``BIN_EDGES`` of the latest similarities
+            of *all* pairs; ``[T, 0]`` for a method that keeps no scores.
     """
 
     steps: NDArray[np.int32]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from io import StringIO
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
 
 from grids import PaperRuns
 from opera.cli.printing.paper import print_paper_table
-from opera.experiments.paper import TABLES, ComparedRow, align_table, find_table
+from opera.experiments.paper.align import ComparedRow, align_table
+from opera.experiments.paper.tables import find_table
 
 
 @pytest.fixture
@@ -48,18 +48,3 @@ def test_several_kinds_of_run_are_named(folder: PaperRuns) -> None:
         folder.add("nfcorpus", {"method": "ft", "mask_known_positives": masked}, ndcg=[0.4], recall=[0.2])
     text = " ".join(printed("reversed", folder.rows("reversed"), ["m"]).split())
     assert "Several kinds of run match: ft; ft:mask_known_positives=false; select by --set." in text
-
-
-def test_readings_of_the_paper_are_named_where_they_differ(folder: PaperRuns) -> None:
-    folder.add("hotpotqa", {"method": "dp"}, ndcg=[0.40], recall=[0.2])
-    assert "reading" not in printed("main", folder.rows("main"), ["m"]).lower()
-    folder.add("hotpotqa", {"method": "dp", "preset": "release"}, ndcg=[0.50], recall=[0.2])
-    text = printed("main", folder.rows("main"), ["m"])
-    assert re.search(r"DP +│ ours +│ +100 │ +0\.812 │ +0\.400", text)
-    assert re.search(r"DP +│ release +│ +100 │ +0\.812 │ +0\.500", text)
-    assert "Readings of the paper: ours is OPERA's defaults, release is the authors' release." in text
-
-
-@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
-def test_every_table_prints(table: Any) -> None:
-    assert table.number in printed(table.name, align_table(table, None), None)

@@ -9,7 +9,6 @@ import pytest
 
 from grids import N_QUERIES, RunsFolder, around, guard_record
 from opera.experiments.analysis import PRIMARY, analyse_runs
-from opera.experiments.analysis.guard import format_verdicts
 from opera.runs.guard_words import dev_sentence
 
 BEFORE = [0.3] * N_QUERIES
@@ -26,7 +25,6 @@ def test_both_models_of_each_method(folder: RunsFolder) -> None:
     assert (guard.shares, guard.verdicts) == ((0.5, 1), ("better", "same"))
     assert (guard.typical.future, guard.typical.dev_queries, guard.typical.test_seen) == ("like-test", 60, 0.45)
     assert guard.typical.dev_seen == pytest.approx(0.5)
-    assert guard.curves == (((0, 0.3), (0.5, 0.34), (1, 0.33)),) * 2
     assert guard.fine_tuned[PRIMARY].mean == pytest.approx(0.4)
     assert guard.against_fine_tuned is not None
     assert guard.against_fine_tuned.difference == pytest.approx(
@@ -73,8 +71,3 @@ def test_warnings_are_about_the_mean_of_the_seeds(folder: RunsFolder) -> None:
     assert "train names 10% of them, and 80% of dev's" in newer
     assert "40 dev queries are few" in few
     assert "Train names 80% of dev's documents and 10% of test's" in dev_sentence(row.guard.typical)
-
-
-def test_verdicts_in_short() -> None:
-    assert format_verdicts(("better", "better")) == "better"
-    assert format_verdicts(("same", "better", "better")) == "2 better, 1 same"

@@ -27,7 +27,7 @@ def test_labels_leave_out_what_all_runs_share(folder: RunsFolder) -> None:
     folder.add(method="ft", temperature=0.05)
     folder.add(method="dp", temperature=0.05)
     assert [group.method for group in folder.groups()] == ["ft", "dp"]
-    assert method_label(find_runs(folder.home).finished[0], frozenset({"temperature"})) == "ft:temperature=0.05"
+    assert method_label(find_runs(folder.home)[0][0], frozenset({"temperature"})) == "ft:temperature=0.05"
 
 
 def test_labels_name_models_that_differ(folder: RunsFolder) -> None:

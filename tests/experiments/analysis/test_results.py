@@ -13,7 +13,7 @@ from grids import RunsFolder, around
 from opera.core.errors import SettingError
 from opera.experiments.analysis import PAPERS, PRIMARY, RECALL, analyse_runs
 from opera.runs.folder import Run
-from opera.runs.grid_record import GridRecord
+from opera.runs.record import GridRecord
 
 
 def test_which_baseline(folder: RunsFolder) -> None:

@@ -15,10 +15,10 @@ from grids import finish_cell, planned
 from opera.cli.options import collect_values
 from opera.config.recipe_files import read_recipes, recipe_names
 from opera.core.errors import RunFolderError, SettingError
-from opera.experiments.grid.axes import GridAxes, grid_axes
 from opera.experiments.grid.compare import analyse_grid, check_baseline, prepare_grid
-from opera.experiments.grid.folder import write_grid_file
-from opera.experiments.grid.status import Status
+from opera.experiments.grid.folder import grid_record, write_grid_file
+from opera.experiments.grid.plan import GridAxes, grid_axes
+from opera.experiments.grid.run import Status
 
 Call = Callable[..., tuple[int, str, str]]
 
@@ -87,7 +87,7 @@ def test_the_public_name_does_not_hide_the_module() -> None:
 
 def test_finished_cells_of_other_data_are_refused(tmp_path: Path, beir: Path, static_model: Path) -> None:
     out = tmp_path / "grid"
-    write_grid_file(out, str(static_model), {})
+    write_grid_file(out, grid_record(out, str(static_model), {}))
     (cell,) = planned(out, data=[str(beir)], methods=["ft"], seeds=[0])
     arguments = [str(beir)], GridAxes(("ft",), (0,), (10,)), out, str(static_model), {}, 1
     finish_cell(cell, fingerprint=opera.load_data(beir).fingerprint)
@@ -103,7 +103,7 @@ def test_a_cell_by_another_version_of_opera_is_refused(
     call: Call, tmp_path: Path, beir: Path, static_model: Path
 ) -> None:
     out = tmp_path / "grid"
-    write_grid_file(out, str(static_model), {})
+    write_grid_file(out, grid_record(out, str(static_model), {}))
     (cell,) = planned(out, data=[str(beir)], methods=["ft"], seeds=[0])
     finish_cell(cell)
     path = cell.folder / "run.json"
@@ -125,7 +125,7 @@ def test_a_recipe_gives_defaults_that_options_override(
     options = ["--model", static_model, "--out", out, "--config", recipe, "--plan", "--json"]
     for cell in planned(out, data=[str(beir)], seeds=[4, 5], steps=[30]):
         finish_cell(cell, fingerprint=opera.load_data(beir).fingerprint)
-    write_grid_file(out, str(static_model), {"soft": False, "lr": 0.1})
+    write_grid_file(out, grid_record(out, str(static_model), {"soft": False, "lr": 0.1}))
 
     def cells(*more: str) -> list[tuple[str, int, int]]:
         code, text, error = call(beir, *options, *more)

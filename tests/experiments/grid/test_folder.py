@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
 from threading import Barrier
+from typing import Any
 
 import pytest
 
 from grids import finish_cell, planned
 from opera.core.errors import RunFolderError
-from opera.experiments.grid.folder import check_grid_folder, opened_grid, write_grid_file
-from opera.runs.grid_record import GridRecord, planned_cells
+from opera.experiments.grid import folder
+from opera.experiments.grid.folder import grid_record
+from opera.runs.record import GridRecord
+
+
+def check_grid_folder(out: Path, *given: Any, **more: Any) -> None:
+    folder.check_grid_folder(out, grid_record(out, *given, **more))
+
+
+def write_grid_file(out: Path, *given: Any, **more: Any) -> None:
+    folder.write_grid_file(out, grid_record(out, *given, **more))
+
+
+def opened_grid(out: Path, *given: Any, shard: str | None = None) -> AbstractContextManager[None]:
+    return folder.opened_grid(out, grid_record(out, *given), shard)
 
 
 def test_a_grid_of_another_model_or_settings_is_refused_once_something_ran(tmp_path: Path) -> None:
@@ -66,7 +81,7 @@ def test_another_grid_that_came_first_is_refused(tmp_path: Path) -> None:
 def test_the_cells_of_all_calls_are_kept(tmp_path: Path) -> None:
     for methods in (["ft", "dp"], ["dp", "sp"]):
         write_grid_file(tmp_path, "one", {}, planned(tmp_path, methods=methods, seeds=[0]))
-    assert [path.parents[1].name for path in planned_cells(tmp_path)] == ["ft", "dp", "sp"]
+    assert [cell.split("/")[1] for cell in GridRecord.read(tmp_path).cells] == ["ft", "dp", "sp"]
 
 
 def test_shards_run_at_the_same_time_and_never_beside_the_whole_grid(
@@ -76,7 +91,7 @@ def test_shards_run_at_the_same_time_and_never_beside_the_whole_grid(
     cells = planned(tmp_path)
     opened = partial(opened_grid, tmp_path, "one", {}, cells)
     with opened(shard="1-of-2"), opened(shard="2-of-2"):
-        assert planned_cells(tmp_path) == [cell.folder for cell in cells]
+        assert GridRecord.read(tmp_path).cells == [str(cell.folder.relative_to(tmp_path)) for cell in cells]
         with pytest.raises(RunFolderError, match="runs this part of the grid"), opened(shard="1-of-2"):
             pass
         with pytest.raises(RunFolderError, match="runs this part of the grid"), opened():
@@ -102,7 +117,9 @@ def test_shards_may_start_at_the_same_moment(tmp_path: Path) -> None:
         with ThreadPoolExecutor(shards) as pool:
             for done in [pool.submit(run, number, out) for number in range(shards)]:
                 done.result()
-        assert {cell.name for cell in planned_cells(out)} == {f"seed{number}" for number in range(shards)}
+        assert {cell.split("/")[-1] for cell in GridRecord.read(out).cells} == {
+            f"seed{number}" for number in range(shards)
+        }
         assert {path.name for path in out.iterdir()} == {"grid.json", ".shards"}
 
 
@@ -123,6 +140,6 @@ def test_data_sets_keep_settings_of_their_own(tmp_path: Path) -> None:
     write_grid_file(tmp_path, "one", {}, data={"y": {"range": "10:200"}})
     (cell, *_) = planned(tmp_path)
     finish_cell(cell)
-    check_grid_folder(tmp_path, "one", {}, {"x": {"range": [10, 100]}, "z": {"range": "1:5"}})
+    check_grid_folder(tmp_path, "one", {}, data={"x": {"range": [10, 100]}, "z": {"range": "1:5"}})
     with pytest.raises(RunFolderError, match="with settings range=10:200 on y; this call has range=10:100; give"):
-        check_grid_folder(tmp_path, "one", {}, {"y": {"range": "10:100"}})
+        check_grid_folder(tmp_path, "one", {}, data={"y": {"range": "10:100"}})

@@ -9,7 +9,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,9 +19,8 @@ import pytest
 
 import opera
 from opera.core.errors import TrainingError
-from opera.experiments.grid import worker_process
-from opera.experiments.grid.folder import write_grid_file
-from opera.experiments.grid.worker_process import WorkerProcess
+from opera.experiments.grid import run as running
+from opera.experiments.grid.folder import grid_record, write_grid_file
 from opera.runs.folder import Run
 from processes import ForkedWorker
 
@@ -36,24 +35,24 @@ QUICK: dict[str, Any] = {
 }
 SETTINGS = [word for name, value in QUICK.items() for word in ("--set", f"{name}={value}")]
 FAILING = "sp:max_query_length=8"  # a static model reads whole texts, which only the cell itself finds out
-WORKER = """
+CELL = """
 import sys
 from pathlib import Path
-from opera.experiments.grid import worker
+from opera.experiments.grid import cell
 from waiting import WaitsForASignal
 
-adapt = worker.adapt
+adapt = cell.adapt
 wait = WaitsForASignal(25, Path(sys.argv[1]))  # once, before step 26
-worker.adapt = lambda *data, **settings: adapt(*data, callbacks=[wait], **settings)
-worker.main()
+cell.adapt = lambda *data, **settings: adapt(*data, callbacks=[wait], **settings)
+cell.main()
 """
 Call = Callable[..., tuple[int, str, str]]
 
 
-def waiting_worker(folder: Path) -> tuple[Callable[..., ForkedWorker], Path]:
-    """A worker that waits at its first training's 26th step for a signal, and the file it creates there."""
-    script, reached = folder / "worker.py", folder / "reached"
-    script.write_text(WORKER)
+def waiting_cell(folder: Path) -> tuple[Callable[..., ForkedWorker], Path]:
+    """A cell that waits at the first training's 26th step for a signal, and the file it creates there."""
+    script, reached = folder / "cell.py", folder / "reached"
+    script.write_text(CELL)
     return lambda _, **options: ForkedWorker([sys.executable, str(script), str(reached)], **options), reached
 
 
@@ -70,35 +69,31 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def grid(tmp_path_factory: pytest.TempPathFactory, cache: Path, beir: Path, static_model: Path) -> SimpleNamespace:
     """A grid after its first call, in which a cell was killed while it trained, one was spoiled and two cannot run."""
     folder = tmp_path_factory.mktemp("grids")
-    out, (worker, reached) = folder / "a [grid] of 1", waiting_worker(folder)
+    out, (start, reached) = folder / "a [grid] of 1", waiting_cell(folder)
     spoiled = out / beir.name / "dp" / "steps40" / "seed1"
-    killed: list[str] = []
 
-    class Doomed(WorkerProcess):
-        def run_job(self, job: Mapping[str, Any]) -> dict[str, Any]:
-            if not killed:
-                killed.append(job["out"])
-                threading.Thread(target=self.kill_while_it_trains).start()
-            return super().run_job(job)
+    def first_doomed(command: list[str], **options: Any) -> ForkedWorker:
+        process = start(command, **options)
+        if not reached.exists():
+            threading.Thread(target=kill_while_it_trains, args=(process,), daemon=True).start()
+        return process
 
-        def kill_while_it_trains(self) -> None:
-            while not reached.exists():
-                time.sleep(0.01)
-            assert self._process is not None
-            self._process.kill()
+    def kill_while_it_trains(process: ForkedWorker) -> None:
+        while not reached.exists():
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPERA_CACHE", str(cache))
-        patch.setattr(worker_process, "WorkerProcess", Doomed)
-        patch.setattr(worker_process.subprocess, "Popen", worker)
-        write_grid_file(out, str(static_model), QUICK)
+        patch.setattr(running.subprocess, "Popen", first_doomed)
+        write_grid_file(out, grid_record(out, str(static_model), QUICK))
         spoiled.mkdir(parents=True)
         (spoiled / "notes.txt").touch()
         with pytest.raises(TrainingError) as caught:
             opera.compare(
                 beir, model=static_model, out=out, methods=["ft", "dp", FAILING], seeds=[0, 1], steps=[40], **QUICK
             )
-    return SimpleNamespace(out=out, cells=out / beir.name, killed=killed, spoiled=spoiled, message=str(caught.value))
+    return SimpleNamespace(out=out, cells=out / beir.name, spoiled=spoiled, message=str(caught.value))
 
 
 class TestGrid:
@@ -115,9 +110,10 @@ class TestGrid:
     def test_failed_cells_are_reported_and_the_rest_went_on(self, grid: SimpleNamespace) -> None:
         finished = {str(path.parent.relative_to(grid.cells)) for path in grid.out.rglob("measures.json")}
         assert finished == {"dp/steps40/seed0", "ft/steps40/seed1"}
-        assert grid.killed == [str(grid.cells / "ft/steps40/seed0")]
         reasons = dict(line.split(": ", 1) for line in grid.message.splitlines())
-        assert reasons[grid.killed[0]] == "its process was killed, as happens when memory runs out"
+        assert (
+            reasons[str(grid.cells / "ft/steps40/seed0")] == "its process was killed, as happens when memory runs out"
+        )
         assert "is not empty and holds no run" in reasons[str(grid.spoiled)]
         for seed in (0, 1):
             assert "reads whole texts" in reasons[str(grid.cells / "sp,max_query_length=8" / "steps40" / f"seed{seed}")]
@@ -132,7 +128,7 @@ class TestGrid:
         static_model: Path,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr(worker_process.subprocess, "Popen", ForkedWorker)
+        monkeypatch.setattr(running.subprocess, "Popen", ForkedWorker)
         (grid.spoiled / "notes.txt").unlink()
         before = {path: path.stat().st_mtime_ns for path in grid.out.rglob("run.json")}
         finished = [path for path in before if Run(path.parent).finished]
@@ -156,11 +152,11 @@ class TestGrid:
     def test_with_all_cells_finished_it_compares_at_once(
         self, grid: SimpleNamespace, call: Call, beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(worker_process, "WorkerProcess", None)
+        monkeypatch.setattr(running, "Processes", None)
         code, text, error = call(*self.arguments(grid, beir, static_model, "ft,dp"))
         assert (code, error) == (0, "all 4 cells are already done\n")
         assert "topics, 40 steps, 16 test queries" in text
-        assert "p: nDCG@10 against ft" in text
+        assert "points of nDCG@10 against ft with 95% intervals" in text
         code, text, error = call(*self.arguments(grid, beir, static_model, "ft,dp"), "--plan")
         assert (code, error) == (0, "")
         assert text.rstrip().endswith("4 of 4 cells done")
@@ -188,11 +184,11 @@ class TestGrid:
 def test_ctrl_c_saves_and_the_same_command_goes_on(
     call: Call, beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out, (worker, reached) = tmp_path / "grid", waiting_worker(tmp_path)
+    out, (start, reached) = tmp_path / "grid", waiting_cell(tmp_path)
     cell = out / beir.name / "dp" / "steps60" / "seed0"
     settings = {"per_device_train_batch_size": 8, "learning_rate": 0.001, "temperature": 0.1, "save_steps": 20}
     settings["refit"] = False
-    monkeypatch.setattr(worker_process.subprocess, "Popen", worker)
+    monkeypatch.setattr(running.subprocess, "Popen", start)
     arguments = [beir, "--model", static_model, "--out", out, "--seeds", "0", "--methods", "dp", "--steps", "60"]
     arguments += [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
 

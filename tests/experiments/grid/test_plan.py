@@ -11,8 +11,7 @@ from grids import planned
 from opera.config.recipe import make_recipe
 from opera.core.errors import SettingError
 from opera.core.settings import Settings, setting
-from opera.experiments.grid.axes import GridAxes, grid_axes, parse_method
-from opera.experiments.grid.plan import GridPart, plan_grid, plan_parts
+from opera.experiments.grid.plan import GridAxes, GridPart, grid_axes, parse_method, plan_grid, plan_parts
 from opera.methods import METHODS
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,15 @@ import pytest
 from rich.console import Console
 
 from grids import SITUATION, finish_cell, planned
-from opera.experiments.grid import worker_process
-from opera.experiments.grid.preview import plan_records, plan_table, time_grid
-from opera.experiments.grid.status import Rate, Status
-from opera.experiments.grid.worker_process import WorkerProcess
+from opera.cli.printing.plan import plan_table
+from opera.config.automatic import resolve
+from opera.config.training import TrainSettings
+from opera.experiments.grid import preview
+from opera.experiments.grid.preview import Timing, plan_records, seconds_left, time_grid
+from opera.experiments.grid.run import Processes, Status
 
 Call = Callable[..., tuple[int, str, str]]
+TIMING = Timing(per_step=0.5, overhead=3.0, encoding=5.0, model_bytes=1, situation=SITUATION)
 
 
 @pytest.fixture
@@ -34,7 +37,7 @@ def status(tmp_path: Path) -> Status:
 def test_the_plan_as_a_table(status: Status) -> None:
     screen = Console(width=120, highlight=False)
     with screen.capture() as captured:
-        screen.print(plan_table(status))
+        screen.print(plan_table(status, {"data/[red]x": TIMING}))
     rows = [line for line in captured.get().splitlines() if "[red]x" in line]
     cells = [[part.strip() for part in row.strip("│").split("│")] for row in rows]
     assert ["[red]x", "dp", "10", "0, 1", "0", "8 s", "0 s"] in cells
@@ -42,47 +45,60 @@ def test_the_plan_as_a_table(status: Status) -> None:
 
 
 def test_the_plan_as_json(status: Status) -> None:
-    plan = plan_records(status)
-    assert (plan["jobs"], plan["seconds_left"]) == (1, 32.0)
+    plan = plan_records(status, {"data/[red]x": TIMING})
+    assert (plan["jobs"], plan["seconds_left"]) == (1, 4 * 8.0 + 5)
     first, second, *_ = plan["cells"]
     assert first == {
         "data": "data/[red]x", "method": "ft", "steps": 10, "seed": 0, "run": str(status.cells[0].folder),
         "finished": False, "seconds": 8.0,
     }  # fmt: skip
     assert second["finished"]
+    plan = plan_records(status, {})
+    assert (plan["cells"][0]["seconds"], plan["seconds_left"]) == (None, None)
+
+
+@pytest.mark.parametrize(("jobs", "seconds"), [(1, 84), (2, 42), (3, 34), (100, 13)])
+def test_the_time_left_by_how_many_run_at_once(jobs: int, seconds: float, tmp_path: Path) -> None:
+    """With three: 8 13 13, 8 8 13 and 13 8."""
+    status = Status.scan(planned(tmp_path, steps=[10, 20]), jobs)
+    assert seconds_left(status, {"data/x": replace(TIMING, encoding=0.0)}) == seconds
+
+
+def test_automatic_steps_are_worked_out_once_timed(tmp_path: Path) -> None:
+    automatic, ten = planned(tmp_path, methods=["ft", "dp:epochs=3:batch_size=100"], seeds=[0], steps=None)
+    assert TIMING.steps(automatic) == resolve(TrainSettings(), SITUATION).max_steps
+    assert TIMING.steps(ten) == 30
+    assert [cell["steps"] for cell in plan_records(Status([automatic, ten]), {})["cells"]] == [None, None]
 
 
 def test_ctrl_c_while_it_is_timed(
     call: Call, beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupted(self: WorkerProcess, job: Mapping[str, Any]) -> dict[str, Any]:
+    def interrupted(self: Processes, job: object, log: Path) -> dict[str, Any]:
         os.kill(os.getpid(), signal.SIGTERM)
-        return {}
+        return {"failed": "stopped"}
 
-    monkeypatch.setattr(WorkerProcess, "run_job", interrupted)
+    monkeypatch.setattr(Processes, "run", interrupted)
     code, out, error = call(beir, "--model", static_model, "--out", tmp_path / "grid", "--plan")
     assert (code, out) == (130, "")
     assert "opera: interrupted; nothing was written" in error
 
 
-@pytest.mark.parametrize(("jobs", "threads"), [(1, None), (2, 4), (4, 2), (50, 2)])
-def test_a_cell_is_timed_with_the_cores_it_will_have(
-    jobs: int, threads: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_each_data_set_is_timed_once_with_the_cores_its_cells_will_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    used: list[int | None] = []
+    used: list[tuple[int, int, int]] = []
 
-    def timing(self: WorkerProcess, job: Mapping[str, Any]) -> dict[str, Any]:
-        used.append(self._threads)
-        costs = {"per_step": 0.5, "overhead": 3.0, "encoding": 0.0, "model_bytes": 1}
-        return {"timing": {**costs, "situation": asdict(SITUATION)}}
+    def run_jobs(jobs: list[Any], at_once: int, share: int, ended: Callable[..., None]) -> None:
+        used.append((len(jobs), at_once, share))
+        for number in range(len(jobs)):
+            ended(number, {"timing": asdict(TIMING)})
 
-    monkeypatch.setattr(worker_process.os, "cpu_count", lambda: 8)
-    monkeypatch.setattr(WorkerProcess, "run_job", timing)
-    status = Status.scan(planned(tmp_path), jobs)
-    time_grid(status, "model")
-    assert used == [threads]
-    assert status.timed == {"data/x": Rate(0.5, 3.0)}
-    assert status.situations == {"data/x": SITUATION}
+    monkeypatch.setattr(preview, "run_jobs", run_jobs)
+    cells = planned(tmp_path, data=["data/x", "data/y"])
+    for jobs in (1, 3, 50):
+        assert time_grid(Status.scan(cells, jobs), "model") == {"data/x": TIMING, "data/y": TIMING}
+    assert used == [(2, 1, 1), (2, 1, 3), (2, 1, 8)]
 
 
 def test_a_plan_times_real_steps_and_writes_nothing(call: Call, beir: Path, static_model: Path, tmp_path: Path) -> None:

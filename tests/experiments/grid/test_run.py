@@ -1,4 +1,4 @@
-"""Cells that fail, workers that die, and grids that are stopped, with sham workers."""
+"""Cells that fail or die, and grids that are stopped, with sham cells; what is printed meanwhile."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from grids import planned
-from opera.experiments.grid.plan import Cell
-from opera.experiments.grid.run import run_grid
-from opera.experiments.grid.status import Status
+from opera.experiments.grid import run
+from opera.experiments.grid.run import Processes, Status, format_duration, run_grid, signals_as_interrupt
+
+SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 def wait_for(path: Path) -> None:
@@ -22,41 +23,77 @@ def wait_for(path: Path) -> None:
         time.sleep(0.01)
 
 
-def test_one_that_dies_takes_no_other_cell_along(sham_workers: list[subprocess.Popen[str]], tmp_path: Path) -> None:
-    cells = planned(tmp_path, methods=["ft"], seeds=range(5))
+def test_one_that_dies_takes_no_other_cell_along(
+    sham_cells: list[subprocess.Popen[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cells = planned(tmp_path, methods=["ft"], seeds=[0, 1, 3, 4])
     cells += planned(tmp_path, methods=["dp"], seeds=[0])
     (tmp_path / "x" / "dp").mkdir(parents=True)
     (tmp_path / "x" / "dp" / "steps10").write_text("a file where the cells' folder goes")
     cells += planned(tmp_path, methods=["rp"], seeds=[0])
-    status, told = Status.scan(cells), list[Cell]()
-    run_grid(status, "model", lambda _, cell: told.append(cell))
-    reasons = list(status.failed.values())
-    assert reasons[:4] == [
-        "its process was killed, as happens when memory runs out",
-        "stopped",
-        "its process ended with exit status 5",
-        "no luck",
-    ]
-    assert reasons[4].startswith("FileExistsError")
+    status = Status.scan(cells)
+    run_grid(status, "model")
+    killed, exited, failed, taken = status.failed.values()
+    assert killed == "its process was killed, as happens when memory runs out"
+    assert (exited, failed) == ("its process ended with exit status 5", "no luck")
+    assert taken.startswith("FileExistsError")
     assert status.done == {cells[0].folder, cells[-1].folder}
-    assert told == [cell for cell in cells for _ in ("started", "ended")]
-    assert not status.running
-    assert len(sham_workers) == 4, "started anew after each of the three that ended"
-    assert all(process.returncode is not None for process in sham_workers)
+    assert len(sham_cells) == 5, "a process each"
+    assert all(process.returncode is not None for process in sham_cells)
+    first, *lines = capsys.readouterr().err.splitlines()
+    assert first == f"6 of 6 cells to run, 1 at a time; the log of the first is {cells[0].log}"
+    assert lines[0].startswith(f"done: {cells[0].title}: nDCG@10 0.5000; 1 of 6 cells done, about ")
+    assert lines[1:3] == [f"failed: {cells[1].title}: {killed}", f"  full log: {cells[1].log}"]
+    assert lines[-1] == f"done: {cells[-1].title}: nDCG@10 0.5000; 2 of 6 cells done"
 
 
-def test_no_more_workers_than_cells(sham_workers: list[subprocess.Popen[str]], tmp_path: Path) -> None:
+def test_the_end_of_a_failed_cells_log_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = r"import sys; sys.stderr.buffer.write(b'a\nb\nOutOf\xff\n\n'); sys.exit(1)"
+    monkeypatch.setattr(Processes, "command", (run.sys.executable, "-c", code))
+    (cell,) = planned(tmp_path, methods=["ft"], seeds=[0])
+    cell.log.parent.mkdir(parents=True)
+    cell.log.write_text("an earlier try\n")
+    run_grid(Status.scan([cell]), "[red]model")
+    assert capsys.readouterr().err.splitlines()[1:] == [
+        f"failed: {cell.title}: its process ended with exit status 1",
+        *("a", "b", "OutOf\ufffd"),
+        f"  full log: {cell.log}",
+    ]
+    assert cell.log.read_text(errors="replace").startswith("an earlier try\na\n")
+
+
+def test_no_more_processes_than_cells_share_the_cores(
+    sham_cells: list[subprocess.Popen[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shares: list[int] = []
+
+    class Counted(Processes):
+        def __init__(self, at_once: int) -> None:
+            shares.append(at_once)
+            super().__init__(at_once)
+
+    monkeypatch.setattr(run, "Processes", Counted)
     status = Status.scan(planned(tmp_path, methods=["ft"], seeds=[0, 7]), jobs=50)
     run_grid(status, "model")
-    assert len(status.done) == 2
-    assert 1 <= len(sham_workers) <= 2
+    assert (len(status.done), len(sham_cells), shares) == (2, 2, [2])
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_a_signal_lets_them_save(
-    number: signal.Signals, sham_workers: list[subprocess.Popen[str]], tmp_path: Path
+@pytest.mark.parametrize(("at_once", "threads"), [(1, None), (3, "2"), (9, "1")])
+def test_cores_are_shared(at_once: int, threads: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run.os, "cpu_count", lambda: 8)
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    assert Processes(at_once)._environment.get("OMP_NUM_THREADS") == threads
+    monkeypatch.setenv("OMP_NUM_THREADS", "5")
+    assert Processes(at_once)._environment["OMP_NUM_THREADS"] == "5"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, *SIGNALS])
+def test_a_signal_lets_the_running_cells_save(
+    number: signal.Signals, sham_cells: list[subprocess.Popen[str]], tmp_path: Path
 ) -> None:
-    handlers = [signal.getsignal(other) for other in (signal.SIGTERM, signal.SIGHUP)]
+    handlers = [signal.getsignal(other) for other in SIGNALS]
     status = Status.scan(planned(tmp_path, methods=["ft"], seeds=[5, 0]))
     folder = status.cells[0].folder
 
@@ -68,17 +105,17 @@ def test_a_signal_lets_them_save(
             os.kill(os.getpid(), number)
         folder.with_name("go-on").touch()
 
-    threading.Thread(target=send).start()
+    threading.Thread(target=send, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
         run_grid(status, "model")
     assert folder.is_dir(), "it had time to save"
     assert (status.failed, status.done) == ({}, set())
-    assert len(sham_workers) == 1
-    assert sham_workers[0].wait() == 0
-    assert [signal.getsignal(other) for other in (signal.SIGTERM, signal.SIGHUP)] == handlers
+    assert len(sham_cells) == 1
+    assert sham_cells[0].wait() == 0
+    assert [signal.getsignal(other) for other in SIGNALS] == handlers
 
 
-def test_a_second_ctrl_c_kills_them(sham_workers: list[subprocess.Popen[str]], tmp_path: Path) -> None:
+def test_a_second_ctrl_c_kills_them(sham_cells: list[subprocess.Popen[str]], tmp_path: Path) -> None:
     status = Status.scan(planned(tmp_path, methods=["ft"], seeds=[5]))
     folder = status.cells[0].folder
 
@@ -88,29 +125,51 @@ def test_a_second_ctrl_c_kills_them(sham_workers: list[subprocess.Popen[str]], t
         wait_for(folder.with_name("saving"))
         os.kill(os.getpid(), signal.SIGINT)
 
-    threading.Thread(target=send).start()
+    threading.Thread(target=send, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
         run_grid(status, "model")
-    assert sham_workers[0].wait() == -signal.SIGKILL
+    assert sham_cells[0].wait() == -signal.SIGKILL
     assert not folder.exists()
 
 
-def test_nohup_holds(sham_workers: list[subprocess.Popen[str]], tmp_path: Path) -> None:
+def test_a_signal_that_is_ignored_stays_ignored_as_under_nohup() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        status = Status.scan(planned(tmp_path, methods=["ft"], seeds=[0, 7]))
-        run_grid(status, "model", lambda *_: os.kill(os.getpid(), signal.SIGHUP))
+        with signals_as_interrupt():
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)
-    assert len(status.done) == 2
 
 
-def test_the_progress_display_fails(sham_workers: list[subprocess.Popen[str]], tmp_path: Path) -> None:
-    def on_change(status: Status, cell: Cell) -> None:
-        wait_for(cell.folder.with_name("started"))
+def test_from_another_thread_than_the_main_one_cells_run_too(
+    sham_cells: list[subprocess.Popen[str]], tmp_path: Path
+) -> None:
+    status = Status.scan(planned(tmp_path, methods=["ft"], seeds=[0]))
+    thread = threading.Thread(target=run_grid, args=(status, "model"), daemon=True)
+    thread.start()
+    thread.join()
+    assert len(status.done) == 1
+
+
+def test_a_progress_line_that_cannot_be_printed_stops_the_others(
+    sham_cells: list[subprocess.Popen[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    status = Status.scan(planned(tmp_path, methods=["ft"], seeds=[6, 0]), jobs=2)
+    running = status.cells[0].folder
+
+    def fail(cell: object) -> None:
+        wait_for(running.with_name("started"))
         raise BrokenPipeError
 
-    status = Status.scan(planned(tmp_path, methods=["ft"], seeds=[6]))
+    monkeypatch.setattr(run.Run, "open", fail)
     with pytest.raises(BrokenPipeError):
-        run_grid(status, "model", on_change)
-    assert sham_workers[0].wait() == 0, "it was asked to stop"
+        run_grid(status, "model")
+    assert running.is_dir(), "it was asked to stop"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.4, "0 s"), (89, "89 s"), (90, "2 min"), (840, "14 min"), (12_000, "3 h 20 min")]
+)
+def test_format_duration(seconds: float, words: str) -> None:
+    assert format_duration(seconds) == words

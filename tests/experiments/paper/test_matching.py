@@ -10,8 +10,14 @@ from grids import PaperRuns, figure_at
 from opera.config.recipe import make_recipe
 from opera.core.errors import SettingError
 from opera.experiments.analysis import find_groups
-from opera.experiments.paper import TABLES, data_key, matching_methods, our_measure, table_rows, with_settings
-from opera.experiments.paper.matching import METHODS_BY_LABEL
+from opera.experiments.paper.matching import (
+    METHODS_BY_LABEL,
+    data_key,
+    matching_methods,
+    our_measure,
+    with_settings,
+)
+from opera.experiments.paper.tables import TABLES, table_rows
 
 
 def test_every_row_matches_runs_of_known_methods_and_settings() -> None:
@@ -109,3 +115,25 @@ def test_if_several_kinds_of_run_match_none_is_taken(folder: PaperRuns) -> None:
     assert [group.method for group in chosen] == ["ft:mask_known_positives=false"]
     with pytest.raises(SettingError, match="did you mean 'mask_known_positives'"):
         with_settings(groups, {"mask_known_positive": False})
+
+
+@pytest.mark.parametrize(
+    ("label", "settings", "fits"),
+    [
+        ("FT", {"method": "ft"}, True),
+        ("FT", {"method": "ft", "preset": "release"}, True),
+        ("SP", {"method": "sp", "preset": "release", "query_weighting": "uniform"}, True),
+        ("SP", {"method": "sp", "query_weighting": "uniform"}, False),
+        ("DP", {"method": "dp"}, True),
+        ("DP", {"method": "dp", "query_score": "loss"}, False),
+        ("DP", {"method": "dp", "preset": "release"}, True),
+        ("DP", {"method": "dp", "preset": "release", "temperature": 0.05}, True),
+        ("DP", {"method": "dp", "preset": "paper", "query_score": "negative_loss"}, False),
+        ("DP", {"method": "dp", "preset": "release", "query_score": "loss", "update_interval": 1}, False),
+        ("DP (I_u = 10)", {"method": "dp", "preset": "release", "update_interval": 10}, True),
+        ("SP.75+DP", {"method": "sp+dp", "k": 0.75, "preset": "release"}, True),
+    ],
+)
+def test_a_run_has_the_other_settings_of_its_own_preset(label: str, settings: dict[str, Any], fits: bool) -> None:
+    (spec,) = matching_methods(label)
+    assert spec.fits(make_recipe(settings).flat()) is fits

@@ -1,30 +1,186 @@
-"""Which data sets a reproduction takes, and how its cells are cut into shards."""
+"""Which runs a table of the paper takes, on which data, with which settings, and how they are cut into shards."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from opera.core.errors import DataError, SettingError
-from opera.experiments.paper import find_table
-from opera.experiments.paper.cells import TableSettings
-from opera.experiments.paper.plan import ReproductionPlan, Shard, plan_reproduction
-from opera.experiments.paper.scale import SCALES
-from opera.experiments.paper.sets import choose_sets, fetch_sets
+from opera.config.recipe import make_recipe
+from opera.config.recipe_files import read_recipes
+from opera.core.errors import SettingError
+from opera.data.catalogue import PAPER_SETS
+from opera.experiments.paper.matching import row_methods
+from opera.experiments.paper.plan import (
+    OF_DATA,
+    SCALES,
+    Reproduction,
+    cells_of_shard,
+    find_scale,
+    model_recipe,
+    papers_model,
+    parse_shard,
+    recipe_note,
+    sets_of_table,
+    title_in_table,
+    trained_rows,
+)
+from opera.experiments.paper.tables import BGE, HUB_IDS, QWEN3, TABLES, PaperTable, find_table
+from opera.methods import METHODS
 
-MAIN = find_table("main")
+
+def settings_of(
+    table: str, model: str | None = None, seeds: tuple[int, ...] = (0,), scale: str = "full", **changes: Any
+) -> Reproduction:
+    usual = Reproduction(find_table(table), Path("grid"), scale, model, "paper", None, seeds, {}, None)
+    return replace(usual, **changes)
 
 
-def planned(seeds: tuple[int, ...] = (0, 1)) -> ReproductionPlan:
-    shared = TableSettings(MAIN, "minilm", "paper", SCALES["full"], None, seeds, {})
-    return plan_reproduction(shared, Path("grid"), *choose_sets(MAIN, SCALES["full"], None))
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("preset", ["paper", "release"])
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_every_row_has_its_cells_and_no_cell_is_without_a_row(table: PaperTable, preset: str, scale: str) -> None:
+    every = [entry.name for entry in sets_of_table(table)]
+    shared = settings_of(table.name, preset=preset, scale=scale, model="models/own", data=every)
+    cells = shared.cells
+    flat = {cell.folder: make_recipe(cell.values).flat() for cell in cells}
+    titles = {entry.name: title_in_table(table, entry.name) for entry in sets_of_table(table)}
+    left = set(flat)
+    for row in trained_rows(table):
+        spec = row_methods(table, row)[0]
+        fitting = [
+            cell
+            for cell in cells
+            if titles[cell.data_name] == row.data
+            and (not table.by_steps or cell.steps == shared.steps(row.steps or 0))
+            and (flat[cell.folder]["preset"], spec.fits(flat[cell.folder])) == (preset, True)
+        ]
+        assert len(fitting) == 1, row
+        assert flat[fitting[0].folder]["noise"] == table.noise
+        left.discard(fitting[0].folder)
+    assert not left
+    assert len(flat) == len(cells)
+
+
+def test_data_sets_have_the_steps_and_negatives_of_their_recipes() -> None:
+    by_set = {entry.name: settings_of("main").data_settings(entry) for entry in sets_of_table(find_table("main"))}
+    own = {name: {key: values.get(key) for key in OF_DATA[:3]} for name, values in by_set.items()}
+    assert own["fiqa"] == {"max_steps": 8000, "negatives": "hard", "range": "10:100"}
+    assert own["nfcorpus"] == {"max_steps": 32000, "negatives": "random", "range": None}
+    assert (by_set["antique"]["relevant_grade"], by_set["fever"]["range"]) == (3, "10:200")
+    noisy = settings_of("denoising").data_settings(PAPER_SETS["antique"])
+    assert (noisy["noise"], noisy["noise_grade"]) == ("grade", 2)
+
+
+def test_a_model_trains_by_its_own_recipe_and_one_without_at_an_automatic_rate() -> None:
+    large, small, own = (
+        settings_of("main", model=model).data_settings(PAPER_SETS["fiqa"])
+        for model in (HUB_IDS[BGE], "minilm", "models/own")
+    )
+    assert (large["learning_rate"], "precision" in large) == (1e-6, False)
+    assert large["query_prompt"].startswith("Represent this sentence")
+    assert (small["learning_rate"], small["max_passage_length"]) == (1e-4, 256)
+    assert own["learning_rate"] is None
+    assert make_recipe({**own, "method": "ft"}).train.learning_rate is None
+
+
+def test_the_releases_ranges_begin_one_rank_later() -> None:
+    shared = settings_of("main", preset="release")
+    assert shared.data_settings(PAPER_SETS["fiqa"])["range"] == "11:100"
+    assert "range" not in shared.data_settings(PAPER_SETS["nfcorpus"])
+
+
+def test_qwen3_trains_by_its_own_recipe_unless_another_model_takes_its_place() -> None:
+    paper = settings_of("qwen3").data_settings(PAPER_SETS["antique"])
+    assert {cell.steps for cell in settings_of("qwen3").cells} == {2000}
+    assert (paper["learning_rate"], paper["gradient_accumulation_steps"]) == (1e-5, 4)
+    assert (paper["negatives"], paper["range"]) == ("hard", "50:500")
+    release = settings_of("qwen3", preset="release").data_settings(PAPER_SETS["nfcorpus"])
+    assert (release["range"], release["max_query_length"]) == ("51:500", 512)
+    assert "gradient_accumulation_steps" not in release
+    other = settings_of("qwen3", model="minilm").data_settings(PAPER_SETS["antique"])
+    assert "gradient_accumulation_steps" not in other
+    assert {cell.steps for cell in settings_of("qwen3", model="minilm").cells} == {2000}
+
+
+def test_what_the_user_gives_goes_before_everything_else() -> None:
+    given = {"learning_rate": 1e-4, "per_device_train_batch_size": 4, "range": "1:9"}
+    values = settings_of("main", scale="small", settings=given).data_settings(PAPER_SETS["fiqa"])
+    assert {name: values.get(name) for name in (*given, "global_batch_size")} == {**given, "global_batch_size": None}
+
+
+def test_other_negatives_go_without_the_recipes_range() -> None:
+    values = settings_of("main", settings={"negatives": "random"}).data_settings(PAPER_SETS["fiqa"])
+    assert (values["negatives"], "range" in values) == ("random", False)
+    make_recipe({**values, "method": "ft"})
+
+
+def test_small_steps_are_few_and_apart() -> None:
+    small = settings_of("main", scale="small")
+    steps = [small.steps(500 * 2**power) for power in range(7)]
+    assert steps == sorted(set(steps))
+    assert (steps[0], small.steps(10**9)) == (20, 50)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"preset": "papr"}, "--preset papr: must be paper or release; did you mean 'paper'?"),
+        ({"methods": ("ft", "rp")}, "--methods rp: table main has no such method"),
+        ({"settings": {"max_steps": 5}}, "--set max_steps: the table and its options decide it"),
+        ({"settings": {"epochs": 5}}, "--set epochs: the table and its options decide it"),
+    ],
+)
+def test_what_the_table_decides_cannot_be_given(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(SettingError, match=message.replace("?", r"\?")):
+        settings_of("main", **changes).cells  # noqa: B018
+    with pytest.raises(SettingError, match="--scale smal: must be full or small"):
+        find_scale("smal")
+
+
+@pytest.mark.parametrize(
+    "name", ["Qwen3-Embedding-0.6B", "qwen3-embedding-0.6b/", "models--Qwen--Qwen3-Embedding-0.6B"]
+)
+def test_a_copy_of_the_papers_model_trains_as_the_papers(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / name / ("snapshots/0a1b" if name.startswith("models--") else "")
+    folder.mkdir(parents=True)
+    for preset in ("paper", "release"):
+        copy, hub = (
+            settings_of("qwen3", preset=preset, model=model).data_settings(PAPER_SETS["antique"])
+            for model in (str(folder), HUB_IDS[QWEN3])
+        )
+        assert copy == hub
+    assert "of models/qwen3-embedding-0.6b, OPERA's recipe" in recipe_note(str(folder))
+
+
+def test_a_model_without_a_recipe_is_told_so_and_one_of_another_name_by_its_configuration(tmp_path: Path) -> None:
+    assert model_recipe(str(tmp_path)) is None
+    assert recipe_note("me/own").startswith(
+        "OPERA has no recipe of 'me/own': its own prompts and an automatic learning"
+    )
+    (tmp_path / "config.json").write_text('{"_name_or_path": "BAAI/bge-large-en-v1.5"}')
+    assert (model_recipe(str(tmp_path)), papers_model(str(tmp_path))) == ("models/bge-large-en-v1.5", BGE)
+
+
+@pytest.mark.parametrize("preset", ["paper", "release"])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_recipe_with_a_preset_trains_as_opera_reproduce_does(preset: str, method: str) -> None:
+    """As ``opera train --config fiqa --config models/bge-large-en-v1.5 --preset release``, but for the precision."""
+    for entry in sets_of_table(find_table("main")):
+        recipe = read_recipes([entry.name, "models/bge-large-en-v1.5"], preset)
+        command, cell = (
+            make_recipe({**values, "preset": preset, "method": method, "precision": "auto"}).flat()
+            for values in (recipe, settings_of("main", preset=preset).data_settings(entry))
+        )
+        assert command == cell
 
 
 @pytest.mark.parametrize("count", [1, 3, 8, 64, 100])
 def test_shards_share_the_cells_and_few_of_them_have_one_data_set(count: int) -> None:
-    cells = planned().cells
-    shards = [Shard(number, count).of(cells) for number in range(1, count + 1)]
+    cells = settings_of("main", seeds=(0, 1)).cells
+    shards = [cells_of_shard(cells, number, count) for number in range(1, count + 1)]
     assert sorted(cell.folder for shard in shards for cell in shard) == sorted(cell.folder for cell in cells)
     assert max(map(len, shards)) - min(map(len, shards)) <= 1
     if count == 8:
@@ -34,23 +190,25 @@ def test_shards_share_the_cells_and_few_of_them_have_one_data_set(count: int) ->
 @pytest.mark.parametrize("text", ["3", "0/3", "4/3", "1/0", "-1/3", "a/b", "1/2/3", "١/٢", ""])
 def test_what_is_no_shard(text: str) -> None:
     with pytest.raises(SettingError, match="--shard: must be K/N with 1 <= K <= N <= 100,000, such as 3/32, got"):
-        Shard.parse(text)
+        parse_shard(text)
 
 
 def test_data_sets_by_name_and_by_place() -> None:
-    sources, left_out = choose_sets(MAIN, SCALES["full"], ["fiqa, antique", "nfcorpus=a,b/c=d"])
-    assert sources == {"fiqa": "paper:fiqa", "antique": "paper:antique", "nfcorpus": "a,b/c=d"}
-    assert left_out == {}
-    assert len(choose_sets(MAIN, SCALES["full"], None)[0]) == 8
+    planned = settings_of("main", data=["fiqa, antique", "nfcorpus=a,b/c=d"])
+    assert planned.sources == {"fiqa": "paper:fiqa", "antique": "paper:antique", "nfcorpus": "a,b/c=d"}
+    assert planned.left_out == {}
+    assert len(settings_of("main").sources) == 8
 
 
 def test_a_small_scale_leaves_large_data_sets_out_and_says_so() -> None:
-    sources, left_out = choose_sets(MAIN, SCALES["small"], None)
-    assert list(sources) == ["nfcorpus", "fiqa"]
-    assert left_out["fever"] == "5,416,568 documents are many for --scale small; --data fever takes it all the same"
+    planned = settings_of("main", scale="small")
+    assert list(planned.sources) == ["nfcorpus", "fiqa"]
+    assert planned.left_out["fever"] == (
+        "5,416,568 documents are many for --scale small; --data fever takes it all the same"
+    )
     with pytest.raises(SettingError, match=r"fever: 5,416,568 documents are many .*; --data fever takes"):
-        choose_sets(find_table("components"), SCALES["small"], None)
-    assert list(choose_sets(MAIN, SCALES["small"], ["fever"])[0]) == ["fever"]
+        settings_of("components", scale="small").sources  # noqa: B018
+    assert list(settings_of("main", scale="small", data=["fever"]).sources) == ["fever"]
 
 
 @pytest.mark.parametrize(
@@ -64,23 +222,5 @@ def test_a_small_scale_leaves_large_data_sets_out_and_says_so() -> None:
 )
 def test_mistakes_in_data_sets(given: list[str], message: str) -> None:
     with pytest.raises(SettingError) as caught:
-        choose_sets(MAIN, SCALES["full"], given)
+        settings_of("main", data=given).sources  # noqa: B018
     assert message in str(caught.value)
-
-
-def test_a_set_that_cannot_be_had_is_an_error(beir: Path) -> None:
-    sources = {"nfcorpus": str(beir), "fiqa": "absent"}
-    with pytest.raises(DataError, match="fiqa: absent: no such file") as caught:
-        fetch_sets(sources, sources)
-    assert str(caught.value).endswith("\n1 of 2 data sets cannot be had; --data nfcorpus goes without")
-    (note,) = fetch_sets(sources, ["nfcorpus"])  # a shard loads its own data sets alone
-    assert "nfcorpus has other counts than Table 8: documents" in note
-
-
-def test_a_set_of_the_catalogue_that_cannot_be_had_may_come_from_a_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(source: str) -> None:
-        raise DataError("no network")
-
-    monkeypatch.setattr("opera.experiments.paper.sets.load_data", refuse)
-    with pytest.raises(DataError, match="1 of 1 data sets cannot be had; --data NAME=FOLDER takes one that you have"):
-        fetch_sets({"fiqa": "paper:fiqa"}, ["fiqa"])

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from conftest import SHARED
-from opera.experiments.paper import mean_ranks, table_rows
-from opera.experiments.paper.tables import AVERAGE, RANK, RANK_SEEN, RANK_UNSEEN, SEEN, SUMMARIES
+from opera.experiments.analysis import mean_ranks
+from opera.experiments.paper.tables import AVERAGE, RANK, RANK_SEEN, RANK_UNSEEN, SEEN, SUMMARIES, table_rows
 
 METHODS = ("Pretrained", "FT", "InfoBatch", "SP", "DP")
 MAIN_MEASURES = ("NDCG@10", "Recall@20")

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import opera
-from grids import RunsFolder, around, guard_record
+from grids import RunsFolder
 from opera.experiments.analysis import analyse_runs
 from opera.experiments.report.charts import (
     BOTTOM,
@@ -24,13 +24,11 @@ from opera.experiments.report.charts import (
     Chart,
     Line,
     drawn_by_similarity,
-    guard_chart,
     nice_ticks,
     sampling_charts,
     steps_charts,
 )
 from opera.runs.folder import RunWriter
-from opera.runs.record import ShareMean
 from opera.runs.sampling import SamplingRecord, quantised
 
 SIMILARITY = [0.1, 0.9, 0.5, 0.3]
@@ -95,24 +93,6 @@ def test_quality_has_a_point_per_number_of_steps(grid: Path) -> None:
     assert steps_charts([group for group in comparison.groups if group.steps == 4], final.untrained) == []
 
 
-def test_guard_curves_of_the_first_seed_with_the_share_handed_over(folder: RunsFolder) -> None:
-    for method, share in (("ft", 0.5), ("dp", 1)):
-        folder.add(method=method, fine_tuned=around(0.4), chosen=guard_record(share=share))
-    later = guard_record(curve=[ShareMean(share=share, mean=0.9) for share in (0, 0.5, 1)])
-    folder.add(method="dp", seed=1, fine_tuned=around(0.4), chosen=later)
-    folder.add(method="sp", guard=False)
-    chart = guard_chart(analyse_runs(folder.home).tables[0])
-    assert chart is not None
-    ft, dp = chart.lines
-    assert [(line.method, line.ring) for line in chart.lines] == [("ft", 0.5), ("dp", 1)]
-    assert (ft.x, ft.y) == (dp.x, dp.y) == ((0, 0.5, 1), (0.3, 0.34, 0.33))
-
-
-def test_there_is_no_guard_chart_without_a_guard(folder: RunsFolder) -> None:
-    folder.add()
-    assert guard_chart(analyse_runs(folder.home).tables[0]) is None
-
-
 def test_places_lie_within_the_margins_and_factors_are_equally_far() -> None:
     chart = Chart("", "steps", "nDCG@10", [Line("dp", [100, 200, 800], [0.3, 0.34, 0.33], [0.01, 0, 0])], untrained=0.2)
     assert [chart.x_of(x) for x in (100, 800)] == [LEFT, WIDTH - RIGHT]
@@ -136,7 +116,7 @@ def test_ticks_are_round_and_enclose_the_values(values: tuple[float, ...]) -> No
 def test_every_chart_of_the_page_is_a_whole_svg(page_file: Path) -> None:
     drawn = re.findall(r"<svg.*?</svg>", page_file.read_text(), re.S)
     charts = [svg for svg in map(ElementTree.fromstring, drawn) if svg.get("role") == "img"]
-    assert len(charts) == 6
+    assert len(charts) == 5
     for svg in charts:
         assert len(list(svg.iter("g"))) == 3
         points = " ".join(line.get("points", "").strip() for line in svg.iter("polyline"))

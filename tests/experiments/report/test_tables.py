@@ -50,7 +50,6 @@ def test_the_files_hold_what_the_page_does(grid: Path, page_file: Path, tmp_path
     comparison = analyse_runs(grid, None)
     opera.report(grid, tmp_path / "page.html", tables=tmp_path / "tables")
     names = {f"i-topics-{kind}-{steps}" for kind in ("quality", "cost", "guard") for steps in (4, 16)}
-    names |= {"i-topics-difficulty-16", "i-topics-convergence-16"}
     written = {path.name: path.read_text() for path in (tmp_path / "tables").iterdir()}
     assert written.keys() == {f"{name}.csv" for name in names}
     rows = list(csv.DictReader(io.StringIO(written["i-topics-quality-16.csv"])))
@@ -101,4 +100,4 @@ def test_files_are_replaced_on_request_alone(grid: Path, tmp_path: Path) -> None
     assert not (tmp_path / "grid" / "report.html").exists()
     opera.report(tmp_path / "grid", tables=tmp_path / "tables", overwrite=True)
     assert (tmp_path / "tables" / "i-topics-cost-4.csv").read_text().startswith("method,ms per step")
-    assert len(list((tmp_path / "tables").iterdir())) == 8
+    assert len(list((tmp_path / "tables").iterdir())) == 6

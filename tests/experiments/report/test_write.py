@@ -16,7 +16,7 @@ from opera.core.errors import RunFolderError, SettingError
 from opera.experiments.analysis import analyse_runs
 from opera.experiments.analysis.verdict import verdict
 from opera.experiments.report.write import render
-from opera.runs.grid_record import GridRecord
+from opera.runs.record import GridRecord
 
 
 class Page(HTMLParser):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from io import StringIO
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -11,18 +12,17 @@ from rich.text import Text
 
 from opera.cli.printing.console import SafeConsole, one_line
 from opera.core.intervals import signed
+from opera.experiments.paper.align import ComparedFigure, ComparedRow
 from opera.experiments.paper.matching import our_measure
-from opera.experiments.paper.readings import READINGS
-from opera.experiments.paper.results import Reproduced
-from opera.experiments.paper.rows import ComparedFigure, ComparedRow
+from opera.experiments.paper.reproduce import Reproduced
 from opera.experiments.paper.tables import TABLES, PaperTable
 
 UNKNOWN = "–"
 FILE_WIDTH = 160
-ROW_HEADS = ("data", "queries", "method", "reading", "steps", "grid's\nsteps")
+ROW_HEADS = ("data", "queries", "method", "steps", "grid's\nsteps")
 MAX_WIDTH = 21
 MEASURES_ALONE, MEASURES_WITH_GRID, MEASURES_UNGROUPED = 9, 2, 4
-"""How many measures fit side by side: the paper's alone, with a grid's, and at most without grouping by family."""
+"""How many measures fit side by side: the paper's, with a grid's, at most ungrouped."""
 
 
 def print_table_list(screen: Console) -> None:
@@ -36,7 +36,7 @@ def print_table_list(screen: Console) -> None:
 def print_paper_table(
     screen: Console, table: PaperTable, rows: Sequence[ComparedRow], models: Sequence[str] | None
 ) -> None:
-    """Print a table of the paper, with the grid's side if ``models``, which its runs started from, are given."""
+    """Print a table of the paper, with the grid's side if its runs' ``models`` are given."""
     screen.print(Text(f"{table.number}: {table.what}", style="bold"))
     with_grid = models is not None
     if models is not None:
@@ -53,7 +53,8 @@ def print_paper_table(
 
 def print_reproduced(screen: Console, reproduced: Reproduced) -> None:
     """Print the table of the paper beside ours."""
-    print_paper_table(screen, reproduced.plan.shared.table, reproduced.rows, reproduced.models)
+    plan = reproduced.plan
+    print_paper_table(screen, plan.table, reproduced.rows, [Path(plan.model).name])
     for note in reproduced.notes:
         screen.print(Text(note))
 
@@ -66,7 +67,7 @@ def reproduced_text(reproduced: Reproduced) -> str:
 
 
 def _measure_blocks(measures: Sequence[str], most: int) -> list[list[str]]:
-    """Split measures into blocks that fit side by side: many by family (NDCG, Recall, ...), a few in their order."""
+    """Split measures into blocks that fit side by side: many by family, a few in their order."""
     by_family = len(measures) > max(most, MEASURES_UNGROUPED)
     families: dict[str, list[str]] = {}
     for name in measures:
@@ -85,7 +86,7 @@ def _table(rows: Sequence[ComparedRow], measures: Sequence[str], with_grid: bool
     for column in used:
         width = min(MAX_WIDTH, max(len(row[column]) for row in labels))
         table.add_column(
-            ROW_HEADS[column], justify="right" if column > 3 else "left", min_width=width
+            ROW_HEADS[column], justify="right" if column > 2 else "left", min_width=width
         )
     for name in measures:
         _add_measure_columns(table, name, with_grid)
@@ -122,7 +123,7 @@ def _row_labels(compared: ComparedRow) -> list[str]:
     grid_steps = (
         "" if compared.steps is None or compared.steps == row.steps else f"{compared.steps:,}"
     )
-    return [row.data, row.part, row.method, compared.reading, steps, grid_steps]
+    return [row.data, row.part, row.method, steps, grid_steps]
 
 
 def _compared_cells(figure: ComparedFigure, name: str) -> list[str]:
@@ -159,14 +160,10 @@ def _notes(
         f"On the same measure: {names}."
         if len(measures) < 5
         else "On the same measures: NDCG is retrieved_ideal_nDCG, Recall R, MRR RR.",
-        "The grid: mean ± standard deviation over its seeds. The paper has one run per figure and no variance.",
+        "The grid: mean ± standard deviation over its seeds. The paper has one run per figure "
+        "and no variance.",
         *own,
     ]
-    if shown := [name for name in READINGS if any(compared.reading == name for compared in rows)]:
-        notes.insert(
-            0,
-            f"Readings of the paper: {', '.join(f'{name} is {READINGS[name]}' for name in shown)}.",
-        )
     ambiguous = dict.fromkeys(compared.candidates for compared in rows if compared.candidates)
     return notes + [
         f"Several kinds of run match: {one_line('; '.join(c))}; select by --set." for c in ambiguous

@@ -1,25 +1,31 @@
-"""What finished runs show when their methods are compared. Reads run folders only, needs no torch."""
+"""What finished runs show when their methods are compared; reads run folders alone."""
 
-from opera.experiments.analysis.checks import check_run
-from opera.experiments.analysis.convergence import Convergence, compute_convergence
-from opera.experiments.analysis.difficulty import BUCKETS, measure_by_difficulty, tertiles
+from opera.experiments.analysis.figures import (
+    BUCKETS,
+    Convergence,
+    average_ranks,
+    compute_convergence,
+    mean_ranks,
+    measure_by_difficulty,
+    tertiles,
+)
 from opera.experiments.analysis.groups import (
     PAPERS,
     PRIMARY,
     RECALL,
     Group,
     MeanStd,
+    check_run,
     find_groups,
     find_runs,
     group_runs,
 )
-from opera.experiments.analysis.guard import GuardResult
 from opera.experiments.analysis.labels import format_settings, method_label, short_name
-from opera.experiments.analysis.ranks import average_ranks, mean_ranks
 from opera.experiments.analysis.results import (
     TESTED,
     UNTRAINED,
     Comparison,
+    GuardResult,
     MethodResult,
     ResultsTable,
     analyse_runs,

@@ -21,13 +21,14 @@ GROUPING = ("seed", "max_steps", "method")
 def method_label(run: Run, differing: frozenset[str] = frozenset()) -> str:
     """Name a run's method with the settings that set it apart: ``sp:k=0.5``.
 
-    The label holds the method's own settings that are not at their default, and training settings that differ
-    between runs. Of a method that is not registered here it holds the own settings that differ.
+    The label holds the method's own settings that are not at their default, and training settings
+    that differ between runs. Of a method that is not registered here it holds the own settings that
+    differ.
 
     Args:
         run: the run.
-        differing: names of the settings, ``model`` among them, that differ between the runs. Those at their default
-            are left out.
+        differing: names of the settings, ``model`` among them, that differ between the runs. Those
+            at their default are left out.
     """
     settings = _recorded_settings(run)
     own = _own_fields(settings["method"]) or {}
@@ -45,10 +46,12 @@ def method_label(run: Run, differing: frozenset[str] = frozenset()) -> str:
 
 
 def differing_settings(runs: Sequence[Run]) -> frozenset[str]:
-    """Find the settings of training, ``model`` among them, that differ between runs on one data set.
+    """Find the settings of training, ``model`` among them, that differ between runs on one data
+    set.
 
-    What differs between data sets alone sets no run apart from another, and stays out of labels. Own settings that
-    differ between the runs of one method are among them if the method is not registered here.
+    What differs between data sets alone sets no run apart from another, and stays out of labels.
+    Own settings that differ between the runs of one method are among them if the method is not
+    registered here.
     """
     by_data: dict[str, list[Run]] = {}
     for run in runs:
@@ -70,7 +73,7 @@ def _differing_settings(runs: Sequence[Run]) -> frozenset[str]:
 
 
 def shared_settings(runs: Sequence[Run]) -> dict[str, Any]:
-    """Return the settings of training, by name, that all runs share and that are not at their default."""
+    """Return the settings of training that all runs share and that are not at their default."""
     recorded = [run.record.identity for run in runs]
     names = [
         name for name in TrainSettings.flat_fields if name not in GROUPING and name in recorded[0]
@@ -85,7 +88,7 @@ def format_settings(settings: Mapping[str, Any]) -> str:
 
 
 def display_names(sources: Sequence[str]) -> dict[str, str]:
-    """Name each data set by the last part of its path, or by as many parts as make the names unique."""
+    """Name each data set by as many last parts of its path as make the names unique."""
     names = {source: short_name(source) for source in sources}
     for parts in range(2, 20):
         shared = {name for name in names.values() if list(names.values()).count(name) > 1}
@@ -109,7 +112,7 @@ def _differing(names: Iterable[str], recorded: Sequence[Mapping[str, Any]]) -> f
 
 
 def _own_fields(method: str) -> Mapping[str, FieldInfo] | None:
-    """The declarations of a method's own settings; ``None`` if the method is not registered here."""
+    """The declarations of a method's own settings; ``None`` if it is not registered here."""
     try:
         return method_named(method).settings_class.model_fields
     except SettingError:

@@ -10,8 +10,12 @@ from typing import Any
 import numpy as np
 
 from opera.core.errors import SettingError
-from opera.experiments.analysis.convergence import Convergence, compute_convergence
-from opera.experiments.analysis.difficulty import measure_by_difficulty
+from opera.experiments.analysis.figures import (
+    Convergence,
+    average_ranks,
+    compute_convergence,
+    measure_by_difficulty,
+)
 from opera.experiments.analysis.groups import (
     PAPERS,
     PRIMARY,
@@ -22,17 +26,41 @@ from opera.experiments.analysis.groups import (
     group_runs,
     ratio,
 )
-from opera.experiments.analysis.guard import GuardResult, guard_results
 from opera.experiments.analysis.labels import display_names, shared_settings
-from opera.experiments.analysis.ranks import average_ranks
 from opera.experiments.analysis.significance import PairedTest, paired_tests, paired_tests_within
 from opera.retrieval.measures import DEFAULT_MEASURES
 from opera.runs.folder import Run
-from opera.runs.grid_record import planned_cells
+from opera.runs.guard_words import verdict_sentence, warnings_of
+from opera.runs.record import GuardRecord, grid_in
 
 TESTED = (PRIMARY, PAPERS, RECALL)
 UNTRAINED = "untrained"
 DEFAULT_BASELINE = "ft"
+
+
+@dataclass(frozen=True)
+class GuardResult:
+    """What the guard chose in the runs of one method.
+
+    Attributes:
+        shares: λ of each seed.
+        verdicts: ``better``, ``same`` or ``kept`` of each seed.
+        sentences: each seed's verdict in words, with its intervals on dev and test.
+        typical: the record of the first seed with the means over the seeds: shares of documents
+            that train names, and the fewest dev queries.
+        warnings: reasons to trust the choice less.
+        fine_tuned: each measure of the fine-tuned models, λ = 1.
+        against_fine_tuned: nDCG@10 of the models handed over against the fine-tuned ones,
+            Holm-corrected over the methods; ``None`` with fewer than two test queries.
+    """
+
+    shares: tuple[float, ...]
+    verdicts: tuple[str, ...]
+    sentences: tuple[str, ...]
+    typical: GuardRecord
+    warnings: tuple[str, ...]
+    fine_tuned: dict[str, MeanStd]
+    against_fine_tuned: PairedTest | None
 
 
 @dataclass(frozen=True)
@@ -43,13 +71,15 @@ class MethodResult:
         method: its label.
         seeds: the seeds.
         measures: each measure of the models handed over.
-        tests: by measure, against the baseline; empty for the baseline itself and where no test is possible.
-        gain: nDCG@10 of the models handed over against the untrained model, Holm-corrected over the methods; ``None``
-            with fewer than two queries.
+        tests: by measure, against the baseline; empty for the baseline itself and where no test is
+            possible.
+        gain: nDCG@10 of the models handed over against the untrained model, Holm-corrected over the
+            methods; ``None`` with fewer than two queries.
         guard: what the guard chose, and the fine-tuned models; ``None`` for runs without it.
-        noise: ``pairs``, the share of the training pairs that were injected as noise, and ``draws``, their share of the
-            draws, means over the seeds; empty without noise.
-        difficulty: by measure, the mean in each third of the test queries; empty where runs recorded no similarity.
+        noise: ``pairs``, the share of the training pairs that were injected as noise, and
+            ``draws``, their share of the draws, means over the seeds; empty without noise.
+        difficulty: by measure, the mean in each third of the test queries; empty where runs
+            recorded no similarity.
         seconds_per_step: seconds per training step.
         step_ratio: ``seconds_per_step`` divided by the baseline's; ``None`` without a baseline.
         training_seconds: seconds of training.
@@ -77,8 +107,8 @@ class ResultsTable:
         name: its short name.
         steps: optimizer steps.
         queries: number of test queries.
-        untrained: the pretrained model's measures.
-        untrained_difficulty: the pretrained model's values of :attr:`MethodResult.difficulty`.
+        untrained: the untrained model's measures.
+        untrained_difficulty: the untrained model's values of :attr:`MethodResult.difficulty`.
         rows: one result per method.
     """
 
@@ -96,12 +126,8 @@ class ResultsTable:
 
     def best(self, measure: str) -> str:
         """The label with the highest mean, or ``untrained``."""
-        highest = self.best_row(measure)
-        return (
-            highest.method
-            if highest.measures[measure].mean > self.untrained[measure]
-            else UNTRAINED
-        )
+        row = self.best_row(measure)
+        return row.method if row.measures[measure].mean > self.untrained[measure] else UNTRAINED
 
 
 @dataclass(frozen=True)
@@ -110,14 +136,16 @@ class Comparison:
 
     Attributes:
         folder: the folder.
-        models: the pretrained models.
+        models: the untrained models.
         shared: settings of training that all runs share and that are not at their default.
-        baseline: label of the method that the others are tested against; ``None`` with a single method.
+        baseline: label of the method that the others are tested against; ``None`` with a single
+            method.
         groups: the runs.
         tables: one per data set and number of steps.
         convergence: when each method first matches the baseline's best.
-        ranks: average ranks by measure, each data set with its largest number of steps; empty for one data set.
-        left_out: the runs that are not compared, by the reason, as :class:`FolderRuns` has them.
+        ranks: average ranks by measure, each data set with its largest number of steps; empty for
+            one data set.
+        left_out: the runs that are not compared, by the reason.
         planned: number of cells in the grid's plan; 0 for a folder that is no grid.
         missing: how many of them are not finished.
     """
@@ -137,10 +165,9 @@ class Comparison:
     def as_dict(self) -> dict[str, Any]:
         """Everything but the runs themselves, for JSON."""
         tables = [asdict(table) for table in self.tables]
-        for guard in (
-            row["guard"] for table in tables for row in table["rows"] if row["guard"] is not None
-        ):
-            guard["typical"] = guard["typical"].model_dump()
+        for row in (row for table in tables for row in table["rows"]):
+            if row["guard"] is not None:
+                row["guard"]["typical"] = row["guard"]["typical"].model_dump()
         return {
             "folder": str(self.folder),
             "models": list(self.models),
@@ -156,9 +183,7 @@ class Comparison:
 
     def final(self, data: str) -> ResultsTable:
         """The table of a data set with its largest number of steps."""
-        return max(
-            (table for table in self.tables if table.data == data), key=lambda table: table.steps
-        )
+        return max((t for t in self.tables if t.data == data), key=lambda table: table.steps)
 
     def final_tables(self) -> list[ResultsTable]:
         """Each data set's table with the largest number of steps."""
@@ -167,131 +192,128 @@ class Comparison:
     def first_run(self, table: ResultsTable, method: str) -> Run:
         """The run of a method in a table with its first seed."""
         key = (table.data, method, table.steps)
-        return next(
-            group for group in self.groups if (group.data, group.method, group.steps) == key
-        ).runs[0]
+        return next(g for g in self.groups if (g.data, g.method, g.steps) == key).runs[0]
 
 
 def analyse_runs(folder: Path, baseline: str | None = None) -> Comparison:
-    """Analyse the finished runs in a folder. Reads run folders only.
+    """Analyse the finished runs in a grid, a run, or any folder of runs. Reads run folders only.
 
-    Args:
-        folder: a grid, a run, or any folder of runs.
-        baseline: label of the method to test against; ``None`` takes ``ft`` if there is one, else the first.
-
-    Raises:
-        RunFolderError: if there is no finished run.
-        SettingError: if no run has the baseline's label.
+    ``baseline`` is the label of the method to test against; ``None`` takes ``ft`` if there is one,
+    else the first. RunFolderError is raised if there is no finished run, SettingError if no run has
+    the baseline's label.
     """
-    folder_runs = find_runs(folder, DEFAULT_MEASURES)
-    runs = folder_runs.finished
-    planned = planned_cells(folder)
+    runs, left_out = find_runs(folder, DEFAULT_MEASURES)
+    grid = grid_in(folder)
+    planned = {(folder / cell).resolve() for cell in (grid.cells if grid else [])}
     groups = group_runs(runs)
-    baseline = _pick_baseline(groups, baseline)
-    largest = {group.data: max(g.steps for g in groups if g.data == group.data) for group in groups}
+    labels = list(dict.fromkeys(group.method for group in groups))
+    if baseline is not None and baseline not in labels:
+        there = ", ".join(labels)
+        raise SettingError(f"--baseline {baseline}: no run has this label; there are {there}")
+    if len(labels) == 1:
+        baseline = None
+    elif baseline is None:
+        baseline = DEFAULT_BASELINE if DEFAULT_BASELINE in labels else labels[0]
+    names = display_names(list(dict.fromkeys(group.data for group in groups)))
+    by_key: dict[tuple[str, int], list[Group]] = {}
+    for group in groups:
+        by_key.setdefault((group.data, group.steps), []).append(group)
+    largest = {data: max(steps for other, steps in by_key if other == data) for data in names}
     final = [group for group in groups if group.steps == largest[group.data]]
-    ranks = (
-        {measure: average_ranks(final, measure) for measure in TESTED} if len(largest) > 1 else {}
-    )
+    ranks = {measure: average_ranks(final, measure) for measure in TESTED if len(names) > 1}
     return Comparison(
         folder=folder,
         models=tuple(dict.fromkeys(run.record.model.source for run in runs)),
         shared=shared_settings(runs),
         baseline=baseline,
         groups=tuple(groups),
-        tables=_tables(groups, baseline),
+        tables=tuple(_table(own, baseline, names[data]) for (data, _), own in by_key.items()),
         convergence=tuple(compute_convergence(groups, baseline)) if baseline else (),
         ranks={measure: by_label for measure, by_label in ranks.items() if by_label},
-        left_out=folder_runs.left_out,
+        left_out=left_out,
         planned=len(planned),
-        missing=len({path.resolve() for path in planned} - {run.path.resolve() for run in runs}),
+        missing=len(planned - {run.path.resolve() for run in runs}),
     )
 
 
-def _pick_baseline(groups: Sequence[Group], requested: str | None) -> str | None:
-    labels = list(dict.fromkeys(group.method for group in groups))
-    if requested is not None and requested not in labels:
-        raise SettingError(
-            f"--baseline {requested}: no run has this label; there are {', '.join(labels)}"
-        )
-    if len(labels) == 1:
-        return None
-    return requested or (DEFAULT_BASELINE if DEFAULT_BASELINE in labels else labels[0])
-
-
-def _tables(groups: Sequence[Group], baseline: str | None) -> tuple[ResultsTable, ...]:
-    names = display_names(list(dict.fromkeys(group.data for group in groups)))
-    by_key: dict[tuple[str, int], list[Group]] = {}
-    for group in groups:
-        by_key.setdefault((group.data, group.steps), []).append(group)
-    return tuple(_table(members, baseline, names[data]) for (data, _), members in by_key.items())
-
-
 def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsTable:
-    reference = next((group for group in groups if group.method == baseline), None)
+    first, reference = groups[0], next((g for g in groups if g.method == baseline), None)
     others = [group for group in groups if group is not reference]
-    tests = {
-        measure: paired_tests(others, reference, measure) if reference else {} for measure in TESTED
-    }
-    gains = paired_tests_within(groups, PRIMARY)
-    guards = guard_results(groups)
-    first = groups[0]
+    tests: dict[str, dict[str, PairedTest]] = {group.method: {} for group in groups}
+    if reference is not None:
+        for measure in TESTED:
+            for label, test in paired_tests(others, reference, measure).items():
+                tests[label][measure] = test
+    gains, guards = paired_tests_within(groups, PRIMARY), guard_results(groups)
+    rows = [
+        MethodResult(
+            method=group.method,
+            seeds=group.seeds,
+            measures={measure: group.mean_std(measure) for measure in DEFAULT_MEASURES},
+            tests=tests[group.method],
+            gain=gains.get(group.method),
+            guard=guards.get(group.method),
+            noise=_noise(group),
+            difficulty=_difficulty(group, "after"),
+            seconds_per_step=group.seconds_per_step,
+            step_ratio=ratio(group.seconds_per_step, reference.seconds_per_step)
+            if reference
+            else None,
+            training_seconds=group.training_seconds,
+        )
+        for group in groups
+    ]
     return ResultsTable(
         data=first.data,
         name=name,
         steps=first.steps,
         queries=first.query_tables[0].num_rows,
-        untrained={measure: first.before(measure) for measure in DEFAULT_MEASURES},
+        untrained={measure: first.mean(measure, "before") for measure in DEFAULT_MEASURES},
         untrained_difficulty=_difficulty(first, "before"),
-        rows=tuple(
-            _method_result(
-                group, reference, tests, gains.get(group.method), guards.get(group.method)
-            )
-            for group in groups
-        ),
+        rows=tuple(rows),
     )
 
 
-def _method_result(
-    group: Group,
-    reference: Group | None,
-    tests: dict[str, dict[str, PairedTest]],
-    gain: PairedTest | None,
-    guard: GuardResult | None,
-) -> MethodResult:
-    return MethodResult(
-        method=group.method,
-        seeds=group.seeds,
-        measures={measure: group.mean_std(measure) for measure in DEFAULT_MEASURES},
-        tests={
-            measure: by_label[group.method]
-            for measure, by_label in tests.items()
-            if group.method in by_label
-        },
-        gain=gain,
-        guard=guard,
-        noise=_noise(group),
-        difficulty=_difficulty(group, "after"),
-        seconds_per_step=group.seconds_per_step,
-        step_ratio=ratio(group.seconds_per_step, reference.seconds_per_step) if reference else None,
-        training_seconds=group.training_seconds,
-    )
+def guard_results(groups: Sequence[Group]) -> dict[str, GuardResult]:
+    """Collect the guard's choices by label; groups with a run without one are left out."""
+    records = {group.method: [run.record.guard for run in group.runs] for group in groups}
+    guarded = [group for group in groups if None not in records[group.method]]
+    tests = paired_tests_within(guarded, PRIMARY, "after", "fine_tuned")
+    results = {}
+    for group in guarded:
+        own = [record for record in records[group.method] if record is not None]
+        seen = [record.test_seen for record in own if record.test_seen is not None]
+        means: dict[str, Any] = {
+            "dev_queries": min(record.dev_queries for record in own),
+            "dev_seen": float(np.mean([record.dev_seen for record in own])),
+        }
+        if len(seen) == len(own):
+            means["test_seen"] = float(np.mean(seen))
+        if len(own) > 1:  # the test is that of the seeds' means, so no single one's is warned about
+            means |= {"test": None, "second": None, "dev_parts": None}
+        typical = own[0].model_copy(update=means)
+        results[group.method] = GuardResult(
+            shares=tuple(record.share for record in own),
+            verdicts=tuple(record.verdict for record in own),
+            sentences=tuple(map(verdict_sentence, own)),
+            typical=typical,
+            warnings=tuple(warnings_of(typical)),
+            fine_tuned={name: group.mean_std(name, "fine_tuned") for name in DEFAULT_MEASURES},
+            against_fine_tuned=tests.get(group.method),
+        )
+    return results
 
 
 def _noise(group: Group) -> dict[str, float]:
     pairs, draws = [], []
     for table in group.pair_tables:
-        drawn, injected = (
-            table["times_drawn"].to_numpy(),
-            table["injected"].to_numpy(zero_copy_only=False),
-        )
+        drawn = table["times_drawn"].to_numpy()
+        injected = table["injected"].to_numpy(zero_copy_only=False)
         pairs.append(injected.mean())
         draws.append(drawn[injected].sum() / drawn.sum())
     return {"pairs": float(np.mean(pairs)), "draws": float(np.mean(draws))} if any(pairs) else {}
 
 
 def _difficulty(group: Group, when: str) -> dict[str, dict[str, float]]:
-    by_measure = {
-        measure: measure_by_difficulty(group, measure, when) for measure in (PRIMARY, RECALL)
-    }
-    return {measure: means for measure, means in by_measure.items() if means is not None}
+    found = {name: measure_by_difficulty(group, name, when) for name in (PRIMARY, RECALL)}
+    return {measure: means for measure, means in found.items() if means is not None}

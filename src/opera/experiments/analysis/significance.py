@@ -1,4 +1,4 @@
-"""Paired tests of methods against a baseline over the test queries, corrected for the number of methods."""
+"""Paired tests of methods over the test queries, corrected for the number of methods."""
 
 from __future__ import annotations
 
@@ -18,16 +18,18 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class PairedTest:
-    """A method against the baseline over test queries, after averaging each query's difference over the seeds.
+    """A method against the baseline over test queries, after averaging each query's difference over
+    the seeds.
 
-    The queries are the sample: the p-values say whether the difference would hold on other queries, for the models of
-    these seeds. The test is Student's, paired and two-sided.
+    The queries are the sample: the p-values say whether the difference would hold on other queries,
+    for the models of these seeds. The test is Student's, paired and two-sided.
 
     Attributes:
         queries: number of paired queries.
         difference: mean of method minus baseline.
-        low: lower end of the test's interval: 95% for one method, wider where p is corrected for several, so that it
-            holds 0 just where the method is not significantly different (Serlin, 1993).
+        low: lower end of the test's interval: 95% for one method, wider where p is corrected for
+            several, so that it holds 0 just where the method is not significantly different
+            (Serlin, 1993).
         high: upper end of the interval.
         t_test: p of the paired t-test.
         t_test_holm: ``t_test``, Holm-corrected over the methods compared.
@@ -49,38 +51,25 @@ class PairedTest:
         """Whether the corrected t-test has p below :data:`LEVEL`."""
         return self.t_test_holm < LEVEL
 
-    @property
-    def significantly_better(self) -> bool:
-        """Whether the method is significantly better."""
-        return self.significant and self.difference > 0
-
-    @property
-    def significantly_worse(self) -> bool:
-        """Whether the method is significantly worse."""
-        return self.significant and self.difference < 0
-
 
 def query_differences(
     group: Group, baseline: Group, measure: str
 ) -> tuple[list[str], NDArray[np.float64]]:
     """Compute method minus baseline on each test query, averaged over the seeds that both have.
 
-    Where seeds draw different test splits, a query is averaged over the seeds that test it.
-
-    Returns:
-        The query ids, sorted, and float64 ``[queries]``; both empty where no seed or query is shared.
+    Where seeds draw different test splits, a query is averaged over the seeds that test it. The
+    query ids are sorted; float64 ``[queries]``; both empty where no seed or query is shared.
     """
     ids: list[str] = []
     differences = []
+
+    def by_query(side: Group, seed: int) -> dict[str, float]:
+        table = side.query_tables[side.seeds.index(seed)]
+        values = table[f"after {measure}"].to_numpy()
+        return dict(zip(table["query_id"].to_pylist(), values, strict=True))
+
     for seed in sorted(set(group.seeds) & set(baseline.seeds)):
-        ours, theirs = (
-            dict(
-                zip(
-                    table["query_id"].to_pylist(), table[f"after {measure}"].to_numpy(), strict=True
-                )
-            )
-            for table in (side.query_tables[side.seeds.index(seed)] for side in (group, baseline))
-        )
+        ours, theirs = by_query(group, seed), by_query(baseline, seed)
         shared = sorted(ours.keys() & theirs.keys())
         ids += shared
         differences.append(np.array([ours[query] - theirs[query] for query in shared]))
@@ -90,15 +79,10 @@ def query_differences(
 def training_differences(
     group: Group, measure: str, later: str = "after", earlier: str = "before"
 ) -> NDArray[np.float64]:
-    """Compute one model's measure minus another's on each test query, averaged over the seeds: float64 ``[queries]``.
+    """Compute one model's measure minus another's on each test query: float64 ``[queries]``.
 
-    Empty where a run lacks the values of one of them.
-
-    Args:
-        group: the runs.
-        measure: the measure.
-        later: ``after``, the model handed over, or ``fine_tuned``.
-        earlier: ``before``, the untrained model, or ``fine_tuned``.
+    Averaged over the seeds; empty where a run lacks the values of one of them. The models are
+    ``before``, the untrained one, ``fine_tuned``, and ``after``, the one handed over.
     """
     ids: list[str] = []
     differences = []
@@ -113,11 +97,9 @@ def training_differences(
 
 
 def paired_test(differences: NDArray[np.float64]) -> PairedTest:
-    """Test differences, one per query, float64 ``[queries]``, against zero; ``t_test_holm`` is not corrected."""
+    """Test differences, one per query, float64 ``[queries]``, against zero, not corrected."""
     mean, (low, high) = float(differences.mean()), mean_interval(differences)
-    if (
-        np.ptp(differences) < EQUAL
-    ):  # all differences are equal: there is no variance to test against
+    if np.ptp(differences) < EQUAL:  # there is no variance to test against
         t_test = 1.0 if abs(mean) < EQUAL else 0.0
     else:
         t_test = float(ttest_1samp(differences, 0).pvalue)
@@ -136,8 +118,8 @@ def paired_test(differences: NDArray[np.float64]) -> PairedTest:
 def paired_tests(groups: Sequence[Group], baseline: Group, measure: str) -> dict[str, PairedTest]:
     """Test each group against the baseline; by label, Holm-corrected over the groups.
 
-    All are on the same data with the same steps. Groups that share fewer than two queries and seeds with the baseline
-    are left out.
+    All are on the same data with the same steps. Groups that share fewer than two queries and seeds
+    with the baseline are left out.
     """
     return corrected_tests(
         {group.method: query_differences(group, baseline, measure)[1] for group in groups}
@@ -147,10 +129,7 @@ def paired_tests(groups: Sequence[Group], baseline: Group, measure: str) -> dict
 def paired_tests_within(
     groups: Sequence[Group], measure: str, later: str = "after", earlier: str = "before"
 ) -> dict[str, PairedTest]:
-    """Test one model of each group against another; by label, Holm-corrected over the groups.
-
-    Arguments as for :func:`training_differences`; by default the models handed over against the untrained one.
-    """
+    """Test one model of each group against another; by label, Holm-corrected over the groups."""
     return corrected_tests(
         {group.method: training_differences(group, measure, later, earlier) for group in groups}
     )
@@ -159,8 +138,8 @@ def paired_tests_within(
 def holm(values: Sequence[float]) -> list[float]:
     """Correct p-values by Holm's method.
 
-    The smallest is multiplied by the number of values, the next by one less, and so on; no corrected value is below
-    the one before it.
+    The smallest is multiplied by the number of values, the next by one less, and so on; no
+    corrected value is below the one before it.
     """
     corrected, highest = [0.0] * len(values), 0.0
     for rank, index in enumerate(np.argsort(values, kind="stable")):
@@ -181,17 +160,11 @@ def _mean_by_query(
 
 
 def corrected_tests(differences: Mapping[str, NDArray[np.float64]]) -> dict[str, PairedTest]:
-    """Test the differences of each method, float64 ``[queries]``; p-values and intervals are Holm-corrected."""
+    """Test the differences of each method, float64 ``[queries]``; p and intervals are corrected."""
     tests = {label: paired_test(values) for label, values in differences.items() if len(values) > 1}
-    corrected = dict(zip(tests, holm([test.t_test for test in tests.values()]), strict=True))
-    return {
-        label: _corrected(test, differences[label], corrected[label])
-        for label, test in tests.items()
-    }
-
-
-def _corrected(test: PairedTest, differences: NDArray[np.float64], p: float) -> PairedTest:
-    """The test with a corrected p, and with the interval that goes with it."""
-    factor = p / test.t_test if test.t_test > 0 else 1.0
-    low, high = mean_interval(differences, 1 - LEVEL / factor)
-    return replace(test, t_test_holm=p, low=low, high=high)
+    corrected = holm([test.t_test for test in tests.values()])
+    for (label, test), p in zip(list(tests.items()), corrected, strict=True):
+        factor = p / test.t_test if test.t_test > 0 else 1.0
+        low, high = mean_interval(differences[label], 1 - LEVEL / factor)
+        tests[label] = replace(test, t_test_holm=p, low=low, high=high)
+    return tests

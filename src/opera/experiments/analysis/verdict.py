@@ -23,8 +23,8 @@ class Verdict:
 
     Attributes:
         title: data set, steps and seeds, and the noise injected into the training pairs.
-        bullets: the best method, the methods against the baseline, and against the untrained model; what the guard
-            chose, for runs with one.
+        bullets: the best method, the methods against the baseline, and against the untrained model;
+            what the guard chose, for runs with one.
     """
 
     title: str
@@ -41,11 +41,9 @@ def verdict(comparison: Comparison) -> list[Verdict]:
 
 
 def format_difference(test: PairedTest, methods: int = 1) -> str:
-    """Format a difference with its uncertainty: ``+1.4 points of nDCG@10 (95% interval +0.2 to +2.6; p = 0.03)``.
+    """Format a difference: ``+1.4 points of nDCG@10 (95% interval +0.2 to +2.6; p = 0.03)``.
 
-    Args:
-        test: of the difference.
-        methods: number of methods tested. With more than one, the text says that p and interval are corrected.
+    With more than one method tested, it says that p and interval are corrected.
     """
     p = "p < 0.0001" if test.t_test_holm < 1e-4 else f"p = {test.t_test_holm:.2g}"
     interval = f"95% interval {points(test.low)} to {points(test.high)}"
@@ -66,13 +64,18 @@ def _bullets(table: ResultsTable, baseline: str | None) -> tuple[str, ...]:
     against_untrained = (
         f"Against the untrained model: {_summary(gains)}"
         if gains
-        else "Against the untrained model: not tested, which needs two test queries measured before training"
+        else "Against the untrained model: not tested, which needs two test queries measured "
+        "before "
+        "training"
     )
     guard = _guard(table)
     if baseline is None:
         return _change(table), against_untrained, *guard
     tests = {row.method: row.tests[PRIMARY] for row in table.rows if PRIMARY in row.tests}
-    nothing = f"no comparison is possible: no other method has two test queries and a seed in common with {baseline}"
+    nothing = (
+        "no comparison is possible: no other method has two test queries and a seed in common with "
+        f"{baseline}"
+    )
     against_baseline = _summary(tests) if tests else nothing
     return _best(table), f"Against {baseline}: {against_baseline}", against_untrained, *guard
 
@@ -96,68 +99,50 @@ def _change(table: ResultsTable) -> str:
 
 
 def _guard(table: ResultsTable) -> tuple[str, ...]:
-    """What the guard handed over, and what that changed; reasons for doubt. No bullet without a guard."""
+    """What the guard handed over, what that changed, and reasons for doubt; none without it."""
     guards = {row.method: row.guard for row in table.rows if row.guard is not None}
     if not guards:
         return ()
     shares = [share for guard in guards.values() for share in guard.shares]
-    warnings = dict.fromkeys(warning for guard in guards.values() for warning in guard.warnings)
+    verdicts = [verdict for guard in guards.values() for verdict in guard.verdicts]
+    low, high = min(shares), max(shares)
+    share = f"= {low:g}" if low == high else f"from {low:g} to {high:g}"
     if len(shares) == 1:
         (only,) = guards.values()
-        sentences = [f"Guard: {only.sentences[0]}; λ = {shares[0]:g}"]
+        sentences = [f"Guard: {only.sentences[0]}; λ {share}"]
     else:
-        verdicts = [verdict for guard in guards.values() for verdict in guard.verdicts]
-        found = [
-            f"{count} {words}"
-            for name, words in VERDICTS.items()
-            if (count := sum(name == word for word in verdicts))
-        ]
-        sentences = [
-            f"Guard: verdicts of {len(shares)} runs on dev: {', '.join(found)}; λ {_range(shares)}"
-        ]
-    tests = {
-        label: guard.against_fine_tuned
-        for label, guard in guards.items()
-        if guard.against_fine_tuned is not None
-    }
-    if tests and min(shares) < 1:
+        counts = {words: verdicts.count(name) for name, words in VERDICTS.items()}
+        found = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
+        sentences = [f"Guard: verdicts of {len(shares)} runs on dev: {found}; λ {share}"]
+    against = {label: guard.against_fine_tuned for label, guard in guards.items()}
+    tests = {label: test for label, test in against.items() if test is not None}
+    if tests and low < 1:
         sentences.append(f"handed over against fine-tuned (λ = 1): {_summary(tests)}")
+    warnings = dict.fromkeys(warning for guard in guards.values() for warning in guard.warnings)
     return "; ".join(sentences), *(warning[0].upper() + warning[1:] for warning in warnings)
-
-
-def _range(shares: Sequence[float]) -> str:
-    low, high = min(shares), max(shares)
-    return f"= {low:g}" if low == high else f"from {low:g} to {high:g}"
 
 
 def _summary(tests: Mapping[str, PairedTest]) -> str:
     """Which methods are significantly better or worse, with the largest difference."""
     label = max(tests, key=lambda label: tests[label].difference)
-    difference = format_difference(tests[label], len(tests))
     if len(tests) == 1:
-        return f"{label} is {_outcome(tests[label])}: {difference}"
-    also_better = [
-        other for other, test in tests.items() if test.significantly_better and other != label
-    ]
-    worse = [other for other, test in tests.items() if test.significantly_worse]
-    if tests[label].significantly_better:
-        text = f"{label} is significantly better: {difference}"
-    elif also_better:  # the largest difference is not a significant one
-        best = max(also_better, key=lambda other: tests[other].difference)
-        also_better.remove(best)
-        text = f"{best} is significantly better: {format_difference(tests[best], len(tests))}"
+        sign = "better" if tests[label].difference > 0 else "worse"
+        outcome = f"significantly {sign}"
+        if not tests[label].significant:
+            outcome = "not significantly different"
+        return f"{label} is {outcome}: {format_difference(tests[label])}"
+    different = [name for name, test in tests.items() if test.significant]
+    better = [name for name in different if tests[name].difference > 0]
+    worse = [name for name in different if tests[name].difference < 0]
+    if better:
+        label = max(better, key=lambda name: tests[name].difference)
+        better.remove(label)
+        text = f"{label} is significantly better: "
     else:
-        text = f"no method is significantly better; the best of {len(tests)}, {label}, has {difference}"
-    text += (
-        f"; also significantly better: {_listed(also_better, len(tests))}" if also_better else ""
-    )
+        text = f"no method is significantly better; the best of {len(tests)}, {label}, has "
+    text += format_difference(tests[label], len(tests))
+    text += f"; also significantly better: {_listed(better, len(tests))}" if better else ""
     return text + (f"; significantly worse: {_listed(worse, len(tests))}" if worse else "")
-
-
-def _outcome(test: PairedTest) -> str:
-    if not test.significant:
-        return "not significantly different"
-    return f"significantly {'better' if test.difference > 0 else 'worse'}"
 
 
 def _listed(labels: Sequence[str], methods: int) -> str:

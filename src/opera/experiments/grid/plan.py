@@ -1,9 +1,9 @@
-"""Plan a grid of methods, seeds and steps: which cells it has, with which settings, and where each one's run lies.
+"""The cells of a grid: methods, seeds and steps on some data sets, their settings and run folders.
 
     GRID/
-      grid.json                     the model, the settings that all cells share, and the list of cells
-      DATA/METHOD/steps500/seed0/   a run; autosteps instead of steps500 where the number is automatic
-      DATA/METHOD/steps500/seed0.log
+      grid.json                     the model, the settings that all cells share, and the list of
+      cells DATA/METHOD/steps500/seed0/   a run; autosteps instead of steps500 where the number is
+      automatic DATA/METHOD/steps500/seed0.log
 
 Every cell is an ordinary run folder, except that its checkpoints are deleted once it is finished.
 """
@@ -13,36 +13,43 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-from opera.config.recipe import make_recipe, with_full_names
+from opera.config.presets import with_preset
+from opera.config.recipe import ALIASES, make_recipe, with_full_names
 from opera.config.training import TrainSettings
+from opera.config.yaml import parse_assignments
 from opera.core.errors import OtherFormatError, RunFolderError, SettingError
 from opera.core.terminal import shortened
 from opera.data.names import source_name
 from opera.experiments.analysis import check_run, short_name
-from opera.experiments.grid.axes import GridAxes, axis_setting, check_lists, parse_method
-from opera.methods import METHODS
+from opera.methods import METHODS, method_named
 from opera.retrieval.measures import DEFAULT_MEASURES
 from opera.runs.folder import run_in
 
+DEFAULT_METHODS, DEFAULT_SEEDS = ("ft", "dp"), (0, 1, 2)
+AXIS_SETTINGS = ("method", "max_steps", "seed")
+"""Settings that differ between cells, so that all cells cannot share them."""
 MAX_LABEL = 200
 """Bytes of a label: file systems take names of 255, and a temporary name is longer."""
 
 
 @dataclass(frozen=True)
-class GridPart:
-    """Some cells of a grid: a data set with its own axes and settings.
+class GridAxes:
+    """What differs between the cells of a data set; steps are ``None`` where they are automatic."""
 
-    Attributes:
-        data: the data set, as the user named it.
-        name: its folder in the grid.
-        axes: methods, seeds and steps on it.
-        shared: settings of these cells. A method's own setting applies to the methods that have it.
-    """
+    methods: tuple[str, ...]
+    seeds: tuple[int, ...]
+    steps: tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class GridPart:
+    """A data set, as the user named it, its folder in the grid, and its axes and settings."""
 
     data: str
     name: str
@@ -52,16 +59,7 @@ class GridPart:
 
 @dataclass(frozen=True)
 class Cell:
-    """One run of a grid.
-
-    Attributes:
-        data: the data set, as the user named it.
-        label: the method with its own settings: ``sp`` or ``sp:k=0.5``.
-        steps: optimizer steps; ``None`` for as many as the settings and the data say.
-        seed: the seed.
-        folder: its run folder.
-        values: every setting given, by name, the method included.
-    """
+    """One run of a grid; ``values`` are all settings given, the method, steps and seed included."""
 
     data: str
     label: str
@@ -72,12 +70,7 @@ class Cell:
 
     @property
     def finished(self) -> bool:
-        """Whether its run exists and is finished.
-
-        Raises:
-            OtherFormatError: if another version of OPERA wrote it.
-            RunFolderError: if it is damaged.
-        """
+        """Whether its run exists and is finished; one that cannot be read raises RunFolderError."""
         try:
             run = run_in(self.folder)
             if run is None or not run.finished:
@@ -109,91 +102,116 @@ class Cell:
         return f"{self.data_name}, {self.label}, {steps}seed {self.seed}"
 
 
+def grid_axes(
+    values: Mapping[str, Any],
+    methods: Sequence[str] | None = None,
+    seeds: Sequence[int] | None = None,
+    steps: Sequence[int] | None = None,
+) -> tuple[GridAxes, dict[str, Any]]:
+    """Split the values of a recipe into the grid's axes and the settings that all cells share.
+
+    The recipe's ``method``, ``seed`` and ``max_steps`` are defaults; the arguments override them.
+    """
+    shared = with_full_names(values)
+    given = {name: (shared.pop(name),) for name in AXIS_SETTINGS if name in shared}
+    default_steps = (with_preset(shared, ["max_steps"]).get("max_steps"),)
+    if methods is None:
+        methods = given.get("method", DEFAULT_METHODS)
+    if seeds is None:
+        seeds = given.get("seed", DEFAULT_SEEDS)
+    if steps is None:
+        steps = given.get("max_steps", default_steps)
+    axes = GridAxes(
+        methods=tuple(canonical_label(str(label)) for label in methods),
+        seeds=tuple(parsed_axis("seed", seed) for seed in seeds),
+        steps=tuple(None if count is None else parsed_axis("max_steps", count) for count in steps),
+    )
+    return axes, shared
+
+
+def parsed_axis(name: str, value: Any) -> int:
+    """Read a value of an axis as a recipe does: ``1e3`` is 1000."""
+    return int(make_recipe({name: value}).train.flat()[name])
+
+
+def canonical_label(text: str) -> str:
+    """Spell a label's method as the registry does: ``DP:levels=query`` is ``dp:levels=query``."""
+    name, colon, settings = text.strip().partition(":")
+    with suppress(SettingError):  # plan_grid reports it, with all other mistakes
+        name = method_named(name).name
+    return f"{name}{colon}{settings}"
+
+
+def parse_method(text: str) -> tuple[str, dict[str, Any]]:
+    """Parse ``dp`` or ``dp:levels=query:range=10:50`` into the method's name and its settings."""
+    name, *parts = re.split(r":(?=[A-Za-z_]\w*=)", canonical_label(text))
+    return name, parse_assignments(parts)
+
+
+def check_lists(options: Mapping[str, Sequence[Any]]) -> None:
+    """Refuse an option of several values, by its name, that has none or one of them twice."""
+    for option, values in options.items():
+        if not values:
+            raise SettingError(f"{option}: give at least one")
+        if repeated := [value for index, value in enumerate(values) if value in values[:index]]:
+            raise SettingError(f"{option}: {shortened(str(repeated[0]))} is given twice")
+
+
 def plan_grid(
     data: Sequence[str], axes: GridAxes, out: Path, shared: Mapping[str, Any]
 ) -> list[Cell]:
-    """List the cells and check every recipe. Seeds are outermost, so a grid cut short has whole seeds.
-
-    Args:
-        data: data sets.
-        axes: methods, seeds and steps.
-        out: the grid's folder.
-        shared: settings of all cells. A method's own setting applies to the methods that have it.
-
-    Raises:
-        SettingError: listing every mistake in any cell, or naming what is given twice.
-    """
-    _check_axes(data, axes, shared)
+    """List the cells and check every recipe; SettingError lists every mistake in any cell."""
+    check_lists(
+        {"DATA": data, "--methods": axes.methods, "--seeds": axes.seeds, "--steps": axes.steps}
+    )
+    by_place: dict[str, str] = {}
+    for source in data:
+        # "data" and "./data" are the same place
+        place = os.path.realpath(source) if os.path.lexists(source) else source
+        if (other := by_place.setdefault(place, source)) != source:
+            raise SettingError(
+                f"DATA: {shortened(other)} and {shortened(source)} are the same place; give it once"
+            )
+    if mistake := _axis_mistake(shared):
+        raise SettingError(mistake.replace(" differs", ": differs", 1))
     names = _folder_names(data)
     return plan_parts([GridPart(source, names[source], axes, shared) for source in data], out)
 
 
 def plan_parts(parts: Sequence[GridPart], out: Path) -> list[Cell]:
-    """List the cells of several data sets, each with axes and settings of its own, and check every recipe.
+    """List the cells of several data sets, each with its own axes and settings, and check them.
 
-    Seeds are outermost, then come the parts in their order.
-
-    Raises:
-        SettingError: listing every mistake in any cell of a part.
+    Seeds are outermost, so a grid cut short has whole seeds; then come the parts in their order.
     """
     settings = [_settings_by_label(part.axes, with_full_names(part.shared)) for part in parts]
-    cells = [
-        Cell(
-            data=part.data,
-            label=label,
-            steps=steps,
-            seed=seed,
-            folder=out / part.name / label.replace(":", ",") / _steps_folder(steps) / f"seed{seed}",
-            values={
-                **by_label[label],
-                **({} if steps is None else {"max_steps": steps}),
-                "seed": seed,
-            },
-        )
-        for part, by_label in zip(parts, settings, strict=True)
-        for seed, steps, label in product(part.axes.seeds, part.axes.steps, part.axes.methods)
-    ]
+    cells = []
+    for part, by_label in zip(parts, settings, strict=True):
+        for seed, steps, label in product(part.axes.seeds, part.axes.steps, part.axes.methods):
+            by_steps = "autosteps" if steps is None else f"steps{steps}"
+            folder = out / part.name / label.replace(":", ",") / by_steps / f"seed{seed}"
+            own = {"seed": seed} if steps is None else {"max_steps": steps, "seed": seed}
+            values = {**by_label[label], **own}
+            cells.append(Cell(part.data, label, steps, seed, folder, values))
     order = list(dict.fromkeys(seed for part in parts for seed in part.axes.seeds))
     return sorted(cells, key=lambda cell: order.index(cell.seed))
 
 
-def _steps_folder(steps: int | None) -> str:
-    return "autosteps" if steps is None else f"steps{steps}"
-
-
-def _check_axes(data: Sequence[str], axes: GridAxes, shared: Mapping[str, Any]) -> None:
-    options: dict[str, Sequence[Any]] = {
-        "DATA": data,
-        "--methods": axes.methods,
-        "--seeds": axes.seeds,
-        "--steps": axes.steps,
-    }
-    check_lists(options)
-    by_place: dict[str, str] = {}
-    for source in data:
-        place = (
-            os.path.realpath(source) if os.path.lexists(source) else source
-        )  # "data" and "./data"
-        if (other := by_place.setdefault(place, source)) != source:
-            raise SettingError(
-                f"DATA: {shortened(other)} and {shortened(source)} are the same place; give it once"
-            )
-    if name := axis_setting(shared):
-        raise SettingError(
-            f"{name}: differs between cells: give --methods, --steps and --seeds instead"
-        )
+def _axis_mistake(values: Mapping[str, Any]) -> str | None:
+    """What is wrong where settings, as the user spelt them, hold one that differs between cells."""
+    for name in values:
+        if ALIASES.get(name, name) in AXIS_SETTINGS:
+            return f"{name} differs between cells: give --methods, --steps and --seeds instead"
+    return None
 
 
 def _check_label(label: str) -> None:
     """Check that a label can be the name of a folder, and of no other folder than its own."""
     if not label.isprintable() or re.search(r"[\s/\\]", label) or label.startswith("."):
-        raise SettingError(
-            "names a folder, so it must hold no space, slash or control character; use --set for those"
-        )
+        rule = "it must hold no space, slash or control character; use --set for those"
+        raise SettingError(f"names a folder, so {rule}")
     if len(label.encode()) > MAX_LABEL:
-        raise SettingError(
-            f"names a folder, so it must have at most {MAX_LABEL} bytes; use --set for some settings"
-        )
+        rule = f"it must have at most {MAX_LABEL} bytes; use --set for some settings"
+        raise SettingError(f"names a folder, so {rule}")
 
 
 def _settings_by_label(axes: GridAxes, shared: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -209,40 +227,33 @@ def _settings_by_label(axes: GridAxes, shared: Mapping[str, Any]) -> dict[str, d
     settings: dict[str, dict[str, Any]] = {}
     label_by_recipe: dict[str, str] = {}
     for label, (method, own) in parsed.items():
-        settings[label] = {
-            **_shared_by_method(shared, method, methods),
-            **with_full_names(own),
-            "method": method,
-        }
+        common = _shared_by_method(shared, method, methods)
+        settings[label] = {**common, **with_full_names(own), "method": method}
         try:
             recipe = repr(make_recipe({**settings[label], "max_steps": axes.steps[0]}).identity())
         except SettingError as error:
             mistakes += [f"{shortened(label)}: {line}" for line in error.lines]
             continue
-        if name := axis_setting(own):
-            mistakes.append(
-                f"{label}: {name} differs between cells: give --methods, --steps and --seeds instead"
-            )
+        if mistake := _axis_mistake(own):
+            mistakes.append(f"{label}: {mistake}")
         if (other := label_by_recipe.setdefault(recipe, label)) != label:
-            mistakes.append(
-                f"--methods: {shortened(other)} and {shortened(label)} are the same settings"
-            )
+            both = f"{shortened(other)} and {shortened(label)}"
+            mistakes.append(f"--methods: {both} are the same settings")
     if mistakes:
         raise SettingError(*mistakes)
     return settings
 
 
 def _shared_by_method(shared: Mapping[str, Any], method: str, methods: set[str]) -> dict[str, Any]:
-    """The shared settings that apply to a method: all but those that only other methods of the grid have.
+    """The shared settings that apply to a method: all but those that only other methods have.
 
-    A setting of training applies to every method, even if another method has one of the same name.
+    A setting of training applies to every method, even if another one has one of the same name.
     """
     fields = {
         name: METHODS[name].settings_class.model_fields.keys() for name in methods & METHODS.keys()
     }
-    others = (
-        set().union(*fields.values()) - fields.get(method, set()) - TrainSettings.flat_fields.keys()
-    )
+    own = fields.get(method, set()) | TrainSettings.flat_fields.keys()
+    others = set().union(*fields.values()) - own
     return {name: value for name, value in shared.items() if name not in others}
 
 
@@ -253,8 +264,8 @@ def _folder_names(data: Sequence[str]) -> dict[str, str]:
         no_path = source.startswith("python:") or source_name(source) is not None
         path = source if no_path else os.path.normpath(Path(source).absolute())  # resolves ".."
         name = re.sub(r"[:/\\]", "-", short_name(path))
-        taken, number, unique = set(names.values()), 2, name
-        while unique in taken:
+        unique, number = name, 2
+        while unique in names.values():
             unique, number = f"{name}-{number}", number + 1
         names[source] = unique
     return names

@@ -1,144 +1,246 @@
-"""Run the cells of a grid in worker processes, one or several at a time."""
+"""Run the cells of a grid, each in a process of its own, one or several at a time.
+
+A process of its own takes no other cell with it when it dies, and gives all its memory back. The
+job is a line of JSON on its standard input, which stays open: when it closes, the parent is gone
+and the process ends. How the job went is JSON on its standard output.
+"""
 
 from __future__ import annotations
 
-import queue
+import json
+import os
+import signal
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from opera.experiments.grid.interrupts import signals_as_interrupt
+from opera.core.terminal import say
+from opera.experiments.analysis import PRIMARY
 from opera.experiments.grid.plan import Cell
-from opera.experiments.grid.status import Status
-from opera.experiments.grid.worker_process import WorkerLostError, WorkerProcess, make_workers
+from opera.runs.folder import Run
 
 WAIT_SECONDS = 0.25
 """A signal that arrives just before a wait begins does not end it, so no wait is without end."""
+LOG_LINES = 3
+"""How many lines of a failed cell's log are shown."""
 
-OnChange = Callable[[Status, Cell], None]
+Message = dict[str, Any]
+"""``{}``; ``{"failed": reason}``, with ``"input": true`` where the input is to blame; a timing."""
 
 
-def run_grid(status: Status, model: str, on_change: OnChange = lambda status, cell: None) -> None:
-    """Run the cells that are not finished. One that fails is recorded in the status, and the rest go on.
+@dataclass
+class Status:
+    """The cells of a grid in the order they run, and what became of them, by folder."""
 
-    A cell that was interrupted resumes from its checkpoint. Embeddings and rankings by the pretrained model are kept
-    in the cache, so that cells share them.
+    cells: Sequence[Cell]
+    jobs: int = 1
+    done: set[Path] = field(default_factory=set)
+    failed: dict[Path, str] = field(default_factory=dict)
 
-    Args:
-        status: the cells, and how many to run at once; kept up to date.
-        model: the model that all cells start from.
-        on_change: called with each cell that has started or ended.
+    @classmethod
+    def scan(cls, cells: Sequence[Cell], jobs: int = 1) -> Status:
+        """Look which cells are finished; a run that cannot be read raises RunFolderError."""
+        return cls(cells, jobs, {cell.folder for cell in cells if cell.finished})
 
-    Raises:
-        KeyboardInterrupt: after Ctrl-C or SIGTERM, once the running cells have saved a checkpoint. A second Ctrl-C
-            kills them.
+    @property
+    def waiting(self) -> list[Cell]:
+        """The cells that are not done and have not failed."""
+        return [cell for cell in self.cells if cell.folder not in self.done | self.failed.keys()]
+
+
+class Processes:
+    """Processes that run a job each, and can be stopped together.
+
+    ``at_once`` of them share the CPU's cores, unless ``OMP_NUM_THREADS`` is set; one alone takes
+    them all.
     """
-    scheduler = Scheduler(status, model)
-    with signals_as_interrupt(), scheduler.stopped_on_error():
-        scheduler.start()
-        scheduler.report(on_change)
+
+    command: tuple[str, ...] = (sys.executable, "-m", "opera.experiments.grid.cell")
+
+    def __init__(self, at_once: int) -> None:
+        # python -m would import what the current folder holds
+        self._environment = {**os.environ, "PYTHONSAFEPATH": "1"}
+        if at_once > 1:
+            threads = max(1, (os.cpu_count() or 1) // at_once)
+            self._environment.setdefault("OMP_NUM_THREADS", str(threads))
+        self._running: list[subprocess.Popen[str]] = []
+        self._lock, self.stopping = threading.Lock(), False
+
+    def run(self, job: Mapping[str, Any], log: Path) -> Message:
+        """Run a job whose output is appended to ``log``, and wait for its end."""
+        with log.open("a", encoding="utf-8") as output, self._lock:
+            if self.stopping:
+                return {"failed": "stopped"}
+            process = subprocess.Popen(
+                list(self.command),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=output,
+                text=True,
+                env=self._environment,
+                start_new_session=True,  # Ctrl-C reaches the parent alone
+            )
+            self._running.append(process)
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with suppress(BrokenPipeError):  # it may be dead already
+            process.stdin.write(json.dumps(job) + "\n")
+            process.stdin.flush()
+        told = process.stdout.read()
+        status = process.wait()
+        for stream in (process.stdin, process.stdout):
+            with suppress(BrokenPipeError):
+                stream.close()
+        with self._lock:
+            self._running.remove(process)
+        return json.loads(told) if told else {"failed": _how_it_ended(status)}
+
+    def stop(self, number: signal.Signals) -> None:
+        """Send a signal to all; on SIGTERM a training saves a checkpoint. None starts any more."""
+        with self._lock:
+            self.stopping = True
+            for process in self._running:
+                process.send_signal(number)
 
 
-class Scheduler:
-    """Hands the waiting cells to workers, each driven by a thread of its own.
+def run_jobs(
+    jobs: Sequence[tuple[Mapping[str, Any], Path]],
+    at_once: int,
+    share: int,
+    ended: Callable[[int, Message], None],
+) -> None:
+    """Run jobs, each with its log, ``at_once`` at a time.
 
-    Args:
-        status: the cells; kept up to date under a lock.
-        model: the model that all cells start from.
+    Each gets the share of the cores that it has beside ``share - 1`` others. ``ended`` is called
+    with a job's number and how it went. Ctrl-C or SIGTERM, or an error of ``ended``, stops them,
+    waits until they have saved, and is raised; a second Ctrl-C kills them.
     """
-
-    def __init__(self, status: Status, model: str) -> None:
-        self._status, self._model = status, model
-        self._waiting = iter(status.waiting)
-        self._lock, self._stopping = threading.Lock(), threading.Event()
-        self._news: queue.SimpleQueue[Cell | None] = queue.SimpleQueue()
-        self._workers = make_workers(min(status.jobs, len(status.waiting)))
-        self._threads = [
-            threading.Thread(target=self._drive, args=(w,), daemon=True) for w in self._workers
-        ]
-
-    def start(self) -> None:
-        """Start the workers."""
-        for thread in self._threads:
-            thread.start()
-
-    def report(self, on_change: OnChange) -> None:
-        """Call ``on_change`` until every worker has ended."""
-        active = len(self._threads)
-        while active:
-            with suppress(queue.Empty):
-                cell = self._news.get(timeout=WAIT_SECONDS)
-                if cell is None:
-                    active -= 1
-                    continue
-                with self._lock:
-                    on_change(self._status, cell)
-
-    @contextmanager
-    def stopped_on_error(self) -> Iterator[None]:
-        """Terminate the workers on Ctrl-C or any error, and wait until they have saved; a second Ctrl-C kills them."""
+    processes = Processes(share)
+    with ThreadPoolExecutor(max(1, at_once)) as pool, signals_as_interrupt():
+        numbers: dict[Future[Message], int] = {}
         try:
-            yield
+            for number, (job, log) in enumerate(jobs):
+                numbers[pool.submit(_run_safely, processes, job, log)] = number
+            pending = set(numbers)
+            while pending:
+                finished, pending = wait(pending, WAIT_SECONDS, return_when=FIRST_COMPLETED)
+                for future in sorted(finished, key=numbers.__getitem__):
+                    ended(numbers[future], future.result())
         except BaseException:
+            processes.stop(signal.SIGTERM)
             try:
-                self._stop()
+                while wait(numbers, WAIT_SECONDS).not_done:
+                    pass
             except KeyboardInterrupt:
-                for worker in self._workers:
-                    worker.close(kill=True)
+                processes.stop(signal.SIGKILL)
             raise
 
-    def _stop(self) -> None:
-        self._stopping.set()
-        for worker in self._workers:
-            worker.terminate()
-        for thread in self._threads:
-            while thread.is_alive():
-                thread.join(WAIT_SECONDS)
 
-    def _drive(self, worker: WorkerProcess) -> None:
-        """Run waiting cells on a worker until there are none; tells of each start and end, and at last ``None``."""
-        try:
-            while (cell := self._take()) is not None:
-                self._news.put(cell)
-                self._record(cell, run_cell(worker, cell, self._model))
-                self._news.put(cell)
-            worker.close()
-        finally:
-            self._news.put(None)
-
-    def _take(self) -> Cell | None:
-        """Mark the next waiting cell as running."""
-        with self._lock:
-            cell = None if self._stopping.is_set() else next(self._waiting, None)
-            if cell is not None:
-                self._status.running[cell.folder] = time.monotonic()
-            return cell
-
-    def _record(self, cell: Cell, failure: str | None) -> None:
-        """Record how a cell ended; one that was stopped waits for the next call."""
-        with self._lock:
-            del self._status.running[cell.folder]
-            if failure is None:
-                self._status.done.add(cell.folder)
-            elif not self._stopping.is_set():
-                self._status.failed[cell.folder] = failure
-
-
-def run_cell(worker: WorkerProcess, cell: Cell, model: str) -> str | None:
-    """Run a cell on a worker; returns why it failed, or ``None``."""
-    job: dict[str, Any] = {
-        "kind": "train",
-        "data": cell.data,
-        "model": model,
-        "values": dict(cell.values),
-    }
+def _run_safely(processes: Processes, job: Mapping[str, Any], log: Path) -> Message:
+    """Run a job; one that cannot start must not end the others."""
     try:
-        cell.folder.parent.mkdir(parents=True, exist_ok=True)
-        message = worker.run_job({**job, "out": str(cell.folder), "log": str(cell.log)})
-    except WorkerLostError as lost:
-        return str(lost)
-    except Exception as error:  # one cell's failure must not end the others
-        return f"{type(error).__name__}: {error}"
-    return None if message.get("done") else str(message.get("failed", "stopped"))
+        log.parent.mkdir(parents=True, exist_ok=True)
+        return processes.run(job, log)
+    except Exception as error:
+        return {"failed": f"{type(error).__name__}: {error}"}
+
+
+def _how_it_ended(status: int) -> str:
+    """Say why a process ended without a word."""
+    if status == -signal.SIGKILL:
+        return "its process was killed, as happens when memory runs out"
+    if status < 0:
+        return f"its process ended with {signal.Signals(-status).name}"
+    return f"its process ended with exit status {status}"
+
+
+@contextmanager
+def signals_as_interrupt() -> Iterator[None]:
+    """Raise a single KeyboardInterrupt on SIGTERM or SIGHUP, as these are often sent twice.
+
+    One that is ignored already, as under nohup, stays so. Needs the main thread, else does nothing.
+    """
+    main = threading.current_thread() is threading.main_thread()
+    numbers = (signal.SIGTERM, signal.SIGHUP) if main else ()
+    before = {number: signal.getsignal(number) for number in numbers}
+    ours = [number for number in numbers if before[number] not in (signal.SIG_IGN, None)]
+
+    def interrupt(number: int, frame: Any) -> None:
+        for other in ours:
+            signal.signal(other, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    try:
+        for number in ours:
+            signal.signal(number, interrupt)
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, before[number])
+
+
+def run_grid(status: Status, model: str) -> None:
+    """Run the cells that are not finished, and print a line as each ends; keeps the status.
+
+    A cell that was interrupted resumes from its checkpoint. Embeddings and rankings by the
+    untrained model are kept in the cache, so that cells share them. One that fails is recorded, and
+    the rest go on. KeyboardInterrupt is raised as by :func:`run_jobs`.
+    """
+    cells, started = status.waiting, time.monotonic()
+    if not cells:
+        return
+    at_once = min(status.jobs, len(cells))
+    words = f"{len(cells)} of {len(status.cells)} cells to run, {at_once} at a time"
+    say(f"{words}; the log of the first is {cells[0].log}", file=sys.stderr)
+
+    def ended(number: int, message: Message) -> None:
+        cell = cells[number]
+        if "failed" in message:
+            status.failed[cell.folder] = message["failed"]
+            say(_failure(cell, message["failed"]), file=sys.stderr)
+            return
+        status.done.add(cell.folder)
+        value = Run.open(cell.folder).measures["after"][PRIMARY]
+        left = _seconds_left(status, cells, time.monotonic() - started)
+        about = f", about {format_duration(left)} left" if left else ""
+        state = f"{len(status.done)} of {len(status.cells)} cells done{about}"
+        say(f"done: {cell.title}: {PRIMARY} {value:.4f}; {state}", file=sys.stderr)
+
+    jobs = [({**job_of(cell, model), "out": str(cell.folder)}, cell.log) for cell in cells]
+    run_jobs(jobs, at_once, at_once, ended)
+
+
+def job_of(cell: Cell, model: str) -> dict[str, Any]:
+    """What a cell's process is told."""
+    return {"data": cell.data, "model": model, "values": dict(cell.values)}
+
+
+def _failure(cell: Cell, reason: str) -> str:
+    """The line of a failed cell, and the end of its log unless that is the reason."""
+    text = cell.log.read_text(encoding="utf-8", errors="replace") if cell.log.is_file() else ""
+    tail = "\n".join(text.strip().splitlines()[-LOG_LINES:])
+    details = "" if reason in tail or not tail else f"\n{tail}"
+    return f"failed: {cell.title}: {reason}{details}\n  full log: {cell.log}"
+
+
+def _seconds_left(status: Status, cells: Sequence[Cell], elapsed: float) -> float:
+    """Estimate the seconds left from what this call did so far, by steps where cells have them."""
+    work = {cell.folder: cell.steps or 1 for cell in cells}
+    done = sum(steps for folder, steps in work.items() if folder in status.done)
+    left = sum(work[cell.folder] for cell in status.waiting)
+    return elapsed * left / done
+
+
+def format_duration(seconds: float) -> str:
+    """Format a duration: ``40 s``, ``14 min``, ``3 h 20 min``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60:02d} min"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -13,9 +13,10 @@ import numpy as np
 from transformers import TrainerCallback
 
 from opera.adapter.model import FrozenVectors, set_vectors
-from opera.config.automatic import Situation, resolve
+from opera.config.automatic import resolve
 from opera.config.recipe import Recipe, make_recipe
 from opera.data import RetrievalData
+from opera.experiments.grid.preview import Timing
 from opera.retrieval.models import is_static
 from opera.runs.folder import Run, RunWriter
 from opera.training.guard.rule import shares_to_try
@@ -59,30 +60,11 @@ TIMED_SETTINGS = {
     "test_fraction",
     "train_group_size",
 }
-"""Settings that decide how long a step takes and what the guard adds; the others are left out of the timing."""
-
-
-@dataclass(frozen=True)
-class CellTiming:
-    """What a cell costs.
-
-    Attributes:
-        per_step: median seconds per training step, of both trainings where the guard trains twice.
-        overhead: seconds to load, to save checkpoints, and to encode the corpus after training, for the guard too.
-        encoding: seconds to encode the corpus before training, which all cells share.
-        model_bytes: approximate size of the trained model on disk.
-        situation: what its automatic settings depend on.
-    """
-
-    per_step: float
-    overhead: float
-    encoding: float
-    model_bytes: int
-    situation: Situation
+"""Settings that decide how long a step takes and what the guard adds; others are left out."""
 
 
 class StopWhenSlow(TrainerCallback):  # type: ignore[misc]
-    """Stops the training of a slow model after ``SLOW_STEPS`` steps and ``SLOW_SECONDS`` seconds."""
+    """Stops a slow model after ``SLOW_STEPS`` steps and ``SLOW_SECONDS`` seconds."""
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Start the clock."""
@@ -94,55 +76,41 @@ class StopWhenSlow(TrainerCallback):  # type: ignore[misc]
         control.should_training_stop |= slow and state.global_step >= SLOW_STEPS
 
 
-def time_cell(data: RetrievalData, model: str, values: Mapping[str, Any]) -> CellTiming:
-    """Train ``STEPS`` steps of plain fine-tuning, fewer of a slow model, encode ``TEXTS`` documents, and keep neither.
+def time_cell(data: RetrievalData, model: str, values: Mapping[str, Any]) -> Timing:
+    """Train ``STEPS`` steps of plain fine-tuning, encode ``TEXTS`` documents, and keep neither.
 
-    Mining, searching and the cost of a method itself are left out: they are small beside a model's steps.
-
-    Args:
-        data: the data set.
-        model: the model.
-        values: settings of the cell. Those of its method, of noise and of evaluation during training are left out.
+    Mining, searching and the method itself are left out: they cost little beside a model's steps.
     """
     timed = {name: value for name, value in values.items() if name in TIMED_SETTINGS}
-    fixed = {
-        "method": "ft",
-        "max_steps": STEPS,
-        "negatives": "random",
-        "snapshots": 0,
-        "save_steps": STEPS // 2,
-    }
-    recipe = make_recipe({**timed, **fixed})
+    fixed = {"method": "ft", "max_steps": STEPS, "negatives": "random", "snapshots": 0}
+    recipe = make_recipe({**timed, **fixed, "save_steps": STEPS // 2})
     with TemporaryDirectory(prefix="opera-timing-") as folder:
         writer = RunWriter(Path(folder))
         start = time.perf_counter()
         prepared = prepare(data, model, recipe)
-        loading = time.perf_counter() - start
-        reads_texts = recipe.train.query_vectors is None
-        encoding = _time_encoding(prepared, data, recipe) * len(data.corpus) if reads_texts else 0.0
-        encoding_after = encoding * _encodings_after(prepared) if prepared.base is None else 0.0
+        overhead, encoding = time.perf_counter() - start, 0.0
+        if recipe.train.query_vectors is None:
+            encoding = _time_encoding(prepared, data, recipe) * len(data.corpus)
+        if prepared.base is None:
+            overhead += encoding * _encodings_after(prepared)
         _train_briefly(prepared, writer)
         seconds = Run(writer.path).trace()["seconds"].to_numpy()
     seconds = seconds[min(WARM_UP, len(seconds) - 2) :]
     per_step, trainings = float(np.median(seconds)), _trainings(prepared, values)
-    saving = CHECKPOINTS * trainings * float(seconds.max() - per_step)
+    overhead += CHECKPOINTS * trainings * float(seconds.max() - per_step)
     model_bytes = FLOAT_BYTES * prepared.n_parameters
-    overhead = loading + encoding_after + saving
-    return CellTiming(trainings * per_step, overhead, encoding, model_bytes, prepared.situation)
+    return Timing(trainings * per_step, overhead, encoding, model_bytes, prepared.situation)
 
 
 def _trainings(timed: Prepared, values: Mapping[str, Any]) -> int:
     """How often a cell trains. Its own steps and evaluations decide, not those of the timing."""
     settings = resolve(make_recipe(values).train, timed.situation)
-    return (
-        2
-        if replace(timed, recipe=timed.recipe.model_copy(update={"train": settings})).refits
-        else 1
-    )
+    own = timed.recipe.model_copy(update={"train": settings})
+    return 2 if replace(timed, recipe=own).refits else 1
 
 
 def _encodings_after(prepared: Prepared) -> float:
-    """How often the corpus is encoded after training: for test, and by the guard for each share on dev."""
+    """How often the corpus is encoded after training: for test, and by the guard for each share."""
     settings, documents = prepared.settings, len(prepared.data.corpus)
     if not settings.guard:
         return 1.0
@@ -152,7 +120,7 @@ def _encodings_after(prepared: Prepared) -> float:
 
 
 def _time_encoding(prepared: Prepared, data: RetrievalData, recipe: Recipe) -> float:
-    """Seconds to encode a document, mean over documents from all over the corpus, which is often sorted by length."""
+    """Seconds to encode a document: mean over all the corpus, which is often sorted by length."""
     count = min(TEXTS, len(data.corpus))
     rows = np.linspace(0, len(data.corpus) - 1, count).astype(np.int64)
     texts = data.corpus.texts(rows, recipe.train.corpus_text)
@@ -164,16 +132,12 @@ def _time_encoding(prepared: Prepared, data: RetrievalData, recipe: Recipe) -> f
 
 def _train_briefly(prepared: Prepared, writer: RunWriter) -> None:
     if prepared.base is not None:  # any vectors take the same time
-        vector = np.full(
-            prepared.encoder.dimension, prepared.encoder.dimension**-0.5, dtype=np.float32
-        )
+        size = prepared.encoder.dimension
+        vector = np.full(size, size**-0.5, dtype=np.float32)
         tables = (prepared.data.queries, prepared.data.corpus)
-        set_vectors(
-            prepared.model,
-            FrozenVectors(*(np.broadcast_to(vector, (len(t), len(vector))) for t in tables)),
-        )
+        vectors = (np.broadcast_to(vector, (len(table), size)) for table in tables)
+        set_vectors(prepared.model, FrozenVectors(*vectors))
     training_set = build_training_set(prepared)
     method = prepared.recipe.make_method(training_set.pairs, training_set.scores, processes=1)
-    train(
-        prepared.model, training_set, method, prepared.settings, writer, callbacks=[StopWhenSlow()]
-    )
+    callbacks = [StopWhenSlow()]
+    train(prepared.model, training_set, method, prepared.settings, writer, callbacks=callbacks)

@@ -1,8 +1,8 @@
 """The figures of the paper's result tables, and a description of each table.
 
-``figures/`` has one CSV file per table: the columns of :data:`KEYS` that the table has, then its measures under the
-paper's names. The numbers are the paper's own, digit by digit. Where two of its tables disagree, both are kept and a
-note says so (paper.md, notes A to L).
+``figures/`` has one CSV file per table: the columns of :data:`KEYS` that the table has, then its
+measures under the paper's names. The numbers are the paper's own, digit by digit. Where two of its
+tables disagree, both are kept and a note says so (paper.md, notes A to L).
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class PaperTable:
         retention: k of rows labelled just SP, by data set; 0.25 elsewhere.
         noise: the setting ``noise`` of its runs.
         steps: iterations of all rows, where they are not those of the data set's recipe.
-        by_steps: whether the table states the number of iterations, so that rows are matched at that number.
+        by_steps: whether the table states the number of iterations, so that rows are matched at
+            that number.
         notes: inconsistencies, and choices that the paper leaves open.
         data_notes: those of single data sets, by data set; shown with its rows.
     """
@@ -88,17 +89,22 @@ TABLES = (
         retention=FIQA_HALF,
         data_notes={
             "HotpotQA": (
-                "B: HotpotQA, Recall@20: FT, InfoBatch and SP are Table 22's values at 16,000 iterations, DP and all "
-                "of NDCG@10 those at 32,000; with all at 32,000, FT and InfoBatch would be above DP."
+                "B: HotpotQA, Recall@20: FT, InfoBatch and SP are Table 22's values at 16,000 "
+                "iterations, DP and all "
+                "of NDCG@10 those at 32,000; with all at 32,000, FT and InfoBatch would be above "
+                "DP."
             ),
             "TripClick (head)": (
-                "K: TripClick (head), Recall@20: FT and SP are Table 19's values at 16,000 iterations; at 32,000 it "
+                "K: TripClick (head), Recall@20: FT and SP are Table 19's values at 16,000 "
+                "iterations; at 32,000 it "
                 "has 0.243 and 0.220. No rank changes."
             ),
         },
         notes=(
-            "L: the average ranks are those of unrounded figures (Tables 15 to 22); no rule for ties gives all of them "
-            "from the rounded ones above. A grid's ranks come from unrounded means; equal means share a rank.",
+            "L: the average ranks are those of unrounded figures (Tables 15 to 22); no rule for "
+            "ties gives all of them "
+            "from the rounded ones above. A grid's ranks come from unrounded means; equal means "
+            "share a rank.",
             "SP has k = 0.25; on FiQA, 0.5.",
         ),
     ),
@@ -119,7 +125,8 @@ TABLES = (
         "Table 5",
         "speed and quality of DP by update interval, on FiQA",
         notes=(
-            "Speed of a grid: from the median seconds per step. It is reliable if each run had the machine to itself.",
+            "Speed of a grid: from the median seconds per step. It is reliable if each run had "
+            "the machine to itself.",
         ),
     ),
     PaperTable(
@@ -134,8 +141,10 @@ TABLES = (
         "training on noisy labels, on ANTIQUE",
         noise="grade",
         notes=(
-            "A grid's runs match if they were trained with noise=grade, which adds documents with lower grades as "
-            "false positives, as the paper does; runs with random or hard noise are another experiment.",
+            "A grid's runs match if they were trained with noise=grade, which adds documents "
+            "with lower grades as "
+            "false positives, as the paper does; runs with random or hard noise are another "
+            "experiment.",
         ),
     ),
     PaperTable(
@@ -159,7 +168,8 @@ TABLES = (
         BGE_M3,
         retention=FIQA_HALF,
         notes=(
-            "H: the paper does not state SP's k, the learning rate or the iterations; matched with k = 0.5.",
+            "H: the paper does not state SP's k, the learning rate or the iterations; matched "
+            "with k = 0.5.",
         ),
     ),
     PaperTable("reversed", "Table 13", "schedule of α forward and reversed, on NFCorpus"),
@@ -170,9 +180,11 @@ TABLES = (
         retention=FIQA_HALF,
         steps=4000,
         notes=(
-            "E: all queries: NDCG@10 is 5 to 6 points below Table 16's at 4,000 iterations, which has 0.515 for FT, "
+            "E: all queries: NDCG@10 is 5 to 6 points below Table 16's at 4,000 iterations, "
+            "which has 0.515 for FT, "
             "0.516 for SP50 and 0.518 for DP.",
-            "A grid's queries are split into thirds by its own pretrained model. The paper does not state SP's k; "
+            "A grid's queries are split into thirds by its own pretrained model. The paper does "
+            "not state SP's k; "
             "matched with k = 0.5.",
         ),
     ),

@@ -1,4 +1,4 @@
-"""A report: one self-contained HTML page on a grid or a run. Reads run folders only, needs no torch."""
+"""A report: one self-contained HTML page on a grid or a run; reads run folders alone."""
 
 from opera.experiments.report.write import report
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from opera.experiments.analysis import PRIMARY, RECALL, Group, ResultsTable
+from opera.experiments.analysis import PRIMARY, RECALL, Group
 
 COLOURS = {
     "ft": "#7d8590",
@@ -42,14 +42,12 @@ class Line:
         x: ascending.
         y: a value for each x.
         spread: ± at each point, or empty.
-        ring: the x of the point with a ring.
     """
 
     method: str
     x: Sequence[float]
     y: Sequence[float]
     spread: Sequence[float] = ()
-    ring: float | None = None
 
 
 @dataclass(frozen=True)
@@ -70,14 +68,7 @@ class Chart:
     lines: Sequence[Line]
     untrained: float | None = None
 
-    width, height, left, right, top, bottom = (
-        WIDTH,
-        HEIGHT,
-        LEFT,
-        WIDTH - RIGHT,
-        TOP,
-        HEIGHT - BOTTOM,
-    )
+    width, height, left, right, bottom = WIDTH, HEIGHT, LEFT, WIDTH - RIGHT, HEIGHT - BOTTOM
 
     @cached_property
     def x_ticks(self) -> list[float]:
@@ -90,14 +81,12 @@ class Chart:
         """Round numbers around the values of y and their spreads."""
         values = [] if self.untrained is None else [self.untrained]
         for line in self.lines:
-            spread = line.spread or [0.0] * len(line.y)
-            values += [
-                y + sign * part for y, part in zip(line.y, spread, strict=True) for sign in (-1, 1)
-            ]
+            y, spread = np.array(line.y), np.array(line.spread or 0.0)
+            values += [*(y - spread).tolist(), *(y + spread).tolist()]
         return nice_ticks(values)
 
     def x_of(self, value: float) -> float:
-        """The place of a value of x; logarithmic where x grows by factors, as numbers of steps do."""
+        """The place of a value of x; logarithmic where x grows by factors, as steps do."""
         low, high = self.x_ticks[0], self.x_ticks[-1]
         if low > 0 and high / low >= MAX_TICKS:
             low, high, value = math.log(low), math.log(high), math.log(value)
@@ -110,9 +99,8 @@ class Chart:
 
     def dash(self, line: Line) -> str:
         """The dashes of a line, by its place among those of its colour."""
-        alike = [
-            other.method for other in self.lines if colour(other.method) == colour(line.method)
-        ]
+        own = colour(line.method)
+        alike = [other.method for other in self.lines if colour(other.method) == own]
         return DASHES[alike.index(line.method) % len(DASHES)]
 
 
@@ -122,7 +110,7 @@ def colour(method: str) -> str:
 
 
 def nice_ticks(values: Sequence[float], intervals: int = 4) -> list[float]:
-    """Round numbers at equal distances that enclose the values: steps of 1, 2 or 5 times a power of ten."""
+    """Round numbers at equal distances that enclose the values: 1, 2 or 5 times a power of ten."""
     low, high = min(values), max(values)
     rough = max(high - low, 0.004) / intervals
     power = 10.0 ** np.floor(np.log10(rough))
@@ -135,50 +123,31 @@ def steps_charts(groups: Sequence[Group], untrained: dict[str, float]) -> list[C
     """Draw quality by number of steps; nothing where all runs of a data set have the same."""
     if len({group.steps for group in groups}) < 2:
         return []
+    by_method: dict[str, list[Group]] = {}
+    for group in sorted(groups, key=lambda group: group.steps):
+        by_method.setdefault(group.method, []).append(group)
     charts = []
     for measure in (PRIMARY, RECALL):
         lines = []
         for label in dict.fromkeys(group.method for group in groups):
-            own = sorted(
-                (group for group in groups if group.method == label), key=lambda group: group.steps
-            )
+            own = by_method[label]
             values = [group.mean_std(measure) for group in own]
-            spread = [value.std or 0.0 for value in values]
-            lines.append(
-                Line(
-                    label, [group.steps for group in own], [value.mean for value in values], spread
-                )
-            )
-        caption = f"{measure} by number of steps, each point from its own runs; ± one standard deviation over the seeds"
+            means, spread = [v.mean for v in values], [v.std or 0.0 for v in values]
+            lines.append(Line(label, [group.steps for group in own], means, spread))
+        caption = (
+            f"{measure} by number of steps, each point from its own runs; ± one standard deviation "
+            "over the seeds"
+        )
         charts.append(Chart(caption, "steps", measure, lines, untrained[measure]))
     return charts
 
 
-def guard_chart(table: ResultsTable) -> Chart | None:
-    """Draw the dev curves of the methods' first seeds, with a ring at the λ handed over; ``None`` without a guard.
-
-    Methods that chose by another measure than the first are left out.
-    """
-    guards = {row.method: row.guard for row in table.rows if row.guard is not None}
-    if not guards:
-        return None
-    measure = next(iter(guards.values())).measure
-    lines = []
-    for label, guard in guards.items():
-        if guard.measure == measure:
-            shares, means = zip(*sorted(guard.curves[0]), strict=True)
-            lines.append(Line(label, shares, means, ring=guard.shares[0]))
-    caption = f"{measure} on dev by λ, first seed; the ring marks the λ handed over"
-    return Chart(caption, "λ: 0 untrained, 1 fine-tuned", measure, lines)
-
-
 def drawn_by_similarity(groups: Sequence[Group]) -> dict[str, NDArray[np.float64]]:
-    """How often the first seed of each group drew its recorded pairs, by their similarity (Figure 1).
+    """How often the first seed of each group drew its recorded pairs, by similarity (Figure 1).
 
-    A run without similarities takes those of another run with the same pairs; where none has them, it is left out.
-
-    Returns:
-        By label, float64 ``[T, bands]``: times as often as plain fine-tuning, from the least similar pairs.
+    A run without similarities takes those of another run with the same pairs; where none has them,
+    it is left out. By label, float64 ``[T, bands]``: times as often as plain fine-tuning, from the
+    least similar pairs.
     """
     tables = {group.method: group.pair_tables[0] for group in groups}
     with_similarity = [table for table in tables.values() if "similarity" in table.column_names]
@@ -187,35 +156,26 @@ def drawn_by_similarity(groups: Sequence[Group]) -> dict[str, NDArray[np.float64
         table, record = tables[group.method], group.runs[0].sampling()
         if record is None or len(record.steps) == 0:
             continue
-        candidates = (
-            [table, *with_similarity] if "similarity" in table.column_names else with_similarity
-        )
-        source = next((other for other in candidates if _same_pairs(other, table)), None)
+        own = [table] if "similarity" in table.column_names else []
+        source = next((other for other in own + with_similarity if _same_pairs(other, table)), None)
         if source is None:
             continue
         ids = table["query_id"].to_numpy(zero_copy_only=False)[record.pair_ids]
-        query = np.cumsum(
-            np.concatenate([[False], ids[1:] != ids[:-1]])
-        )  # pairs are sorted by query
+        starts = np.concatenate([[False], ids[1:] != ids[:-1]])  # pairs are sorted by query
+        query = np.cumsum(starts)
+        counts = np.bincount(query)
+        fair = 1 / (len(counts) * counts[query])  # Equation 1, over the recorded queries
+        drawn = record.query()[:, query] * record.document() * fair
         similarity = source["similarity"].to_numpy()[record.pair_ids]
-        pair_ratio = record.query()[:, query] * record.document()
-        samplings[group.method] = _by_similarity(pair_ratio, query, similarity)
+        order = np.argsort(similarity, kind="stable")
+        bands = np.array_split(order, min(BANDS, len(order)))
+        ratios = [drawn[:, band].sum(axis=1) / fair[band].sum() for band in bands]
+        samplings[group.method] = np.stack(ratios, axis=1)
     return samplings
 
 
 def _same_pairs(other: pa.Table, table: pa.Table) -> bool:
     return all(other[name].equals(table[name]) for name in ("query_id", "doc_id"))
-
-
-def _by_similarity(
-    pair_ratio: NDArray[np.float64], query: NDArray[np.int64], similarity: NDArray[np.float32]
-) -> NDArray[np.float64]:
-    """From P(q, d) by fine-tuning's ``[T, P]``, each pair's query ``[P]`` and similarity ``[P]`` to ``[T, bands]``."""
-    counts = np.bincount(query)
-    fair = 1 / (len(counts) * counts[query])  # Equation 1, over the recorded queries
-    bands = np.array_split(np.argsort(similarity, kind="stable"), min(BANDS, len(similarity)))
-    drawn = pair_ratio * fair
-    return np.stack([drawn[:, band].sum(axis=1) / fair[band].sum() for band in bands], axis=1)
 
 
 def sampling_charts(groups: Sequence[Group]) -> list[Chart]:
@@ -226,9 +186,8 @@ def sampling_charts(groups: Sequence[Group]) -> list[Chart]:
         lines = []
         for label, ratios in samplings.items():
             ratio = ratios[round(share * (len(ratios) - 1))].tolist()
-            lines.append(
-                Line(label, [100 * (band + 0.5) / len(ratio) for band in range(len(ratio))], ratio)
-            )
+            percentiles = [100 * (band + 0.5) / len(ratio) for band in range(len(ratio))]
+            lines.append(Line(label, percentiles, ratio))
         caption = f"how often pairs are drawn {moment}, relative to plain fine-tuning"
         charts.append(Chart(caption, "pairs by similarity, percentile", "× as often as ft", lines))
     return charts

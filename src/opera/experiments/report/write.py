@@ -23,12 +23,12 @@ from opera.experiments.analysis import (
     short_name,
 )
 from opera.experiments.analysis.verdict import verdict
-from opera.experiments.report.charts import colour, guard_chart, sampling_charts, steps_charts
+from opera.experiments.report.charts import colour, sampling_charts, steps_charts
 from opera.experiments.report.tables import ranks_table, tables_of
 from opera.runs.guard_words import dev_sentence
 
 MARK, MARK_WITHIN = b'<meta name="generator" content="OPERA report">', 1000
-"""What a report has among its first bytes, by which a later one knows that it may take its place."""
+"""What a report has among its first bytes, so that a later one may take its place."""
 MAX_TITLED = 8
 """Above this number methods are counted in the title, not named."""
 
@@ -41,14 +41,17 @@ def report(
     overwrite: bool = False,
     tables: str | Path | None = None,
 ) -> Path:
-    """Write one HTML file on a grid, a run or any folder of runs. It opens from disk and loads nothing else.
+    """Write one HTML file on a grid, a run or any folder of runs. It opens from disk and loads
+    nothing else.
 
     Args:
         folder: the folder to report on.
-        out: the file to write; ``None`` writes ``report.html`` in the folder, over an earlier report.
-        baseline: label of the method that the others are tested against; ``None`` takes ``ft`` if there is one, else
-            the first.
-        overwrite: replace ``out`` if it exists, and files of tables; never a file that the report reads.
+        out: the file to write; ``None`` writes ``report.html`` in the folder, over an earlier
+            report.
+        baseline: label of the method that the others are tested against; ``None`` takes ``ft`` if
+            there is one, else the first.
+        overwrite: replace ``out`` if it exists, and files of tables; never a file that the report
+            reads.
         tables: folder for the page's tables, each as ``.csv``.
 
     Returns:
@@ -88,7 +91,8 @@ def report(
             file = tables / f"{table.name}.csv"
             if os.path.lexists(file) and not overwrite:
                 raise SettingError(
-                    f"--tables {place_of(file)}: exists; pass --overwrite to replace it, or another folder"
+                    f"--tables {place_of(file)}: exists; pass --overwrite to replace it, or "
+                    "another folder"
                 )
             written[file] = table.csv()
         tables.mkdir(parents=True, exist_ok=True)
@@ -143,15 +147,14 @@ def _title(comparison: Comparison) -> str:
 
 
 def _section(comparison: Comparison, final: ResultsTable) -> dict[str, Any]:
-    """What the template shows of one data set: the tables with the most steps, the charts, and the other tables."""
+    """What the template shows of one data set."""
     groups = [group for group in comparison.groups if group.data == final.data]
     guards = [row.guard for row in final.rows if row.guard is not None]
-    chart = guard_chart(final)
     alone = [guards[0].sentences[0]] if len(guards) == 1 and len(guards[0].shares) == 1 else []
     return {
         "name": final.name,
         "tables": tables_of(comparison, final),
-        "charts": [*steps_charts(groups, final.untrained), *([] if chart is None else [chart])],
+        "charts": steps_charts(groups, final.untrained),
         "sampling": sampling_charts([group for group in groups if group.steps == final.steps]),
         "guard": [f"{sentence}." for sentence in alone]
         + [dev_sentence(guard.typical) for guard in guards],

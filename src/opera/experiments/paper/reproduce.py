@@ -1,0 +1,230 @@
+"""Run a reproduction, and set what is finished of it beside the paper's figures."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from opera.core.errors import DataError, InputError, RunFolderError
+from opera.core.files import replace_file
+from opera.core.terminal import json_text, place
+from opera.data import check_stays_out, load_data
+from opera.data.catalogue import PAPER_SETS, CountDifference, PaperSet, find_set
+from opera.data.irds_source import is_here as is_cached
+from opera.data.names import PUBLISHED
+from opera.experiments.analysis import Group, group_runs
+from opera.experiments.grid.compare import prepare_cells
+from opera.experiments.grid.folder import check_grid_folder, opened_grid
+from opera.experiments.grid.plan import Cell
+from opera.experiments.grid.preview import Timing, time_grid
+from opera.experiments.grid.run import Status, run_grid
+from opera.experiments.paper.align import ComparedRow, align_table, as_records
+from opera.experiments.paper.matching import data_key
+from opera.experiments.paper.plan import Reproduction, papers_model, recipe_note, title_in_table
+from opera.experiments.paper.tables import SUMMARIES
+from opera.experiments.report import report
+from opera.retrieval.locate import locate_model
+from opera.runs.folder import Run
+from opera.runs.record import grid_in
+
+PAPER_RATE = 2.43
+"""Steps per second of plain fine-tuning on FiQA with 8 A100s (Table 5)."""
+SMALL = (
+    "Made with --scale small, to try the way from data to table: too few steps and too small a "
+    "model to be compared with the paper's figures."
+)
+
+
+def check_folder_and_model(plan: Reproduction) -> None:
+    """Check the grid's folder and the model: nothing here reads data. Writes nothing."""
+    check_grid_folder(plan.out, plan.record)
+    for source in plan.sources.values():
+        check_stays_out(plan.out, "--out", source, folder=True)
+    locate_model(plan.model)
+
+
+def preview(
+    plan: Reproduction, cells: Sequence[Cell], jobs: int
+) -> tuple[Status, dict[str, Timing], list[str]]:
+    """Check what a run of cells would refuse and time steps, as far as data and model are here.
+
+    Fetches and writes nothing; returns notes besides.
+    """
+    check_folder_and_model(plan)
+    here = [cell for cell in cells if is_here(cell.data)]
+    notes = fetch_sets(plan.sources, {cell.data_name for cell in here})
+    status = prepare_cells(here, jobs)
+    timings = time_grid(status, plan.model) if isinstance(locate_model(plan.model), Path) else {}
+    status = Status.scan(cells, jobs)
+    if papers_model(plan.model) is not None:
+        hours = sum(cell.steps or 0 for cell in status.waiting) / PAPER_RATE / 3600
+        notes.append(
+            f"On eight A100s, at the paper's {PAPER_RATE} steps per second of ft (Table 5): about "
+            f"{hours:,.0f} hours, one cell after another, without mining and encoding."
+        )
+    return status, timings, [recipe_note(plan.model), *notes]
+
+
+def run_reproduction(
+    plan: Reproduction, status: Status, shard: str | None, together: bool, main: bool
+) -> None:
+    """Run the cells that are not finished; keeps the status.
+
+    ``shard`` names the part of the cells these are, ``None`` for all. ``together`` says that
+    several processes train each cell; ``main`` that this one writes and prints.
+    """
+    with opened_grid(plan.out, plan.record, shard) if main else nullcontext():
+        if together:
+            from opera.experiments.grid.cell import run_together
+
+            run_together(status, plan.model)
+        else:
+            run_grid(status, plan.model)
+
+
+def fetch_sets(sources: Mapping[str, str], only: Collection[str]) -> list[str]:
+    """Load some data sets, fetching what is not here; return where counts differ from Table 8.
+
+    DataError names every data set that cannot be had, and what to do.
+    """
+    missing: dict[str, str] = {}
+    notes: list[str] = []
+    for name in (name for name in sources if name in only):
+        try:
+            entry, loaded = PAPER_SETS[name], load_data(sources[name])
+            notes += count_notes(entry, entry.differences(loaded))
+        except InputError as error:
+            missing[name] = " ".join(error.lines)
+    if not missing:
+        return notes
+    advice = []
+    if any(sources[name] == PAPER_SETS[name].source for name in missing):
+        advice.append("--data NAME=FOLDER takes one that you have")
+    if here := [name for name in sources if name not in missing]:
+        advice.append(f"--data {','.join(here)} goes without")
+    cannot = f"{len(missing)} of {len(sources)} data sets cannot be had; {', '.join(advice)}"
+    reasons = [f"{name}: {reason}" for name, reason in missing.items()]
+    raise DataError(*reasons, *([cannot] if advice else []))
+
+
+def count_notes(entry: PaperSet, differences: Sequence[CountDifference]) -> list[str]:
+    """A sentence on counts that differ from Table 8, with the reasons that are known."""
+    found = []
+    for count in differences:
+        reason = f" ({count.reason})" if count.reason else ""
+        found.append(f"{count.name} {count.found:,}, there {count.table:,}{reason}")
+    return [f"{entry.name} has other counts than Table 8: {'; '.join(found)}."] if found else []
+
+
+def is_here(source: str) -> bool:
+    """Whether a data set is read without a network, or refused without one, as a missing path."""
+    if source.startswith("paper:"):
+        return is_cached(find_set(source.removeprefix("paper:")).splits)
+    return not source.startswith(PUBLISHED)
+
+
+def grid_notes(folder: Path, groups: Sequence[Group], data: Collection[str]) -> list[str]:
+    """Notes on a grid's runs on some data sets, named as the paper does.
+
+    Their preset, seeds and scale, and counts that differ from Table 8.
+    """
+    keys = {data_key(name) for name in data}
+    shown = [group for group in groups if data_key(group.data) in keys]
+    runs = [run for group in shown for run in group.runs]
+    if not runs:
+        return []
+    presets = sorted({str(run.settings["preset"]) for run in runs if run.settings.get("preset")})
+    seeds = len({run.settings["seed"] for run in runs})
+    preset = f"preset {' and '.join(presets)}, " if presets else ""
+    notes = [f"The grid's runs: {preset}{seeds} seed{'s' * (seeds > 1)}."]
+    record = grid_in(folder)
+    if record is not None and record.scale is not None:
+        notes.append(SMALL)
+    first = {data_key(group.data): group.runs[0].record.data for group in reversed(shown)}
+    for entry in PAPER_SETS.values():
+        found = first.get(data_key(entry.title))
+        if found and found.counts:
+            differing = count_notes(entry, entry.differing_counts(found.counts, {}))
+            notes += differing
+            notes += [f"{entry.name}: {note}" for note in found.notes if differing]
+    return notes
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """A table of the paper beside what is finished of its reproduction.
+
+    Attributes:
+        plan: what was planned.
+        rows: the rows of the data sets taken, and the averages over them.
+        finished: how many cells are finished.
+        notes: what a reader of the table must know besides.
+    """
+
+    plan: Reproduction
+    rows: Sequence[ComparedRow]
+    finished: int
+    notes: Sequence[str]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, for JSON."""
+        plan = self.plan
+        return {
+            "table": plan.table.name,
+            "number": plan.table.number,
+            "model": plan.model,
+            "preset": plan.preset,
+            "scale": plan.scale,
+            "seeds": list(plan.seeds),
+            "data": dict(plan.sources),
+            "left_out": dict(plan.left_out),
+            "cells": len(plan.cells),
+            "finished": self.finished,
+            "rows": as_records(plan.table, self.rows, with_grid=True),
+        }
+
+
+def collect_results(plan: Reproduction) -> Reproduced:
+    """Read the finished cells and set them beside the paper's figures.
+
+    RunFolderError is raised if no cell is finished, or the run of one is damaged.
+    """
+    table = plan.table
+    finished = [cell for cell in plan.cells if cell.finished]
+    if not finished:
+        raise RunFolderError(
+            f"--out {place(plan.out)}: no cell of table {table.name} is finished; the same command "
+            "without --table-only runs them"
+        )
+    groups: list[Group] = []
+    titles = {name: title_in_table(table, name) for name in plan.sources}
+    for name, title in titles.items():
+        runs = [Run.open(cell.folder) for cell in finished if cell.data_name == name]
+        groups += [replace(group, data=title) for group in group_runs(runs)]
+
+    def is_taken(row: ComparedRow) -> bool:
+        if row.row.data in SUMMARIES:
+            return len(titles) > 1 and any(figure.ours for figure in row.figures.values())
+        return row.row.data in titles.values()
+
+    aligned = align_table(table, groups, scaled=plan.steps if plan.small else None)
+    notes = grid_notes(plan.out, groups, titles.values())
+    if len(finished) < len(plan.cells):
+        some = f"{len(finished)} of {len(plan.cells)}"
+        notes.append(f"{some} cells are finished; the others are missing here.")
+    notes += [f"Left out: {name}: {reason}" for name, reason in plan.left_out.items()]
+    return Reproduced(plan, [row for row in aligned if is_taken(row)], len(finished), notes)
+
+
+def write_results(reproduced: Reproduced, text: str) -> list[Path]:
+    """Write ``TABLE.txt``, ``TABLE.json`` and ``report.html`` into the grid's folder."""
+    out, name = reproduced.plan.out, reproduced.plan.table.name
+    whole = json_text(reproduced.as_dict()) + "\n"
+    contents = {out / f"{name}.txt": text, out / f"{name}.json": whole}
+    for path, content in contents.items():
+        replace_file(path, partial(Path.write_text, data=content, encoding="utf-8"))
+    return [*contents, report(out)]
