@@ -155,8 +155,8 @@ def test_from_another_thread_than_the_main_one_cells_run_too(
 def test_a_progress_line_that_cannot_be_printed_stops_the_others(
     sham_cells: list[subprocess.Popen[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    status = Status.scan(planned(tmp_path, methods=["ft"], seeds=[6, 0]), jobs=2)
-    running = status.cells[0].folder
+    cells = planned(tmp_path, methods=["ft"], seeds=[6]) + planned(tmp_path, methods=["dp"], seeds=[0])
+    status, running = Status.scan(cells, jobs=2), cells[0].folder
 
     def fail(cell: object) -> None:
         wait_for(running.with_name("started"))
