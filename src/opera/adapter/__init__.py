@@ -1,4 +1,4 @@
-"""The adapter of vectors from a service: ``adapter.npz``, and the module beside it; needs no torch."""
+"""The adapter of vectors from a service, ``adapter.npz``, and its module; needs no torch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from opera.runs.folder import ADAPTER_FILE, MODEL_FOLDER
 MODULE_FILE = "adapter.py"
 ROLES = ("query", "document")
 
-MODULE = '''"""Apply the adapter beside this file to vectors [n, d] of the service; needs NumPy alone."""
+MODULE = '''"""Apply the adapter beside this file to vectors [n, d] of the service; needs NumPy."""
 
 from pathlib import Path
 
@@ -57,7 +57,7 @@ class NumpyAdapter:
     """An adapter, ready to apply.
 
     Attributes:
-        matrices: float32 ``[d, d]`` for each role that is projected, ``query`` and ``document``: I + W.
+        matrices: I + W, float32 ``[d, d]``, by role: ``query``, ``document``.
     """
 
     matrices: Mapping[str, NDArray[np.float32]]
@@ -103,8 +103,8 @@ def load(path: str | Path) -> NumpyAdapter:
     place = next((place for place in places if place.is_file()), None)
     if place is None:
         raise ModelError(
-            f"{path}: holds no {ADAPTER_FILE}; the adapter of a sentence-transformers model is part "
-            "of it: load RUN/model with SentenceTransformer"
+            f"{path}: holds no {ADAPTER_FILE}; the adapter of a sentence-transformers model is "
+            "part of it: load RUN/model with SentenceTransformer"
         )
     try:
         with open_file(place) as file, np.load(file, allow_pickle=False) as arrays:

@@ -1,4 +1,4 @@
-"""An adapter as a sentence-transformers model: the first module reads vectors, a Dense moves them."""
+"""An adapter as a sentence-transformers model: a module reads vectors, a Dense moves them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from opera.retrieval.prompts import ROLES, Role
 Modules = dict[Role, list[Any]]
 CHECKED_TEXTS = 8
 SAME_COSINE = 0.999
-"""Cosine of two embeddings of a text that differ by rounding alone: half precision, other batches."""
+"""Least cosine of two embeddings of a text that differ by rounding alone, as of half precision."""
 
 
 class ReadByRow(Protocol):
@@ -79,7 +79,7 @@ class VectorLookup(InputModule):  # type: ignore[misc]
         task: str | None = None,
         **kwargs: Any,
     ) -> dict[str, Tensor]:
-        """Gather the vectors of some rows: ``{"sentence_embedding": float32 [rows, dimension]}``."""
+        """Gather the vectors of some rows: float32 ``[rows, dimension]``, one sentence each."""
         if self.vectors is None:
             raise RuntimeError("the vectors are not there yet")
         vectors = self.vectors.queries if task == "query" else self.vectors.documents
@@ -99,7 +99,7 @@ class VectorLookup(InputModule):  # type: ignore[misc]
 
 
 def adapter_model(dimension: int, kind: str, device: str) -> SentenceTransformer:
-    """Make the model that trains: a lookup, then I + W for queries, or for each side with ``both``."""
+    """Make the model that trains: a lookup, then I + W for queries, or with ``both`` each side."""
     sides = ROLES if kind == "both" else ROLES[:1]
     start = {"activation_function": nn.Identity(), "init_weight": torch.eye(dimension)}
     dense: Modules = {side: [Dense(dimension, dimension, bias=False, **start)] for side in sides}
@@ -133,7 +133,7 @@ def attach(base: SentenceTransformer, trained: SentenceTransformer) -> SentenceT
 
 
 def save_adapted(folder: Path, base: SentenceTransformer, trained: SentenceTransformer) -> None:
-    """Write what a run hands over: a model's folder, or ``adapter.npz`` where vectors come from files."""
+    """Write what a run hands over: a model's folder, or ``adapter.npz`` for vectors from files."""
     if reads_vectors(base):
         modules = {role: module for role in ROLES for module in _modules(trained, role)}
         weights = {role: module.linear.weight.detach() for role, module in modules.items()}

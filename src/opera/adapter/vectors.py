@@ -29,7 +29,7 @@ def service_model(
     """Make a model that reads the vectors of a data set's texts from two files.
 
     Raises:
-        DataError: for a file that cannot be read, a text without a vector, or vectors of two lengths.
+        DataError: for a file that cannot be read, a text without a vector, or two lengths.
     """
     found = (
         FileVectors(queries, data.queries, "query"),
@@ -95,8 +95,8 @@ class FileVectors:
         if bad.size:
             name = shown(self._ids[self._rows[rows[bad].min()]])
             raise DataError(
-                f"{self._path}: the vector of {name} is zero, too long, or holds a value that is no "
-                "number"
+                f"{self._path}: the vector of {name} is zero, too long, or holds a value that is "
+                "no number"
             )
         return np.asarray(found / lengths, dtype=np.float32)
 

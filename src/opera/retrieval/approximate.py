@@ -38,11 +38,11 @@ LINKS = 32
 LEAST_WIDTH = 128
 """HNSW: candidates that a search follows, at least; twice its depth if that is more."""
 LEAST_LISTS = 64
-"""IVF: lists that a search reads, at least; more where these hold fewer than four times its depth."""
+"""IVF: lists that a search reads, at least; more if these hold fewer than four times its depth."""
 PER_LIST = 64
 """IVF: documents per list that k-means reads, at most."""
 RECALL_QUERIES, RECALL_DEPTH = 100, 10
-"""Queries that recall is measured on when an index is built, and documents that each should find."""
+"""Queries that recall is measured on when an index is built, and documents for each to find."""
 LEAST_RECALL = 0.5
 """What an index must find; those that fit find more than 0.9."""
 TILE, QUERIES = 4096, 1024
@@ -126,8 +126,8 @@ class ApproximateIndex:
         recall = both / max(1, exact.size)
         if recall < LEAST_RECALL and exact.size:
             raise OperaError(
-                f"search_index={self.kind}: recall@{depth} is {recall:.3f} against exact search, on "
-                f"{len(exact)} queries: the index does not fit these embeddings, which may be "
+                f"search_index={self.kind}: recall@{depth} is {recall:.3f} against exact search, "
+                f"on {len(exact)} queries: the index does not fit these embeddings, which may be "
                 "nearly equal; search exactly, without an index"
             )
         (folder / RECALL_FILE).write_text(json.dumps(recall))

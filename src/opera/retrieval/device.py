@@ -17,15 +17,14 @@ Precision = Literal["auto", "fp32", "bf16", "fp16"]
 
 
 WAIT = timedelta(days=1)
-"""How long processes wait for each other: one may have all of the encoding to do, or wait for another run's."""
+"""How long processes wait for each other: one may have all of the encoding to do."""
 
 
 def join_processes() -> PartialState:
     """Join the other processes that torchrun started, if any, and return which one this is.
 
-    Whoever needs them first calls this, because the first call decides backend and timeout for good. accelerate keeps
-    one state per process: the trainer's arguments make it anew with the same values, and every ``PartialState()``
-    reads it.
+    Whoever needs them first calls this, because the first call decides backend and timeout for
+    good. accelerate keeps one state per process, which every ``PartialState()`` reads.
     """
     has_gpu = torch.cuda.is_available()
     backend = {"backend": "gloo"} if _started_by_torchrun() and not has_gpu else {}
@@ -35,7 +34,7 @@ def join_processes() -> PartialState:
 
 
 def pick_device() -> str:
-    """Return the first available of ``cuda``, ``mps`` and ``cpu``; with several GPUs, each process uses its own.
+    """Return the first available of ``cuda``, ``mps`` and ``cpu``; each process has its own GPU.
 
     Raises:
         SettingError: if ``OPERA_REPRODUCIBLE`` asks for what this processor or process cannot do.
@@ -63,18 +62,19 @@ def describe_device(device: str) -> str:
 def resolve_precision(
     precision: Precision, device: str, is_transformer: bool
 ) -> Literal["fp32", "bf16", "fp16"]:
-    """Resolve ``auto``: fp32 for a static model; for a transformer bf16 where the device supports it.
+    """Resolve ``auto``: fp32 for a static model, bf16 for a transformer if the device supports it.
 
-    CUDA devices without bf16 get fp16, other devices fp32, and so do all with ``OPERA_REPRODUCIBLE``.
+    CUDA devices without bf16 get fp16, others fp32, and so do all with ``OPERA_REPRODUCIBLE``.
 
     Raises:
-        SettingError: for fp16 on a device other than CUDA, where gradients cannot be scaled; for half precision with
-            ``OPERA_REPRODUCIBLE``, whose kernels differ by processor.
+        SettingError: for fp16 without CUDA, where gradients cannot be scaled; for half precision
+            with ``OPERA_REPRODUCIBLE``, whose kernels differ by processor.
     """
     if is_reproducible():
         if precision not in ("auto", "fp32"):
             raise SettingError(
-                f"precision={precision}: {VARIABLE} computes in fp32; leave the setting out, or unset it"
+                f"precision={precision}: {VARIABLE} computes in fp32; leave the setting out, or "
+                "unset it"
             )
         return "fp32"
     if precision == "fp16" and device != "cuda":

@@ -120,7 +120,7 @@ class Encoder:
         precision: ``fp32``, ``bf16`` or ``fp16``, for computing; embeddings are always float32.
         use_cache: whether embeddings of a data set are kept on disk.
         stored_as: ``fp32`` or ``fp16``, of the embeddings in the cache; they are read as float32.
-        search_memory: bytes that a search by its embeddings may take (:mod:`opera.retrieval.search`).
+        search_memory: bytes that a search by its embeddings may take.
         prompts: what goes before a text, by role; empty for nothing.
     """
 
@@ -182,7 +182,7 @@ class Encoder:
     def document_parts(
         self, data: RetrievalData, corpus_text: CorpusText
     ) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """Encode this process's share of the corpus, and keep nothing: parts with their first row."""
+        """Encode this process's share of the corpus, and keep nothing: parts and first rows."""
         documents, size = self._documents(data, corpus_text), Shards.of(len(data.corpus)).size
         documents.find_ids(self._shows_progress, make=False)
         share = own_share(len(documents), size)
@@ -340,7 +340,7 @@ def open_encoder(
     query_prompt: str | None = None,
     document_prompt: str | None = None,
 ) -> Encoder:
-    """Load a model for encoding, with the lengths and prompts that are given, else a run's, else its own.
+    """Load a model with the lengths and prompts that are given, else a run's, else its own.
 
     Warns of the prompts that a well-known model lacks.
     """
@@ -362,7 +362,7 @@ def rows_digest(rows: IntArray) -> str:
 def gather_rows(
     parts: Callable[[slice], Iterator[NDArray[np.float32]]], count: int, unit: int
 ) -> NDArray[np.float32]:
-    """Let each process compute a range of rows, of whole units, and return all rows in each of them."""
+    """Let each process compute a range of rows, of whole units; return all rows in each of them."""
     shares = everywhere(lambda: list(parts(own_share(count, unit))))
     return np.concatenate([part for share in shares for part in share])
 

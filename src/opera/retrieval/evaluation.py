@@ -73,7 +73,7 @@ class Evaluation:
         return means(self.per_query)
 
     def columns(self, prefix: str) -> dict[str, Any]:
-        """Name the per-query values for a table: ``{"before nDCG@10": ..., "before documents": ...}``."""
+        """Name the per-query values for a table, such as ``before nDCG@10``."""
         values: dict[str, Any] = {
             f"{prefix} {name}": array for name, array in self.per_query.items()
         }
@@ -232,9 +232,9 @@ def relevant_ids(data: RetrievalData, split: str) -> list[list[str]]:
 def query_difficulty(
     encoder: Encoder, data: RetrievalData, split: str, corpus_text: CorpusText = "title_text"
 ) -> NDArray[np.float32]:
-    """Mean similarity of each judged query to its relevant documents: float32 ``[n]``, lower is harder.
+    """Mean similarity of each judged query to its relevant documents: float32 ``[n]``.
 
-    The paper groups queries by this value (Appendix D.6).
+    Lower is harder; the paper groups queries by this value (Appendix D.6).
     """
     if data.sets:
         every = each_set(data, split)

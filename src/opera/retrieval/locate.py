@@ -74,14 +74,14 @@ def _folder_in(path: Path, text: str) -> Path:
     if not any((folder / name).is_file() for name in ("modules.json", "config.json")):
         run_in(path)  # a run.json that cannot be read is why it is no run
         raise ModelError(
-            f"{text}: not a model folder: it holds neither modules.json (sentence-transformers) nor "
-            "config.json (transformers)"
+            f"{text}: not a model folder: it holds neither modules.json (sentence-transformers) "
+            "nor config.json (transformers)"
         )
     return folder
 
 
 def check_readable(path: Path) -> None:
-    """Check that a file or folder of a model may be read; libraries say that such a file is not there.
+    """Check that a file or folder of a model may be read; libraries say that it is not there.
 
     Raises:
         ModelError: naming it.
@@ -100,7 +100,7 @@ def inputs_of(data: str | Path | RetrievalData, model: str | Path) -> list[Path]
 
 
 def minilm_folder() -> Path:
-    """Return the folder of the packaged all-MiniLM-L6-v2, after checking the SHA-256 of its weights.
+    """Return the folder of the packaged all-MiniLM-L6-v2, whose SHA-256 is checked.
 
     Raises:
         MissingExtraError: if the package is not installed.
@@ -116,7 +116,8 @@ def minilm_folder() -> Path:
         found = hashlib.file_digest(file, "sha256").hexdigest()
     if found != MINILM_SHA256:
         raise ModelError(
-            f"{weights}: SHA-256 must be {MINILM_SHA256}, got {found}; these are not the expected weights"
+            f"{weights}: SHA-256 must be {MINILM_SHA256}, got {found}; these are not the expected "
+            "weights"
         )
     return folder
 
@@ -148,7 +149,7 @@ def trained_on_dev(data: RetrievalData, model: str | Path) -> bool:
 
 
 def run_corpus_text(model: str | Path) -> CorpusText:
-    """Return what of a document a run's model was trained on; title and text for any other model."""
+    """Return what of a document a run trained on; title and text for any other model."""
     run = _run(model)
     return "text" if run and run.settings.get("corpus_text") == "text" else "title_text"
 

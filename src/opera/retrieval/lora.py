@@ -1,4 +1,4 @@
-"""LoRA through sentence-transformers and peft: matrices added to a model, merged with it, and saved by themselves."""
+"""LoRA through peft: matrices added to a model, merged with it, and saved by themselves."""
 
 from __future__ import annotations
 
@@ -24,13 +24,10 @@ NAME = "default"
 
 
 def add_lora(model: SentenceTransformer, options: LoraOptions, seed: int, source: str) -> None:
-    """Freeze the transformer of a model, and add matrices that train; the embeddings stay what they are.
+    """Freeze the transformer of a model, and add matrices that train; embeddings stay as they are.
 
-    Args:
-        model: changed in place.
-        options: LoRA's.
-        seed: seed of the matrices A; B starts as 0.
-        source: what the user called the model; written beside matrices that are saved by themselves.
+    The seed is that of the matrices A; B starts as 0. ``source``, what the user called the model,
+    is written beside matrices that are saved by themselves.
 
     Raises:
         SettingError: if the model has no transformer, or no such layers.
@@ -39,7 +36,8 @@ def add_lora(model: SentenceTransformer, options: LoraOptions, seed: int, source
 
     if getattr(model[0], "auto_model", None) is None:
         raise SettingError(
-            f"lora: adds matrices to the layers of a transformer, and {type(model[0]).__name__} has none; leave it out"
+            "lora: adds matrices to the layers of a transformer, and "
+            f"{type(model[0]).__name__} has none; leave it out"
         )
     config = LoraConfig(
         task_type=TaskType.FEATURE_EXTRACTION,
@@ -77,7 +75,7 @@ def lora_parameters(model: SentenceTransformer) -> int:
 
 @contextmanager
 def merged(model: SentenceTransformer) -> Iterator[None]:
-    """Inside, the model is a plain one: W + alpha/r · B A takes the place of W and its matrices."""
+    """Inside, the model is a plain one: W + alpha/r · B A takes the place of W and matrices."""
     layers, transformer = _layers(model), model[0].auto_model
     weights = {name: layer.get_base_layer().weight.data for name, layer in layers.items()}
     configs = transformer.__dict__.pop("peft_config")

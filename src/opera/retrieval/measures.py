@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 RETRIEVED_IDEAL = "retrieved_ideal_nDCG"
 RETRIEVED_DEPTH = 100
-"""How many retrieved documents the paper's nDCG considers (paper.md, row 8); no ranking is shorter."""
+"""Retrieved documents that the paper's nDCG considers (paper.md, row 8); no ranking is shorter."""
 WHOLE_RANKING_DEPTH = 1000
 """How many documents a measure without a cutoff sees, as in TREC runs."""
 LISTING = "https://ir-measur.es/en/latest/measures.html"
@@ -52,8 +52,8 @@ MAX_NAME, MAX_DIGITS = 100, 9
 """Bounds of a measure's name, and of the numbers in it."""
 
 OwnMeasure = Callable[[NDArray[np.float64], int], NDArray[np.float64]]
-"""Takes gains of 0 and 1, float64 ``[n, depth]``, and a cutoff; returns float64 ``[n]``. Depth is at least the cutoff,
-unless the corpus is smaller."""
+"""Takes gains of 0 and 1, float64 ``[n, depth]``, and a cutoff; returns float64 ``[n]``. Depth is
+at least the cutoff, unless the corpus is smaller."""
 
 
 @dataclass(frozen=True)
@@ -164,9 +164,10 @@ def per_query(
 
 
 def retrieved_ideal_ndcg(gains: NDArray[np.float64], cutoff: int) -> NDArray[np.float64]:
-    """The paper's NDCG@k: the ideal ranking holds only relevant documents *among the 100 retrieved*.
+    """The paper's NDCG@k, whose ideal ranking holds relevant documents *among the 100 retrieved*.
 
-    It rewards lost recall and must never be reported as nDCG (paper.md, row 8). Zero if nothing relevant was retrieved.
+    It rewards lost recall and must never be reported as nDCG (paper.md, row 8). Zero if nothing
+    relevant was retrieved.
 
     Args:
         gains: float64 ``[n, depth]``, 1 if the document at that rank is relevant, else 0.
@@ -235,7 +236,7 @@ def _parse(name: str) -> ir_measures.Measure:
 
 
 def _nearest_measure(name: str, family: str) -> str:
-    """Suggest the known measure closest to a name, ignoring case, with its cutoff if that is one."""
+    """Suggest the known measure closest to a name, ignoring case, with its cutoff if it has one."""
     families = [*ir_measures.measures.registry, *OWN_MEASURES]
     # of two spellings, the first listed
     known = {each.casefold(): each for each in reversed(families)}
@@ -283,7 +284,7 @@ def check_trec_ids(path: Path, data: RetrievalData, split: str) -> None:
 
 
 def write_trec_run(path: Path, result: Evaluation, data: RetrievalData) -> None:
-    """Write a ranking in TREC's format: query, Q0, document, rank, score, tag; the ids were checked."""
+    """Write a ranking in TREC's format: query, Q0, document, rank, score, tag."""
 
     def lines() -> Iterable[str]:
         for at, query in enumerate(result.query_ids):

@@ -1,4 +1,4 @@
-"""Whether a loaded model is whole: the library fills what is missing with random numbers and says nothing."""
+"""Whether a loaded model is whole: libraries fill what is missing with random numbers."""
 
 from __future__ import annotations
 
@@ -20,21 +20,17 @@ from opera.core.terminal import shown
 PROBE = ["a", "caf\u00e9 \u2603 \U0001f600 q\u0142x 1,234"]
 """A plain text, and one with characters that few vocabularies have."""
 LARGEST = 1e15
-"""Weights of models in use stay below 1e4; float32 cannot hold the squares of values above 1.8e19."""
+"""Weights in use stay below 1e4; float32 cannot hold the squares of values above 1.8e19."""
 FEWEST_WORDS = 0.1
-"""Of a vocabulary, per row of the weights: without the tokenizer's file, libraries know special tokens alone."""
+"""Per row of the weights: without the tokenizer's file, libraries know special tokens alone."""
 
 _ONE_AT_A_TIME = threading.RLock()
-"""While transformers loads a model, it changes torch's default type and how weights begin, for all threads."""
+"""While transformers loads a model, it changes torch's default type for all threads."""
 
 
 @contextmanager
 def loading_model() -> Iterator[list[str]]:
-    """Load models in the block, one thread at a time.
-
-    Yields:
-        The names of the weights that a model's files lack, of the transformers that are loaded in the block.
-    """
+    """Load transformers in the block, one thread at a time; yields the weights that files lack."""
     names: list[str] = []
 
     def collect(*arguments: Any, **others: Any) -> None:
@@ -51,16 +47,13 @@ def loading_model() -> Iterator[list[str]]:
 
 
 def check_model(model: SentenceTransformer, missing: list[str], place: str) -> None:
-    """Refuse a model that is not whole. Takes 1 ms per million parameters, and two texts per role.
+    """Refuse a model that is not whole, or cannot encode a text, which raises errors of any type.
 
-    Args:
-        model: the model.
-        missing: names of weights that its files lack, as :func:`loading_model` collects them.
-        place: what the messages start with.
+    Takes 1 ms per million parameters, and two texts per role. ``missing`` are names of weights that
+    its files lack, ``place`` is what messages start with.
 
     Raises:
         ModelError: for weights that are missing, no numbers or far from those of any model.
-        Exception: of any type, by modules that cannot encode a text; a ValueError for embeddings of a wrong shape.
     """
     check_numbers(model, place)
     _check_vocabulary(model, place)
@@ -71,7 +64,7 @@ def check_model(model: SentenceTransformer, missing: list[str], place: str) -> N
 
 @torch.inference_mode(False)
 def unused_parameters(model: SentenceTransformer) -> list[str]:
-    """Return the names of the parameters that no embedding depends on, such as those of an unused pooler."""
+    """Return the names of the parameters that no embedding depends on, such as a pooler's."""
     was_training = model.training
     model.eval()  # dropout would advance the random state
     for role in ("query", "document"):
@@ -105,8 +98,8 @@ def check_numbers(model: nn.Module, place: str) -> None:
         low, high = torch.aminmax(weight.detach())
         if not -LARGEST < float(low) <= float(high) < LARGEST:
             raise ModelError(
-                f"{place}: the weights {shown(name)} hold values that are no numbers, or above {LARGEST:.0e}; use "
-                "another copy of it"
+                f"{place}: the weights {shown(name)} hold values that are no numbers, or above "
+                f"{LARGEST:.0e}; use another copy of it"
             )
 
 
@@ -116,13 +109,13 @@ def _check_missing(model: SentenceTransformer, missing: list[str], place: str) -
     needed = [name for name in missing if not any(other.endswith(f".{name}") for other in unused)]
     if needed:
         raise ModelError(
-            f"{place}: its files lack {len(needed):,} of the weights that its configuration asks for, such as "
-            f"{shown(needed[0])}; use a whole copy of it"
+            f"{place}: its files lack {len(needed):,} of the weights that its configuration asks "
+            f"for, such as {shown(needed[0])}; use a whole copy of it"
         )
 
 
 def _check_vocabulary(model: SentenceTransformer, place: str) -> None:
-    """Refuse a tokenizer of special tokens alone, as libraries make one where its file is missing."""
+    """Refuse a tokenizer of special tokens alone, as libraries make one without its file."""
     first = model[0]
     if type(first).__name__ == "StaticEmbedding":
         words, table = first.tokenizer.get_vocab_size(with_added_tokens=False), first.embedding
@@ -133,24 +126,24 @@ def _check_vocabulary(model: SentenceTransformer, place: str) -> None:
     rows = len(getattr(table, "weight", ()))
     if words < FEWEST_WORDS * rows:
         raise ModelError(
-            f"{place}: its tokenizer knows {words:,} words, and its weights have rows for {rows:,}: "
-            "a file of the tokenizer is missing; use a whole copy of it"
+            f"{place}: its tokenizer knows {words:,} words, and its weights have rows for "
+            f"{rows:,}: a file of the tokenizer is missing; use a whole copy of it"
         )
 
 
 def _try_out(model: SentenceTransformer, place: str) -> None:
-    """Encode two texts: a folder whose configuration is wrong may load all the same, and fail only here."""
+    """Encode two texts: a folder whose configuration is wrong may fail only here."""
     expected = (len(PROBE), model.get_embedding_dimension())
     for encode in (model.encode_query, model.encode_document):
         found = encode(PROBE, show_progress_bar=False)
         if found.shape != expected:
-            raise ValueError(
-                f"its embeddings of two texts have the shape {list(found.shape)}, and not {list(expected)}"
-            )
+            shapes = f"{list(found.shape)}, and not {list(expected)}"
+            raise ValueError(f"its embeddings of two texts have the shape {shapes}")
         reads_all = hasattr(
             model[0], "auto_model"
         )  # others may know no token of a text, whose embedding is then zero
         if normalise(found).size or (reads_all and not found.any()):
             raise ModelError(
-                f"{place}: its embeddings are too long or too short to be compared; use another copy of it"
+                f"{place}: its embeddings are too long or too short to be compared; use another "
+                "copy of it"
             )

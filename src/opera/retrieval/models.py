@@ -127,7 +127,7 @@ def set_lengths(
 
 
 def lengths_of(model: SentenceTransformer) -> dict[str, int | None]:
-    """The lengths that a model holds, by the names of their settings; ``None`` for its own limit."""
+    """The lengths that a model holds, by their settings' names; ``None`` for its own limit."""
     return {
         name: getattr(model[0], attribute, None) for name, attribute in LENGTH_ATTRIBUTES.items()
     }
@@ -225,7 +225,7 @@ def fingerprint(model: BaseModel) -> str:
 
 
 def quiet_libraries() -> None:
-    """Silence progress bars and news of other libraries; their warnings, of results, come through."""
+    """Silence progress bars and news of other libraries; warnings of results come through."""
     from transformers.utils import logging as transformers_logging
 
     transformers_logging.disable_progress_bar()

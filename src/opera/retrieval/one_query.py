@@ -1,4 +1,4 @@
-"""``opera.search``: a corpus searched for one query. Importing this imports no torch; a search does."""
+"""``opera.search``: a corpus searched for one query. Only a search imports torch."""
 
 from __future__ import annotations
 
@@ -52,14 +52,16 @@ def search(
         top: how many documents to return.
         index: ``exact``, or FAISS's ``hnsw`` or ``ivf`` (extra ``faiss``), which may miss some
             documents; how many is measured on the data's own queries, and logged.
-        query_prompt: text before the query, empty for none; the default is the data's, or the model's own.
-        document_prompt: text before each document, likewise.
+        query_prompt: text before the query, empty for none; the default is the data's, or the
+            model's own.
+        document_prompt: text before each document, in the same way.
 
     Returns:
         The documents, best first; fewer than ``top`` if the corpus is smaller.
 
     Raises:
-        InputError: for an empty query, an index whose package is not installed, or other invalid input.
+        InputError: for an empty query, an index whose package is not installed, or other invalid
+            input.
     """
     if not text(query, "query").strip():
         raise DataError("query: must not be empty")

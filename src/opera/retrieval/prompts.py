@@ -1,7 +1,7 @@
 """Texts before queries and documents: which are in force, and which a model should have.
 
-What the cards of well-known models say of prompts and pooling changes nothing that a model does: warnings
-and refusals compare a model's files with it.
+What the cards of well-known models say of prompts and pooling changes nothing that a model does:
+warnings and refusals compare a model's files with it.
 """
 
 from __future__ import annotations
@@ -215,8 +215,8 @@ def _check_room(model: SentenceTransformer, role: Role) -> None:
     tokens = first.preprocess([prompt])["input_ids"].shape[-1]  # cut at the model's own limit
     if tokens >= limit:
         raise SettingError(
-            f"{role}_prompt: has {tokens:,} tokens, and {LENGTH_SETTINGS[role]}={limit} leaves no room for the {role}; "
-            f"raise {LENGTH_SETTINGS[role]}, or shorten the prompt"
+            f"{role}_prompt: has {tokens:,} tokens, and {LENGTH_SETTINGS[role]}={limit} leaves no "
+            f"room for the {role}; raise {LENGTH_SETTINGS[role]}, or shorten the prompt"
         )
 
 
@@ -240,7 +240,7 @@ def _in_double_quotes(prompt: str) -> str:
 
 
 def prompts_in_folder(folder: Path) -> dict[str, str]:
-    """Return the prompts that a model's folder names, without loading it; none where it does not say."""
+    """Return the prompts that a model's folder names, without loading it."""
     values = json_values(folder / PROMPTS_FILE).get("prompts")
     return (
         {name: text for name, text in values.items() if isinstance(text, str)}
@@ -255,9 +255,7 @@ def warn_of_missing_prompts(
     decided: Iterable[Role],
     how: Callable[[Role, str], str],
 ) -> None:
-    """Warn of each prompt that the model was trained with and its files do not name, once in a process.
-
-    The level is one that Python shows where nobody has set up logging.
+    """Warn of each prompt that a model needs and its files do not name, once in a process.
 
     Args:
         prompts: the model's, by the names that its files give them.
@@ -275,10 +273,11 @@ def warn_of_missing_prompts(
             continue
         _WARNED.add(warned)
         why = (
-            f"its files name the prompt {unused!r}, which sentence-transformers does not use for a {role}"
+            f"its files name the prompt {unused!r}, which sentence-transformers does not use for a "
+            f"{role}"
             if unused or family is None
-            else f"models of the family {family.name} are used with a {role} prompt (model card of {family.card}), "
-            "and its files name none"
+            else f"models of the family {family.name} are used with a {role} prompt (model card of "
+            f"{family.card}), and its files name none"
         )
         log.warning(
             "warning: %s: %s; add %s, or leave it empty for none", name, why, how(role, prompt)
@@ -291,7 +290,7 @@ def warn_of_prompts(
     query_prompt: str | None = None,
     document_prompt: str | None = None,
 ) -> None:
-    """Warn a command's user of missing prompts, but not of a run's, which decided on them; the main process does."""
+    """Warn of missing prompts in the main process, but not of a run's, which decided on them."""
     if process_index() == 0 and not holds_run(Path(name)):
         given: dict[Role, str | None] = {"query": query_prompt, "document": document_prompt}
         warn_of_missing_prompts(
@@ -313,7 +312,7 @@ def given_prompts(query: str | None, document: str | None) -> dict[str, Any]:
 def with_data_prompt(
     prompts: Mapping[str, Any], data: RetrievalData, model: str | Path
 ) -> dict[str, Any]:
-    """Add the query prompt that the data bring to those that the user gave, as a run on these data does.
+    """Add the query prompt that the data bring to those that the user gave.
 
     Args:
         prompts: those that the user gave, by the names of their settings.
@@ -379,7 +378,7 @@ def check_pooling(model: SentenceTransformer, spec: str, folder: Path) -> None:
 
 
 def json_values(path: Path) -> dict[str, object]:
-    """The contents of a model's JSON file, empty without one; its loader says what is wrong with it."""
+    """The contents of a model's JSON file; empty if it has none or is spoilt."""
     try:
         values = json.loads(read_text(path))
     except (OSError, ValueError, RecursionError):

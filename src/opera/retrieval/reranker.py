@@ -1,4 +1,4 @@
-"""Rerankers: cross-encoders that read a query and a document together and give the pair one score."""
+"""Rerankers: cross-encoders that read a query and a document together and score the pair."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ class Reranker:
         doc_rows: IntArray,
         corpus_text: CorpusText = "title_text",
     ) -> NDArray[np.float32]:
-        """Score pairs of rows ``[m]``, or read them from the cache: float32 ``[m]``; all processes call."""
+        """Score pairs of rows ``[m]``, in all processes, or read the cache: float32 ``[m]``."""
         if len(query_rows) == 0:
             return np.empty(0, dtype=np.float32)
         pairs = np.stack([np.asarray(query_rows), np.asarray(doc_rows)]).astype(np.int64)
@@ -151,13 +151,13 @@ def open_reranker(
     max_length: int | None = None,
     precision: Precision = "auto",
 ) -> Reranker:
-    """Load a cross-encoder: a folder of sentence-transformers or transformers, or its id on the hub.
+    """Load a cross-encoder from a folder or the hub.
 
     It is trusted as little as any model: no code that its folder names, no pickles.
 
     Raises:
         ModelError: if there is none, it cannot be loaded, or it does not give one score per pair.
-        SettingError: for a prompt that is no text, or a length that is no whole number of 8 or more.
+        SettingError: for a prompt that is no text, or a length that is not 8 or more.
     """
     prompts = given_prompts(query_prompt, document_prompt)
     length = None if max_length is None else whole_number(max_length, "max_length", 8)

@@ -72,10 +72,10 @@ class NearestDocuments:
         self._off = error * _lengths(self._queries)
 
     def add(self, first: int, tile: NDArray[np.float32]) -> None:
-        """Look through a tile of the corpus: float32 ``[documents, dimension]``, from row ``first`` on.
+        """Look through a tile of the corpus from a row on: float32 ``[documents, dimension]``.
 
         Raises:
-            ModelError: if an embedding holds a value that is not finite, so no search would find it.
+            ModelError: if an embedding holds a value that is not finite.
         """
         if not tile.size or not self._keys.size:
             return
@@ -83,9 +83,8 @@ class NearestDocuments:
         ranks = self._id_rank[first : first + len(tile)]
         off = (self._off * _lengths(tile).max() + 1e-30).astype(np.float32)
         if not np.isfinite(off).all():
-            raise ModelError(
-                "search: embeddings hold values that are no numbers, or too large; use another model"
-            )
+            wrong = "embeddings hold values that are no numbers, or too large"
+            raise ModelError(f"search: {wrong}; use another model")
         documents = torch.from_numpy(tile).to(self._on_device.device)
         high, wide = BLOCK if self._device == "cpu" else DEVICE_BLOCK
         threads = torch.get_num_threads()
@@ -99,7 +98,7 @@ class NearestDocuments:
                 pairs = self._with_a_chance(part, products, off[part])
                 _offer(pairs, self._queries[part], tile[block], ranks[block], self._keys[part])
 
-        # each thread multiplies by itself: OpenMP's team would wait for its slowest member each time
+        # each thread multiplies by itself: OpenMP's team would wait for its slowest each time
         workers = threads if self._device == "cpu" else 1
         try:
             with ThreadPoolExecutor(workers, "", torch.set_num_threads, (1,)) as pool:
@@ -110,9 +109,9 @@ class NearestDocuments:
     def _with_a_chance(
         self, part: slice, products: torch.Tensor, off: NDArray[np.float32]
     ) -> NDArray[np.int64]:
-        """Count products ``[queries, documents]`` row by row; return those that may be among the best.
+        """Number products ``[queries, documents]`` row by row; return those that may be the best.
 
-        They reach the least score that is kept, or, as long as none is, the ``depth``-th best product.
+        They reach the least score that is kept, or the ``depth``-th best product if none is.
         """
         least, depth = _scores(self._keys[part, 0]), self._keys.shape[1]
         bound = least - off
@@ -138,7 +137,7 @@ class NearestDocuments:
             keys[:] = np.sort(found, axis=1)[:, -depth:]
 
     def ranking(self) -> Ranking:
-        """What was found: ``n`` rows, best first; a score of -inf where there were too few documents."""
+        """What was found: ``n`` rows, best first; -inf if there were too few documents."""
         self._keys.sort(axis=1)  # which is a heap, too
         best = self._keys[:, ::-1]
         row_of = np.empty(len(self._id_rank), dtype=np.int32)
@@ -158,7 +157,7 @@ def _scores(keys: Keys) -> NDArray[np.float32]:
 
 @njit(cache=True, nogil=True, fastmath={"reassoc"})
 def _offer(pairs, queries, documents, id_rank, keys):  # type: ignore[no-untyped-def]
-    """Score pairs, counted query by query, and keep the best; a row of keys is a heap, least first."""
+    """Score pairs, numbered query by query; keep the best. A row of keys is a heap, least first."""
     for pair in pairs:
         at, doc = pair // len(documents), pair % len(documents)
         score, best = 0.0, keys[at]
@@ -195,7 +194,7 @@ def exact_search(
         documents: the corpus, for its ids.
         depth: how many documents to keep per query.
         device: where to multiply.
-        memory: bytes to take besides queries, corpus and ranking; many queries are searched in parts.
+        memory: bytes to take besides queries, corpus and ranking; many queries are cut in parts.
     """
     count, dimension = query_embeddings.shape
     tiles = partial(_tiles, document_embeddings, slice(0, len(documents)), count, memory)

@@ -1,4 +1,4 @@
-"""A model is read, never run: no pickle, no code that its folder names, and only data from the hub."""
+"""A model is read, never run: no pickle, no code that its folder names, only data from the hub."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ROUTER_CONFIGS = ("router_config.json", "config.json")
 CONFIGURATION = re.compile(
     r"modules\.json|config(\..*)?\.json|\w+(-\w+)?_config\.json|.*\.safetensors\.index\.json"
 )
-"""Names of files that decide how a model is loaded; also those of versions, ``config.5.0.0.json``."""
+"""Files that decide how a model is loaded; also those of versions, ``config.5.0.0.json``."""
 TRANSFORMER_CONFIG = re.compile(r"sentence_\w+(-\w+)?_config\.json")
 TRANSFORMER_ARGUMENTS = frozenset(
     {
