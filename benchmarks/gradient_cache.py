@@ -44,8 +44,7 @@ def step(source: str, model_source: str, tokens: int, batch: int, texts: int) ->
     from opera.training.dataset import PairDataset
     from opera.training.loss import InfoNCELoss
     from opera.training.sampler import PairSampler
-    from opera.training_set.document_pool import DocumentPool
-    from opera.training_set.known_positives import KnownPositives
+    from opera.training_set.documents import DocumentPool, KnownPositives
     from opera.training_set.negatives import RandomNegatives
 
     data, model = load_data(source), load_model(model_source, "cpu").train()

@@ -34,7 +34,7 @@ from opera.methods import METHODS, PairScores, Plan
 from opera.methods.counts import bucket_of
 from opera.methods.dynamic import DynamicPruning
 from opera.training.sampler import PairSampler
-from opera.training_set.document_pool import DocumentPool
+from opera.training_set.documents import DocumentPool
 from opera.training_set.negatives import RandomNegatives
 
 ROOT = Path(__file__).parents[1]

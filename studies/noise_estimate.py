@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 import opera
-from opera.training_set.document_pool import DocumentPool
-from opera.training_set.noise import RandomCandidates, add_false_positives
+from opera.training_set.documents import DocumentPool
+from opera.training_set.noise import add_false_positives, random_candidates
 from page import RESULTS, ROOT, fill, need, table_lines
 
 MODEL = "../shared/models/potion-base-4m"
@@ -26,7 +26,7 @@ def with_noise(data: opera.RetrievalData, share: float) -> opera.RetrievalData:
     if share == 0:
         return data
     clean = data.training_split()
-    noisy = add_false_positives(clean, share, 0, RandomCandidates(clean, DocumentPool(len(data.corpus)))).qrels
+    noisy = add_false_positives(clean, share, 0, random_candidates(clean, DocumentPool(len(data.corpus)))).qrels
     relevant = replace(noisy, grades=np.maximum(noisy.grades, 1).astype(np.int32))
     return replace(data, splits={**data.splits, "train": relevant})
 

@@ -19,8 +19,7 @@ from opera.data.qrels import Qrels
 from opera.methods import METHODS, PairScores, Plan
 from opera.training.sampler import PairSampler
 from opera.training.sampling_recorder import SamplingRecorder
-from opera.training_set.document_pool import DocumentPool
-from opera.training_set.known_positives import KnownPositives
+from opera.training_set.documents import DocumentPool, KnownPositives
 from opera.training_set.negatives import RandomNegatives
 from page import ROOT, fill, table_lines
 

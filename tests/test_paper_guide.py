@@ -20,7 +20,7 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
-import opera.diagnostics.theory
+import opera.diagnostics
 import opera.methods
 from documents import find, parse
 from opera.config.automatic import Situation, resolve
@@ -231,7 +231,7 @@ def test_defaults_on_the_page_are_those_of_the_code() -> None:
 def test_functions_that_cite_an_equation_stand_in_its_row() -> None:
     by_number = {row["Equation"]: row["Here"] for row in rows("Equation")}
     checked = 0
-    for package in (opera.methods, opera.diagnostics.theory):
+    for package in (opera.methods, opera.diagnostics):
         for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
             for name, function in inspect.getmembers(importlib.import_module(module.name), inspect.isfunction):
                 head = (function.__doc__ or "").partition("\n")[0]

@@ -83,10 +83,10 @@ import numpy as np, torch
 import torch.distributed as dist
 from opera.data import load_data
 from opera.methods import METHODS, Plan
-from opera.training_set.document_pool import DocumentPool
+from opera.training_set.documents import DocumentPool
 from opera.training_set.negatives import RandomNegatives
 from opera.retrieval.models import load_model
-from opera.training_set.known_positives import KnownPositives
+from opera.training_set.documents import KnownPositives
 from opera.training.sampler import PairSampler
 from opera.training.dataset import PairDataset
 from opera.training.loss import InfoNCELoss

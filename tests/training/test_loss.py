@@ -18,8 +18,7 @@ from opera.retrieval.models import load_model
 from opera.training.dataset import PairDataset
 from opera.training.loss import InfoNCELoss, info_nce_losses
 from opera.training.sampler import PairSampler
-from opera.training_set.document_pool import DocumentPool
-from opera.training_set.known_positives import KnownPositives
+from opera.training_set.documents import DocumentPool, KnownPositives
 from opera.training_set.negatives import RandomNegatives
 from small_runs import SMALL, weights
 

@@ -14,7 +14,7 @@ from opera.methods import METHODS, Plan
 from opera.training.checkpoint import flatten, nest
 from opera.training.dataset import PairDataset
 from opera.training.sampler import NotObservedError, PairSampler, Row
-from opera.training_set.document_pool import DocumentPool
+from opera.training_set.documents import DocumentPool
 from opera.training_set.negatives import RandomNegatives
 from opera.training_set.pretrained_scores import pretrained_scores
 
@@ -25,7 +25,7 @@ def pairs() -> TrainingPairs:
 
 
 def make_sampler(pairs: TrainingPairs, lag: int = 1, micro: int = 2, rank: int = 0, world: int = 1) -> PairSampler:
-    scores = pretrained_scores(
+    scores, _ = pretrained_scores(
         pairs, np.eye(4, 6, dtype=np.float32), np.eye(12, 6, dtype=np.float32), 0.1, 8, 0, None, DocumentPool(12)
     )
     method = METHODS["dp"]

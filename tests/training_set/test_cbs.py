@@ -7,8 +7,8 @@ import pytest
 
 from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
-from opera.training_set.cbs import rank_among_random
-from opera.training_set.document_pool import DocumentPool
+from opera.training_set.documents import DocumentPool
+from opera.training_set.pretrained_scores import rank_among_random
 from small_runs import unit_vectors
 
 
@@ -27,14 +27,6 @@ def test_it_is_the_rank_among_positives_of_other_queries(pool_size: int) -> None
         assert found.rank[pair] == above + 1
         assert found.pool[pair] == len(pool)
         assert found.cbs[pair] == np.float32(1 / (above + 1))
-
-
-def test_smaller_pools_are_said() -> None:
-    pairs = TrainingPairs.from_arrays(np.array([0, 0, 1, 2, 2, 2, 3]), np.array([4, 7, 4, 1, 2, 3, 9]))
-    rng = np.random.default_rng(0)
-    found = rank_among_random(pairs, unit_vectors(rng, 4, 5), unit_vectors(rng, 12, 5), 10_000, 0, DocumentPool(12))
-    assert "cbs_pool=10000: there are fewer" in found.small_pool_note(10_000)
-    assert found.small_pool_note(found.smallest_pool) == ""
 
 
 def test_copies_of_the_document_do_not_push_it_down() -> None:

@@ -17,7 +17,7 @@ from opera.data import GivenNegatives, RetrievalData
 from opera.data.texts import TextTable
 from opera.training.guard.dev_corpus import reduced_corpus
 from opera.training_set.build import TrainingSet, build_training_set
-from opera.training_set.document_pool import DocumentPool
+from opera.training_set.documents import DocumentPool
 from opera.training_set.prepare import prepare
 from small_runs import SMALL
 from tiny_world import write_beir

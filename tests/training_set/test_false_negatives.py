@@ -19,7 +19,7 @@ from backbones import write_reranker
 from opera.core.errors import SettingError
 from opera.data import load_data
 from opera.data.pairs import TrainingPairs
-from opera.training_set.false_negatives import Margins, Veto, lowest_positive
+from opera.training_set.mining import Margins, Veto, lowest_positive
 
 PAIRS = TrainingPairs.from_arrays(np.array([0, 0, 1, 2]), np.array([0, 1, 2, 3]))
 COSINES = np.array([0.8, 0.5, -0.4, 0.9], dtype=np.float32)

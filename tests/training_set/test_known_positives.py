@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opera.data.pairs import TrainingPairs
-from opera.training_set.known_positives import KnownPositives
+from opera.training_set.documents import KnownPositives
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 9)), min_size=1, unique=True))

@@ -19,8 +19,7 @@ from opera.retrieval.measures import Ranking
 from opera.retrieval.models import load_model
 from opera.retrieval.search import exact_search
 from opera.training_set.build import build_training_set
-from opera.training_set.document_pool import DocumentPool
-from opera.training_set.known_positives import KnownPositives
+from opera.training_set.documents import DocumentPool, KnownPositives
 from opera.training_set.negatives import ListedNegatives, RandomNegatives, mine_hard_negatives
 from opera.training_set.prepare import prepare
 from small_runs import SMALL, assert_same_run

@@ -12,14 +12,14 @@ import opera
 from opera.core.rng import generator
 from opera.data import Qrels
 from opera.retrieval.measures import FULL_MEASURES
-from opera.training_set.document_pool import DocumentPool
+from opera.training_set.documents import DocumentPool
 from opera.training_set.negatives import ListedNegatives
 from opera.training_set.noise import (
-    ListedCandidates,
-    RandomCandidates,
     add_false_positives,
     add_lower_grades,
     false_positive_count,
+    listed_candidates,
+    random_candidates,
 )
 from small_runs import SMALL
 
@@ -37,14 +37,14 @@ def test_false_positives_have_weights() -> None:
     graded = add_lower_grades(clean, judged, relevant_grade=2, noise_grade=1)
     assert graded.qrels.weights is not None
     assert graded.qrels.weights.tolist() == [4, 8, 5], "its own"
-    drawn = add_false_positives(clean, 0.5, 0, RandomCandidates(clean, DocumentPool(50)))
+    drawn = add_false_positives(clean, 0.5, 0, random_candidates(clean, DocumentPool(50)))
     assert drawn.qrels.weights is not None
     assert drawn.qrels.weights[drawn.injected].tolist() == [6, 6], "the mean"
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
 def test_random_false_positives_make_up_the_share(clean: Qrels, share: float) -> None:
-    noisy = add_false_positives(clean, share, 0, RandomCandidates(clean, DocumentPool(500)))
+    noisy = add_false_positives(clean, share, 0, random_candidates(clean, DocumentPool(500)))
     assert noisy.count == false_positive_count(12, share)
     assert noisy.injected.mean() == pytest.approx(share, abs=1 / 12)
     keys = noisy.qrels.query_index.astype(int) * 500 + noisy.qrels.doc_rows
@@ -52,12 +52,12 @@ def test_random_false_positives_make_up_the_share(clean: Qrels, share: float) ->
     true = noisy.qrels.query_rows[noisy.qrels.query_index[~noisy.injected]]
     assert true.tolist() == clean.query_rows[clean.query_index].tolist()
     assert noisy.qrels.doc_rows[~noisy.injected].tolist() == clean.doc_rows.tolist()
-    again = add_false_positives(clean, share, 0, RandomCandidates(clean, DocumentPool(500)))
+    again = add_false_positives(clean, share, 0, random_candidates(clean, DocumentPool(500)))
     assert np.array_equal(noisy.qrels.doc_rows, again.qrels.doc_rows)
 
 
 def test_random_candidates_are_every_other_document(clean: Qrels) -> None:
-    candidates = RandomCandidates(clean, DocumentPool(9))
+    candidates = random_candidates(clean, DocumentPool(9))
     for query, own in ((0, {0, 1, 2, 3}), (1, {7}), (2, set(range(7)))):
         count = int(candidates.available[query])
         assert set(candidates.draw(query, generator(0, "test"), count).tolist()) == set(range(9)) - own
@@ -65,14 +65,14 @@ def test_random_candidates_are_every_other_document(clean: Qrels) -> None:
 
 def test_hard_ones_come_from_the_list_until_it_ends(clean: Qrels) -> None:
     mined = ListedNegatives.from_lists([np.array([20, 21]), np.array([22]), np.array([23, 24, 25])], DocumentPool(100))
-    noisy = add_false_positives(clean, 0.9, 0, ListedCandidates(mined))
+    noisy = add_false_positives(clean, 0.9, 0, listed_candidates(mined))
     assert sorted(noisy.qrels.doc_rows[noisy.injected]) == [20, 21, 22, 23, 24, 25]
     assert noisy.count < false_positive_count(12, 0.9)
 
 
 def test_what_one_query_cannot_take_goes_to_the_others(clean: Qrels) -> None:
     mined = ListedNegatives.from_lists([np.array([20]), np.array([], dtype=int), np.arange(30, 60)], DocumentPool(100))
-    noisy = add_false_positives(clean, 0.5, 0, ListedCandidates(mined))
+    noisy = add_false_positives(clean, 0.5, 0, listed_candidates(mined))
     assert noisy.count == 12
     assert noisy.injected.mean() == 0.5
 

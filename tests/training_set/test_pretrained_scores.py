@@ -9,8 +9,7 @@ import pytest
 
 from opera.data.pairs import TrainingPairs
 from opera.retrieval.encoder import pair_similarities
-from opera.training_set.document_pool import DocumentPool
-from opera.training_set.known_positives import KnownPositives
+from opera.training_set.documents import DocumentPool, KnownPositives
 from opera.training_set.pretrained_scores import pretrained_losses, pretrained_scores
 from small_runs import unit_vectors
 
@@ -43,7 +42,9 @@ def test_similarity_and_loss_are_the_plain_formulas(pairs: TrainingPairs) -> Non
 def test_the_random_set_is_as_large_as_asked_and_depends_on_the_seed(pairs: TrainingPairs) -> None:
     rng = np.random.default_rng(0)
     queries, corpus = unit_vectors(rng, 4, 6), unit_vectors(rng, 200, 6)
-    made = [pretrained_scores(pairs, queries, corpus, 0.1, 8, seed, None, DocumentPool(200)).loss for seed in (0, 0, 1)]
+    made = [
+        pretrained_scores(pairs, queries, corpus, 0.1, 8, seed, None, DocumentPool(200))[0].loss for seed in (0, 0, 1)
+    ]
     assert np.array_equal(made[0], made[1])
     assert not np.array_equal(made[0], made[2])
     assert (made[0] < math.log(8 + 1) + 2 / 0.1).all()

@@ -15,7 +15,6 @@ from opera.config.weights import WeightSettings
 from opera.core.errors import SettingError
 from opera.data import RetrievalData, load_data
 from opera.data.combined import combine, each_set
-from opera.retrieval import encoder
 from opera.training_set.build import build_training_set
 from opera.training_set.prepare import prepare
 from opera.training_set.weights import loss_weights, scores_by_weight
@@ -51,20 +50,14 @@ def test_loss_weights_have_mean_1_and_reach_the_loss(beir: Path, static_model: P
 def test_scores_by_weight_keep_the_values_and_follow_the_weights() -> None:
     similarity = np.array([0.9, 0.1, 0.5, 0.7], dtype=np.float32)
     assert scores_by_weight(np.array([1.0, 5, 3, 3]), similarity) == pytest.approx([0.1, 0.9, 0.5, 0.7])
-    assert scores_by_weight(np.array([2.0, 9, 4]), None).tolist() == [-1, 1, 0]
 
 
-def test_sp_keeps_the_heaviest_pairs_and_encodes_nothing(
-    beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sp_keeps_the_heaviest_pairs(beir: Path, static_model: Path) -> None:
     run = prepared(weighted(beir), static_model, pair_weights="scores")
-    with monkeypatch.context() as patch:
-        patch.setattr(encoder.Encoder, "encode", lambda *_: pytest.fail("the weights alone rank the pairs"))
-        built = build_training_set(run)
+    built = build_training_set(run)
     kept = run.recipe.make_method(built.pairs, built.scores, 1).kept
     assert built.pair_weights is not None
     assert built.pair_weights[kept].min() > built.pair_weights[~kept].max()
-    assert built.similarity is None, "none was computed"
     assert built.start_scores is not None
     assert built.start_scores.argmax() == built.pair_weights.argmax()
 

@@ -74,7 +74,7 @@ def evaluate(
         split_names,
         write_trec_run,
     )
-    from opera.training_set.written import checked_output
+    from opera.training_set.export_inputs import checked_output
 
     data = one_source(data, pairs, documents, queries, columns)
     names = (

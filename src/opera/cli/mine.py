@@ -77,9 +77,8 @@ def mine(
 ) -> None:
     """Mine hard negatives for the training queries; OPERA and FlagEmbedding train with the .jsonl."""
     from opera.retrieval.locate import inputs_of, locate_model
-    from opera.training_set.export_inputs import NEGATIVES_FORMATS, mining_settings
+    from opera.training_set.export_inputs import NEGATIVES_FORMATS, checked_output, mining_settings
     from opera.training_set.negatives import check_range
-    from opera.training_set.written import checked_output
 
     data = one_source(data, pairs, documents, queries, columns)
     reads = [*inputs_of(data, model), *([] if reranker is None else [Path(locate_model(reranker))])]

@@ -79,8 +79,7 @@ def score(
     With --reranker or --negatives: write a teacher's scores of training pairs and negatives, for --teacher of opera
     train; a .jsonl is a training file of FlagEmbedding with pos_scores and neg_scores."""
     from opera.methods.selection import CBS_POOL
-    from opera.training_set.export_inputs import SCORE_FORMATS, ScoreInputs
-    from opera.training_set.written import checked_output
+    from opera.training_set.export_inputs import SCORE_FORMATS, ScoreInputs, checked_output
 
     data = one_source(data, pairs, documents, queries, columns)
     if cbs_pool and not cbs:

@@ -42,7 +42,7 @@ def theory(
 
     require("matplotlib", "opera theory")
     from opera.diagnostics.charts import FORMATS, write_theory_chart
-    from opera.diagnostics.theory import AUCS, NOISES, World, as_records, grid, sweeps
+    from opera.diagnostics.simulation import AUCS, NOISES, World, as_records, grid, sweeps
 
     check_output(out, "--out", FORMATS, overwrite=overwrite)
     noises, aucs = noise or NOISES, auc or AUCS

@@ -12,11 +12,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from opera.core.files import replace_file
-from opera.diagnostics.theory import Point
+from opera.diagnostics.simulation import Point
 
 FORMATS = (".svg", ".png", ".pdf")
 COLOURS = {"sp": "#d55e00", "dp": "#0072b2"}
-NAMES = {"sp": "SP", "dp": "DP"}
 
 
 def write_theory_chart(
@@ -24,8 +23,7 @@ def write_theory_chart(
 ) -> None:
     """Draw the gain of pruning over fine-tuning, one panel per varied quantity.
 
-    Lines are the closed form of Theorem 1. Dots with bars are the simulation with its standard error. Crosses are the
-    mean over single queries, with variance.
+    Lines are the closed form of Theorem 1. Dots with bars are the simulation with its standard error.
 
     Args:
         path: file to write; the suffix (``.svg``, ``.png``, ``.pdf``) decides the format.
@@ -49,28 +47,17 @@ def write_theory_chart(
 
 
 def _draw_sweep(axes: Axes, name: str, label: str, points: Sequence[Point]) -> None:
-    x = [
-        1 - point.world.true_share if name == "noise" else getattr(point.world, name)
-        for point in points
-    ]
+    worlds = [point.world for point in points]
+    x = [1 - world.true_share if name == "noise" else getattr(world, name) for world in worlds]
     axes.axhline(0, color="0.6", linewidth=1)
-    for method, colour in COLOURS.items():
-        closed = [p.closed_form[method].similarity - p.closed_form["ft"].similarity for p in points]
-        simulated = [p.simulated[method].similarity - p.simulated["ft"].similarity for p in points]
-        errors = [p.simulated[method].error for p in points]
-        one_query = [p.simulated[method].one_query - p.simulated["ft"].one_query for p in points]
-        title = NAMES[method]
-        axes.plot(x, closed, color=colour, label=f"{title}, theorem")
-        axes.errorbar(
-            x,
-            simulated,
-            yerr=errors,
-            fmt="o",
-            markersize=4,
-            color=colour,
-            label=f"{title}, simulated",
+    for method, color in COLOURS.items():
+        closed, simulated = (
+            [way[method].similarity - way["ft"].similarity for way in ways]
+            for ways in zip(*((p.closed_form, p.simulated) for p in points), strict=True)
         )
-        axes.plot(x, one_query, "x", color=colour, label=f"{title}, one query at a time")
-    axes.set_xlabel(label)
-    axes.set_ylabel("gain in E over FT")
+        errors, title = [p.simulated[method].error for p in points], method.upper()
+        axes.plot(x, closed, color=color, label=f"{title}, theorem")
+        dots: dict[str, Any] = {"fmt": "o", "markersize": 4, "label": f"{title}, simulated"}
+        axes.errorbar(x, simulated, yerr=errors, color=color, **dots)
+    axes.set(xlabel=label, ylabel="gain in E over FT")
     axes.grid(alpha=0.3)

@@ -151,11 +151,6 @@ class Method(ABC, Generic[S]):
         return False
 
     @classmethod
-    def needs_losses(cls, settings: S) -> bool:
-        """Whether it uses the losses of these scores, too."""
-        return cls.needs_scores(settings)
-
-    @classmethod
     def cbs_pool_size(cls, settings: S) -> int:
         """How many random documents CBS ranks each pair among (Appendix D.1); 0 if the method does not use CBS."""
         return 0

@@ -46,10 +46,6 @@ class PairScores:
         """Overwrite the scores of the pairs of one batch, each ``[B]``; of a pair listed twice, the last counts."""
         self.similarity[pair_ids], self.loss[pair_ids] = similarity, loss
 
-    def with_cbs(self, cbs: FloatArray) -> PairScores:
-        """Return the same scores with the CBS of each pair ``[N]``."""
-        return PairScores(self.pairs, self.similarity, self.loss, cbs)
-
     def subset(self, kept: BoolArray, kept_pairs: TrainingPairs) -> PairScores:
         """Return the scores of the pairs marked by ``kept``, bool ``[N]``, for their :meth:`TrainingPairs.subset`."""
         cbs = None if self.cbs is None else self.cbs[kept]

@@ -143,11 +143,6 @@ class BestPairsMethod(PruningMethod[B]):
         return True
 
     @classmethod
-    def needs_losses(cls, settings: B) -> bool:
-        """Never: pairs are ranked by similarity or CBS."""
-        return False
-
-    @classmethod
     def cbs_pool_size(cls, settings: B) -> int:
         """``cbs_pool`` with ``score=cbs``, else 0."""
         return settings.cbs_pool if settings.score == "cbs" else 0

@@ -28,11 +28,6 @@ class StaticThenDynamic(BestPairsMethod[TwoStageSettings]):
     title = "Static, then dynamic pruning"
     settings_class = TwoStageSettings
 
-    @classmethod
-    def needs_losses(cls, settings: TwoStageSettings) -> bool:
-        """Always: the second stage starts from them."""
-        return True
-
     def start(self) -> None:
         """Set up the second stage."""
         kept_pairs, _ = self.pairs.subset(self.kept)

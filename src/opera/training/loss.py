@@ -27,7 +27,7 @@ from opera.training.distributed import gather_embeddings, gather_values
 from opera.training.not_finite import NotFiniteError
 from opera.training.sampler import Batch, PairSampler
 from opera.training_set.build import TrainingSet
-from opera.training_set.known_positives import KnownPositives
+from opera.training_set.documents import KnownPositives
 
 Observer = Callable[[int, NDArray[np.int64], NDArray[np.float32], NDArray[np.float32]], None]
 """Called with the step, pair ids ``[W·m]``, cosine similarities ``[W·m]`` and losses ``[W·m]``."""

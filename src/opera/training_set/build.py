@@ -20,9 +20,8 @@ from opera.methods.mixed import Mixture
 from opera.retrieval.measures import Ranking
 from opera.retrieval.search import search_corpus
 from opera.runs.record import NegativesRecord
-from opera.training_set.document_pool import DocumentPool
-from opera.training_set.known_positives import KnownPositives
-from opera.training_set.miner import Miner
+from opera.training_set.documents import DocumentPool, KnownPositives
+from opera.training_set.mining import Miner
 from opera.training_set.negatives import (
     ListedNegatives,
     Lists,
@@ -32,7 +31,7 @@ from opera.training_set.negatives import (
 )
 from opera.training_set.noise import inject_noise
 from opera.training_set.prepare import Prepared
-from opera.training_set.pretrained_scores import scores_with_cbs
+from opera.training_set.pretrained_scores import pretrained_scores
 from opera.training_set.weights import loss_weights, scores_by_weight
 
 log = logging.getLogger("opera")
@@ -88,17 +87,10 @@ class TrainingSet:
     @property
     def fingerprint(self) -> int:
         """A number that differs where pairs, scores, weights or listed negatives differ."""
-        parts: list[NDArray[Any] | None] = [
-            self.pairs.pair_query,
-            self.pairs.pair_doc,
-            self.similarity,
-        ]
-        parts += [
-            self.start_scores,
-            self.loss_weights,
-            None if self.scores is None else self.scores.loss,
-        ]
-        parts += [None, None] if self.listed is None else [self.listed.counts, self.listed.doc_rows]
+        scores = None if self.scores is None else self.scores.loss
+        lists = (None, None) if self.listed is None else (self.listed.counts, self.listed.doc_rows)
+        arrays = (self.pairs.pair_query, self.pairs.pair_doc, self.similarity, self.start_scores)
+        parts: list[Any] = [*arrays, self.loss_weights, scores, *lists]
         total = 0
         for part in parts:
             total = zlib.crc32(b"" if part is None else np.ascontiguousarray(part).tobytes(), total)
@@ -199,23 +191,16 @@ def _pretrained_scores(
 ) -> tuple[PairScores | None, FloatArray | None, int | None]:
     """Compute the pretrained scores that the method needs, if any, the similarities, and the smallest CBS pool.
 
-    With ``pair_weights=scores`` the weights order the similarities; where they are all different and the method uses
-    no losses, nothing is encoded.
+    With ``pair_weights=scores`` the weights order the similarities.
     """
     settings, recipe = prepared.settings, prepared.recipe
     if not recipe.method_class.needs_scores(recipe.method_settings):
         return None, None, None
     pool_size = recipe.method_class.cbs_pool_size(recipe.method_settings)
-    if settings.pair_weights != "scores":
-        weights = None
-    order_alone = not pool_size and not recipe.method_class.needs_losses(recipe.method_settings)
-    if weights is not None and order_alone and len(np.unique(weights)) == len(weights):
-        no_losses = np.zeros(len(weights), dtype=np.float32)
-        return PairScores(pairs, scores_by_weight(weights, None), no_losses), None, None
     encoder = prepared.pair_encoder
     query_embeddings = encoder.encode_queries(prepared.data, query_rows)
     document_embeddings = encoder.encode_corpus(prepared.data, settings.corpus_text)
-    scores, smallest_pool = scores_with_cbs(
+    scores, smallest_pool = pretrained_scores(
         pairs,
         query_embeddings,
         document_embeddings,
@@ -227,6 +212,6 @@ def _pretrained_scores(
         cbs_pool=pool_size,
     )
     similarity = scores.similarity.copy()
-    if weights is not None:
+    if weights is not None and settings.pair_weights == "scores":
         scores = PairScores(pairs, scores_by_weight(weights, similarity), scores.loss, scores.cbs)
     return scores, similarity, smallest_pool

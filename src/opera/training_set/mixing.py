@@ -18,7 +18,7 @@ from opera.data.pairs import TrainingPairs
 from opera.methods import PairScores
 from opera.methods.mixed import Mixture
 from opera.training_set.build import TrainingSet, build_training_set
-from opera.training_set.known_positives import KnownPositives
+from opera.training_set.documents import KnownPositives
 from opera.training_set.negatives import Lists, Negatives
 from opera.training_set.prepare import Prepared
 

@@ -16,18 +16,19 @@ from numpy.typing import NDArray
 
 from opera.config.negatives import NEGATIVES
 from opera.config.training import TrainSettings
-from opera.core.arrays import IntArray
+from opera.core.arrays import BoolArray, FloatArray, IntArray
 from opera.core.errors import SettingError
 from opera.core.rng import generator
-from opera.data import RetrievalData
+from opera.data import GivenNegatives, RetrievalData
 from opera.retrieval.measures import Ranking
-from opera.training_set.document_pool import DocumentPool
-from opera.training_set.false_negatives import Veto
-from opera.training_set.known_positives import KnownPositives
+from opera.training_set.documents import DocumentPool, KnownPositives
 
 log = logging.getLogger("opera")
 
 CHUNK_QUERIES = 8_192
+
+Veto = Callable[[IntArray, BoolArray, FloatArray], BoolArray]
+"""Returns which candidates stay, of corpus rows, those to look at, and similarities: all ``[n, depth]``."""
 
 Kind = TypeVar("Kind", bound=Callable[..., Any])
 
@@ -224,19 +225,24 @@ def _hard(inputs: NegativeInputs) -> Negatives:
     )
 
 
-def given_negatives(
-    data: RetrievalData, query_rows: IntArray, known: KnownPositives, pool: DocumentPool
-) -> ListedNegatives:
-    """Return the negatives that came with the data, but for documents without a text and known positives.
+def given_of(data: RetrievalData) -> GivenNegatives:
+    """Return the negatives that came with the data.
 
     Raises:
         SettingError: if none came with them.
     """
-    given = data.given_negatives
-    if given is None:
+    if data.given_negatives is None:
         raise SettingError(
             f"negatives=given: {data.title} holds no negatives; use negatives=random or negatives=hard"
         )
+    return data.given_negatives
+
+
+def given_negatives(
+    data: RetrievalData, query_rows: IntArray, known: KnownPositives, pool: DocumentPool
+) -> ListedNegatives:
+    """Return the negatives that came with the data, but for documents without a text and known positives."""
+    given = given_of(data)
     lists = [given.doc_rows[given.offsets[row] : given.offsets[row + 1]] for row in query_rows]
     return _listed(lists, known, pool, "given negatives")
 
@@ -290,10 +296,8 @@ def check_negatives(kind: str, data: RetrievalData, settings: TrainSettings) -> 
     Raises:
         SettingError: for given or scored negatives where there are none, or a range past the corpus.
     """
-    if kind == "given" and data.given_negatives is None:
-        raise SettingError(
-            f"negatives=given: {data.title} holds no negatives; use negatives=random or negatives=hard"
-        )
+    if kind == "given":
+        given_of(data)
     if kind == "teacher" and data.teacher is None:
         raise SettingError(
             "negatives=teacher: there are no scores of a teacher; give them with --teacher"

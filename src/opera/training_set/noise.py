@@ -6,7 +6,6 @@ import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +17,7 @@ from opera.core.rng import generator
 from opera.data import Qrels, RetrievalData
 from opera.data.splits import copy_splits
 from opera.retrieval.measures import Ranking
-from opera.training_set.document_pool import DocumentPool
-from opera.training_set.known_positives import KnownPositives
+from opera.training_set.documents import DocumentPool, KnownPositives
 from opera.training_set.negatives import ListedNegatives, check_range, mine_hard_negatives
 
 log = logging.getLogger("opera")
@@ -112,14 +110,14 @@ def inject_noise(
     if settings.noise == "grade":
         noisy = _judged_below(original, data, settings)
     elif settings.noise == "random":
-        noisy = add_false_positives(clean, _share(settings), seed, RandomCandidates(clean, pool))
+        noisy = add_false_positives(clean, _share(settings), seed, random_candidates(clean, pool))
     else:
         known = KnownPositives(clean.pairs(), len(data.corpus), clean.query_rows, data.held_out)
         ranking = search(clean.query_rows, settings.noise_ranks[1])
         mined = mine_hard_negatives(
             ranking, known, settings.noise_ranks, len(data.corpus), seed, pool
         )
-        noisy = add_false_positives(clean, _share(settings), seed, ListedCandidates(mined))
+        noisy = add_false_positives(clean, _share(settings), seed, listed_candidates(mined))
     log.info(
         "noise=%s: %d of %d training pairs are false",
         settings.noise,
@@ -174,17 +172,39 @@ def false_positive_count(n_pairs: int, share: float) -> int:
     return math.floor(share / (1 - share) * n_pairs + 1e-9)
 
 
-class Candidates(Protocol):
-    """Documents that may become false positives."""
+@dataclass(frozen=True)
+class Candidates:
+    """Documents that may become false positives.
 
-    @property
-    def available(self) -> NDArray[np.int64]:
-        """How many documents there are for each training query: int64 ``[n]``."""
-        ...
+    Attributes:
+        available: int64 ``[n]``, how many there are for each training query.
+        draw: draws corpus rows for a query, so many and without repeats; at most as many as are available.
+    """
 
-    def draw(self, query: int, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
-        """Draw ``count`` corpus rows for a query without repeats; at most as many as are available."""
-        ...
+    available: NDArray[np.int64]
+    draw: Callable[[int, np.random.Generator, int], NDArray[np.int64]]
+
+
+def random_candidates(clean: Qrels, pool: DocumentPool) -> Candidates:
+    """All documents but the query's own positives."""
+    own = clean.query_index[pool.holds(clean.doc_rows)]
+
+    def draw(query: int, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
+        positives = clean.doc_rows[clean.offsets[query] : clean.offsets[query + 1]]
+        others = pool.without(positives)
+        return others.rows(rng.choice(len(others), count, replace=False))
+
+    return Candidates(len(pool) - np.bincount(own, minlength=clean.n_queries), draw)
+
+
+def listed_candidates(mined: ListedNegatives) -> Candidates:
+    """Those of a list per query: hard false positives from the untrained model's ranking."""
+
+    def draw(query: int, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
+        listed = mined.doc_rows[mined.offsets[query] : mined.offsets[query + 1]]
+        return rng.choice(listed, count, replace=False).astype(np.int64)
+
+    return Candidates(np.diff(mined.offsets), draw)
 
 
 def add_false_positives(
@@ -199,7 +219,7 @@ def add_false_positives(
         clean: the relevant qrels of train.
         share: share of all pairs that is false afterwards.
         seed: seed of the draws.
-        candidates: :class:`RandomCandidates` or :class:`ListedCandidates`.
+        candidates: the documents.
     """
     wanted = _counts_by_query(
         clean, false_positive_count(len(clean.doc_rows), share), candidates.available, seed
@@ -230,40 +250,3 @@ def _counts_by_query(clean: Qrels, count: int, available: IntArray, seed: int) -
         wanted -= too_many
         missing, turn = int(too_many.sum()), turn + 1
     return wanted
-
-
-@dataclass(frozen=True)
-class RandomCandidates:
-    """All documents but the query's own positives."""
-
-    clean: Qrels
-    pool: DocumentPool
-
-    @property
-    def available(self) -> NDArray[np.int64]:
-        """How many documents there are beside the query's own."""
-        own = self.clean.query_index[self.pool.holds(self.clean.doc_rows)]
-        return len(self.pool) - np.bincount(own, minlength=self.clean.n_queries)
-
-    def draw(self, query: int, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
-        """Draw uniform documents."""
-        own = self.clean.doc_rows[self.clean.offsets[query] : self.clean.offsets[query + 1]]
-        others = self.pool.without(own)
-        return others.rows(rng.choice(len(others), count, replace=False))
-
-
-@dataclass(frozen=True)
-class ListedCandidates:
-    """A list per query: hard false positives from the pretrained ranking."""
-
-    mined: ListedNegatives
-
-    @property
-    def available(self) -> NDArray[np.int64]:
-        """The lengths of the lists."""
-        return np.diff(self.mined.offsets)
-
-    def draw(self, query: int, rng: np.random.Generator, count: int) -> NDArray[np.int64]:
-        """Draw uniform documents of the query's list."""
-        listed = self.mined.doc_rows[self.mined.offsets[query] : self.mined.offsets[query + 1]]
-        return rng.choice(listed, count, replace=False).astype(np.int64)

@@ -1,23 +1,108 @@
-"""Scores of the training pairs under the pretrained model: SP ranks by them, DP starts from them."""
+"""Scores of the training pairs under the untrained model: SP ranks by them, DP starts from them; and CBS."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opera.core.processes import everywhere, own_share
 from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
 from opera.encoder.embeddings import Vectors
 from opera.methods import PairScores
 from opera.retrieval.encoder import Encoder, pair_similarities
 from opera.retrieval.locate import run_scores_without_prompts
-from opera.training_set.cbs import rank_among_random
-from opera.training_set.document_pool import DocumentPool
-from opera.training_set.known_positives import KnownPositives
+from opera.training_set.documents import DocumentPool, KnownPositives
+
+CHUNK_CELLS = 8_000_000
+ROUNDING = 1e-6  # cosines of float32 vectors that differ by less are equal
+
+
+@dataclass(frozen=True)
+class CBSRanks:
+    """Rank of each pair's document among random documents (Appendix D.1).
+
+    Attributes:
+        rank: int32 ``[N]``, 1-based rank among the pool by similarity to the query.
+        pool: int32 ``[N]``, size of the pool.
+    """
+
+    rank: NDArray[np.int32]
+    pool: NDArray[np.int32]
+
+    @property
+    def cbs(self) -> NDArray[np.float32]:
+        """CBS, the reciprocal rank: float32 ``[N]``."""
+        return (1 / self.rank).astype(np.float32)
+
+    @property
+    def smallest_pool(self) -> int:
+        """The fewest documents a pair was ranked among."""
+        return int(self.pool.min())
+
+
+def rank_among_random(
+    pairs: TrainingPairs,
+    query_embeddings: Vectors,
+    document_embeddings: Vectors,
+    pool_size: int,
+    seed: int,
+    pool: DocumentPool,
+) -> CBSRanks:
+    """Rank each pair's document among ``pool_size`` random positives of *other* queries (Appendix D.1).
+
+    The pool of a query is a uniform sample, without replacement, of the distinct documents that are positive for
+    another query and not for this one; all of them where there are fewer. Pools of different queries overlap: each is
+    the start of one random order of all positives, without the query's own. A document that ties with the pair's does
+    not lower its rank.
+
+    All processes call this. Each ranks the pairs of some queries, in whole chunks, so the bytes are those of one.
+
+    Args:
+        pairs: the training pairs.
+        query_embeddings: float32 ``[n, dimension]``, unit vectors.
+        document_embeddings: float32 ``[documents, dimension]``, unit vectors.
+        pool_size: documents to rank among; the paper's 10,000.
+        seed: seed of the sample.
+        pool: the documents that have a text; no other is ranked among.
+    """
+    positives = np.unique(pairs.pair_doc)
+    in_order = generator(seed, "score.consistency").permutation(positives[pool.holds(positives)])
+    in_order = in_order[: pool_size + int(pairs.positives_per_query.max())]
+    place = np.full(len(document_embeddings), -1, dtype=np.int64)
+    place[in_order] = np.arange(len(in_order))
+    candidates = np.array(document_embeddings[in_order])
+    similarity = pair_similarities(pairs, query_embeddings, document_embeddings)
+    rank, sizes = np.empty(pairs.n_pairs, dtype=np.int32), np.empty(pairs.n_pairs, dtype=np.int32)
+    chunk = max(1, CHUNK_CELLS // max(1, len(in_order)))
+    share = own_share(pairs.n_queries, chunk)
+
+    def rank_own() -> list[NDArray[np.int32]]:
+        for start in range(share.start, share.stop, chunk):
+            stop = min(start + chunk, share.stop)
+            seen = query_embeddings[start:stop] @ candidates.T
+            for query in range(start, stop):
+                own = slice(pairs.query_offsets[query], pairs.query_offsets[query + 1])
+                own_places = place[pairs.pair_doc[own]]
+                others = np.delete(seen[query - start], own_places[own_places >= 0])[:pool_size]
+                others.sort()
+                rank[own] = (
+                    1
+                    + len(others)
+                    - np.searchsorted(others, similarity[own] + ROUNDING, side="right")
+                )
+                sizes[own] = len(others)
+        first, last = pairs.query_offsets[[share.start, share.stop]]
+        return [rank[first:last], sizes[first:last]]
+
+    rank, sizes = (np.concatenate(parts) for parts in zip(*everywhere(rank_own), strict=True))
+    return CBSRanks(rank, sizes)
+
 
 log = logging.getLogger("opera")
 
@@ -109,33 +194,7 @@ def pretrained_scores(
     seed: int,
     known: KnownPositives | None,
     pool: DocumentPool,
-) -> PairScores:
-    """Similarity and estimated loss of every pair; arguments as for :func:`pretrained_losses`."""
-    similarity = pair_similarities(pairs, query_embeddings, document_embeddings)
-    losses = pretrained_losses(
-        pairs,
-        query_embeddings,
-        document_embeddings,
-        similarity,
-        temperature,
-        set_size,
-        seed,
-        known,
-        pool,
-    )
-    return PairScores(pairs, similarity, losses)
-
-
-def scores_with_cbs(
-    pairs: TrainingPairs,
-    query_embeddings: Vectors,
-    document_embeddings: Vectors,
-    temperature: float,
-    set_size: int,
-    seed: int,
-    known: KnownPositives | None,
-    pool: DocumentPool,
-    cbs_pool: int,
+    cbs_pool: int = 0,
 ) -> tuple[PairScores, int | None]:
     """Compute what methods start from; arguments as for :func:`pretrained_losses`.
 
@@ -144,12 +203,17 @@ def scores_with_cbs(
     Returns:
         Similarities, losses and CBS; and the smallest pool that a pair was ranked among, ``None`` without CBS.
     """
-    scores = pretrained_scores(
-        pairs, query_embeddings, document_embeddings, temperature, set_size, seed, known, pool
+    vectors = query_embeddings, document_embeddings
+    similarity = pair_similarities(pairs, *vectors)
+    losses = pretrained_losses(
+        pairs, *vectors, similarity, temperature, set_size, seed, known, pool
     )
     if cbs_pool == 0:
-        return scores, None
-    ranks = rank_among_random(pairs, query_embeddings, document_embeddings, cbs_pool, seed, pool)
-    if note := ranks.small_pool_note(cbs_pool):
-        log.info("note: %s", note)
-    return scores.with_cbs(ranks.cbs), ranks.smallest_pool
+        return PairScores(pairs, similarity, losses), None
+    ranks = rank_among_random(pairs, *vectors, cbs_pool, seed, pool)
+    if ranks.smallest_pool < cbs_pool:
+        log.info(
+            f"note: cbs_pool={cbs_pool}: there are fewer positives of other queries, so pairs are ranked among "
+            f"{ranks.smallest_pool} to {int(ranks.pool.max())} documents"
+        )
+    return PairScores(pairs, similarity, losses, ranks.cbs), ranks.smallest_pool

@@ -97,19 +97,12 @@ def loss_weights(
     return np.asarray(exact / exact.mean(), dtype=np.float32)
 
 
-def scores_by_weight(weights: FloatArray, similarity: FloatArray | None) -> NDArray[np.float32]:
-    """Return similarities in the order of the weights: float32 ``[N]``.
+def scores_by_weight(weights: FloatArray, similarity: FloatArray) -> NDArray[np.float32]:
+    """Return similarities in the order of the weights, both ``[N]``: float32 ``[N]``.
 
-    The pair with the highest weight gets the highest pretrained similarity, and so on: the values keep the scale of the
-    cosines that training observes. Equal weights stay in the order of their own similarities.
-
-    Args:
-        weights: ``[N]``.
-        similarity: the pretrained ones ``[N]``; ``None`` where the order alone counts: values from -1 to 1 are evenly
-            spread, and equal weights stay in their order.
+    The pair with the highest weight gets the highest similarity of the untrained model, and so on: the values keep the
+    scale of the cosines that training observes. Equal weights stay in the order of their own similarities.
     """
-    own = np.zeros(len(weights)) if similarity is None else np.asarray(similarity)
-    values = np.linspace(-1, 1, len(weights)) if similarity is None else np.sort(own)
     ordered = np.empty(len(weights), dtype=np.float32)
-    ordered[np.lexsort((own, weights))] = values
+    ordered[np.lexsort((similarity, weights))] = np.sort(similarity)
     return ordered

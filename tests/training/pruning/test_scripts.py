@@ -20,7 +20,7 @@ from sentence_transformers.sentence_transformer.losses import (
 
 import opera
 from opera.training.pruning import PairPruning
-from opera.training.pruning.timetable import Timetable
+from opera.training.pruning.batches import Timetable
 from own_scripts import arguments, open_model, pairs_of, trainer_of
 
 
@@ -67,15 +67,6 @@ def test_several_data_sets_with_a_loss_and_prompts_each(dataset: Dataset, bert_m
     last = trainer.state.log_history[-2]
     assert last["small_alpha"] == pytest.approx(5, abs=0.2)
     assert last["large_alpha"] == pytest.approx(5, abs=0.2)
-
-
-@pytest.mark.parametrize("order", ["proportional", "round_robin"])
-def test_random_turns_overrun_a_schedule_by_a_few_batches(order: str, tmp_path: Path) -> None:
-    """A set may have a few turns more than its share where turns are random; where they are not, none."""
-    timetable = Timetable.of(arguments(tmp_path, multi_dataset_batch_sampler=order, max_steps=6))
-    assert timetable.overrun(4, sets=2, processes=1)[0] == (10 if order == "proportional" else 4)
-    assert timetable.overrun(4, sets=1, processes=1) == (4, "the training is longer than its arguments say")
-    assert Timetable().overrun(4, sets=2, processes=1)[0] == 4
 
 
 @pytest.mark.parametrize("loss", [TripletLoss, CosineSimilarityLoss])

@@ -11,9 +11,9 @@ from opera.cli.printing.console import one_line, table_of
 from opera.cli.printing.results import warn_of_few
 from opera.core.intervals import signed
 from opera.data.names import source_title
-from opera.diagnostics.inspect.duplicates import Duplicates, NearDuplicate
-from opera.diagnostics.inspect.quality import Quality
-from opera.diagnostics.inspect.report import Inspection
+from opera.diagnostics.duplicates import Duplicates, NearDuplicate
+from opera.diagnostics.inspect import Inspection
+from opera.diagnostics.quality import Quality
 
 BARS = " ▁▂▃▄▅▆▇█"
 SHOWN_DUPLICATES = 3

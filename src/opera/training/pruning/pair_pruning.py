@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
-import logging
 import zlib
+from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from datasets import Dataset
-from pydantic import ValidationError
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.sampler import DefaultBatchSampler
+from sentence_transformers.base.sampler import BatchSamplers, DefaultBatchSampler
 from torch import Tensor, nn
 from torch.utils.data import RandomSampler
+from transformers import TrainerCallback, TrainerState
+from transformers.trainer import TRAINER_STATE_NAME
 
-from opera.core.errors import ModelError, SettingError
+from opera.core.errors import ModelError, RunFolderError, SettingError, TrainingError
 from opera.core.processes import process_count, process_index
-from opera.core.settings import Settings, explain
 from opera.core.terminal import shown
-from opera.methods import AUTO, DEFAULT_METHOD, Method, PairScores, Plan, method_named
+from opera.methods import AUTO, DEFAULT_METHOD, PairScores, Plan, method_named
+from opera.training.checkpoint import read_state, write_state
 from opera.training.distributed import refuse_differences
 from opera.training.loss import observed_everywhere
-from opera.training.pruning.batches import Given, GivenOut, PrunedBatches, PrunedSet, read_again
-from opera.training.pruning.callback import PruningCallback
-from opera.training.pruning.identity import BatchCheck
-from opera.training.pruning.pair_rows import WHOLE, PairRows, read_all
-from opera.training.pruning.scores import PairEmbeddings
-from opera.training.pruning.timetable import Timetable, refuse_other_sampler
-from opera.training.pruning.watching import LossWatch, checked_temperature
+from opera.training.pruning.batches import Given, PrunedBatches, PrunedSet, Timetable, read_again
+from opera.training.pruning.losses import LossWatch, checked_temperature, refuse_other_batch
+from opera.training.pruning.pair_rows import WHOLE, PairEmbeddings, PairRows, read_all
 from opera.training.sampler import PairSampler
 
-log = logging.getLogger("opera")
+STATE_FILE = "opera_pruning.npz"
+"""The samplers' state, in the trainer's checkpoint."""
 
 
 class PairPruning:
@@ -81,12 +80,10 @@ class PairPruning:
                 f"model: must be a SentenceTransformer, got {shown(type(model).__name__)}"
             )
         self.model, self.method = model, method_named(DEFAULT_METHOD if method == AUTO else method)
-        self.method_settings = _parsed(self.method, settings)
+        self.method_settings = self.method.settings_class.parse(settings)
         self.temperature = checked_temperature(temperature)
-        self.timetable, self._args, self._prompts, self._routes = Timetable(), None, None, None
-        if args is not None:
-            self._read_arguments(args)
-        self._given_out, self._taken = GivenOut(), list[Given]()
+        self._args, self.timetable = args, Timetable() if args is None else Timetable.of(args)
+        self._waiting, self._taken = deque[Given](), list[Given]()
         self._watches: dict[str, LossWatch] = {}
         self._batch_size, self._seed, self._began = 0, 0, False
         self._sets = [PrunedSet(rows, None) for rows in read_all(dataset)]
@@ -95,7 +92,7 @@ class PairPruning:
                 self.method_settings, part.rows.pairs.n_queries, part.rows.pairs.n_pairs
             )
             if self.method.needs_scores(self.method_settings):
-                part.embeddings = PairEmbeddings.of(model, part.rows, self._prompts)
+                part.embeddings = PairEmbeddings.of(model, part.rows, self._argument("prompts"))
         self.sampler, self.callback = SamplerOf(self), PruningCallback(self)
 
     def watch(self, loss: Any) -> Any:
@@ -123,11 +120,11 @@ class PairPruning:
         Raises:
             SettingError: if they hold prompts that the pairs were scored without.
         """
-        scored_with, scored = self._prompts, any(part.embeddings is not None for part in self._sets)
-        self._read_arguments(args)
-        if scored and (scored_with or None) != (self._prompts or None):
+        scored_with, scored = self._argument("prompts"), any(part.embeddings for part in self._sets)
+        self._args, self.timetable = args, Timetable.of(args)
+        if scored and (scored_with or None) != (args.prompts or None):
             raise SettingError(
-                f"args.prompts={shown(self._prompts)}: the pairs were scored with {shown(scored_with)}; give "
+                f"args.prompts={shown(args.prompts)}: the pairs were scored with {shown(scored_with)}; give "
                 "PairPruning the trainer's arguments (args=args)"
             )
 
@@ -137,13 +134,22 @@ class PairPruning:
         Raises:
             SettingError: naming the sampler or data set that it reads instead, where the arguments are known.
         """
-        if self._args is not None and not any(part.length for part in self._sets):
-            refuse_other_sampler(self._args, self.sampler)
+        if self._args is None or any(part.length for part in self._sets):
+            return
+        given = self._args.batch_sampler
+        if given is self.sampler:
+            raise SettingError(
+                "train_dataset: is another object than the dataset that PairPruning was given; give both the same"
+            )
+        name = f"BatchSamplers.{given.name}" if isinstance(given, BatchSamplers) else shown(given)
+        raise SettingError(
+            f"args.batch_sampler: is {name}, not pruning.sampler; set args.batch_sampler = pruning.sampler before "
+            "training"
+        )
 
-    def state_dict(self, trained_steps: int) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         """Return the state between two optimizer steps, for :meth:`load_state_dict`."""
-        sets = {str(number): part.state_dict() for number, part in enumerate(self._sets)}
-        return {"optimizer_steps": trained_steps, "sets": sets}
+        return {str(number): part.state_dict() for number, part in enumerate(self._sets)}
 
     def load_state_dict(self, state: Mapping[str, Any], trained_steps: int, per_epoch: int) -> None:
         """Restore what :meth:`state_dict` returned, before the first batch is read.
@@ -155,16 +161,12 @@ class PairPruning:
 
         Raises:
             TrainingError: if it belongs to other pairs.
-            ValueError: if it belongs to another optimizer step, or the trainer will skip other batches.
+            ValueError: if the trainer will skip other batches.
         """
-        if int(state["optimizer_steps"]) != trained_steps:
-            raise ValueError(
-                f"it belongs to step {int(state['optimizer_steps'])}, not {trained_steps}"
-            )
         self._begin()
         skipped = self.timetable.skipped(trained_steps, per_epoch) * process_count()
         found = [
-            part.load_state_dict(state["sets"][str(number)], skipped > 0)
+            part.load_state_dict(state[str(number)], skipped > 0)
             for number, part in enumerate(self._sets)
         ]
         if sum(found) != skipped:
@@ -172,9 +174,9 @@ class PairPruning:
                 f"of this epoch {sum(found)} batches were trained, and the trainer skips {skipped}"
             )
 
-    def _read_arguments(self, args: Any) -> None:
-        self.timetable, self._args = Timetable.of(args), args
-        self._prompts, self._routes = args.prompts, args.router_mapping
+    def _argument(self, name: str) -> Any:
+        """Return one of the trainer's arguments; ``None`` where they are not known."""
+        return getattr(self._args, name, None)
 
     def batches(self, dataset: Any, **how: Any) -> DefaultBatchSampler:
         """Return the batch sampler of a data set: ours where it trains, the usual one for any other.
@@ -196,7 +198,7 @@ class PairPruning:
                 f"per_device_train_batch_size={self._batch_size}: more than the {part.rows.pairs.n_queries} distinct "
                 f"queries of {part.rows.place}, so a batch would hold one twice; give that number or less"
             )
-        return PrunedBatches(part, self._given_out, self._begin, process_count(), dataset, **how)
+        return PrunedBatches(part, self._waiting, self._begin, process_count(), dataset, **how)
 
     def _begin(self) -> None:
         """Make the samplers of the data sets that have none yet."""
@@ -207,11 +209,9 @@ class PairPruning:
         if self._began:
             return
         self._began = True
-        self._check = BatchCheck(self.model, self._prompts, self._routes)
         for part in self._sets:
-            sampler = self._make_sampler(part)
-            steps = sampler.method.plan.max_steps
-            part.begin(sampler, self.timetable.overrun(steps, len(self._sets), process_count()))
+            part.sampler = self._make_sampler(part)
+            part.random_turns = len(self._sets) > 1 and not self.timetable.round_robin
 
     def _make_sampler(self, part: PrunedSet) -> PairSampler:
         rows, processes, scores = part.rows, process_count(), None
@@ -252,20 +252,32 @@ class PairPruning:
         return made
 
     def _take(self, queries: dict[str, Tensor]) -> Tensor | None:
-        """Find the batch that a loss of training got, and return its weights, where it has any."""
+        """Find the batch that a loss of training got, and return its weights, where it has any.
+
+        Every process iterates all batches and trains the one of its own place: of W in a row, process r trains the
+        r-th.
+        """
         self.refuse_unread()
-        self._taken = self._given_out.take(process_count())
+        if len(self._waiting) < process_count():
+            raise TrainingError(
+                "PairPruning: the loss got a batch that was not drawn: the trainer's train_dataset must be the dataset "
+                "that PairPruning was given, args.batch_sampler its sampler, and each training needs a PairPruning of "
+                "its own"
+            )
+        self._taken = [self._waiting.popleft() for _ in range(process_count())]
         own = self._taken[process_index()]
-        self._check(queries, own)
-        weights = own.weights
+        prompts, routes = self._argument("prompts"), self._argument("router_mapping")
+        refuse_other_batch(queries, own, self.model, prompts, routes)
+        weights = own.source.sampler.batch_at(own.step, 0).weights
         return None if bool((weights == 1).all()) else torch.from_numpy(weights)
 
     def _observe(self, similarity: Tensor, losses: Tensor) -> None:
         """Pass on what every process saw of its batch."""
         own = self._taken[process_index()]
-        seen = observed_everywhere(own.step, own.pair_ids, similarity, losses)
-        for given, part in zip(self._taken, np.split(seen, len(self._taken)), strict=True):
-            given.source.train(given.step, given.pair_ids, part[:, 0], part[:, 1])
+        pair_ids = own.source.sampler.pairs_of(own.step)
+        seen = observed_everywhere(own.step, pair_ids.astype(np.int64), similarity, losses)
+        for (part, step), values in zip(self._taken, np.split(seen, len(self._taken)), strict=True):
+            part.train(step, part.sampler.pairs_of(step), values[:, 0], values[:, 1])
 
 
 def _fingerprint(rows: PairRows, scores: PairScores | None) -> int:
@@ -274,15 +286,6 @@ def _fingerprint(rows: PairRows, scores: PairScores | None) -> int:
     for values in () if scores is None else (scores.similarity, scores.loss):
         total = zlib.crc32(np.ascontiguousarray(values).tobytes(), total)
     return total
-
-
-def _parsed(method: type[Method[Any]], values: Mapping[str, Any]) -> Settings:
-    known = method.settings_class.model_fields
-    try:
-        return method.settings_class(**values)
-    except ValidationError as error:
-        own = f"{method.name} has {', '.join(known)}" if known else f"{method.name} has no settings"
-        raise SettingError(*explain(error, known, own)) from None
 
 
 class SamplerOf:
@@ -310,3 +313,69 @@ def _saved_sampler(*args: Any, **kwargs: Any) -> Any:
         "args.batch_sampler: was a PairPruning, which is not saved with arguments; make one, and set "
         "args.batch_sampler = pruning.sampler"
     )
+
+
+class PruningCallback(TrainerCallback):  # type: ignore[misc]
+    """Saves and restores the samplers with the trainer's checkpoints, and adds their schedule to the log.
+
+    Pass it as ``callbacks=[pruning.callback]``. Without it a training cannot be resumed.
+    """
+
+    def __init__(self, pruning: PairPruning) -> None:
+        self.pruning = pruning
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Take the trainer's arguments; where it resumes, take up the samplers' state.
+
+        Raises:
+            SettingError: if the trainer reads its batches from another sampler or data set.
+            RunFolderError: if the checkpoint holds none, or not that of this training.
+        """
+        self.pruning.use_arguments(args)
+        self.pruning.refuse_unread()
+        if state.global_step == 0:
+            return
+        folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+        file = folder / STATE_FILE
+        if not file.is_file():
+            raise RunFolderError(
+                f"{file}: does not exist, so the draws of this training cannot be resumed; checkpoints hold it where "
+                "callbacks=[pruning.callback] is passed to the trainer, and are resumed from args.output_dir"
+            )
+        saved = TrainerState.load_from_json(str(folder / TRAINER_STATE_NAME))
+        if saved.log_history != state.log_history:
+            raise RunFolderError(
+                f"{folder}: is of another training than the one that is resumed; resume from a checkpoint of "
+                "args.output_dir"
+            )
+        try:
+            self.pruning.load_state_dict(
+                read_state(file), state.global_step, len(kwargs["train_dataloader"])
+            )
+        except (KeyError, ValueError) as error:
+            raise RunFolderError(
+                f"{file}: cannot be read ({error}); resume from another checkpoint"
+            ) from None
+        except TrainingError:
+            raise RunFolderError(
+                f"{file}: belongs to other rows than the dataset has now; resume with the same data set"
+            ) from None
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Write the samplers' state beside the trainer's, in the main process; every process holds the same."""
+        if state.is_world_process_zero:
+            write_state(
+                Path(args.output_dir) / f"checkpoint-{state.global_step}" / STATE_FILE,
+                self.pruning.state_dict(),
+            )
+
+    def on_log(
+        self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **kwargs: Any
+    ) -> None:
+        """Add the schedule and the coverage to the log line of a training step."""
+        if logs is None or "loss" not in logs:
+            return
+        curves = self.pruning.curves()
+        logs.update(curves)
+        if state.log_history:
+            state.log_history[-1].update(curves)

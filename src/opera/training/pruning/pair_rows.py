@@ -1,4 +1,4 @@
-"""A data set of texts as training pairs: which row is which query with which document?"""
+"""A data set of texts as training pairs, and what the untrained model thinks of them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,19 @@ from typing import Any
 import numpy as np
 from datasets import Dataset, DatasetDict, IterableDataset, IterableDatasetDict
 from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
 
 from opera.core.arrays import IntArray
 from opera.core.errors import DataError
+from opera.core.settings import Settings
 from opera.core.terminal import shown
 from opera.data import RetrievalData, TextTable
-from opera.data.pairs import TrainingPairs
+from opera.data.pairs import TrainingPairs, pair_keys
+from opera.encoder.embeddings import Vectors
+from opera.methods import Method, PairScores
+from opera.retrieval.encoder import Encoder
+from opera.training_set.documents import DocumentPool
+from opera.training_set.pretrained_scores import pretrained_scores
 
 log = logging.getLogger("opera")
 
@@ -25,6 +32,8 @@ LABEL_COLUMNS = ("label", "labels", "score", "scores")
 WHOLE = ""
 """Name of a data set that is not one of several."""
 ROWS_AT_ONCE = 10_000
+Prompts = str | Mapping[str, Any] | None
+"""``args.prompts``: one for all columns, by column, by data set, or by data set and column."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +59,7 @@ class PairRows:
     @property
     def place(self) -> str:
         """What messages call it."""
-        return place_of(self.name)
+        return self.data.source
 
     def rows(self, pair_ids: IntArray) -> list[int]:
         """The rows of some pairs."""
@@ -106,67 +115,105 @@ def read(name: str, dataset: Dataset) -> PairRows:
         )
     if len(dataset) == 0:
         raise DataError(f"{place}: has no row: nothing to train on")
-    queries: dict[str, int] = {}
-    documents: dict[str, int] = {}
-    pair_query, pair_doc = (
-        np.empty(len(dataset), dtype=np.int64),
-        np.empty(len(dataset), dtype=np.int64),
-    )
-    digest, start = hashlib.sha256(), 0
-    for batch in dataset.iter(ROWS_AT_ONCE):
-        stop = start + len(batch[columns[0]])
-        for column in columns[2:]:
-            _refuse_other_values(batch[column], place, column, start)
-        for column, numbers, into in (
-            (columns[0], queries, pair_query),
-            (columns[1], documents, pair_doc),
-        ):
-            texts = [
-                _checked(text, place, column, start + at) for at, text in enumerate(batch[column])
-            ]
-            into[start:stop] = [numbers.setdefault(text, len(numbers)) for text in texts]
+    numbers: tuple[dict[str, int], dict[str, int]] = ({}, {})
+    pairs_of_rows = np.empty((2, len(dataset)), dtype=np.int64)
+    digest = hashlib.sha256()
+    for start in range(0, len(dataset), ROWS_AT_ONCE):
+        batch = dataset[start : start + ROWS_AT_ONCE]
+        for column in columns:
+            _refuse_no_texts(batch[column], place, column, start, column in columns[:2])
+        for column, known, into in zip(columns[:2], numbers, pairs_of_rows, strict=True):
+            texts = batch[column]
+            into[start : start + len(texts)] = [known.setdefault(x, len(known)) for x in texts]
             digest.update(
                 "\0".join([column, str(len(texts)), *texts]).encode("utf-8", "surrogatepass")
             )
-        start = stop
+    pair_query, pair_doc = pairs_of_rows
     order = np.argsort(pair_query, kind="stable")
     pairs = TrainingPairs.from_arrays(pair_query[order], pair_doc[order])
-    _note_repeated(place, pairs)
+    if repeated := pairs.n_pairs - len(np.unique(pair_keys(pair_query, pair_doc))):
+        note = "%d rows repeat the query and positive of another row; each counts as a pair"
+        log.info(f"note: %s: {note}", place, repeated)
     data = RetrievalData(
         name=name or "dataset",
         source=place,
         fingerprint=digest.hexdigest(),
-        corpus=TextTable.from_texts({str(number): text for text, number in documents.items()}),
-        queries=TextTable.from_texts({str(number): text for text, number in queries.items()}),
+        corpus=TextTable.from_texts({str(number): text for text, number in numbers[1].items()}),
+        queries=TextTable.from_texts({str(number): text for text, number in numbers[0].items()}),
         splits={},
     )
     return PairRows(name, dataset, columns, data, pairs, order.astype(np.int64))
 
 
-def _checked(text: Any, place: str, column: str, row: int) -> str:
-    if not isinstance(text, str) or not text.strip():
-        raise DataError(
-            f"{place}: row {row}, column {shown(column)}: must be a text that is not empty, got {shown(text)}; "
-            f"the first two columns that are no label ({', '.join(LABEL_COLUMNS)}) are the query and its positive"
+def _refuse_no_texts(values: list[Any], place: str, column: str, first: int, of_pair: bool) -> None:
+    """Refuse what is no text in a column, and in those of the pair empty ones, from row ``first`` on."""
+    for row, value in enumerate(values, start=first):
+        if isinstance(value, str) and (value.strip() or not of_pair):
+            continue
+        rule, advice = (
+            "must be a text",
+            "columns after the query and its positive are negatives; "
+            f"dataset.remove_columns({shown(column)}) leaves it out",
         )
-    return text
-
-
-def _refuse_other_values(values: list[Any], place: str, column: str, first: int) -> None:
-    for at, value in enumerate(values):
-        if not isinstance(value, str):
-            raise DataError(
-                f"{place}: row {first + at}, column {shown(column)}: must be a text, got {shown(value)}; columns after "
-                f"the query and its positive are negatives; dataset.remove_columns({shown(column)}) leaves it out"
+        if of_pair:
+            rule, advice = (
+                "must be a text that is not empty",
+                f"the first two columns that are no label ({', '.join(LABEL_COLUMNS)}) are the query and its positive",
             )
-
-
-def _note_repeated(place: str, pairs: TrainingPairs) -> None:
-    keys = pairs.pair_query.astype(np.int64) * (int(pairs.pair_doc.max()) + 1) + pairs.pair_doc
-    repeated = pairs.n_pairs - len(np.unique(keys))
-    if repeated:
-        log.info(
-            "note: %s: %d rows repeat the query and positive of another row; each counts as a pair",
-            place,
-            repeated,
+        raise DataError(
+            f"{place}: row {row}, column {shown(column)}: {rule}, got {shown(value)}; {advice}"
         )
+
+
+@dataclass(frozen=True)
+class PairEmbeddings:
+    """The untrained model's embeddings of a data set's distinct texts.
+
+    Attributes:
+        queries: float32 ``[n, dimension]``, of length 1.
+        documents: float32 ``[documents, dimension]``, of length 1.
+    """
+
+    queries: Vectors
+    documents: Vectors
+
+    @classmethod
+    def of(cls, model: SentenceTransformer, rows: PairRows, prompts: Prompts) -> PairEmbeddings:
+        """Encode the texts, or read them from the cache; with the prompts of training, in the model's own lengths."""
+        trains = model.training
+        encoder = Encoder(model)
+        query, document = (prompt_of(prompts, rows.name, column) for column in rows.columns[:2])
+        encoder.prompts = {"query": query, "document": document}
+        queries = encoder.encode_queries(rows.data, np.arange(len(rows.data.queries)))
+        documents = encoder.encode_corpus(rows.data, "text")
+        model.train(trains)
+        return cls(queries, documents)
+
+    def scores(
+        self,
+        rows: PairRows,
+        method: type[Method[Any]],
+        settings: Settings,
+        temperature: float,
+        size: int,
+        seed: int,
+    ) -> PairScores:
+        """Score the pairs for a method; ``size`` is the number of documents in a batch."""
+        pool = DocumentPool.of(rows.data, "text")
+        cbs_pool = method.cbs_pool_size(settings)
+        return pretrained_scores(
+            rows.pairs, self.queries, self.documents, temperature, size, seed, None, pool, cbs_pool
+        )[0]
+
+
+def prompt_of(prompts: Prompts, name: str, column: str) -> str:
+    """Return the prompt that sentence-transformers' collator puts before a column of a data set; empty for none.
+
+    ``name`` is that of the data set, where there are several.
+    """
+    if isinstance(prompts, Mapping):
+        prompts = prompts.get(name, prompts) if name else prompts
+    if isinstance(prompts, Mapping):
+        found = prompts.get(column)
+        return found if isinstance(found, str) else ""
+    return prompts or ""

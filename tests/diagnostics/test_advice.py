@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 import opera
 from opera.config.recipe import make_recipe
 from opera.data.pairs import TrainingPairs
-from opera.diagnostics.inspect.advice import RETENTIONS, advise, dynamic_gain, retention_table
-from opera.diagnostics.inspect.quality import Quality
+from opera.diagnostics.advice import RETENTIONS, advise, dynamic_gain, retention_table
+from opera.diagnostics.quality import Quality
 from opera.methods import DEFAULT_METHOD
 
 

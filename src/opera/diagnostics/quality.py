@@ -12,8 +12,8 @@ from opera.core.arrays import FloatArray
 from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
 from opera.encoder.embeddings import Vectors
-from opera.training_set.cbs import CBSRanks
-from opera.training_set.document_pool import DocumentPool
+from opera.training_set.documents import DocumentPool
+from opera.training_set.pretrained_scores import CBSRanks
 
 RANDOM_PAIRS = 100_000
 CHUNK = 10_000

@@ -16,7 +16,7 @@ from opera.encoder.embeddings import Vectors
 from opera.retrieval.search import exact_search
 
 MAX_CHECKED = 10_000
-NEIGHBOURS = 6
+NEIGHBOURS = 5
 CHUNK_ROWS = 50_000
 NEAR_DUPLICATE_OVERLAP = 0.8
 WORD = re.compile(r"\w+")
@@ -101,23 +101,22 @@ def find_near_duplicates(
     embeddings: Vectors,
     others: TextTable,
     other_embeddings: Vectors,
-    includes_self: bool,
+    depth: int,
     device: str,
 ) -> list[Candidates]:
-    """Find near-duplicates: texts among the nearest neighbours that share at least 80% of their words.
+    """Find near-duplicates of texts: those of their ``depth`` nearest that share at least 80% of their words.
 
     Args:
         texts: the texts to check.
         embeddings: float32 ``[texts, dimension]``, rows of length 1.
         others: the texts to search.
         other_embeddings: float32 ``[others, dimension]``, rows of length 1.
-        includes_self: whether ``texts`` are rows of ``others``, so that each text finds itself.
+        depth: how many to look at.
         device: where to multiply.
 
     Returns:
-        For each text, (row of ``others``, overlap) of its near-duplicates; with ``includes_self``, its own row too.
+        For each text, (row of ``others``, overlap) of its near-duplicates; its own row too, if it is one of them.
     """
-    depth = NEIGHBOURS if includes_self else NEIGHBOURS - 1
     ranking = exact_search(embeddings, other_embeddings, others, depth, device)
     duplicates: list[Candidates] = []
     for text, rows in zip(texts, ranking.doc_rows, strict=True):
@@ -145,13 +144,9 @@ def count_duplicates(
         device: where to multiply.
     """
     rows = _rows_to_check(len(table), seed)
+    own = np.array(embeddings[rows])
     duplicates = find_near_duplicates(
-        table.texts(rows),
-        np.array(embeddings[rows]),
-        table,
-        embeddings,
-        includes_self=True,
-        device=device,
+        table.texts(rows), own, table, embeddings, NEIGHBOURS + 1, device
     )
     near_duplicates = 0
     examples: list[NearDuplicate] = []
@@ -164,8 +159,7 @@ def count_duplicates(
         pair = frozenset((own_row, max(others, key=lambda duplicate: duplicate[1])[0]))
         if len(examples) < max_examples and pair not in shown:
             shown.add(pair)
-            own = slice(own_row, own_row + 1)
-            examples.append(_example(table.ids(own)[0], table.texts(own)[0], others, table))
+            examples.append(_example(table, own_row, others, table))
     return Duplicates(len(table), len(rows), near_duplicates, _count_copies(table), examples)
 
 
@@ -195,17 +189,13 @@ def find_leak(
     checked[rows] = True
     held_out = held_out.select_queries(checked)
     train_queries = data.queries.select(train.query_rows)
-    texts, ids = (
-        data.queries.texts(held_out.query_rows, "text"),
-        data.queries.ids(held_out.query_rows),
-    )
     duplicates = find_near_duplicates(
-        texts,
+        data.queries.texts(held_out.query_rows, "text"),
         np.array(split_embeddings[rows]),
         train_queries,
         train_embeddings,
-        includes_self=False,
-        device=device,
+        NEIGHBOURS,
+        device,
     )
     leaked_queries = [query for query, candidates in enumerate(duplicates) if candidates]
     documents = np.unique(held_out.doc_rows)
@@ -219,7 +209,9 @@ def find_leak(
         documents=len(documents),
         shared_documents=int(np.isin(documents, train.doc_rows).sum()),
         examples=[
-            _example(ids[query], texts[query], duplicates[query], train_queries)
+            _example(
+                data.queries, int(held_out.query_rows[query]), duplicates[query], train_queries
+            )
             for query in leaked_queries[:max_examples]
         ],
     )
@@ -236,11 +228,16 @@ def _leaked_pairs(query: int, duplicates: Candidates, held_out: Qrels, train: Qr
     return sum(int(doc) in labelled for doc in own_docs)
 
 
-def _example(text_id: str, text: str, duplicates: Candidates, others: TextTable) -> NearDuplicate:
+def _example(
+    table: TextTable, row: int, duplicates: Candidates, others: TextTable
+) -> NearDuplicate:
     """Describe a text and its closest duplicate among ``others``."""
-    row, overlap = max(duplicates, key=lambda duplicate: duplicate[1])
-    one = slice(row, row + 1)
-    return NearDuplicate(text_id, others.ids(one)[0], text, others.texts(one)[0], overlap)
+    other, overlap = max(duplicates, key=lambda duplicate: duplicate[1])
+    (name, text), (other_name, other_text) = (
+        (part.ids(slice(at, at + 1))[0], part.texts(slice(at, at + 1))[0])
+        for part, at in ((table, row), (others, other))
+    )
+    return NearDuplicate(name, other_name, text, other_text, overlap)
 
 
 def _rows_to_check(total: int, seed: int) -> NDArray[np.int64]:

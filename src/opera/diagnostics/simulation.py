@@ -1,8 +1,12 @@
-"""Simulate Theorem 1: documents on the unit sphere, noisy scores, and the selection that SP and DP make."""
+"""Simulate Theorem 1 with the selection that SP and DP make, beside its closed form: the tables of ``opera theory``.
+
+Documents are drawn on the unit sphere, and scores with noise.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,7 +18,7 @@ from opera.core.arguments import MOST_SEED
 from opera.core.rng import generator
 from opera.core.settings import Settings, setting
 from opera.data.pairs import TrainingPairs
-from opera.diagnostics.theory.closed_form import (
+from opera.diagnostics.theory import (
     dynamic_share,
     expected_similarity,
     finetuning_share,
@@ -23,10 +27,20 @@ from opera.diagnostics.theory.closed_form import (
     static_share,
 )
 from opera.methods import METHODS, PairScores, Plan
+from opera.methods.selection import kept_count
 
 METHOD_NAMES = ("ft", "sp", "dp")
 JACKKNIFE_GROUPS = 20
 TIE = 1e-9
+
+NOISES = (0.1, 0.3, 0.5)
+AUCS = (0.3, 0.5, 0.7, 0.9)
+SWEEPS: dict[str, tuple[str, tuple[float, ...]]] = {
+    "noise": ("noise rate, 1 - m⁺/m", (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)),
+    "auc": ("scoring quality (AUC)", (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.99)),
+    "k": ("share selected, k = v", (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)),
+    "beta": ("document strength β", (1, 1.5, 2, 3, 4, 5, 7, 10, 15, 20)),
+}
 
 
 class World(Settings):
@@ -79,14 +93,12 @@ class Outcome:
         share: probability that a drawn document is true.
         similarity: E, expected cosine between the best query embedding and a true document, without variance.
         error: standard error of ``similarity``; 0 in closed form.
-        one_query: E for the embedding of a single query from its m documents, with variance; nan in closed form.
     """
 
     precision: float
     share: float
     similarity: float
     error: float = 0.0
-    one_query: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -100,22 +112,50 @@ class Point:
     @property
     def best(self) -> str:
         """Method with the highest E in closed form; empty if two tie."""
-        return _best({name: outcome.similarity for name, outcome in self.closed_form.items()})
-
-    @property
-    def best_for_one_query(self) -> str:
-        """Method with the highest ``one_query``; empty if two tie."""
-        return _best({name: outcome.one_query for name, outcome in self.simulated.items()})
-
-
-def _best(values: dict[str, float]) -> str:
-    *_, second, first = sorted(values, key=lambda name: values[name])
-    return first if values[first] - values[second] > TIE else ""
+        values = {name: outcome.similarity for name, outcome in self.closed_form.items()}
+        *_, second, first = sorted(values, key=lambda name: values[name])
+        return first if values[first] - values[second] > TIE else ""
 
 
 def examine(world: World) -> Point:
     """Compute a world in closed form and simulate it."""
     return Point(world, predict(world), simulate(world))
+
+
+def grid(
+    world: World, noises: Sequence[float] = NOISES, aucs: Sequence[float] = AUCS
+) -> list[Point]:
+    """Examine every combination of noise rate and scoring quality."""
+    return [examine(_with(world, noise=noise, auc=auc)) for noise in noises for auc in aucs]
+
+
+def sweeps(world: World) -> dict[str, tuple[str, list[Point]]]:
+    """Vary one quantity of ``world`` at a time, SP's k and DP's v together, so that both select the same documents.
+
+    Returns:
+        By field of ``World``: a label and the points.
+    """
+    found = {}
+    for name, (label, values) in SWEEPS.items():
+        fields = ("k", "v") if name == "k" else (name,)
+        possible = [v for v in values if name != "k" or kept_count(world.documents, v) > 0]
+        points = [examine(_with(world, **dict.fromkeys(fields, value))) for value in possible]
+        found[name] = label, points
+    return found
+
+
+def as_records(points: Sequence[Point]) -> list[dict[str, Any]]:
+    """Convert points to dictionaries for JSON: the world, then each method's outcomes, in closed form and simulated."""
+    return [
+        {
+            **point.world.model_dump(),
+            "true_share": point.world.true_share,
+            "closed_form": {name: vars(point.closed_form[name]) for name in METHOD_NAMES},
+            "simulated": {name: vars(point.simulated[name]) for name in METHOD_NAMES},
+            "best": point.best or None,
+        }
+        for point in points
+    ]
 
 
 def predict(world: World) -> dict[str, Outcome]:
@@ -144,37 +184,29 @@ def simulate(world: World) -> dict[str, Outcome]:
     20 groups of repeats.
     """
     is_true = np.arange(world.documents) < world.true_documents
-    documents = _draw_documents(world, is_true)
-    scores = _draw_scores(world, is_true)
-    true_mean = documents[:, is_true].mean(axis=1)
-    mu = np.eye(world.dimension)[0] * mean_length(world.concentration, world.dimension)
-    groups = np.array_split(np.arange(world.repeats), JACKKNIFE_GROUPS)
+    documents, scores = _draw_documents(world, is_true), _draw_scores(world, is_true)
+    true = documents[:, is_true].mean(axis=1)
+    group = np.arange(world.repeats) * JACKKNIFE_GROUPS // world.repeats
     outcomes = {}
     for name in METHOD_NAMES:
         probabilities, selected = _probabilities(world, name, scores)
-        drawn_mean = np.einsum("rm,rmd->rd", probabilities, documents)
-        similarity = _cosine(drawn_mean.mean(axis=0), true_mean.mean(axis=0))
-        left_out = np.empty(JACKKNIFE_GROUPS)
-        for at, group in enumerate(groups):
-            kept = np.setdiff1d(np.arange(world.repeats), group)
-            left_out[at] = _cosine(drawn_mean[kept].mean(axis=0), true_mean[kept].mean(axis=0))
-        error = math.sqrt((JACKKNIFE_GROUPS - 1) * float(left_out.var()))
-        one_query = drawn_mean / np.linalg.norm(drawn_mean, axis=1, keepdims=True) @ mu
+        drawn = np.einsum("rm,rmd->rd", probabilities, documents)
+        left_out = [
+            _cosine(drawn[group != at], true[group != at]) for at in range(JACKKNIFE_GROUPS)
+        ]
         outcomes[name] = Outcome(
             precision=float((selected & is_true).sum() / selected.sum()),
             share=float(probabilities[:, is_true].sum(axis=1).mean()),
-            similarity=similarity,
-            error=error,
-            one_query=float(one_query.mean()),
+            similarity=_cosine(drawn, true),
+            error=math.sqrt((JACKKNIFE_GROUPS - 1) * float(np.var(left_out))),
         )
     return outcomes
 
 
 def _draw_documents(world: World, is_true: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Draw unit vectors ``[repeats, m, dimension]`` around μ₁ and μ₂."""
-    axes = np.eye(world.dimension)
-    first = axes[0]
-    second = world.cosine * axes[0] + math.sqrt(1 - world.cosine**2) * axes[1]
+    first, other = np.eye(world.dimension)[:2]
+    second = world.cosine * first + math.sqrt(1 - world.cosine**2) * other
     documents = np.empty((world.repeats, world.documents, world.dimension))
     for name, direction, members in (("true", first, is_true), ("false", second, ~is_true)):
         size = world.repeats * int(members.sum())
@@ -196,34 +228,28 @@ def _probabilities(
     world: World, name: str, scores: NDArray[np.float32]
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return P(d|q) of a method, float64 ``[repeats, m]``, and the documents it selected, bool ``[repeats, m]``."""
-    own_settings: dict[str, dict[str, Any]] = {
+    strength = {"beta_start": world.beta, "beta_end": world.beta}
+    cutoff = {"v_start": world.v, "v_end": world.v}
+    own: dict[str, Any] = {
         "ft": {},
         "sp": {"k": world.k},
-        "dp": {
-            "levels": "document",
-            "beta_start": world.beta,
-            "beta_end": world.beta,
-            "v_start": world.v,
-            "v_end": world.v,
-        },
+        "dp": {"levels": "document", **strength, **cutoff},
     }
-    method = METHODS[name]
-    settings = method.settings_class.parse(own_settings[name])
-    method.check(settings, 1, world.documents)
-    pairs = TrainingPairs.from_arrays(
-        np.zeros(world.documents, dtype=np.int32), np.arange(world.documents)
-    )
-    nothing = np.zeros(world.documents)
-    probabilities = np.array(
-        [
-            method(pairs, Plan(world.seed, 1, 1), settings, PairScores(pairs, row, nothing))
-            .probabilities(0)
-            .document
-            for row in scores
-        ]
-    )
+    method, m = METHODS[name], world.documents
+    settings = method.settings_class.parse(own[name])
+    method.check(settings, 1, m)
+    pairs = TrainingPairs.from_arrays(np.zeros(m, dtype=np.int32), np.arange(m))
+    plan, no_losses = Plan(world.seed, 1, 1), np.zeros(m)
+    made = (method(pairs, plan, settings, PairScores(pairs, row, no_losses)) for row in scores)
+    probabilities = np.array([one.probabilities(0).document for one in made])
     return probabilities, probabilities >= probabilities.max(axis=1, keepdims=True) * (1 - 1e-9)
 
 
-def _cosine(drawn_mean: NDArray[np.float64], true_mean: NDArray[np.float64]) -> float:
-    return float(drawn_mean @ true_mean / np.linalg.norm(drawn_mean))
+def _cosine(drawn: NDArray[np.float64], true: NDArray[np.float64]) -> float:
+    """Return E from the mean drawn and the mean true document of each repeat, both ``[r, dimension]``."""
+    direction = drawn.mean(axis=0)
+    return float(direction @ true.mean(axis=0) / np.linalg.norm(direction))
+
+
+def _with(world: World, **values: float) -> World:
+    return World.parse({**world.model_dump(), **values})

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from opera.data.pairs import TrainingPairs
-from opera.diagnostics.inspect.advice import advise, retention_table
-from opera.diagnostics.inspect.quality import (
+from opera.diagnostics.advice import advise, retention_table
+from opera.diagnostics.quality import (
     area_under_curve,
     estimate_noise,
     estimate_quality,
@@ -17,8 +17,8 @@ from opera.diagnostics.inspect.quality import (
 )
 from opera.methods.selection import keep_highest
 from opera.retrieval.encoder import pair_similarities
-from opera.training_set.cbs import CBSRanks, rank_among_random
-from opera.training_set.document_pool import DocumentPool
+from opera.training_set.documents import DocumentPool
+from opera.training_set.pretrained_scores import CBSRanks, rank_among_random
 
 
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.5])

@@ -9,7 +9,7 @@ import numpy as np
 
 from opera.core.arrays import FloatArray
 from opera.data.pairs import TrainingPairs
-from opera.diagnostics.inspect.quality import Quality
+from opera.diagnostics.quality import Quality
 from opera.diagnostics.theory import (
     dynamic_share,
     expected_similarity,

@@ -1,0 +1,311 @@
+"""``opera.inspect``: inspect a data set with a model before training."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opera.core.arguments import MOST_SEED, whole_number
+from opera.core.paths import expand_user
+from opera.data import Qrels, RetrievalData, load_data
+from opera.data.combined import one_set
+from opera.data.names import source_title
+from opera.data.novelty import seen_share
+from opera.data.pairs import TrainingPairs
+from opera.diagnostics.advice import (
+    Advice,
+    Retention,
+    advise,
+    dynamic_gain,
+    retention_table,
+)
+from opera.diagnostics.duplicates import Duplicates, Leak, count_duplicates, find_leak
+from opera.diagnostics.quality import (
+    Quality,
+    Similarities,
+    estimate_quality,
+    most_suspicious,
+    random_similarities,
+    relative_rank,
+    summarize_similarities,
+)
+from opera.encoder.embeddings import Vectors
+from opera.methods.selection import CBS_POOL
+from opera.retrieval.encoder import open_encoder, pair_similarities
+from opera.retrieval.locate import run_corpus_text
+from opera.retrieval.prompts import given_prompts, with_data_prompt
+from opera.training_set.documents import DocumentPool
+from opera.training_set.pretrained_scores import CBSRanks, pair_encoder, rank_among_random
+
+
+@dataclass(frozen=True)
+class PositivesPerQuery:
+    """Distribution of positive documents over the training queries.
+
+    Attributes:
+        mean: mean number of positives per query.
+        quantiles: minimum, 25%, median, 75%, maximum.
+        single_positive_share: share of the queries with exactly one positive.
+        most_common_document_pairs: number of training pairs of the most frequent document.
+    """
+
+    mean: float
+    quantiles: tuple[float, ...]
+    single_positive_share: float
+    most_common_document_pairs: int
+
+
+@dataclass(frozen=True)
+class SuspiciousPair:
+    """A labelled pair that looks false.
+
+    Attributes:
+        query_id: id of the query.
+        doc_id: id of the document labelled as relevant.
+        query: text of the query.
+        document: text of the document.
+        similarity: their cosine similarity.
+        closer_random_share: share of random documents that are more similar to the query.
+    """
+
+    query_id: str
+    doc_id: str
+    query: str
+    document: str
+    similarity: float
+    closer_random_share: float
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """A data set as a model sees it before any training.
+
+    Attributes:
+        source: the data, as the user passed it.
+        model: the model, as the user passed it.
+        counts: documents, and queries and relevant pairs of each split.
+        grades: judgements by grade, for each split.
+        notes: what was merged or dropped when the data were read.
+        positives_per_query: distribution of positives over the training queries.
+        similarities: of labelled and of random pairs.
+        quality: estimated scoring quality and noise.
+        retentions: what SP would keep and lose at each k.
+        dynamic_gain: gain of dp over ft by Theorem 1, if the estimates are right.
+        documents: near-duplicates in the corpus.
+        queries: near-duplicates among the judged queries of all splits.
+        seen: for each split but train, the share of its relevant pairs whose document train names.
+        leaks: for each split but train, its overlap with train.
+        suspicious: the training pairs that look most false.
+        advice: the default method, and what to try if labels are false.
+    """
+
+    source: str
+    model: str
+    counts: dict[str, int]
+    grades: dict[str, dict[int, int]]
+    notes: tuple[str, ...]
+    positives_per_query: PositivesPerQuery
+    similarities: Similarities
+    quality: Quality
+    retentions: list[Retention]
+    dynamic_gain: float
+    documents: Duplicates
+    queries: Duplicates
+    seen: dict[str, float]
+    leaks: dict[str, Leak]
+    suspicious: list[SuspiciousPair]
+    advice: Advice
+
+    def __repr__(self) -> str:
+        counts = ", ".join(
+            f"{count} {name.replace('_', ' ')}" for name, count in self.counts.items()
+        )
+        return f"Inspection of {source_title(self.source)} with {self.model}: {counts}; advice: {self.advice.method}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return everything as plain dictionaries, lists and numbers, for JSON."""
+        return asdict(self)
+
+
+def inspect(
+    data: str | Path | RetrievalData,
+    *,
+    model: str | Path,
+    show: int = 10,
+    seed: int = 0,
+    relevant_grade: int = 1,
+    query_prompt: str | None = None,
+    document_prompt: str | None = None,
+) -> Inspection:
+    """Inspect a data set with a model, without training.
+
+    Args:
+        data: anything :func:`opera.load_data` reads, or loaded data.
+        model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``.
+        show: how many suspicious pairs, and how many examples of duplicates, to return.
+        seed: seed for drawing the random documents.
+        relevant_grade: lowest grade that counts as relevant.
+        query_prompt: text before each query, empty for none; the default is the data's, or the model's own.
+        document_prompt: text before each document, likewise.
+
+    Returns:
+        Counts, grades, positives per query, similarities, estimated noise, what static pruning would keep, duplicates,
+        how new other splits' documents are, leaks, suspicious pairs and advice; ``as_dict()`` gives it all for JSON.
+
+    Raises:
+        InputError: for invalid input, such as data without a training pair.
+    """
+    show, seed = whole_number(show, "show", 0), whole_number(seed, "seed", 0, MOST_SEED)
+    model, prompts = expand_user(model, "model"), given_prompts(query_prompt, document_prompt)
+    original = one_set(load_data(data), "inspect")
+    loaded = original.with_relevant_grade(relevant_grade)
+    loaded.training_split()  # data without a training pair are refused before the model is loaded
+    embedded = embed(loaded, model, prompts)
+    training, pool = loaded.training_split(), embedded.pool
+    pairs, queries = training.pairs(), embedded.pair_queries(training)
+    documents = embedded.pair_documents
+    similarity = pair_similarities(pairs, queries, documents)
+    random = random_similarities(pairs, queries, documents, seed, pool)
+    ranks = rank_among_random(pairs, queries, documents, CBS_POOL, seed, pool)
+    quality = estimate_quality(pairs, ranks, similarity, random, documents, pool)
+    retentions = retention_table(pairs, similarity, random, quality)
+    others = {name: qrels.relevant() for name, qrels in loaded.splits.items() if name != "train"}
+    others = {name: relevant for name, relevant in others.items() if relevant.n_queries}
+    train, device = embedded.queries(training), embedded.device
+    judged = loaded.queries.select(embedded.judged_rows)
+    return Inspection(
+        source=loaded.source,
+        model=str(model),
+        counts=loaded.counts(),
+        grades=count_grades(original),
+        notes=loaded.notes,
+        positives_per_query=positives_per_query(loaded),
+        similarities=summarize_similarities(similarity, random),
+        quality=quality,
+        retentions=retentions,
+        dynamic_gain=dynamic_gain(similarity, random, quality),
+        documents=count_duplicates(loaded.corpus, embedded.documents, seed, show, device),
+        queries=count_duplicates(judged, embedded.judged, seed, show, device),
+        seen={name: seen_share(loaded, name) for name in others},
+        leaks={
+            name: find_leak(loaded, name, train, embedded.queries(own), seed, show, device)
+            for name, own in others.items()
+        },
+        suspicious=_suspicious_pairs(loaded, pairs, similarity, ranks, show),
+        advice=advise(quality, retentions),
+    )
+
+
+def _suspicious_pairs(
+    data: RetrievalData,
+    pairs: TrainingPairs,
+    similarity: NDArray[np.float32],
+    ranks: CBSRanks,
+    count: int,
+) -> list[SuspiciousPair]:
+    worst = most_suspicious(relative_rank(ranks), similarity, count)
+    query_rows = data.training_split().query_rows[pairs.pair_query[worst]]
+    doc_rows = pairs.pair_doc[worst]
+    columns: list[list[Any]] = [
+        data.queries.ids(query_rows),
+        data.corpus.ids(doc_rows),
+        data.queries.texts(query_rows, "text"),
+        data.corpus.texts(doc_rows),
+        similarity[worst].tolist(),
+        ((ranks.rank - 1) / np.maximum(ranks.pool, 1))[worst].tolist(),
+    ]
+    return [SuspiciousPair(*values) for values in zip(*columns, strict=True)]
+
+
+def count_grades(data: RetrievalData) -> dict[str, dict[int, int]]:
+    """Count the judgements of each split by grade."""
+    return {
+        name: {
+            int(g): int(c)
+            for g, c in zip(*np.unique(qrels.grades, return_counts=True), strict=True)
+        }
+        for name, qrels in data.splits.items()
+    }
+
+
+def positives_per_query(data: RetrievalData) -> PositivesPerQuery:
+    """Describe how the training pairs are distributed over queries and documents."""
+    training = data.training_split()
+    counts = np.diff(training.offsets)
+    return PositivesPerQuery(
+        mean=float(counts.mean()),
+        quantiles=tuple(np.quantile(counts, [0, 0.25, 0.5, 0.75, 1]).tolist()),
+        single_positive_share=float((counts == 1).mean()),
+        most_common_document_pairs=int(np.bincount(training.doc_rows).max()),
+    )
+
+
+@dataclass(frozen=True)
+class EmbeddedData:
+    """A data set with the embeddings of its documents and of the judged queries of all splits.
+
+    Attributes:
+        data: the data set.
+        pool: the documents that have a text.
+        judged_rows: int ``[J]``, ascending, rows of the judged queries.
+        judged: float32 ``[J, dimension]``, their embeddings, rows of length 1.
+        documents: float32 ``[documents, dimension]``, rows of length 1.
+        pair_judged: as ``judged``, for the scores of pairs.
+        pair_documents: as ``documents``, for the scores of pairs.
+        device: where the model computed them.
+    """
+
+    data: RetrievalData
+    pool: DocumentPool
+    judged_rows: NDArray[np.integer]
+    judged: NDArray[np.float32]
+    documents: Vectors
+    pair_judged: NDArray[np.float32]
+    pair_documents: Vectors
+    device: str
+
+    def queries(self, qrels: Qrels) -> NDArray[np.float32]:
+        """Return the embeddings of the queries of ``qrels``: float32 ``[queries, dimension]``."""
+        return np.asarray(self.judged[np.searchsorted(self.judged_rows, qrels.query_rows)])
+
+    def pair_queries(self, qrels: Qrels) -> NDArray[np.float32]:
+        """Return the same for the scores of pairs."""
+        return np.asarray(self.pair_judged[np.searchsorted(self.judged_rows, qrels.query_rows)])
+
+
+def embed(data: RetrievalData, model: str | Path, prompts: Mapping[str, Any]) -> EmbeddedData:
+    """Encode the corpus, and the judged queries of all splits once; twice where pairs go without the prompts.
+
+    Args:
+        data: the data set.
+        model: what the user passed.
+        prompts: those that the user gave.
+    """
+    encoder, corpus_text = (
+        open_encoder(model, **with_data_prompt(prompts, data, model)),
+        run_corpus_text(model),
+    )
+    of_pairs = pair_encoder(encoder, model, prompts)
+    judged_rows = np.unique(np.concatenate([qrels.query_rows for qrels in data.splits.values()]))
+    documents: Vectors = encoder.encode_corpus(data, corpus_text)
+    judged = np.asarray(encoder.encode_queries(data, judged_rows))
+    pair_judged, pair_documents = judged, documents
+    if of_pairs.prompts["query"] != encoder.prompts["query"]:
+        pair_judged = np.asarray(of_pairs.encode_queries(data, judged_rows))
+    if of_pairs.prompts["document"] != encoder.prompts["document"]:
+        pair_documents = of_pairs.encode_corpus(data, corpus_text)
+    return EmbeddedData(
+        data=data,
+        pool=DocumentPool.of(data, corpus_text),
+        judged_rows=judged_rows,
+        judged=judged,
+        documents=documents,
+        pair_judged=pair_judged,
+        pair_documents=pair_documents,
+        device=encoder.device,
+    )
