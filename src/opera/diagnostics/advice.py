@@ -1,4 +1,6 @@
-"""Which method to take for these data: the default, and what Theorem 1 suggests if labels turn out to be false."""
+"""Which method to take for these data: the default, and what Theorem 1 suggests if labels turn out
+to be false.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,8 @@ MUCH_NOISE = 0.6
 WEAK_SCORES = 0.6
 MAX_LOST = 0.1
 CHECK = (
-    "Look at the suspicious pairs: if they are right, this model does not see their relevance yet, and pruning would "
+    "Look at the suspicious pairs: if they are right, this model does not see their relevance yet, "
+    "and pruning would "
     "lose (docs/results.md, ToolLens)."
 )
 
@@ -57,7 +60,8 @@ class Advice:
 
     Attributes:
         method: the default of ``opera train``.
-        if_labels_false: the method to try instead if the pairs that look random are false indeed; ``None``: the same.
+        if_labels_false: the method to try instead if the pairs that look random are false indeed;
+            ``None``: the same.
         k: its retention rate, for ``sp``.
         reasons: why, a sentence or two each.
     """
@@ -85,7 +89,9 @@ def precision_above(threshold: float, selected: float, noise: float, random: Flo
 def retention_table(
     pairs: TrainingPairs, similarity: FloatArray, random: FloatArray, quality: Quality
 ) -> list[Retention]:
-    """Compute what each k would keep, lose and, by Theorem 1, gain; retention rates that keep nothing are left out."""
+    """Compute what each k would keep, lose and, by Theorem 1, gain; retention rates that keep
+    nothing are left out.
+    """
     finetuned = expected_similarity(quality.true_share, quality.cosine)
     rows = []
     for k in RETENTIONS:
@@ -121,14 +127,16 @@ def dynamic_gain(similarity: FloatArray, random: FloatArray, quality: Quality) -
 def advise(quality: Quality, retentions: Sequence[Retention]) -> Advice:
     """Return the default method, and what to try if labels are false.
 
-    No estimate overrules the default: what looks like noise to the pretrained model is often relevance that it does not
-    see yet, and pruning then loses (docs/results.md, ToolLens). So a method that prunes is suggested on a condition
-    that only a look at the pairs can settle:
+    No estimate overrules the default: what looks like noise to the pretrained model is often
+    relevance that it does not see yet, and pruning then loses (docs/results.md, ToolLens). So a
+    method that prunes is suggested on a condition that only a look at the pairs can settle:
 
-    - No estimate of noise, noise that cannot be distinguished from 5%, scores that hardly separate true pairs from
-      random ones, or more noise than labels have: none, because there is nothing to prune by.
-    - Otherwise sp, which Theorem 1 ranks above dp and which did best with injected noise. Its k is the smallest that
-      keeps the share of pairs that look true and loses at most a tenth of the queries; if there is none, dp.
+    - No estimate of noise, noise that cannot be distinguished from 5%, scores that hardly separate
+      true pairs from random ones, or more noise than labels have: none, because there is nothing to
+      prune by.
+    - Otherwise sp, which Theorem 1 ranks above dp and which did best with injected noise. Its k is
+      the smallest that keeps the share of pairs that look true and loses at most a tenth of the
+      queries; if there is none, dp.
     """
     if quality.noise is None:
         return _default(
@@ -147,7 +155,8 @@ def advise(quality: Quality, retentions: Sequence[Retention]) -> Advice:
     if quality.noise > MUCH_NOISE:
         return _default(
             _look_random(quality),
-            "So many labels are rarely false. More likely, this model does not see what makes the pairs relevant.",
+            "So many labels are rarely false. More likely, this model does not see what makes the "
+            "pairs relevant.",
             "Check the suspicious pairs, or inspect with a better model.",
         )
     candidates = [
@@ -184,7 +193,8 @@ def _prune(quality: Quality, best: Retention) -> Advice:
     )
     reasons = (
         DEFAULT_REASON,
-        f"{_look_random(quality)} The model separates the others well (AUC {quality.pooled_auc:.2f}). {CHECK}",
+        f"{_look_random(quality)} The model separates the others well (AUC "
+        f"{quality.pooled_auc:.2f}). {CHECK}",
         f"Keeping k = {best.k:g} of the pairs would lose {best.lost_queries:.1%} of the queries.",
         f"Of the kept pairs, a share of {best.precision:.3f} would be true. This {verb} the "
         f"{quality.true_share:.3f} of all pairs (Theorem 1).",

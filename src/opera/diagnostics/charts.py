@@ -23,7 +23,8 @@ def write_theory_chart(
 ) -> None:
     """Draw the gain of pruning over fine-tuning, one panel per varied quantity.
 
-    Lines are the closed form of Theorem 1. Dots with bars are the simulation with its standard error.
+    Lines are the closed form of Theorem 1. Dots with bars are the simulation with its standard
+    error.
 
     Args:
         path: file to write; the suffix (``.svg``, ``.png``, ``.pdf``) decides the format.

@@ -71,7 +71,8 @@ class Leak:
         queries: number of queries checked: all, or a random 10,000.
         leaked_queries: number of checked queries with a near-duplicate among the training queries.
         pairs: number of relevant pairs of the checked queries.
-        leaked_pairs: number of these pairs whose document is also labelled for such a training query.
+        leaked_pairs: number of these pairs whose document is also labelled for such a training
+            query.
         documents: number of distinct documents relevant to the checked queries.
         shared_documents: number of these documents that are also relevant in train.
         examples: leaked queries and their near-duplicates in train.
@@ -104,7 +105,8 @@ def find_near_duplicates(
     depth: int,
     device: str,
 ) -> list[Candidates]:
-    """Find near-duplicates of texts: those of their ``depth`` nearest that share at least 80% of their words.
+    """Find near-duplicates of texts: those of their ``depth`` nearest that share at least 80% of
+    their words.
 
     Args:
         texts: the texts to check.
@@ -115,7 +117,8 @@ def find_near_duplicates(
         device: where to multiply.
 
     Returns:
-        For each text, (row of ``others``, overlap) of its near-duplicates; its own row too, if it is one of them.
+        For each text, (row of ``others``, overlap) of its near-duplicates; its own row too, if it
+        is one of them.
     """
     ranking = exact_search(embeddings, other_embeddings, others, depth, device)
     duplicates: list[Candidates] = []
@@ -172,13 +175,16 @@ def find_leak(
     max_examples: int,
     device: str = "cpu",
 ) -> Leak:
-    """Find near-duplicates of a split's queries in train, or of a random 10,000 of them if it has more.
+    """Find near-duplicates of a split's queries in train, or of a random 10,000 of them if it has
+    more.
 
     Args:
         data: the data set.
         split: the split to check.
-        train_embeddings: float32 ``[n, dimension]``, rows of length 1, the training queries with a relevant document.
-        split_embeddings: float32 ``[m, dimension]``, rows of length 1, the queries of the split with one.
+        train_embeddings: float32 ``[n, dimension]``, rows of length 1, the training queries with a
+            relevant document.
+        split_embeddings: float32 ``[m, dimension]``, rows of length 1, the queries of the split
+            with one.
         seed: of the random sample.
         max_examples: how many examples to return.
         device: where to multiply.
@@ -218,7 +224,9 @@ def find_leak(
 
 
 def _leaked_pairs(query: int, duplicates: Candidates, held_out: Qrels, train: Qrels) -> int:
-    """Count the pairs of a held-out query whose document is labelled for one of its duplicates in train."""
+    """Count the pairs of a held-out query whose document is labelled for one of its duplicates in
+    train.
+    """
     labelled = {
         int(doc)
         for row, _ in duplicates
@@ -248,7 +256,9 @@ def _rows_to_check(total: int, seed: int) -> NDArray[np.int64]:
 
 
 def _count_copies(table: TextTable) -> int:
-    """Count the texts that repeat an earlier one up to case and white space, by 8-byte hashes; empty ones are none."""
+    """Count the texts that repeat an earlier one up to case and white space, by 8-byte hashes;
+    empty ones are none.
+    """
     hashes = np.empty(len(table), dtype=np.uint64)
     for start in range(0, len(table), CHUNK_ROWS):
         for row, text in enumerate(table.texts(slice(start, start + CHUNK_ROWS)), start=start):

@@ -125,7 +125,10 @@ class Inspection:
         counts = ", ".join(
             f"{count} {name.replace('_', ' ')}" for name, count in self.counts.items()
         )
-        return f"Inspection of {source_title(self.source)} with {self.model}: {counts}; advice: {self.advice.method}"
+        return (
+            f"Inspection of {source_title(self.source)} with {self.model}: {counts}; advice: "
+            f"{self.advice.method}"
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return everything as plain dictionaries, lists and numbers, for JSON."""
@@ -150,12 +153,14 @@ def inspect(
         show: how many suspicious pairs, and how many examples of duplicates, to return.
         seed: seed for drawing the random documents.
         relevant_grade: lowest grade that counts as relevant.
-        query_prompt: text before each query, empty for none; the default is the data's, or the model's own.
+        query_prompt: text before each query, empty for none; the default is the data's, or the
+            model's own.
         document_prompt: text before each document, likewise.
 
     Returns:
-        Counts, grades, positives per query, similarities, estimated noise, what static pruning would keep, duplicates,
-        how new other splits' documents are, leaks, suspicious pairs and advice; ``as_dict()`` gives it all for JSON.
+        Counts, grades, positives per query, similarities, estimated noise, what static pruning
+        would keep, duplicates, how new other splits' documents are, leaks, suspicious pairs and
+        advice; ``as_dict()`` gives it all for JSON.
 
     Raises:
         InputError: for invalid input, such as data without a training pair.
@@ -279,7 +284,8 @@ class EmbeddedData:
 
 
 def embed(data: RetrievalData, model: str | Path, prompts: Mapping[str, Any]) -> EmbeddedData:
-    """Encode the corpus, and the judged queries of all splits once; twice where pairs go without the prompts.
+    """Encode the corpus, and the judged queries of all splits once; twice where pairs go without
+    the prompts.
 
     Args:
         data: the data set.

@@ -1,4 +1,6 @@
-"""Label and scoring quality: how well a model separates labelled pairs from random ones, and the noise that implies."""
+"""Label and scoring quality: how well a model separates labelled pairs from random ones, and the
+noise that implies.
+"""
 
 from __future__ import annotations
 
@@ -43,16 +45,19 @@ class Similarities:
 
 @dataclass(frozen=True)
 class Quality:
-    """Quality of labels and scores, estimated from the ranks of labelled documents among random ones.
+    """Quality of labels and scores, estimated from the ranks of labelled documents among random
+    ones.
 
     Attributes:
         auc: probability that a labelled document is more similar to its query than a random one.
-        noise: estimated share of pairs whose document scores no better than a random one (:func:`estimate_noise`);
-            ``None`` if there are too few documents to rank among.
+        noise: estimated share of pairs whose document scores no better than a random one
+            (:func:`estimate_noise`); ``None`` if there are too few documents to rank among.
         noise_error: standard error of ``noise``, with pairs taken as independent.
-        pooled_auc: probability that a pair that is not noise is more similar than a random pair of query and document:
-            the scoring quality of Theorem 1 for SP, which has one threshold for all queries.
-        cosine: μ₁ᵀμ₂ of Theorem 1 for random noise: mean cosine of a query's mean positive and the mean document.
+        pooled_auc: probability that a pair that is not noise is more similar than a random pair of
+            query and document: the scoring quality of Theorem 1 for SP, which has one threshold for
+            all queries.
+        cosine: μ₁ᵀμ₂ of Theorem 1 for random noise: mean cosine of a query's mean positive and the
+            mean document.
         pool: smallest number of random documents that a pair was ranked among.
     """
 
@@ -76,7 +81,8 @@ def random_similarities(
     seed: int,
     pool: DocumentPool,
 ) -> NDArray[np.float32]:
-    """Compute the similarity of 100,000 random documents to the queries of random pairs: float32 ``[100000]``.
+    """Compute the similarity of 100,000 random documents to the queries of random pairs: float32
+    ``[100000]``.
 
     Args:
         pairs: the training pairs.
@@ -123,9 +129,9 @@ def relative_rank(cbs_ranks: CBSRanks) -> NDArray[np.float64]:
 def estimate_noise(cbs_ranks: CBSRanks) -> tuple[float, float]:
     """Estimate the share of pairs whose document is no closer to the query than a random one.
 
-    The rank of such a pair is uniform; the rank of a good pair is low. So the share of pairs with a rank in the worse
-    half, divided by the share that uniform ranks would have there, estimates the noise. It errs upwards (Storey, 2002,
-    on the share of true null hypotheses).
+    The rank of such a pair is uniform; the rank of a good pair is low. So the share of pairs with a
+    rank in the worse half, divided by the share that uniform ranks would have there, estimates the
+    noise. It errs upwards (Storey, 2002, on the share of true null hypotheses).
 
     Returns:
         The share, and its standard error with pairs taken as independent.
@@ -139,7 +145,9 @@ def estimate_noise(cbs_ranks: CBSRanks) -> tuple[float, float]:
 
 
 def area_under_curve(positive: FloatArray, negative: FloatArray) -> float:
-    """AUC: the probability that a value of ``positive`` exceeds one of ``negative``; ties count half."""
+    """AUC: the probability that a value of ``positive`` exceeds one of ``negative``; ties count
+    half.
+    """
     ascending = np.sort(negative)
     below = np.searchsorted(ascending, positive) + np.searchsorted(
         ascending, positive, side="right"
@@ -148,7 +156,9 @@ def area_under_curve(positive: FloatArray, negative: FloatArray) -> float:
 
 
 def auc_without_noise(auc: float, noise: float) -> float:
-    """AUC of the remaining positives if a share ``noise`` of all positives has an AUC of one half."""
+    """AUC of the remaining positives if a share ``noise`` of all positives has an AUC of one
+    half.
+    """
     return 0.5 if noise >= 1 else float(np.clip((auc - noise / 2) / (1 - noise), 0.01, 0.99))
 
 
@@ -185,14 +195,18 @@ def estimate_quality(
 def most_suspicious(
     relative_ranks: FloatArray, similarity: FloatArray, count: int
 ) -> NDArray[np.int64]:
-    """Return the ids of the pairs with the worst relative rank, worst first; ties by lower similarity."""
+    """Return the ids of the pairs with the worst relative rank, worst first; ties by lower
+    similarity.
+    """
     return np.lexsort((similarity, -relative_ranks))[:count]
 
 
 def _cosine_of_means(
     pairs: TrainingPairs, document_embeddings: Vectors, pool: DocumentPool
 ) -> float:
-    """Mean over queries of the cosine between the query's mean positive and the mean document of the pool."""
+    """Mean over queries of the cosine between the query's mean positive and the mean document of
+    the pool.
+    """
     total_document = -document_embeddings[pool.left_out].sum(axis=0, dtype=np.float64)
     for first in range(0, len(document_embeddings), CHUNK):
         total_document += document_embeddings[first : first + CHUNK].sum(axis=0, dtype=np.float64)

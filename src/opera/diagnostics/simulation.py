@@ -1,4 +1,5 @@
-"""Simulate Theorem 1 with the selection that SP and DP make, beside its closed form: the tables of ``opera theory``.
+"""Simulate Theorem 1 with the selection that SP and DP make, beside its closed form: the tables of
+``opera theory``.
 
 Documents are drawn on the unit sphere, and scores with noise.
 """
@@ -91,7 +92,8 @@ class Outcome:
     Attributes:
         precision: share of the selected documents that are true: m⁺/m, γ or ρ.
         share: probability that a drawn document is true.
-        similarity: E, expected cosine between the best query embedding and a true document, without variance.
+        similarity: E, expected cosine between the best query embedding and a true document, without
+            variance.
         error: standard error of ``similarity``; 0 in closed form.
     """
 
@@ -130,7 +132,8 @@ def grid(
 
 
 def sweeps(world: World) -> dict[str, tuple[str, list[Point]]]:
-    """Vary one quantity of ``world`` at a time, SP's k and DP's v together, so that both select the same documents.
+    """Vary one quantity of ``world`` at a time, SP's k and DP's v together, so that both select the
+    same documents.
 
     Returns:
         By field of ``World``: a label and the points.
@@ -145,7 +148,9 @@ def sweeps(world: World) -> dict[str, tuple[str, list[Point]]]:
 
 
 def as_records(points: Sequence[Point]) -> list[dict[str, Any]]:
-    """Convert points to dictionaries for JSON: the world, then each method's outcomes, in closed form and simulated."""
+    """Convert points to dictionaries for JSON: the world, then each method's outcomes, in closed
+    form and simulated.
+    """
     return [
         {
             **point.world.model_dump(),
@@ -159,7 +164,9 @@ def as_records(points: Sequence[Point]) -> list[dict[str, Any]]:
 
 
 def predict(world: World) -> dict[str, Outcome]:
-    """Compute the outcomes of ``ft``, ``sp`` and ``dp`` by Theorem 1, in closed form, for many documents."""
+    """Compute the outcomes of ``ft``, ``sp`` and ``dp`` by Theorem 1, in closed form, for many
+    documents.
+    """
     true_share, length = world.true_share, mean_length(world.concentration, world.dimension)
     gamma = selection_precision(true_share, world.auc, world.k)
     rho = selection_precision(true_share, world.auc, world.v)
@@ -178,10 +185,10 @@ def predict(world: World) -> dict[str, Outcome]:
 def simulate(world: World) -> dict[str, Outcome]:
     """Simulate the outcomes of ``ft``, ``sp`` and ``dp`` with the methods of the registry.
 
-    Each repeat is one query with m⁺ documents around μ₁ and the others around μ₂. Their scores are N(δ, 1) and N(0, 1).
-    The method gives the probability of drawing each document. The best embedding is the direction of the mean drawn
-    document over all repeats, which removes the variance as the theorem does. Its standard error is a jackknife over
-    20 groups of repeats.
+    Each repeat is one query with m⁺ documents around μ₁ and the others around μ₂. Their scores are
+    N(δ, 1) and N(0, 1). The method gives the probability of drawing each document. The best
+    embedding is the direction of the mean drawn document over all repeats, which removes the
+    variance as the theorem does. Its standard error is a jackknife over 20 groups of repeats.
     """
     is_true = np.arange(world.documents) < world.true_documents
     documents, scores = _draw_documents(world, is_true), _draw_scores(world, is_true)
@@ -217,7 +224,9 @@ def _draw_documents(world: World, is_true: NDArray[np.bool_]) -> NDArray[np.floa
 
 
 def _draw_scores(world: World, is_true: NDArray[np.bool_]) -> NDArray[np.float32]:
-    """Draw a score for each document, float32 ``[repeats, m]``; it depends only on whether the document is true."""
+    """Draw a score for each document, float32 ``[repeats, m]``; it depends only on whether the
+    document is true.
+    """
     shift = math.sqrt(2) * float(norm.ppf(world.auc))
     rng = generator(world.seed, "theory.scores")
     drawn = rng.normal(size=(world.repeats, world.documents)) + shift * is_true
@@ -227,7 +236,9 @@ def _draw_scores(world: World, is_true: NDArray[np.bool_]) -> NDArray[np.float32
 def _probabilities(
     world: World, name: str, scores: NDArray[np.float32]
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Return P(d|q) of a method, float64 ``[repeats, m]``, and the documents it selected, bool ``[repeats, m]``."""
+    """Return P(d|q) of a method, float64 ``[repeats, m]``, and the documents it selected, bool
+    ``[repeats, m]``.
+    """
     strength = {"beta_start": world.beta, "beta_end": world.beta}
     cutoff = {"v_start": world.v, "v_end": world.v}
     own: dict[str, Any] = {
@@ -246,7 +257,9 @@ def _probabilities(
 
 
 def _cosine(drawn: NDArray[np.float64], true: NDArray[np.float64]) -> float:
-    """Return E from the mean drawn and the mean true document of each repeat, both ``[r, dimension]``."""
+    """Return E from the mean drawn and the mean true document of each repeat, both ``[r,
+    dimension]``.
+    """
     direction = drawn.mean(axis=0)
     return float(direction @ true.mean(axis=0) / np.linalg.norm(direction))
 

@@ -1,8 +1,9 @@
-"""Lemma 1 and Theorem 1 (Appendix B): one query with some false positives among its labelled documents.
+"""Lemma 1 and Theorem 1 (Appendix B): one query with some false positives among its labelled
+documents.
 
-True documents have mean direction μ₁, false ones μ₂, negatives mean 0. The best query embedding under a sampling
-strategy is the direction of *share*·μ₁ + (1 - share)·μ₂, where *share* is the probability that a drawn positive is
-true. Variance is ignored, as in the theorem.
+True documents have mean direction μ₁, false ones μ₂, negatives mean 0. The best query embedding
+under a sampling strategy is the direction of *share*·μ₁ + (1 - share)·μ₂, where *share* is the
+probability that a drawn positive is true. Variance is ignored, as in the theorem.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from scipy.stats import norm
 
 
 def lemma_value(share: float, cosine: float) -> float:
-    """Lemma 1: f(k) = (k·u + (1 - k)·v)ᵀu / ‖k·u + (1 - k)·v‖, for unit vectors u, v with uᵀv = ``cosine``.
+    """Lemma 1: f(k) = (k·u + (1 - k)·v)ᵀu / ‖k·u + (1 - k)·v‖, for unit vectors u, v with uᵀv =
+    ``cosine``.
 
     Args:
         share: k, from 0 to 1.
@@ -25,7 +27,9 @@ def lemma_value(share: float, cosine: float) -> float:
 
 
 def lemma_slope(share: float, cosine: float) -> float:
-    """Lemma 1: f'(k) = (1 - (uᵀv)²)·(1 - k) / ‖k·u + (1 - k)·v‖³, positive for k below 1 and u ≠ ±v."""
+    """Lemma 1: f'(k) = (1 - (uᵀv)²)·(1 - k) / ‖k·u + (1 - k)·v‖³, positive for k below 1 and u ≠
+    ±v.
+    """
     return (1 - cosine**2) * (1 - share) / _length(share, cosine) ** 3
 
 
@@ -62,15 +66,18 @@ def dynamic_share(
 
 
 def pruning_beats_finetuning(precision: float, true_share: float) -> bool:
-    """Theorem 1, first part (Equation 7): E^SP > E^FT if and only if γ > m⁺/m; likewise for DP with ρ."""
+    """Theorem 1, first part (Equation 7): E^SP > E^FT if and only if γ > m⁺/m; likewise for DP with
+    ρ.
+    """
     return precision > true_share
 
 
 def static_beats_dynamic(precision: float, true_share: float) -> bool:
-    """Theorem 1, second part (Equation 8), with the condition that its proof needs (paper.md, row 9).
+    """Theorem 1, second part (Equation 8), with the condition that its proof needs (paper.md, row
+    9).
 
-    At equal precision γ = ρ, E^SP > E^DP if and only if γ > m⁺/m. If the scores are worse than chance, DP is better,
-    because it follows them only in part.
+    At equal precision γ = ρ, E^SP > E^DP if and only if γ > m⁺/m. If the scores are worse than
+    chance, DP is better, because it follows them only in part.
     """
     return precision > true_share
 
@@ -87,15 +94,17 @@ def expected_similarity(share: float, cosine: float, length: float = 1.0) -> flo
 
 
 def mean_length(concentration: float, dimension: int) -> float:
-    """Norm of the mean of a von Mises-Fisher distribution in ``dimension`` dimensions: I_{d/2}(κ) / I_{d/2-1}(κ)."""
+    """Norm of the mean of a von Mises-Fisher distribution in ``dimension`` dimensions: I_{d/2}(κ) /
+    I_{d/2-1}(κ).
+    """
     return float(ive(dimension / 2, concentration) / ive(dimension / 2 - 1, concentration))
 
 
 def selection_precision(true_share: float, auc: float, selected: float) -> float:
     """Compute γ (or ρ), the share of true documents among the best-scored, for many documents.
 
-    Scores are N(δ, 1) for true documents and N(0, 1) for false ones, with δ such that a true document outscores a false
-    one with probability ``auc``.
+    Scores are N(δ, 1) for true documents and N(0, 1) for false ones, with δ such that a true
+    document outscores a false one with probability ``auc``.
 
     Args:
         true_share: m⁺/m.

@@ -1,6 +1,7 @@
 """The methods of the paper: NumPy, no torch.
 
-A new method is one class and one line: a subclass of :class:`Method`, and ``register_method(MyMethod)``.
+A new method is one class and one line: a subclass of :class:`Method`, and
+``register_method(MyMethod)``.
 """
 
 from __future__ import annotations
@@ -36,10 +37,13 @@ METHODS: Registry[type[Method[Any]]] = Registry("method")
 """All methods by name, in the order of tables: those of the paper, then those that users add."""
 
 AUTO, DEFAULT_METHOD, PRESET_METHOD = "auto", "ft", "dp"
-"""What ``method`` is by default, the method that it stands for, and the one under a preset of the paper."""
+"""What ``method`` is by default, the method that it stands for, and the one under a preset of the
+paper.
+"""
 
 DEFAULT_REASON = (
-    "ft, plain fine-tuning under the guard, is the default: no method beat it in most data sets with the batch, "
+    "ft, plain fine-tuning under the guard, is the default: no method beat it in most data sets "
+    "with the batch, "
     "temperature, steps and share λ as well chosen (docs/samplers.md)."
 )
 """The evidence for the default, as ``opera train`` and ``opera inspect`` report it."""

@@ -37,7 +37,8 @@ class Draw:
 
     Attributes:
         pair_ids: int64 ``[plan.batch_size]``.
-        weights: float32 ``[plan.batch_size]``, the factor on each pair's loss before the batch's mean.
+        weights: float32 ``[plan.batch_size]``, the factor on each pair's loss before the batch's
+            mean.
     """
 
     pair_ids: NDArray[np.int64]
@@ -56,7 +57,8 @@ class Probabilities:
     Attributes:
         query: P(q), float64 ``[n]``, sums to 1.
         document: P(d|q), float64 ``[N]``, sums to 1 over each query with P(q) > 0.
-        query_weight: the loss weight of each query's pairs when drawn, float64 ``[n]``; 1 except for InfoBatch.
+        query_weight: the loss weight of each query's pairs when drawn, float64 ``[n]``; 1 except
+            for InfoBatch.
         pair_query: the query of each pair, int ``[N]``.
     """
 
@@ -83,7 +85,9 @@ class Probabilities:
         document: FloatArray,
         query_weight: FloatArray | None = None,
     ) -> Probabilities:
-        """Build from P(q) ``[n]``, P(d|q) ``[N]`` and, where losses are weighted, each query's weight ``[n]``."""
+        """Build from P(q) ``[n]``, P(d|q) ``[N]`` and, where losses are weighted, each query's
+        weight ``[n]``.
+        """
         q = np.asarray(query, dtype=np.float64)
         d = np.asarray(document, dtype=np.float64)
         weight = (
@@ -117,7 +121,8 @@ class Method(ABC, Generic[S]):
         pairs: the training pairs.
         plan: seed, steps and batch size of the run.
         settings: the method's own settings.
-        scores: the pretrained model's scores of all pairs; required where :meth:`needs_scores` says so.
+        scores: the pretrained model's scores of all pairs; required where :meth:`needs_scores` says
+            so.
 
     Class attributes:
         name: the name users call it by; names are found in any case.
@@ -126,7 +131,8 @@ class Method(ABC, Generic[S]):
         weighs: whether draws have weights other than 1.
 
     Attributes:
-        kept: bool ``[N]``, the pairs that can be drawn at all; false for those pruned before training.
+        kept: bool ``[N]``, the pairs that can be drawn at all; false for those pruned before
+            training.
 
     Raises:
         ValueError: if scores are required and missing.
@@ -152,7 +158,9 @@ class Method(ABC, Generic[S]):
 
     @classmethod
     def cbs_pool_size(cls, settings: S) -> int:
-        """How many random documents CBS ranks each pair among (Appendix D.1); 0 if the method does not use CBS."""
+        """How many random documents CBS ranks each pair among (Appendix D.1); 0 if the method does
+        not use CBS.
+        """
         return 0
 
     @classmethod
@@ -166,29 +174,36 @@ class Method(ABC, Generic[S]):
 
     @abstractmethod
     def draw(self, step: int) -> Draw:
-        """Return the ``plan.batch_size`` pairs to train on at ``step``. Steps are drawn in order."""
+        """Return the ``plan.batch_size`` pairs to train on at ``step``. Steps are drawn in
+        order.
+        """
 
     @abstractmethod
     def probabilities(self, step: int) -> Probabilities:
-        """Return the exact probabilities of one draw at ``step``, the step drawn last (before any draw: the first).
+        """Return the exact probabilities of one draw at ``step``, the step drawn last (before any
+        draw: the first).
 
         Where a step spans two passes or pools, they are those of the later one.
         """
 
     def observe(self, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray) -> None:
-        """Use what the forward pass of a batch gave: pair ids, cosine similarities, unweighted losses, each ``[B]``."""
+        """Use what the forward pass of a batch gave: pair ids, cosine similarities, unweighted
+        losses, each ``[B]``.
+        """
         return None
 
     def schedule(self, step: int) -> dict[str, float]:
         """Return the scheduled values at ``step`` and the thresholds in force, by name.
 
-        The names are the same at every step and become columns of ``trace.parquet``; NaN stands for a value not
-        known yet. Empty for a method without a schedule.
+        The names are the same at every step and become columns of ``trace.parquet``; NaN stands for
+        a value not known yet. Empty for a method without a schedule.
         """
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what resuming needs beside the constructor's arguments: arrays and numbers, in nested dicts."""
+        """Return what resuming needs beside the constructor's arguments: arrays and numbers, in
+        nested dicts.
+        """
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -201,5 +216,7 @@ class Method(ABC, Generic[S]):
         return None if self.scores is None else self.scores.similarity
 
     def summary(self) -> dict[str, Any]:
-        """Facts about this method on this data to keep with the run, such as how many pairs it kept."""
+        """Facts about this method on this data to keep with the run, such as how many pairs it
+        kept.
+        """
         return {"queries": self.pairs.n_queries, "pairs": self.pairs.n_pairs}

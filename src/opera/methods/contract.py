@@ -8,7 +8,8 @@ In the tests of your method:
         check_method(MyMethod)                      # with its default settings
         check_method(MyMethod, MySettings(power=2))
 
-Or one test per check, with ``@pytest.mark.parametrize("check", CHECKS)`` and ``check(MyMethod, MySettings())``.
+Or one test per check, with ``@pytest.mark.parametrize("check", CHECKS)`` and ``check(MyMethod,
+MySettings())``.
 """
 
 from __future__ import annotations
@@ -71,7 +72,9 @@ def check_declaration(method: AnyMethod, settings: Settings) -> None:
 
 
 def check_scores(method: AnyMethod, settings: Settings) -> None:
-    """Pretrained scores are required exactly when ``needs_scores`` says so, and CBS only with them."""
+    """Pretrained scores are required exactly when ``needs_scores`` says so, and CBS only with
+    them.
+    """
     pairs, plan, needed = some_pairs(MIXED), Plan(0, STEPS, BATCH), method.needs_scores(settings)
     refused = "needs_scores is true: the constructor must refuse to work without scores"
     try:
@@ -87,8 +90,9 @@ def check_scores(method: AnyMethod, settings: Settings) -> None:
 def check_steps(method: AnyMethod, settings: Settings) -> None:
     """At every step draws, probabilities and schedule are what :class:`Method` says.
 
-    A draw has the batch's size and types, pairs that are kept, and positive finite weights. Probabilities sum to one,
-    and are 0 for pairs that are not kept. The schedule has the same names at every step and numbers as values.
+    A draw has the batch's size and types, pairs that are kept, and positive finite weights.
+    Probabilities sum to one, and are 0 for pairs that are not kept. The schedule has the same names
+    at every step and numbers as values.
     """
     made = _made(method, settings)
     names = list(made.schedule(0))
@@ -127,8 +131,8 @@ def check_steps(method: AnyMethod, settings: Settings) -> None:
 def check_possible(method: AnyMethod, settings: Settings) -> None:
     """Every pair drawn has a positive probability, and its weight is that of ``probabilities``.
 
-    A step may span two passes or pools, and ``probabilities`` gives those of the later one, so those before the draw
-    count as well.
+    A step may span two passes or pools, and ``probabilities`` gives those of the later one, so
+    those before the draw count as well.
     """
     made = _made(method, settings)
     for step in range(STEPS):
@@ -145,8 +149,9 @@ def check_possible(method: AnyMethod, settings: Settings) -> None:
 def check_frequencies(method: AnyMethod, settings: Settings) -> None:
     """Over many seeds, draws are as frequent as the probabilities say, by a χ² test.
 
-    Scores and schedule are fixed. The test assumes draws that are independent or more even than that, as in shuffled
-    passes. A method that draws related pairs together may fail it and still be right.
+    Scores and schedule are fixed. The test assumes draws that are independent or more even than
+    that, as in shuffled passes. A method that draws related pairs together may fail it and still be
+    right.
     """
     from scipy.stats import chisquare
 
@@ -185,7 +190,9 @@ def check_seed(method: AnyMethod, settings: Settings) -> None:
 
 
 def check_resume(method: AnyMethod, settings: Settings) -> None:
-    """A method restored from its state, read back as from a checkpoint, goes on with the same draws."""
+    """A method restored from its state, read back as from a checkpoint, goes on with the same
+    draws.
+    """
     for cut in (1, 13):
         first, second = _made(method, settings), _made(method, settings)
         for step in range(cut):
@@ -293,7 +300,9 @@ def _near(values: ArrayLike, expected: ArrayLike) -> bool:
 
 
 def _require(promises: Mapping[str, Any]) -> None:
-    """Fail with the first promise that does not hold: a condition, or an array all of which must."""
+    """Fail with the first promise that does not hold: a condition, or an array all of which
+    must.
+    """
     for promise, holds in promises.items():
         if not np.all(holds):
             raise AssertionError(promise)

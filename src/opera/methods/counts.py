@@ -1,4 +1,6 @@
-"""Order statistics of many numbers of which a few change at a time, by counts in buckets; DP's thresholds are such."""
+"""Order statistics of many numbers of which a few change at a time, by counts in buckets; DP's
+thresholds are such.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +13,17 @@ from opera.core.arrays import FloatArray, IntArray
 
 LEVEL = 1024
 BUCKETS = LEVEL * LEVEL
-"""In two levels: finding a rank reads the counts of 1,024 groups, then of the 1,024 buckets of one group."""
+"""In two levels: finding a rank reads the counts of 1,024 groups, then of the 1,024 buckets of one
+group.
+"""
 
 
 def bucket_of(values: FloatArray) -> NDArray[np.int64]:
-    """Return the bucket of each number: int64, from 0 to ``BUCKETS - 1``, in the order of the numbers.
+    """Return the bucket of each number: int64, from 0 to ``BUCKETS - 1``, in the order of the
+    numbers.
 
-    Buckets divide x/(1 + |x|) evenly, so no bounds need be known. One is 2e-6 wide at 0 and 8e-6 at ±1.
+    Buckets divide x/(1 + |x|) evenly, so no bounds need be known. One is 2e-6 wide at 0 and 8e-6 at
+    ±1.
     """
     x = np.asarray(values, dtype=np.float64)
     share = (x / (1 + np.abs(x)) + 1) / 2
@@ -48,11 +54,15 @@ class TopK:
 
     @property
     def tied_probability(self) -> float:
-        """The probability that a number in the bucket is among the K: the places left over the numbers tied."""
+        """The probability that a number in the bucket is among the K: the places left over the
+        numbers tied.
+        """
         return (self.count - self.above) / self.tied if self.tied else 0.0
 
     def probabilities(self, values: FloatArray) -> NDArray[np.float64]:
-        """The probability that each number ``[m]`` is among the K: 1 above the bucket, 0 below. Float64 ``[m]``."""
+        """The probability that each number ``[m]`` is among the K: 1 above the bucket, 0 below.
+        Float64 ``[m]``.
+        """
         bucket = bucket_of(values)
         return np.where(
             bucket > self.bucket, 1.0, np.where(bucket == self.bucket, self.tied_probability, 0.0)
@@ -76,7 +86,9 @@ class Counts:
         self.size = len(values)
 
     def move(self, old: FloatArray, new: FloatArray) -> None:
-        """Count the numbers ``new`` in place of ``old``, which must have been counted: both ``[m]``."""
+        """Count the numbers ``new`` in place of ``old``, which must have been counted: both
+        ``[m]``.
+        """
         for values, change in ((old, -1), (new, 1)):
             bucket = bucket_of(values)
             np.add.at(self._fine, bucket, change)

@@ -12,7 +12,8 @@ from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
 from opera.methods.counts import TopK, bucket_of
 
-SEARCH_FROM = 0.125  # share of the queries of a kind to draw from which looking at all is faster than proposing
+# share of the queries of a kind to draw from which looking at all is faster than proposing
+SEARCH_FROM = 0.125
 
 
 class ShuffledPasses:
@@ -26,7 +27,9 @@ class ShuffledPasses:
         self._pass, self._order = -1, np.empty(0, dtype=np.int64)
 
     def take(self, start: int, count: int) -> NDArray[np.int64]:
-        """Return the items at positions ``start`` to ``start + count`` of the sequence: int64 ``[count]``."""
+        """Return the items at positions ``start`` to ``start + count`` of the sequence: int64
+        ``[count]``.
+        """
         taken = []
         while count > 0:
             number, position = divmod(start, self.size)
@@ -46,11 +49,13 @@ def draw_pool(
     pool_size: int,
     count: int,
 ) -> NDArray[np.int64]:
-    """Algorithm 1, SampleQuery: draw from the pool of all top queries and a uniform random part of the others.
+    """Algorithm 1, SampleQuery: draw from the pool of all top queries and a uniform random part of
+    the others.
 
-    Draws ``count`` queries, in random order, without replacement; after ``pool_size`` draws a new pool begins. The pool
-    is not built: how many of a draw lie above the top's last bucket, in it and below it has a hypergeometric
-    distribution, and the queries of each kind are a uniform random part of all of that kind.
+    Draws ``count`` queries, in random order, without replacement; after ``pool_size`` draws a new
+    pool begins. The pool is not built: how many of a draw lie above the top's last bucket, in it
+    and below it has a hypergeometric distribution, and the queries of each kind are a uniform
+    random part of all of that kind.
 
     Args:
         rng: what to draw from.
@@ -70,7 +75,8 @@ def draw_pool(
     pools = [np.empty(0, dtype=np.int64)]
     for start in range(0, count, pool_size):
         size = min(count - start, pool_size)
-        # Top queries and others in the draw; then how many of both are in the bucket that the border cuts.
+        # Top queries and others in the draw; then how many of both are in the bucket that the
+        # border cuts.
         tops = rng.hypergeometric(top.count, pool_size - top.count, size)
         tied_tops = rng.hypergeometric(top.count - top.above, top.above, tops)
         tied_left, below = top.above + top.tied - top.count, n - top.above - top.tied
@@ -91,7 +97,9 @@ def _draw_some(
     available: int,
     count: int,
 ) -> NDArray[np.int64]:
-    """Draw ``count`` different queries of one kind, of which ``available`` of the n are: int64 ``[count]``."""
+    """Draw ``count`` different queries of one kind, of which ``available`` of the n are: int64
+    ``[count]``.
+    """
     if count > SEARCH_FROM * available:
         every = np.arange(n)
         return rng.choice(every[is_kind(every)], count, replace=False)
@@ -106,7 +114,9 @@ def _draw_some(
 def draw_documents(
     rng: np.random.Generator, pairs: TrainingPairs, queries: IntArray
 ) -> NDArray[np.int64]:
-    """Draw one positive document per query ``[B]``, uniformly among the query's: pair ids, int64 ``[B]``."""
+    """Draw one positive document per query ``[B]``, uniformly among the query's: pair ids, int64
+    ``[B]``.
+    """
     starts = pairs.query_offsets[queries]
     return np.asarray(
         starts + rng.integers(pairs.query_offsets[queries + 1] - starts), dtype=np.int64
@@ -119,13 +129,15 @@ def draw_weighted_documents(
     queries: IntArray,
     weigh: Callable[[IntArray], FloatArray],
 ) -> NDArray[np.int64]:
-    """Algorithm 1, SampleDocument: draw one positive document per query, by the weights of its documents.
+    """Algorithm 1, SampleDocument: draw one positive document per query, by the weights of its
+    documents.
 
     Args:
         rng: what to draw from.
         pairs: the training pairs.
         queries: int ``[B]``.
-        weigh: returns the weights of pairs ``[M]``; where all of a query's are 0, its draw is uniform.
+        weigh: returns the weights of pairs ``[M]``; where all of a query's are 0, its draw is
+            uniform.
 
     Returns:
         int64 ``[B]``, pair ids.

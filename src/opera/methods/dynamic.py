@@ -1,4 +1,6 @@
-"""Dynamic pruning (DP): keep all pairs, and change over training how likely each query and document is drawn."""
+"""Dynamic pruning (DP): keep all pairs, and change over training how likely each query and document
+is drawn.
+"""
 
 from __future__ import annotations
 
@@ -52,16 +54,19 @@ def query_scores(
 
 
 def document_threshold(similarities: Counts, cutoff: float) -> int:
-    """Algorithm 1, SampleDocument: the threshold T at cutoff v, over all pairs (the release; paper.md, row 5).
+    """Algorithm 1, SampleDocument: the threshold T at cutoff v, over all pairs (the release;
+    paper.md, row 5).
 
-    T is the (1 - v) quantile of the similarities, and p > T is high quality. As a similarity is either at most the one
-    at rank ⌊(1 - v)·(N - 1)⌋ or beyond the quantile, T is returned as the bucket of that one.
+    T is the (1 - v) quantile of the similarities, and p > T is high quality. As a similarity is
+    either at most the one at rank ⌊(1 - v)·(N - 1)⌋ or beyond the quantile, T is returned as the
+    bucket of that one.
     """
     return similarities.bucket_at(math.floor((1 - cutoff) * (similarities.size - 1)))
 
 
 def own_thresholds(query: IntArray, similarity: FloatArray, cutoff: float) -> NDArray[np.float64]:
-    """T over the pairs of each query (paper.md, row 5): the (1 - v) quantile, linearly interpolated.
+    """T over the pairs of each query (paper.md, row 5): the (1 - v) quantile, linearly
+    interpolated.
 
     Args:
         query: int ``[M]``, the query of each pair, in ascending order.
@@ -95,7 +100,9 @@ def document_weights(
 def document_probabilities(
     pairs: TrainingPairs, weight: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Equation 5, right: P(d|q) = w / Σ w over the query's documents, float64 ``[N]``; uniform where Σ w is 0."""
+    """Equation 5, right: P(d|q) = w / Σ w over the query's documents, float64 ``[N]``; uniform
+    where Σ w is 0.
+    """
     total = pairs.sum_by_query(weight)
     uniform = (total == 0)[pairs.pair_query]
     share = weight / np.where(total == 0, 1, total)[pairs.pair_query]
@@ -105,11 +112,13 @@ def document_probabilities(
 def query_probabilities(top: FloatArray, count: int, pool_size: int) -> NDArray[np.float64]:
     """Equation 5, left, corrected to sum to one (paper.md, row 1): float64 ``[n]``.
 
-    A top query is always one of the n₀ in the pool: P = 1/n₀. The n - K other queries share the other n₀ - K places:
-    P = (n₀ - K) / (n₀·(n - K)), which is 1/(α·n₀) except that K = r·n is rounded down.
+    A top query is always one of the n₀ in the pool: P = 1/n₀. The n - K other queries share the
+    other n₀ - K places: P = (n₀ - K) / (n₀·(n - K)), which is 1/(α·n₀) except that K = r·n is
+    rounded down.
 
     Args:
-        top: float ``[n]``, each query's probability to be a top query: 1, 0, or in between for tied scores.
+        top: float ``[n]``, each query's probability to be a top query: 1, 0, or in between for tied
+            scores.
         count: K, the number of top queries.
         pool_size: n₀.
     """
@@ -168,10 +177,10 @@ class DynamicSettings(Settings):
 class DynamicPruning(Method[DynamicSettings]):
     """Algorithm 1, with the corrections of docs/paper.md.
 
-    Every ``update_interval`` steps the top queries and the threshold T are found again, and the queries of the whole
-    interval are drawn from the pool. Documents are drawn at every step, from the latest similarities and the step's β.
-    The cost of a step hardly grows with the number of queries or pairs: both thresholds come from counts, and a draw
-    reads only what it draws.
+    Every ``update_interval`` steps the top queries and the threshold T are found again, and the
+    queries of the whole interval are drawn from the pool. Documents are drawn at every step, from
+    the latest similarities and the step's β. The cost of a step hardly grows with the number of
+    queries or pairs: both thresholds come from counts, and a draw reads only what it draws.
 
     Attributes:
         pool_size: n₀.
@@ -198,7 +207,8 @@ class DynamicPruning(Method[DynamicSettings]):
         self._queue = np.empty(0, dtype=np.int64)
         self._refreshes = 0
         self._passes = ShuffledPasses(plan.seed, "dp.passes", pairs.n_queries)  # levels=document
-        # For `probabilities`: what changed since the last refresh ranked the queries, and their scores then.
+        # For `probabilities`: what changed since the last refresh ranked the queries, and their
+        # scores then.
         self._changed_since: list[tuple[IntArray, NDArray[np.float64]]] = []
 
     def _count(self) -> None:
@@ -228,8 +238,10 @@ class DynamicPruning(Method[DynamicSettings]):
             ratio = 1.0 if strength == 1 else top_ratio(strength, pool_share, 1)
             if not 0 < ratio < 1:
                 raise SettingError(
-                    f"alpha_start={settings.alpha_start}, alpha_end={settings.alpha_end}, r_start={settings.r_start}: "
-                    f"at α={strength:g} the share of top queries is r=(α·n₀ - n)/((α - 1)·n)={ratio:.3g} "
+                    f"alpha_start={settings.alpha_start}, alpha_end={settings.alpha_end}, "
+                    f"r_start={settings.r_start}: "
+                    f"at α={strength:g} the share of top queries is r=(α·n₀ - n)/((α - "
+                    f"1)·n)={ratio:.3g} "
                     f"(n₀={pool_share:.3g}·n), which must lie between 0 and 1; "
                     "give both α above 1, or both 1 for uniform queries"
                 )
@@ -274,7 +286,9 @@ class DynamicPruning(Method[DynamicSettings]):
             self._changed_since.append((queries, before))
 
     def schedule(self, step: int) -> dict[str, float]:
-        """Return α, r, β and v at ``step`` and the two thresholds in force, as far as the settings use them."""
+        """Return α, r, β and v at ``step`` and the two thresholds in force, as far as the settings
+        use them.
+        """
         values = {}
         if self._qualities is not None:
             values["alpha"] = self._scheduled("alpha", step)
@@ -289,7 +303,9 @@ class DynamicPruning(Method[DynamicSettings]):
         return values
 
     def state_dict(self) -> dict[str, Any]:
-        """The scores, what the last refresh found, and the queries it drew that are not used yet."""
+        """The scores, what the last refresh found, and the queries it drew that are not used
+        yet.
+        """
         # Latest first: where a query changed twice, `probabilities` lets the oldest score win.
         changes = [(np.empty(0, dtype=np.int64), np.empty(0)), *reversed(self._changed_since)]
         queries, before = (np.concatenate(parts) for parts in zip(*changes, strict=True))
@@ -324,14 +340,17 @@ class DynamicPruning(Method[DynamicSettings]):
     def _ratio(self, alpha: float) -> float:
         """Return r at strength α, from the integer n₀; 0 at α = 1, where all queries are alike.
 
-        With a handful of queries, rounding n₀ down can take r below 0: then no query is a top query.
+        With a handful of queries, rounding n₀ down can take r below 0: then no query is a top
+        query.
         """
         if alpha == 1:
             return 0.0
         return max(0.0, top_ratio(alpha, self.pool_size, self.pairs.n_queries))
 
     def _sample_queries(self, step: int) -> NDArray[np.int64]:
-        """Algorithm 1, SampleQuery: the next queries of the pool, which is drawn anew once used up."""
+        """Algorithm 1, SampleQuery: the next queries of the pool, which is drawn anew once used
+        up.
+        """
         size, queries = self.plan.batch_size, self._queue
         while len(queries) < size:
             queries = np.concatenate([queries, self._refresh(step, len(queries))])

@@ -1,4 +1,6 @@
-"""Fine-tuning (FT), the baseline: every query equally often, each positive document of a query equally likely."""
+"""Fine-tuning (FT), the baseline: every query equally often, each positive document of a query
+equally likely.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def uniform_documents(pairs: TrainingPairs) -> NDArray[np.float64]:
 
 
 class FineTuning(Method[NoSettings]):
-    """Queries in shuffled passes, each once per pass, with one positive document drawn uniformly from the query's."""
+    """Queries in shuffled passes, each once per pass, with one positive document drawn uniformly
+    from the query's.
+    """
 
     name = "ft"
     title = "Fine-tuning"

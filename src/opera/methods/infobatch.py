@@ -19,7 +19,9 @@ from opera.methods.scores import PairScores
 
 
 def learned_queries(loss: FloatArray) -> BoolArray:
-    """Mark the queries whose latest loss ``[n]`` lies strictly below the mean; NaN, not seen yet, is left out."""
+    """Mark the queries whose latest loss ``[n]`` lies strictly below the mean; NaN, not seen yet,
+    is left out.
+    """
     seen = ~np.isnan(loss)
     if not seen.any():
         return seen
@@ -30,15 +32,19 @@ def learned_queries(loss: FloatArray) -> BoolArray:
 
 
 def kept_of_learned(count: int, rho: float) -> int:
-    """``int((1 - ρ)·|learned|)``: how many of ``count`` learned queries a pass keeps, despite binary rounding."""
+    """``int((1 - ρ)·|learned|)``: how many of ``count`` learned queries a pass keeps, despite
+    binary rounding.
+    """
     return int((1 - rho) * count + 1e-9)
 
 
 def infobatch_probabilities(pairs: TrainingPairs, learned: BoolArray, rho: float) -> Probabilities:
-    """P(q), P(d|q) and loss weights of a pass in which the queries ``learned``, bool ``[n]``, are pruned.
+    """P(q), P(d|q) and loss weights of a pass in which the queries ``learned``, bool ``[n]``, are
+    pruned.
 
-    A pass holds all other queries and a random part of the learned ones, and draws each of its S queries once:
-    P(q) = 1/S, or kept/(S·|learned|) for a learned query, whose loss weight is 1/(1 - ρ).
+    A pass holds all other queries and a random part of the learned ones, and draws each of its S
+    queries once: P(q) = 1/S, or kept/(S·|learned|) for a learned query, whose loss weight is 1/(1 -
+    ρ).
     """
     count = int(learned.sum())
     kept = kept_of_learned(count, rho)
@@ -69,11 +75,13 @@ class InfoBatchSettings(Settings):
 
 
 class InfoBatch(Method[InfoBatchSettings]):
-    """Passes over the queries that leave out a part of the learned ones; one positive uniformly from the query's.
+    """Passes over the queries that leave out a part of the learned ones; one positive uniformly
+    from the query's.
 
-    A query's score is the latest unweighted loss of one of its pairs. The first pass is whole. A query not seen yet
-    when the second begins is not learned, and does not count in the mean. At step ⌈δ·t_max⌉ a pruned pass is
-    abandoned; whole passes with weight 1 follow. Passes vary in length: the number of steps alone ends training.
+    A query's score is the latest unweighted loss of one of its pairs. The first pass is whole. A
+    query not seen yet when the second begins is not learned, and does not count in the mean. At
+    step ⌈δ·t_max⌉ a pruned pass is abandoned; whole passes with weight 1 follow. Passes vary in
+    length: the number of steps alone ends training.
 
     Attributes:
         anneal_from: ⌈δ·t_max⌉.
@@ -100,7 +108,9 @@ class InfoBatch(Method[InfoBatchSettings]):
         self._passes = 0
 
     def draw(self, step: int) -> Draw:
-        """Return the next ``batch_size`` queries of the pass with a positive document each, and their weights."""
+        """Return the next ``batch_size`` queries of the pass with a positive document each, and
+        their weights.
+        """
         if step >= self.anneal_from and self._learned.any():  # annealing abandons a pruned pass
             self._queue = np.empty(0, dtype=np.int64)
         size, queries, weights = self.plan.batch_size, self._queue, self._weights_of(self._queue)
@@ -123,7 +133,9 @@ class InfoBatch(Method[InfoBatchSettings]):
         self._loss[self.pairs.pair_query[pair_ids]] = loss
 
     def schedule(self, step: int) -> dict[str, float]:
-        """Return the mean loss that divides the queries of the pass in force; NaN in the first pass."""
+        """Return the mean loss that divides the queries of the pass in force; NaN in the first
+        pass.
+        """
         return {"query_threshold": self._mean_loss}
 
     def state_dict(self) -> dict[str, Any]:
@@ -145,7 +157,9 @@ class InfoBatch(Method[InfoBatchSettings]):
         self._passes = int(state["passes"])
 
     def _learned_at(self, step: int) -> BoolArray:
-        """Mark the queries that a pass beginning at ``step`` prunes; none once annealing has begun."""
+        """Mark the queries that a pass beginning at ``step`` prunes; none once annealing has
+        begun.
+        """
         if step >= self.anneal_from:
             return np.zeros(self.pairs.n_queries, dtype=bool)
         return learned_queries(self._loss)
@@ -155,7 +169,9 @@ class InfoBatch(Method[InfoBatchSettings]):
         return np.where(self._learned[queries], 1 / (1 - self.settings.rho), 1.0)
 
     def _begin_pass(self, step: int) -> NDArray[np.int64]:
-        """Return the queries of a new pass, in random order: all not learned, and a random part of the others."""
+        """Return the queries of a new pass, in random order: all not learned, and a random part of
+        the others.
+        """
         rng = generator(self.plan.seed, "infobatch.pass", self._passes)
         self._passes += 1
         self._learned = self._learned_at(step)

@@ -14,10 +14,11 @@ def cosine_schedule(start: float, end: float, step: int, max_steps: int) -> floa
 
 
 def virtual_dataset_size(n: int, strength: float, ratio: float) -> int:
-    """Algorithm 1: ``n₀ = ⌊n·(1 - r_s)/α_s + r_s·n⌋``, the number of queries in the pool; at least 1.
+    """Algorithm 1: ``n₀ = ⌊n·(1 - r_s)/α_s + r_s·n⌋``, the number of queries in the pool; at least
+    1.
 
-    ``strength`` is the *smaller* end of the range of α, so that the reversed schedule keeps r in (0, 1)
-    (paper.md, row 3). In the paper's forward schedule that is α_s.
+    ``strength`` is the *smaller* end of the range of α, so that the reversed schedule keeps r in
+    (0, 1) (paper.md, row 3). In the paper's forward schedule that is α_s.
     """
     return max(1, math.floor(n * (1 - ratio) / strength + ratio * n))
 
@@ -25,6 +26,7 @@ def virtual_dataset_size(n: int, strength: float, ratio: float) -> int:
 def top_ratio(strength: float, pool_size: float, n: int) -> float:
     """Algorithm 1: ``r = (α·n₀ - n) / ((α - 1)·n)``, the share of high-quality queries.
 
-    ``strength`` (α) must exceed 1; at α = 1 sampling is uniform and needs no ratio (paper.md, row 3).
+    ``strength`` (α) must exceed 1; at α = 1 sampling is uniform and needs no ratio (paper.md, row
+    3).
     """
     return (strength * pool_size - n) / ((strength - 1) * n)

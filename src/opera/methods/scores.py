@@ -16,7 +16,8 @@ class PairScores:
     Attributes:
         similarity: float32 ``[N]``, cosine of query and positive document (the paper's **p**).
         loss: float32 ``[N]``, contrastive loss of the pair, in nats.
-        cbs: float32 ``[N]``, the pair's CBS under the pretrained model, or ``None``; training never changes it.
+        cbs: float32 ``[N]``, the pair's CBS under the pretrained model, or ``None``; training never
+            changes it.
 
     Raises:
         ValueError: if an array has another length than the pairs, or a value that is not finite.
@@ -43,11 +44,15 @@ class PairScores:
                 raise ValueError(f"{name} must be finite for every pair")
 
     def observe(self, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray) -> None:
-        """Overwrite the scores of the pairs of one batch, each ``[B]``; of a pair listed twice, the last counts."""
+        """Overwrite the scores of the pairs of one batch, each ``[B]``; of a pair listed twice, the
+        last counts.
+        """
         self.similarity[pair_ids], self.loss[pair_ids] = similarity, loss
 
     def subset(self, kept: BoolArray, kept_pairs: TrainingPairs) -> PairScores:
-        """Return the scores of the pairs marked by ``kept``, bool ``[N]``, for their :meth:`TrainingPairs.subset`."""
+        """Return the scores of the pairs marked by ``kept``, bool ``[N]``, for their
+        :meth:`TrainingPairs.subset`.
+        """
         cbs = None if self.cbs is None else self.cbs[kept]
         return PairScores(kept_pairs, self.similarity[kept], self.loss[kept], cbs)
 

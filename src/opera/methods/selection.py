@@ -1,4 +1,6 @@
-"""Selection before training (Section 2.2): which pairs are kept, and the base of the methods that prune once."""
+"""Selection before training (Section 2.2): which pairs are kept, and the base of the methods that
+prune once.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,11 @@ def kept_count(n_pairs: int, retention: float) -> int:
 
 
 def keep_highest(scores: FloatArray, count: int, then: FloatArray | None = None) -> BoolArray:
-    """Equation 2, the indicators I_{q,d}: mark the ``count`` highest of the scores ``[N]``. Bool ``[N]``.
+    """Equation 2, the indicators I_{q,d}: mark the ``count`` highest of the scores ``[N]``. Bool
+    ``[N]``.
 
-    Ties are broken by ``then``, highest first, if given; remaining ties by position, earliest first.
+    Ties are broken by ``then``, highest first, if given; remaining ties by position, earliest
+    first.
     """
     kept = np.zeros(len(scores), dtype=bool)
     keys = [-np.asarray(part, dtype=np.float64) for part in (then, scores) if part is not None]
@@ -36,7 +40,8 @@ def keep_highest(scores: FloatArray, count: int, then: FloatArray | None = None)
 
 
 def keep_best_pairs(scores: PairScores, by: PairScore, count: int) -> BoolArray:
-    """Mark the ``count`` best pairs by similarity (Section 2.2) or by CBS (Appendix D.1). Bool ``[N]``.
+    """Mark the ``count`` best pairs by similarity (Section 2.2) or by CBS (Appendix D.1). Bool
+    ``[N]``.
 
     CBS has many ties, most of them at its best value of 1: similarity breaks them.
     """
@@ -78,7 +83,8 @@ B = TypeVar("B", bound=SelectionSettings)
 class PruningMethod(Method[R]):
     """Base of the methods that keep ⌊k·N⌋ pairs once, before training.
 
-    A checkpoint holds what was kept: scores computed again may rank the pairs at the cut differently.
+    A checkpoint holds what was kept: scores computed again may rank the pairs at the cut
+    differently.
 
     Attributes:
         kept: bool ``[N]``.
@@ -98,14 +104,17 @@ class PruningMethod(Method[R]):
 
     @abstractmethod
     def start(self) -> None:
-        """Prepare to draw from the kept pairs. Called once they are known, and again when a run resumes."""
+        """Prepare to draw from the kept pairs. Called once they are known, and again when a run
+        resumes.
+        """
 
     @classmethod
     def check(cls, settings: R, n_queries: int, n_pairs: int) -> None:
         """Refuse a retention rate that keeps nothing."""
         if kept_count(n_pairs, settings.k) == 0:
             raise SettingError(
-                f"k={settings.k} keeps ⌊{settings.k}·{n_pairs}⌋ = 0 of {n_pairs} pairs: all are pruned; "
+                f"k={settings.k} keeps ⌊{settings.k}·{n_pairs}⌋ = 0 of {n_pairs} pairs: all are "
+                f"pruned; "
                 f"give k of at least {math.ceil(1e6 / n_pairs) / 1e6:g}"
             )
 

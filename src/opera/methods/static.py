@@ -1,4 +1,6 @@
-"""Pruning once, before training: the best pairs by similarity or CBS (SP, Section 2.2), or random ones (RP)."""
+"""Pruning once, before training: the best pairs by similarity or CBS (SP, Section 2.2), or random
+ones (RP).
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,8 @@ def static_probabilities(
 ) -> Probabilities:
     """Equation 3: P(q) = kept pairs of q / all kept pairs, P(d|q) = I_{q,d} / kept pairs of q.
 
-    With ``query_weighting="uniform"`` (the authors' release; paper.md, row 7), P(q) is one over the number of queries
-    with a pair kept.
+    With ``query_weighting="uniform"`` (the authors' release; paper.md, row 7), P(q) is one over the
+    number of queries with a pair kept.
     """
     per_query = pairs.sum_by_query(kept)
     weight = per_query if query_weighting == "pairs" else (per_query > 0).astype(np.float64)
@@ -44,7 +46,8 @@ class KeptPassesSettings(RetentionSettings):
 
     query_weighting: QueryWeighting = setting(
         "pairs",
-        "P(q) over the kept pairs: proportional to them (the paper) or uniform over queries (the release)",
+        "P(q) over the kept pairs: proportional to them (the paper) or uniform over queries (the "
+        "release)",
         "Equation 3; paper.md, row 7",
     )
 
@@ -65,7 +68,8 @@ P = TypeVar("P", bound=KeptPassesSettings)
 class KeptPassesMethod(PruningMethod[P]):
     """Base of the methods that train on the kept pairs in shuffled passes.
 
-    A pass holds every kept pair once; with ``query_weighting=uniform`` every kept query once, with a uniform pair.
+    A pass holds every kept pair once; with ``query_weighting=uniform`` every kept query once, with
+    a uniform pair.
     """
 
     def start(self) -> None:

@@ -1,4 +1,6 @@
-"""Static pruning, then dynamic pruning of what it kept (SP+DP): for data with known label noise (Section 3.5)."""
+"""Static pruning, then dynamic pruning of what it kept (SP+DP): for data with known label noise
+(Section 3.5).
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,13 @@ class TwoStageSettings(SelectionSettings, DynamicSettings):
 
 
 class StaticThenDynamic(BestPairsMethod[TwoStageSettings]):
-    """Keep the ⌊k·N⌋ best pairs once, then run dynamic pruning on the queries and pairs that are left.
+    """Keep the ⌊k·N⌋ best pairs once, then run dynamic pruning on the queries and pairs that are
+    left.
 
     Attributes:
         scores: the pretrained model's; never updated.
-        dynamic: the second stage, on the kept pairs, renumbered, and their scores, which training updates.
+        dynamic: the second stage, on the kept pairs, renumbered, and their scores, which training
+            updates.
     """
 
     name = "sp+dp"

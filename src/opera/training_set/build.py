@@ -47,20 +47,24 @@ class TrainingSet:
         pairs: the training pairs, injected ones among them.
         grades: int32 ``[N]``, the qrels' grade of each pair; 0 for an injected one.
         injected: bool ``[N]``, which pairs are false on purpose.
-        pair_weights: float32 ``[N]``, each pair's weight in the data, 1 for an injected one; ``None`` without weights.
-        loss_weights: float32 ``[N]``, what the loss of each pair is multiplied by, of mean 1; ``None`` for nothing.
+        pair_weights: float32 ``[N]``, each pair's weight in the data, 1 for an injected one;
+            ``None`` without weights.
+        loss_weights: float32 ``[N]``, what the loss of each pair is multiplied by, of mean 1;
+            ``None`` for nothing.
         teacher: scores of a teacher for pairs of the query table and the corpus, or ``None``.
-        known: the same pairs, to look up; injected ones count, since a trainer cannot know better. With
-            ``prune_before_mining`` only those that the method keeps.
+        known: the same pairs, to look up; injected ones count, since a trainer cannot know better.
+            With ``prune_before_mining`` only those that the method keeps.
         negatives: where explicit negatives come from.
         negatives_kind: the kind of them.
         listed: those that are listed per query; ``None`` where none are.
-        scores: pretrained scores of the pairs, where the method needs them; training overwrites them.
-        pruned_positives: how many listed negatives were pruned as positives of their query, among those of queries with
-            a pair kept; ``None`` without ``prune_before_mining``, or without lists.
+        scores: pretrained scores of the pairs, where the method needs them; training overwrites
+            them.
+        pruned_positives: how many listed negatives were pruned as positives of their query, among
+            those of queries with a pair kept; ``None`` without ``prune_before_mining``, or without
+            lists.
         similarity: float32 ``[N]``, a copy of the pretrained similarities, or ``None``.
-        start_scores: float32 ``[N]``, with ``pair_weights=scores``: what the method ranks or starts by in place of the
-            similarities; else ``None``.
+        start_scores: float32 ``[N]``, with ``pair_weights=scores``: what the method ranks or starts
+            by in place of the similarities; else ``None``.
         smallest_cbs_pool: fewest documents that a pair was ranked among for its CBS, or ``None``.
         mixture: how several data sets are drawn; ``None`` for one.
     """
@@ -113,7 +117,8 @@ class TrainingSet:
 def build_training_set(prepared: Prepared) -> TrainingSet:
     """Build the training set; encodes queries and corpus where noise, mining or scores need them.
 
-    Scores come before negatives: with ``prune_before_mining`` the method first says which pairs it keeps by them.
+    Scores come before negatives: with ``prune_before_mining`` the method first says which pairs it
+    keeps by them.
     """
     settings, data = prepared.settings, prepared.data
 
@@ -170,7 +175,9 @@ def build_training_set(prepared: Prepared) -> TrainingSet:
 def _pruned_positives(
     listed: Lists, pairs: TrainingPairs, kept: BoolArray, known: KnownPositives
 ) -> int:
-    """Count the listed negatives that were pruned as positives; of a query without a pair kept none is ever drawn."""
+    """Count the listed negatives that were pruned as positives; of a query without a pair kept none
+    is ever drawn.
+    """
     query = listed.queries
     drawn = pairs.sum_by_query(kept)[query] > 0
     count = int((known.contains(query, listed.doc_rows) & drawn).sum())
@@ -189,7 +196,8 @@ def _pretrained_scores(
     known: KnownPositives,
     weights: NDArray[np.float32] | None,
 ) -> tuple[PairScores | None, FloatArray | None, int | None]:
-    """Compute the pretrained scores that the method needs, if any, the similarities, and the smallest CBS pool.
+    """Compute the pretrained scores that the method needs, if any, the similarities, and the
+    smallest CBS pool.
 
     With ``pair_weights=scores`` the weights order the similarities.
     """

@@ -1,4 +1,6 @@
-"""Which documents may be drawn for which training query: those with a text that are no known positive of it."""
+"""Which documents may be drawn for which training query: those with a text that are no known
+positive of it.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,8 @@ class DocumentPool:
 
     def rows(self, places: IntArray) -> NDArray[np.int64]:
         """Return the corpus rows at 0-based places of the pool, of the same shape."""
-        # A place is shifted past the rows left out before it: the i-th of them stands before place left_out[i] - i.
+        # A place is shifted past the rows left out before it: the i-th of them stands before place
+        # left_out[i] - i.
         shift = np.searchsorted(self.left_out - np.arange(len(self.left_out)), places, side="right")
         return np.asarray(places + shift, dtype=np.int64)
 
@@ -61,7 +64,8 @@ class KnownPositives:
     Args:
         pairs: the training pairs.
         n_docs: size of the corpus.
-        query_rows: int ``[n]``, ascending, the query table's row of each training query; needed with ``held_out``.
+        query_rows: int ``[n]``, ascending, the query table's row of each training query; needed
+            with ``held_out``.
         held_out: more positives of the same queries, which do not train.
     """
 
@@ -88,7 +92,9 @@ class KnownPositives:
         first_documents: IntArray,
         n_docs: int,
     ) -> KnownPositives:
-        """Put those of several data sets together, whose queries and documents begin at these rows of all."""
+        """Put those of several data sets together, whose queries and documents begin at these rows
+        of all.
+        """
         whole, keys = copy(parts[0]), []
         for part, query, document in zip(
             parts, first_queries.tolist(), first_documents.tolist(), strict=True
@@ -104,16 +110,20 @@ class KnownPositives:
         return left
 
     def contains(self, queries: IntArray, docs: IntArray) -> NDArray[np.bool_]:
-        """Return whether documents are known positives of queries; the two arrays are broadcast together."""
+        """Return whether documents are known positives of queries; the two arrays are broadcast
+        together.
+        """
         keys = pair_keys(queries, docs)
         at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
         return np.asarray(self._keys[at] == keys)
 
     def among(self, docs: IntArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Find the known positives among a few documents ``[c]``, ascending, going through all pairs once.
+        """Find the known positives among a few documents ``[c]``, ascending, going through all
+        pairs once.
 
         Returns:
-            The query of each one found, ascending, and the place of its document in ``docs``: both int64 ``[m]``.
+            The query of each one found, ascending, and the place of its document in ``docs``: both
+                int64 ``[m]``.
         """
         found = [(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))]
         for start in range(0, len(self._keys), CHUNK_KEYS):

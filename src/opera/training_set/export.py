@@ -1,4 +1,6 @@
-"""Pair scores, mined negatives and a teacher's scores as tables and files: ``opera.score`` and ``opera.mine``."""
+"""Pair scores, mined negatives and a teacher's scores as tables and files: ``opera.score`` and
+``opera.mine``.
+"""
 
 from __future__ import annotations
 
@@ -61,31 +63,39 @@ def score(
     document_prompt: str | None = None,
     max_length: int | None = None,
 ) -> pa.Table:
-    """Score every training pair with a model: what SP ranks by and DP starts from. Or let a teacher score.
+    """Score every training pair with a model: what SP ranks by and DP starts from. Or let a teacher
+    score.
 
-    A teacher is a reranker, or a model that scores negatives too; its scores are what ``loss=distill`` trains on.
+    A teacher is a reranker, or a model that scores negatives too; its scores are what
+    ``loss=distill`` trains on.
 
     Args:
         data: anything :func:`opera.load_data` reads, or loaded data.
-        model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``; beside a reranker it mines.
+        model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``; beside a
+            reranker it mines.
         reranker: folder or hub id of a cross-encoder, which scores pairs in the model's place.
-        negatives: which documents a teacher scores beside the positives: ``"given"``, those that came with the data
-            (the default, where there are any), or how many of each query to mine with the model.
+        negatives: which documents a teacher scores beside the positives: ``"given"``, those that
+            came with the data (the default, where there are any), or how many of each query to mine
+            with the model.
         range: ranks LO and HI of the model's ranking to mine them from, 1-based, both included.
-        out: file to write as well: ``.parquet``, ``.tsv`` or ``.jsonl``; a teacher's ``.jsonl`` is a training file of
-            FlagEmbedding with ``pos_scores`` and ``neg_scores``.
-        cbs_pool: how many random documents to rank each pair among for its CBS (the paper: 10,000); 0 leaves CBS out.
+        out: file to write as well: ``.parquet``, ``.tsv`` or ``.jsonl``; a teacher's ``.jsonl`` is
+            a training file of FlagEmbedding with ``pos_scores`` and ``neg_scores``.
+        cbs_pool: how many random documents to rank each pair among for its CBS (the paper: 10,000);
+            0 leaves CBS out.
         relevant_grade: lowest grade in the qrels that counts as relevant.
         seed: seed of the random documents.
         overwrite: replace ``out`` if it exists.
-        query_prompt: text before each query, empty for none; the default is the data's, or the model's own. Of the
-            reranker, if given.
+        query_prompt: text before each query, empty for none; the default is the data's, or the
+            model's own. Of the reranker, if given.
         document_prompt: text before each document, likewise.
-        max_length: tokens of a query and a document together that the reranker reads; the default is its own limit.
+        max_length: tokens of a query and a document together that the reranker reads; the default
+            is its own limit.
 
     Returns:
-        A row per pair: ``query_id``, ``doc_id``, ``grade``, ``similarity``, the estimated ``loss``, and ``cbs`` where
-        requested. A pool smaller than ``cbs_pool`` is logged. Of a teacher: ``query_id``, ``doc_id``, ``score``.
+        A row per pair: ``query_id``, ``doc_id``, ``grade``, ``similarity``, the estimated ``loss``,
+            and ``cbs`` where
+        requested. A pool smaller than ``cbs_pool`` is logged. Of a teacher: ``query_id``,
+            ``doc_id``, ``score``.
 
     Raises:
         InputError: for invalid input.
@@ -169,19 +179,24 @@ def mine(
     Args:
         data: anything :func:`opera.load_data` reads, or loaded data.
         model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``.
-        out: file to write as well: ``.jsonl`` (FlagEmbedding: query, pos, neg) or ``.tsv`` (query and document ids).
-        range: ranks LO and HI of the model's ranking to take negatives from, 1-based, both included.
+        out: file to write as well: ``.jsonl`` (FlagEmbedding: query, pos, neg) or ``.tsv`` (query
+            and document ids).
+        range: ranks LO and HI of the model's ranking to take negatives from, 1-based, both
+            included.
         keep: maximum negatives per query.
-        relative_margin: leave out documents above ``p - relative_margin * |p|``, p the similarity of the query's least
-            similar positive; they may be relevant without a label.
+        relative_margin: leave out documents above ``p - relative_margin * |p|``, p the similarity
+            of the query's least similar positive; they may be relevant without a label.
         absolute_margin: leave out documents above ``p - absolute_margin``.
         max_score: leave out documents above this similarity.
-        reranker: cross-encoder that leaves out documents that it scores as high as the query's worst positive.
-        index: ``exact``, or FAISS's ``hnsw`` or ``ivf`` (extra ``faiss``), which may miss some documents.
+        reranker: cross-encoder that leaves out documents that it scores as high as the query's
+            worst positive.
+        index: ``exact``, or FAISS's ``hnsw`` or ``ivf`` (extra ``faiss``), which may miss some
+            documents.
         relevant_grade: lowest grade in the qrels that counts as relevant.
         seed: seed of the random choice among them.
         overwrite: replace ``out`` if it exists.
-        query_prompt: text before each query, empty for none; the default is the data's, or the model's own.
+        query_prompt: text before each query, empty for none; the default is the data's, or the
+            model's own.
         document_prompt: text before each document, likewise.
 
     Returns:
@@ -270,7 +285,9 @@ class ScoredPairs:
         return pa.table(columns)
 
     def write(self, path: Path) -> None:
-        """Write the scores: ``.jsonl`` as FlagEmbedding reads them, with texts; ``.parquet`` and ``.tsv`` by ids."""
+        """Write the scores: ``.jsonl`` as FlagEmbedding reads them, with texts; ``.parquet`` and
+        ``.tsv`` by ids.
+        """
         if path.suffix == ".jsonl":
             write_jsonl(path, self._flagembedding_records())
         else:
@@ -336,7 +353,8 @@ def _negatives(
         return Miner(encoder, data, corpus_text, inputs.mining).mine(qrels, inputs.negatives, seed)
     if inputs.negatives is None and data.given_negatives is None:
         log.info(
-            "note: the data hold no negatives, so only the training pairs are scored; mine some with negatives=N"
+            "note: the data hold no negatives, so only the training pairs are scored; mine some "
+            "with negatives=N"
         )
         return None
     known = KnownPositives(qrels.pairs(), len(data.corpus))
@@ -344,7 +362,9 @@ def _negatives(
 
 
 def _with_negatives(qrels: Qrels, negatives: ListedNegatives | None) -> Qrels:
-    """Return the pairs that a teacher scores: the training pairs, and the negatives with grade 0."""
+    """Return the pairs that a teacher scores: the training pairs, and the negatives with grade
+    0.
+    """
     if negatives is None or len(negatives.doc_rows) == 0:
         return qrels
     query = np.repeat(qrels.query_rows, np.diff(negatives.offsets))

@@ -1,4 +1,6 @@
-"""What ``opera score`` and ``opera mine`` are asked for, and the files they write. Nothing here needs torch."""
+"""What ``opera score`` and ``opera mine`` are asked for, and the files they write. Nothing here
+needs torch.
+"""
 
 from __future__ import annotations
 
@@ -69,7 +71,8 @@ class ScoreInputs(NamedTuple):
     Attributes:
         model: scores the pairs, or mines for the reranker.
         reranker: scores the pairs.
-        negatives: which documents a teacher scores beside the positives; ``None`` for those given, if there are any.
+        negatives: which documents a teacher scores beside the positives; ``None`` for those given,
+            if there are any.
         mining: where they are mined from.
         cbs_pool: random documents per pair, 0 for no CBS.
         max_length: tokens that the reranker reads.
@@ -167,7 +170,9 @@ def checked_output(
 
 
 def write_table(path: Path, table: pa.Table) -> None:
-    """Write a table in the format of the suffix: ``.parquet``, ``.tsv`` with a header, or ``.jsonl``."""
+    """Write a table in the format of the suffix: ``.parquet``, ``.tsv`` with a header, or
+    ``.jsonl``.
+    """
     if path.suffix == ".parquet":
         write_parquet(path, table)
     elif path.suffix == ".tsv":

@@ -1,4 +1,6 @@
-"""Mine hard negatives with a model, but for those that may be relevant without a label: margins, a reranker's veto."""
+"""Mine hard negatives with a model, but for those that may be relevant without a label: margins, a
+reranker's veto.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,10 @@ PairScorer = Callable[[IntArray, IntArray], NDArray[np.float32]]
 class Margins(NamedTuple):
     """How far below the query's positives a candidate must stay to count as a negative.
 
-    The meaning is that of ``sentence_transformers.util.mine_hard_negatives``; a query with several positives is
-    compared with the least similar one. That function encodes texts itself, and cannot take our rankings, caches,
-    shards or known positives of other splits, so the rule is computed here; a test compares both.
+    The meaning is that of ``sentence_transformers.util.mine_hard_negatives``; a query with several
+    positives is compared with the least similar one. That function encodes texts itself, and cannot
+    take our rankings, caches, shards or known positives of other splits, so the rule is computed
+    here; a test compares both.
 
     Attributes:
         relative: drop a candidate above ``positive - relative * |positive|``.
@@ -68,7 +71,9 @@ class Margins(NamedTuple):
 
 
 def lowest_positive(pairs: TrainingPairs, scores: FloatArray) -> NDArray[np.float32]:
-    """Return the score of each query's worst positive, float32 ``[n]``, from those of the pairs ``[N]``."""
+    """Return the score of each query's worst positive, float32 ``[n]``, from those of the pairs
+    ``[N]``.
+    """
     return np.asarray(np.minimum.reduceat(scores, pairs.query_offsets[:-1]), dtype=np.float32)
 
 
@@ -139,7 +144,9 @@ class Miner:
     reranker: Reranker | None = None
 
     def mine(self, qrels: Qrels, keep: int, seed: int) -> ListedNegatives:
-        """Mine at most ``keep`` negatives of each judged query, all of whose judgements are positives."""
+        """Mine at most ``keep`` negatives of each judged query, all of whose judgements are
+        positives.
+        """
         ranks, pairs = self.settings.mining_range, qrels.pairs()
         ranking = self.rank(qrels.query_rows, ranks[1])
         known, pool = (
@@ -151,12 +158,16 @@ class Miner:
         )
 
     def rank(self, query_rows: IntArray, depth: int) -> Ranking:
-        """Rank the corpus for some queries, down to a depth, by the index that the settings name."""
+        """Rank the corpus for some queries, down to a depth, by the index that the settings
+        name.
+        """
         index = self.settings.search_index
         return search_corpus(self.encoder, self.data, query_rows, depth, self.corpus_text, index)
 
     def veto(self, query_rows: IntArray, pairs: TrainingPairs) -> Veto | None:
-        """Return what drops candidates that may be relevant; ``None`` where neither margin nor reranker is given."""
+        """Return what drops candidates that may be relevant; ``None`` where neither margin nor
+        reranker is given.
+        """
         reranker = self.reranker
 
         def cosines() -> NDArray[np.float32]:

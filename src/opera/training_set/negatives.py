@@ -1,4 +1,5 @@
-"""Explicit negatives of the training queries: random, mined from the pretrained ranking, or given with the data.
+"""Explicit negatives of the training queries: random, mined from the pretrained ranking, or given
+with the data.
 
 A new kind is a class and a line: the class takes a :class:`NegativeInputs` and has ``draw``, and
 ``@register_negatives("name")`` above it makes it a value of the setting ``negatives``.
@@ -28,7 +29,9 @@ log = logging.getLogger("opera")
 CHUNK_QUERIES = 8_192
 
 Veto = Callable[[IntArray, BoolArray, FloatArray], BoolArray]
-"""Returns which candidates stay, of corpus rows, those to look at, and similarities: all ``[n, depth]``."""
+"""Returns which candidates stay, of corpus rows, those to look at, and similarities: all ``[n,
+depth]``.
+"""
 
 Kind = TypeVar("Kind", bound=Callable[..., Any])
 
@@ -50,7 +53,8 @@ class NegativeInputs:
         query_rows: int32 ``[n]``, the query table's row of each training query.
         known: the known positives; with ``prune_before_mining`` only those that the method keeps.
         settings: the run's settings.
-        search: ranks the corpus for each training query by the pretrained model, down to the depth it is given.
+        search: ranks the corpus for each training query by the pretrained model, down to the depth
+            it is given.
         veto: drops mined candidates that may be relevant.
     """
 
@@ -136,7 +140,9 @@ class ListedNegatives:
         return self.lists.queries_without
 
     def draw(self, queries: IntArray, count: int, seed: int, step: int) -> NDArray[np.int64]:
-        """Return rows, without repeats where a list is long enough; the cost does not depend on its length."""
+        """Return rows, without repeats where a list is long enough; the cost does not depend on its
+        length.
+        """
         rng = generator(seed, "negatives", step)
         starts = self.offsets[queries]
         lengths = self.offsets[np.asarray(queries) + 1] - starts
@@ -179,8 +185,8 @@ def mine_hard_negatives(
 ) -> ListedNegatives:
     """Keep the documents at ranks LO to HI of each training query that are not its known positives.
 
-    Positives and documents outside the pool count as ranks. Where more than ``keep`` documents are left, a random
-    ``keep`` of them stay (the release).
+    Positives and documents outside the pool count as ranks. Where more than ``keep`` documents are
+    left, a random ``keep`` of them stay (the release).
 
     Args:
         ranking: the corpus ranked for each training query by the pretrained model, down to rank HI.
@@ -233,7 +239,8 @@ def given_of(data: RetrievalData) -> GivenNegatives:
     """
     if data.given_negatives is None:
         raise SettingError(
-            f"negatives=given: {data.title} holds no negatives; use negatives=random or negatives=hard"
+            f"negatives=given: {data.title} holds no negatives; use negatives=random or "
+            f"negatives=hard"
         )
     return data.given_negatives
 
@@ -241,7 +248,9 @@ def given_of(data: RetrievalData) -> GivenNegatives:
 def given_negatives(
     data: RetrievalData, query_rows: IntArray, known: KnownPositives, pool: DocumentPool
 ) -> ListedNegatives:
-    """Return the negatives that came with the data, but for documents without a text and known positives."""
+    """Return the negatives that came with the data, but for documents without a text and known
+    positives.
+    """
     given = given_of(data)
     lists = [given.doc_rows[given.offsets[row] : given.offsets[row + 1]] for row in query_rows]
     return _listed(lists, known, pool, "given negatives")
@@ -262,7 +271,9 @@ def _scored(inputs: NegativeInputs) -> Negatives:
 def _listed(
     lists: Sequence[IntArray], known: KnownPositives, pool: DocumentPool, what: str | None = None
 ) -> ListedNegatives:
-    """Leave out documents without a text and known positives; log how many, where ``what`` names the documents."""
+    """Leave out documents without a text and known positives; log how many, where ``what`` names
+    the documents.
+    """
     full = [rows[pool.holds(rows)] for rows in lists]
     kept = [
         rows[~known.contains(np.full(len(rows), query), rows)] for query, rows in enumerate(full)
@@ -282,7 +293,8 @@ NEGATIVES.ship(random=_random, hard=_hard, given=_given, teacher=_scored)
 def register_negatives(name: str) -> Callable[[Kind], Kind]:
     """Return a decorator that makes ``name`` a value of the setting ``negatives``.
 
-    It decorates a class, or a function, that takes a :class:`NegativeInputs` and gives :class:`Negatives`.
+    It decorates a class, or a function, that takes a :class:`NegativeInputs` and gives
+    :class:`Negatives`.
 
     Raises:
         ValueError: if another kind has the name, in any case.
@@ -294,7 +306,8 @@ def check_negatives(kind: str, data: RetrievalData, settings: TrainSettings) -> 
     """Refuse negatives that the data cannot give.
 
     Raises:
-        SettingError: for given or scored negatives where there are none, or a range past the corpus.
+        SettingError: for given or scored negatives where there are none, or a range past the
+            corpus.
     """
     if kind == "given":
         given_of(data)

@@ -1,4 +1,6 @@
-"""Inject false positives into the training pairs, to study label noise (Section 3.5, Appendix C.4)."""
+"""Inject false positives into the training pairs, to study label noise (Section 3.5, Appendix
+C.4).
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ class NoisyQrels:
     """Training qrels of which some are false.
 
     Attributes:
-        qrels: true and false ones together; those of ``noise=grade`` keep their grade, drawn ones have grade 0.
+        qrels: true and false ones together; those of ``noise=grade`` keep their grade, drawn ones
+            have grade 0.
         injected: bool ``[M]``, which of them are false.
     """
 
@@ -84,8 +87,10 @@ def check_noise(original: RetrievalData, data: RetrievalData, settings: TrainSet
         check_range(settings.noise_ranks, len(data.corpus), "noise_range")
     if settings.noise_grade is not None and _judged_below(original, data, settings).count == 0:
         raise SettingError(
-            f"noise_grade={settings.noise_grade}: {data.title} has no train judgement with a score from "
-            f"{settings.noise_grade} to {settings.relevant_grade - 1}; give another noise_grade or relevant_grade"
+            f"noise_grade={settings.noise_grade}: {data.title} has no train judgement with a score "
+            f"from "
+            f"{settings.noise_grade} to {settings.relevant_grade - 1}; give another noise_grade or "
+            f"relevant_grade"
         )
 
 
@@ -99,9 +104,11 @@ def inject_noise(
 
     Args:
         original: the data with its original grades.
-        data: the data that trains: grades below ``relevant_grade`` are 0, and missing splits are drawn.
+        data: the data that trains: grades below ``relevant_grade`` are 0, and missing splits are
+            drawn.
         settings: the run's settings.
-        search: ranks the corpus for rows of the query table by the pretrained model, down to a depth.
+        search: ranks the corpus for rows of the query table by the pretrained model, down to a
+            depth.
     """
     clean, seed = data.training_split(), settings.seed
     if settings.noise == "none":
@@ -168,7 +175,9 @@ def add_lower_grades(
 
 
 def false_positive_count(n_pairs: int, share: float) -> int:
-    """How many false pairs make up ``share`` of all, beside ``n_pairs`` true ones: ⌊share/(1 - share)·N⌋."""
+    """How many false pairs make up ``share`` of all, beside ``n_pairs`` true ones: ⌊share/(1 -
+    share)·N⌋.
+    """
     return math.floor(share / (1 - share) * n_pairs + 1e-9)
 
 
@@ -178,7 +187,8 @@ class Candidates:
 
     Attributes:
         available: int64 ``[n]``, how many there are for each training query.
-        draw: draws corpus rows for a query, so many and without repeats; at most as many as are available.
+        draw: draws corpus rows for a query, so many and without repeats; at most as many as are
+            available.
     """
 
     available: NDArray[np.int64]
@@ -212,8 +222,8 @@ def add_false_positives(
 ) -> NoisyQrels:
     """Add false positives until ``share`` of all pairs are false, or the candidates run out.
 
-    Each goes to the query of a true pair drawn at random, so queries get them in proportion to their positives. What a
-    query has no candidates for goes to the others in the same way.
+    Each goes to the query of a true pair drawn at random, so queries get them in proportion to
+    their positives. What a query has no candidates for goes to the others in the same way.
 
     Args:
         clean: the relevant qrels of train.

@@ -1,4 +1,6 @@
-"""Check data and settings against each other, and draw the splits that are missing; needs neither torch nor a model."""
+"""Check data and settings against each other, and draw the splits that are missing; needs neither
+torch nor a model.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,8 @@ class PreparedData(NamedTuple):
     Attributes:
         data: the data that trains.
         whole: the same before dev was drawn.
-        future: what tomorrow's queries are taken to ask about; ``None`` for a run that needs no dev split.
+        future: what tomorrow's queries are taken to ask about; ``None`` for a run that needs no dev
+            split.
         negatives: the kind of explicit negatives.
     """
 
@@ -72,17 +75,20 @@ def prepare_data(data: RetrievalData, recipe: Recipe) -> PreparedData:
 def _drawn(
     data: RetrievalData, settings: TrainSettings
 ) -> tuple[RetrievalData, RetrievalData, Future | None]:
-    """Apply ``relevant_grade``, draw the splits that are missing, and check that each split has something to use.
+    """Apply ``relevant_grade``, draw the splits that are missing, and check that each split has
+    something to use.
 
     Returns:
-        The data that trains; the same before dev was drawn; and what tomorrow's queries are taken to ask about.
+        The data that trains; the same before dev was drawn; and what tomorrow's queries are taken
+        to ask about.
     """
     future = settings.future
     if settings.needs_dev:
         parse_measures([settings.metric_for_best_model])
     if settings.guard and settings.refit and settings.evaluates_on_dev:
         raise SettingError(
-            f"refit=true with eval_steps={settings.eval_steps}: the second training has no dev split to evaluate; "
+            f"refit=true with eval_steps={settings.eval_steps}: the second training has no dev "
+            f"split to evaluate; "
             "leave one of the two out"
         )
     graded = data.with_relevant_grade(settings.relevant_grade)
@@ -112,7 +118,8 @@ def _drawn(
 
 
 def _with_trained_test_note(data: RetrievalData) -> RetrievalData:
-    """Note the queries of a user's own test split that train too, with a document that is relevant in both.
+    """Note the queries of a user's own test split that train too, with a document that is relevant
+    in both.
 
     Queries are compared by their texts, since a file of each split may number them anew.
     """
@@ -142,12 +149,16 @@ def _with_shared_queries_note(data: RetrievalData) -> RetrievalData:
     shared = int(np.isin(dev.query_rows, data.split("train").relevant().query_rows).sum())
     if not shared:
         return data
-    note = f"{shared:,} of dev's {dev.n_queries:,} queries are in train too, so dev may promise too much"
+    note = (
+        f"{shared:,} of dev's {dev.n_queries:,} queries are in train too, so dev may promise too "
+        f"much"
+    )
     return replace(data, notes=(*data.notes, note))
 
 
 def check_mixing(data: RetrievalData, settings: TrainSettings) -> None:
-    """Refuse settings of several data sets where there is one, shares of other names, and several with an adapter.
+    """Refuse settings of several data sets where there is one, shares of other names, and several
+    with an adapter.
 
     Raises:
         SettingError: naming the setting.
@@ -159,13 +170,15 @@ def check_mixing(data: RetrievalData, settings: TrainSettings) -> None:
         return
     if settings.adapter_kind is not None:
         raise SettingError(
-            f"adapter={settings.adapter_kind}: trains on one data set; train the model itself on several"
+            f"adapter={settings.adapter_kind}: trains on one data set; train the model itself on "
+            f"several"
         )
     if settings.mix not in ("proportional", "equal"):
         names = [own.name for own in data.sets]
         if set(names) != set(shares_by_name(settings.mix)):
             raise SettingError(
-                f"mix={settings.mix}: must give a share to each of {', '.join(names)}, and to no other"
+                f"mix={settings.mix}: must give a share to each of {', '.join(names)}, and to no "
+                f"other"
             )
 
 
@@ -176,7 +189,9 @@ def _with_teacher(data: RetrievalData, settings: TrainSettings) -> RetrievalData
 
 
 def _automatic_negatives(data: RetrievalData, settings: TrainSettings) -> str:
-    """The kind of explicit negatives where none is chosen; distillation needs some that the teacher scored."""
+    """The kind of explicit negatives where none is chosen; distillation needs some that the teacher
+    scored.
+    """
     if data.given_negatives is not None:
         return "given"
     return "teacher" if settings.loss == "distill" and data.teacher is not None else "random"
@@ -195,12 +210,14 @@ def _check_teacher(data: RetrievalData, settings: TrainSettings, kind: str) -> N
         )
     if distills and data.teacher is None:
         raise SettingError(
-            f"loss=distill: {data.title} holds no scores of a teacher; let opera score --reranker write some, and "
+            f"loss=distill: {data.title} holds no scores of a teacher; let opera score --reranker "
+            f"write some, and "
             "pass them with --teacher"
         )
     if distills and settings.n_negatives == 0:
         raise SettingError(
-            "loss=distill: needs negatives to compare the positive with; pass train_group_size=2 or more"
+            "loss=distill: needs negatives to compare the positive with; pass train_group_size=2 "
+            "or more"
         )
 
 
@@ -217,16 +234,20 @@ def _check_some_text(data: RetrievalData, corpus_text: CorpusText) -> None:
 
 
 def _with_title_notes(corpus_text: CorpusText, data: RetrievalData) -> RetrievalData:
-    """Note the documents that ``corpus_text=text`` leaves without a text, and the pairs that train on one."""
+    """Note the documents that ``corpus_text=text`` leaves without a text, and the pairs that train
+    on one.
+    """
     pairs = data.training_split().doc_rows
     left = np.setdiff1d(data.corpus.empty_rows(corpus_text), data.corpus.empty_rows())
     if len(left) == 0:
         return data
     notes = [
-        f"corpus_text=text: {len(left):,} documents have a title alone: they are ranked, and are no negatives"
+        f"corpus_text=text: {len(left):,} documents have a title alone: they are ranked, and are "
+        f"no negatives"
     ]
     if empty := int(np.isin(pairs, left).sum()):
         notes.append(
-            f'corpus_text=text: {empty:,} of the {len(pairs):,} training pairs train on such a document\'s ""'
+            f"corpus_text=text: {empty:,} of the {len(pairs):,} training pairs train on such a "
+            f'document\'s ""'
         )
     return replace(data, notes=(*data.notes, *notes))

@@ -1,4 +1,6 @@
-"""Load the model of a run, and make it ready to train: lengths, prompts, an adapter, LoRA's matrices."""
+"""Load the model of a run, and make it ready to train: lengths, prompts, an adapter, LoRA's
+matrices.
+"""
 
 from __future__ import annotations
 
@@ -83,7 +85,8 @@ def read_vectors(data: RetrievalData, settings: TrainSettings) -> dict[str, Any]
 
 
 def _refuse_settings_of_models(settings: TrainSettings) -> None:
-    """Refuse settings that an adapter does not read: those of a model's training, and without a model all of encoding.
+    """Refuse settings that an adapter does not read: those of a model's training, and without a
+    model all of encoding.
 
     Raises:
         SettingError: naming the first.
@@ -101,11 +104,13 @@ def _refuse_settings_of_models(settings: TrainSettings) -> None:
                 else "the model itself does not train"
             )
             raise SettingError(
-                f"{name}={value}: with adapter={settings.adapter_kind} {reason}; leave the setting out"
+                f"{name}={value}: with adapter={settings.adapter_kind} {reason}; leave the setting "
+                f"out"
             )
     if sample := settings.eval_corpus_sample:
         raise SettingError(
-            f"eval_corpus_sample={sample}: with adapter={settings.adapter_kind} documents are encoded once, so all are "
+            f"eval_corpus_sample={sample}: with adapter={settings.adapter_kind} documents are "
+            f"encoded once, so all are "
             "ranked; leave the setting out"
         )
 
@@ -131,27 +136,31 @@ def add_lora_to(
 
 
 def checked_sizes(sizes: tuple[int, ...] | None, dimension: int) -> tuple[int, ...] | None:
-    """Return the sizes that are smaller than the embeddings, whose own size always counts; ``None`` for none.
+    """Return the sizes that are smaller than the embeddings, whose own size always counts; ``None``
+    for none.
 
     Raises:
         SettingError: for a size above the embeddings' own.
     """
     if sizes is not None and sizes[0] > dimension:
         raise SettingError(
-            f"matryoshka={sizes[0]}: the embeddings have {dimension} dimensions; give smaller numbers"
+            f"matryoshka={sizes[0]}: the embeddings have {dimension} dimensions; give smaller "
+            f"numbers"
         )
     return tuple(size for size in sizes or () if size < dimension) or None
 
 
 def check_gradient_cache(texts: int | None, model: SentenceTransformer) -> None:
-    """Refuse gradient caching for models whose inputs cannot be cut, and which keep nothing that it would save.
+    """Refuse gradient caching for models whose inputs cannot be cut, and which keep nothing that it
+    would save.
 
     Raises:
         SettingError: naming the setting.
     """
     if texts is not None and is_static(model):
         raise SettingError(
-            f"gradient_cache={texts}: is for transformers; {type(model[0]).__name__} keeps nothing between its layers, "
+            f"gradient_cache={texts}: is for transformers; {type(model[0]).__name__} keeps nothing "
+            f"between its layers, "
             "so large batches need no cache; leave the setting out"
         )
 

@@ -1,4 +1,6 @@
-"""Scores of the training pairs under the untrained model: SP ranks by them, DP starts from them; and CBS."""
+"""Scores of the training pairs under the untrained model: SP ranks by them, DP starts from them;
+and CBS.
+"""
 
 from __future__ import annotations
 
@@ -54,14 +56,16 @@ def rank_among_random(
     seed: int,
     pool: DocumentPool,
 ) -> CBSRanks:
-    """Rank each pair's document among ``pool_size`` random positives of *other* queries (Appendix D.1).
+    """Rank each pair's document among ``pool_size`` random positives of *other* queries (Appendix
+    D.1).
 
-    The pool of a query is a uniform sample, without replacement, of the distinct documents that are positive for
-    another query and not for this one; all of them where there are fewer. Pools of different queries overlap: each is
-    the start of one random order of all positives, without the query's own. A document that ties with the pair's does
-    not lower its rank.
+    The pool of a query is a uniform sample, without replacement, of the distinct documents that are
+    positive for another query and not for this one; all of them where there are fewer. Pools of
+    different queries overlap: each is the start of one random order of all positives, without the
+    query's own. A document that ties with the pair's does not lower its rank.
 
-    All processes call this. Each ranks the pairs of some queries, in whole chunks, so the bytes are those of one.
+    All processes call this. Each ranks the pairs of some queries, in whole chunks, so the bytes are
+    those of one.
 
     Args:
         pairs: the training pairs.
@@ -110,7 +114,8 @@ CHUNK_PAIRS = 8_192
 
 
 def pair_encoder(encoder: Encoder, model: str | Path, prompts: Mapping[str, str]) -> Encoder:
-    """Return the encoder of a model's pair scores: that of a run whose prompts hold in search alone has none.
+    """Return the encoder of a model's pair scores: that of a run whose prompts hold in search alone
+    has none.
 
     Args:
         encoder: that of searches.
@@ -133,7 +138,8 @@ def pretrained_losses(
     known: KnownPositives | None,
     pool: DocumentPool,
 ) -> NDArray[np.float32]:
-    """Cross-entropy of each pair against one random set of documents as large as a batch (paper.md, row 4).
+    """Cross-entropy of each pair against one random set of documents as large as a batch (paper.md,
+    row 4).
 
     It stands in for the contrastive loss until the pair is first drawn.
 
@@ -173,7 +179,9 @@ def pretrained_losses(
 def _places(
     query: NDArray[np.int32], known_query: NDArray[np.int64], known_column: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return row and column of each known positive in a chunk of pairs whose queries are ``query``, ascending."""
+    """Return row and column of each known positive in a chunk of pairs whose queries are ``query``,
+    ascending.
+    """
     part = slice(*np.searchsorted(known_query, [query[0], int(query[-1]) + 1]).tolist())
     first, stop = (
         np.searchsorted(query, known_query[part], side=side) for side in ("left", "right")
@@ -198,10 +206,12 @@ def pretrained_scores(
 ) -> tuple[PairScores, int | None]:
     """Compute what methods start from; arguments as for :func:`pretrained_losses`.
 
-    ``cbs_pool`` is the number of random documents that each pair is ranked among for its CBS; 0 leaves CBS out.
+    ``cbs_pool`` is the number of random documents that each pair is ranked among for its CBS; 0
+    leaves CBS out.
 
     Returns:
-        Similarities, losses and CBS; and the smallest pool that a pair was ranked among, ``None`` without CBS.
+        Similarities, losses and CBS; and the smallest pool that a pair was ranked among, ``None``
+        without CBS.
     """
     vectors = query_embeddings, document_embeddings
     similarity = pair_similarities(pairs, *vectors)
@@ -213,7 +223,8 @@ def pretrained_scores(
     ranks = rank_among_random(pairs, *vectors, cbs_pool, seed, pool)
     if ranks.smallest_pool < cbs_pool:
         log.info(
-            f"note: cbs_pool={cbs_pool}: there are fewer positives of other queries, so pairs are ranked among "
+            f"note: cbs_pool={cbs_pool}: there are fewer positives of other queries, so pairs are "
+            f"ranked among "
             f"{ranks.smallest_pool} to {int(ranks.pool.max())} documents"
         )
     return PairScores(pairs, similarity, losses, ranks.cbs), ranks.smallest_pool

@@ -1,4 +1,6 @@
-"""What weights of pairs do in training: multiply losses, start the pair scores, or leave pairs out."""
+"""What weights of pairs do in training: multiply losses, start the pair scores, or leave pairs
+out.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ def check_weights(data: RetrievalData, recipe: Recipe) -> None:
         for name, unset in (("pair_weights", "none"), ("min_pair_weight", None)):
             if (value := getattr(settings, name)) != unset:
                 raise SettingError(
-                    f"{name}={value}: the pairs of {data.title} have no weights; leave the setting out"
+                    f"{name}={value}: the pairs of {data.title} have no weights; leave the setting "
+                    f"out"
                 )
     elif settings.pair_weights == "loss" and not weights.any():
         raise SettingError(f"pair_weights=loss: every training pair of {data.title} has weight 0")
@@ -38,12 +41,14 @@ def check_weights(data: RetrievalData, recipe: Recipe) -> None:
         recipe.method_settings
     ):
         raise SettingError(
-            f"pair_weights=scores: method {recipe.method} uses no pair scores; use pair_weights=loss"
+            f"pair_weights=scores: method {recipe.method} uses no pair scores; use "
+            f"pair_weights=loss"
         )
 
 
 def without_light_pairs(data: RetrievalData, settings: WeightSettings) -> RetrievalData:
-    """Move training pairs below ``min_pair_weight`` from train to ``held_out``, and add a note on the weights.
+    """Move training pairs below ``min_pair_weight`` from train to ``held_out``, and add a note on
+    the weights.
 
     Of several data sets, one without weights stays as it is, with a note.
 
@@ -63,7 +68,8 @@ def without_light_pairs(data: RetrievalData, settings: WeightSettings) -> Retrie
     used = {"none": "not used: pair_weights=loss or scores uses them", "loss": "used in the loss"}
     what = used.get(settings.pair_weights, "used as the start of the pair scores")
     notes = [
-        f"training pairs have weights from {relevant.weights.min():g} to {relevant.weights.max():g}, {what}"
+        f"training pairs have weights from {relevant.weights.min():g} to "
+        f"{relevant.weights.max():g}, {what}"
     ]
     if least is None:
         return replace(data, notes=(*data.notes, *notes))
@@ -75,7 +81,8 @@ def without_light_pairs(data: RetrievalData, settings: WeightSettings) -> Retrie
             f"{relevant.weights.max():g} at most; lower it"
         )
     notes.append(
-        f"min_pair_weight={least:g}: {int(light.sum()):,} of {len(relevant.doc_rows):,} training pairs left train"
+        f"min_pair_weight={least:g}: {int(light.sum()):,} of {len(relevant.doc_rows):,} training "
+        f"pairs left train"
     )
     gone = train.select_judgements(light)
     held_out = gone if data.held_out is None else gone.union(data.held_out)
@@ -90,7 +97,9 @@ def without_light_pairs(data: RetrievalData, settings: WeightSettings) -> Retrie
 def loss_weights(
     weights: FloatArray | None, settings: WeightSettings
 ) -> NDArray[np.float32] | None:
-    """Return what the loss of each pair is multiplied by, of mean 1: float32 ``[N]``; ``None`` for nothing."""
+    """Return what the loss of each pair is multiplied by, of mean 1: float32 ``[N]``; ``None`` for
+    nothing.
+    """
     if weights is None or settings.pair_weights != "loss":
         return None
     exact = np.asarray(weights, dtype=np.float64)
@@ -100,8 +109,9 @@ def loss_weights(
 def scores_by_weight(weights: FloatArray, similarity: FloatArray) -> NDArray[np.float32]:
     """Return similarities in the order of the weights, both ``[N]``: float32 ``[N]``.
 
-    The pair with the highest weight gets the highest similarity of the untrained model, and so on: the values keep the
-    scale of the cosines that training observes. Equal weights stay in the order of their own similarities.
+    The pair with the highest weight gets the highest similarity of the untrained model, and so on:
+    the values keep the scale of the cosines that training observes. Equal weights stay in the order
+    of their own similarities.
     """
     ordered = np.empty(len(weights), dtype=np.float32)
     ordered[np.lexsort((similarity, weights))] = np.sort(similarity)

@@ -1,4 +1,6 @@
-"""Pair pruning in a sentence-transformers script of one's own: the sampler of ``opera train`` under any trainer."""
+"""Pair pruning in a sentence-transformers script of one's own: the sampler of ``opera train`` under
+any trainer.
+"""
 
 from __future__ import annotations
 

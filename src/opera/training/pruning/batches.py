@@ -1,4 +1,6 @@
-"""The batches of a data set under a method, when a trainer reads them, and which of those given out are not trained."""
+"""The batches of a data set under a method, when a trainer reads them, and which of those given out
+are not trained.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,10 @@ ELSEWHERE = (
     "evaluate on another object than the one that trains (dataset.select(range(len(dataset))))"
 )
 ADVICE = (
-    "give PairPruning the trainer's arguments (args=args), which say how far it reads ahead and which prompts it adds, "
-    "pass callbacks=[pruning.callback] where a training is resumed, train on the dataset that PairPruning was given, "
+    "give PairPruning the trainer's arguments (args=args), which say how far it reads ahead and "
+    "which prompts it adds, "
+    "pass callbacks=[pruning.callback] where a training is resumed, train on the dataset that "
+    "PairPruning was given, "
     f"and {ELSEWHERE}"
 )
 """What to do where the trainer does not train on what was drawn."""
@@ -42,12 +46,14 @@ class Timetable:
     """What of a trainer's arguments decides when batches are read, and how many.
 
     Attributes:
-        accumulation: batches per optimizer step, which the trainer fetches before it trains on the first.
+        accumulation: batches per optimizer step, which the trainer fetches before it trains on the
+            first.
         read_ahead: batches that the loader's workers read ahead.
         epochs: passes, where ``max_steps`` does not decide.
         max_steps: optimizer steps, or -1.
         round_robin: whether several data sets take turns, until the smallest is used up.
-        skips: whether a resumed training reads the batches of its epoch again and skips those that were trained.
+        skips: whether a resumed training reads the batches of its epoch again and skips those that
+            were trained.
     """
 
     accumulation: int = 1
@@ -62,7 +68,8 @@ class Timetable:
         """Read a trainer's arguments.
 
         Raises:
-            SettingError: for those under which batches reach the loss in an order that a sampler cannot know.
+            SettingError: for those under which batches reach the loss in an order that a sampler
+                cannot know.
         """
         if not isinstance(args, SentenceTransformerTrainingArguments):
             raise SettingError(
@@ -76,12 +83,15 @@ class Timetable:
         ):
             if wrong:
                 raise SettingError(
-                    f"args.{name}={wrong}: batches would reach the loss otherwise than they were drawn; {advice}"
+                    f"args.{name}={wrong}: batches would reach the loss otherwise than they were "
+                    f"drawn; {advice}"
                 )
         if args.n_gpu > 1:
             raise SettingError(
-                f"args: {args.n_gpu} GPUs in one process would split each batch (torch's DataParallel); start the "
-                "script with torchrun or accelerate launch, or show it one GPU (CUDA_VISIBLE_DEVICES=0)"
+                f"args: {args.n_gpu} GPUs in one process would split each batch (torch's "
+                f"DataParallel); start the "
+                "script with torchrun or accelerate launch, or show it one GPU "
+                "(CUDA_VISIBLE_DEVICES=0)"
             )
         prefetched = args.dataloader_prefetch_factor or DEFAULT_PREFETCH
         return cls(
@@ -96,8 +106,8 @@ class Timetable:
     def lag(self, processes: int) -> int:
         """Draws between an observation and the first draw that uses it.
 
-        When the first batch of an optimizer step is trained, accelerate has read the batch after that step, and the
-        loader's workers those that they hold. Each is one draw in every process.
+        When the first batch of an optimizer step is trained, accelerate has read the batch after
+        that step, and the loader's workers those that they hold. Each is one draw in every process.
         """
         return processes * (self.accumulation + 1 + self.read_ahead)
 
@@ -106,7 +116,9 @@ class Timetable:
         return max(1, math.ceil(per_epoch / self.accumulation))
 
     def skipped(self, trained_steps: int, per_epoch: int) -> int:
-        """Batches per process that a trainer, resumed after ``trained_steps``, reads again in its epoch and skips."""
+        """Batches per process that a trainer, resumed after ``trained_steps``, reads again in its
+        epoch and skips.
+        """
         return trained_steps % self.updates(per_epoch) * self.accumulation if self.skips else 0
 
     def draws(self, lengths: list[int], own: int, processes: int) -> int:
@@ -138,7 +150,8 @@ class PrunedSet:
         length: batches per epoch, over all processes; 0 until a trainer asks for them.
         epoch_start: the first draw of the epoch.
         to_replay: draws of the epoch that a resumed trainer reads again, and skips.
-        random_turns: whether it takes turns with others at random, so that it may have some more than its share.
+        random_turns: whether it takes turns with others at random, so that it may have some more
+            than its share.
         reader: what reads its batches, once something does.
     """
 
@@ -153,7 +166,9 @@ class PrunedSet:
         self._schedule: dict[str, float] = {}
 
     def batches(self, waiting: deque[Given], replayed: int) -> Iterator[list[int]]:
-        """Yield an epoch's batches: those ``replayed``, then those not trained yet, then new ones."""
+        """Yield an epoch's batches: those ``replayed``, then those not trained yet, then new
+        ones.
+        """
         sampler = self.sampler
         if replayed:
             drawn = np.concatenate(sampler.drawn).reshape(-1, sampler.batch_size)
@@ -165,7 +180,8 @@ class PrunedSet:
                 yield self.rows.rows(sampler.pairs_of(step))
         except NotObservedError:
             raise TrainingError(
-                f"PairPruning: batches of {self.rows.place} are read further ahead of training than the lag of "
+                f"PairPruning: batches of {self.rows.place} are read further ahead of training "
+                f"than the lag of "
                 f"{sampler.lag} allows; {ADVICE}"
             ) from None
 
@@ -180,8 +196,10 @@ class PrunedSet:
         planned = self.sampler.method.plan.max_steps
         if step == planned and not self.random_turns:
             log.warning(
-                f"warning: PairPruning: {self.rows.place}: the schedule of {self.sampler.method.name} was planned for "
-                f"{planned} batches, which are trained, and keeps its last values from now on; args=args tells "
+                f"warning: PairPruning: {self.rows.place}: the schedule of "
+                f"{self.sampler.method.name} was planned for "
+                f"{planned} batches, which are trained, and keeps its last values from now on; "
+                f"args=args tells "
                 "PairPruning how long the training is"
             )
         self.sampler.observe(step, pair_ids, similarity, loss)
@@ -189,7 +207,9 @@ class PrunedSet:
         self._trained[pair_ids] = True
 
     def curves(self) -> dict[str, float]:
-        """Return the method's schedule at the last step that was trained, and the share of pairs trained so far."""
+        """Return the method's schedule at the last step that was trained, and the share of pairs
+        trained so far.
+        """
         prefix = f"{self.rows.name}_" if self.rows.name else ""
         values = {**self._schedule, "coverage": float(self._trained.mean())}
         return {f"{prefix}{name}": value for name, value in values.items() if not math.isnan(value)}
@@ -203,9 +223,11 @@ class PrunedSet:
         }
 
     def load_state_dict(self, state: dict[str, Any], skips: bool) -> int:
-        """Restore what :meth:`state_dict` returned, and return how many batches the trainer will skip.
+        """Restore what :meth:`state_dict` returned, and return how many batches the trainer will
+        skip.
 
-        ``skips`` says whether it reads the batches of its epoch again, to skip those that were trained.
+        ``skips`` says whether it reads the batches of its epoch again, to skip those that were
+        trained.
         """
         self.sampler.load_state_dict(state["sampler"])
         trained, self.epoch_start = self.sampler.trained_steps, int(state["epoch_start"])
@@ -226,7 +248,8 @@ class Given(NamedTuple):
 class PrunedBatches(DefaultBatchSampler):  # type: ignore[misc]
     """The batch sampler of one data set, for sentence-transformers' trainer.
 
-    An epoch has as many batches as without pruning, but all of them are full, and as many for each process.
+    An epoch has as many batches as without pruning, but all of them are full, and as many for each
+    process.
 
     Args:
         source: the data set.
@@ -263,10 +286,12 @@ class PrunedBatches(DefaultBatchSampler):  # type: ignore[misc]
         sampler = source.sampler
         if self.epoch > 0 and sampler.next_step == 0:
             raise TrainingError(
-                f"PairPruning: the training resumes in epoch {self.epoch + 1} and nothing was drawn yet; pass "
+                f"PairPruning: the training resumes in epoch {self.epoch + 1} and nothing was "
+                f"drawn yet; pass "
                 "callbacks=[pruning.callback] to the trainer, from the first start on"
             )
-        # Several data sets begin an epoch together: what was not trained in the last one comes again.
+        # Several data sets begin an epoch together: what was not trained in the last one comes
+        # again.
         for given in [given for given in self.waiting if given.source is source]:
             self.waiting.remove(given)
         replayed, source.to_replay = source.to_replay, 0
@@ -277,6 +302,7 @@ class PrunedBatches(DefaultBatchSampler):  # type: ignore[misc]
 def read_again(place: str) -> TrainingError:
     """Return the error for a data set that something else than its training reads."""
     return TrainingError(
-        f"PairPruning: {place} is read again, by a second training or an evaluation; make a PairPruning for each "
+        f"PairPruning: {place} is read again, by a second training or an evaluation; make a "
+        f"PairPruning for each "
         f"training, and {ELSEWHERE}"
     )

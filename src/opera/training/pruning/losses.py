@@ -1,7 +1,9 @@
 """See and weigh what a loss of sentence-transformers trains on, and compare it with what was drawn.
 
-Hooks on the loss and on the model's last module see the embeddings. That module runs once for each text under every
-loss: Matryoshka losses shorten what it gave, and cached losses run it again, with gradients, after they have returned.
+Hooks on the loss and on the model's last module see the embeddings. That module runs once for each
+text under every
+loss: Matryoshka losses shorten what it gave, and cached losses run it again, with gradients, after
+they have returned.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ CELLS = 2**24
 """Similarities computed at once."""
 
 Begin = Callable[[dict[str, Tensor]], Tensor | None]
-"""Called with the tokenised queries before a loss of training; returns weights of the pairs, ``[m]``, or ``None``."""
+"""Called with the tokenised queries before a loss of training; returns weights of the pairs,
+``[m]``, or ``None``.
+"""
 Observe = Callable[[Tensor, Tensor], None]
 """Called with the similarity and loss of each pair, ``[m]``."""
 
@@ -99,11 +103,14 @@ class LossWatch:
         self.observe(*seen)
 
     def _observations(self, embedded: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-        """Return similarity and loss of each pair ``[m]``, from the embeddings in the order they were made."""
+        """Return similarity and loss of each pair ``[m]``, from the embeddings in the order they
+        were made.
+        """
         rows = sum(map(len, embedded))
         if rows == 0 or rows % self._columns:
             raise TrainingError(
-                f"PairPruning: {type(self.loss).__name__} embedded {rows} texts in {self._columns} columns; it must "
+                f"PairPruning: {type(self.loss).__name__} embedded {rows} texts in {self._columns} "
+                f"columns; it must "
                 "embed every text of the batch once, a column after another"
             )
         whole = torch.cat([at_least_float32(part) for part in embedded])
@@ -124,10 +131,12 @@ def pair_losses(
     """Yield ``size`` rows at a time with similarity and InfoNCE loss of their pairs ``[m]``.
 
     Args:
-        columns: embeddings of the queries, of their positives and of negatives, each ``[m, dimension]``.
+        columns: embeddings of the queries, of their positives and of negatives, each ``[m,
+            dimension]``.
         temperature: divides the cosines.
         size: rows at a time.
-        gather: makes one tensor of those of all processes; ``None`` compares with this one's documents alone.
+        gather: makes one tensor of those of all processes; ``None`` compares with this one's
+            documents alone.
     """
     queries, *documents = columns
     first = 0
@@ -144,8 +153,8 @@ def pair_losses(
 def let_weigh(loss: nn.Module, weights: Callable[[], Tensor | None]) -> bool:
     """Let a loss weigh its pairs where ``weights`` returns some, ``[m]``; return whether it can.
 
-    It can where it is the mean of InfoNCE over cosines: MultipleNegativesRankingLoss and its cached form, alone or
-    under a Matryoshka loss, over the documents of the batch alone.
+    It can where it is the mean of InfoNCE over cosines: MultipleNegativesRankingLoss and its cached
+    form, alone or under a Matryoshka loss, over the documents of the batch alone.
     """
     for part in chain_of(loss):
         cached = type(part) is CachedMultipleNegativesRankingLoss
@@ -195,7 +204,9 @@ def _weigh_cached(
 def _weighted(
     loss: Any, columns: Sequence[Tensor], factors: Tensor, size: int, with_backward: bool = False
 ) -> Tensor:
-    """Return the mean of the pairs' losses times their weights; sent back chunk by chunk if ``with_backward``."""
+    """Return the mean of the pairs' losses times their weights; sent back chunk by chunk if
+    ``with_backward``.
+    """
     gather = gather_embeddings if loss.gather_across_devices else None
     total = torch.zeros((), device=columns[0].device)
     for rows, _, losses in pair_losses(columns, 1 / loss.scale, size, gather):
@@ -227,7 +238,8 @@ def temperature_of(loss: nn.Module) -> float:
         if isinstance(temperature, int | float) and temperature > 0:
             return float(temperature)
     raise SettingError(
-        f"temperature: {shown(type(loss).__name__)} has neither scale nor temperature, by which the method compares "
+        f"temperature: {shown(type(loss).__name__)} has neither scale nor temperature, by which "
+        f"the method compares "
         "pairs; give PairPruning(..., temperature=0.05), or use another loss"
     )
 
@@ -251,7 +263,8 @@ def refuse_other_batch(
     prompts: Prompts,
     routes: Prompts,
 ) -> None:
-    """Compare the tokenised queries of a batch with the batch that was drawn: their number, the first and the last.
+    """Compare the tokenised queries of a batch with the batch that was drawn: their number, the
+    first and the last.
 
     Args:
         queries: as the trainer's collator made them.
@@ -269,7 +282,8 @@ def refuse_other_batch(
     pair_ids = given.source.sampler.pairs_of(given.step)
     if len(found) != len(pair_ids):
         raise TrainingError(
-            f"PairPruning: the loss got a batch of {len(found)} queries where {len(pair_ids)} were drawn; {ADVICE}"
+            f"PairPruning: the loss got a batch of {len(found)} queries where {len(pair_ids)} were "
+            f"drawn; {ADVICE}"
         )
     places = [0, len(found) - 1]
     texts, column = rows.queries(pair_ids[places]), rows.columns[0]
@@ -278,7 +292,8 @@ def refuse_other_batch(
     for place, text, tokens in zip(places, texts, expected, strict=True):
         if tokens != found[place]:
             raise TrainingError(
-                f"PairPruning: the loss got another query than was drawn at row {place} of draw {given.step} "
+                f"PairPruning: the loss got another query than was drawn at row {place} of draw "
+                f"{given.step} "
                 f"({shown(text)}); {ADVICE}"
             )
 

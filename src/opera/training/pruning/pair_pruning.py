@@ -1,4 +1,6 @@
-"""``opera.PairPruning``: the sampler of ``opera train`` in a sentence-transformers script of one's own."""
+"""``opera.PairPruning``: the sampler of ``opera train`` in a sentence-transformers script of one's
+own.
+"""
 
 from __future__ import annotations
 
@@ -41,26 +43,32 @@ class PairPruning:
         pruning = opera.PairPruning(model, dataset, method="dp", args=args)
         args.batch_sampler = pruning.sampler
         loss = pruning.watch(loss)
-        trainer = SentenceTransformerTrainer(model, args, dataset, loss=loss, callbacks=[pruning.callback])
+        trainer = SentenceTransformerTrainer(model, args, dataset, loss=loss,
+        callbacks=[pruning.callback])
 
-    A row of the data set is a pair: the first text column is the query, the second its positive document; rows with the
-    same query belong together. A batch of the trainer is one step of the method. Each loss of training belongs to the
-    batch that was given out first of those not trained yet; the tokens of its queries are compared with those drawn,
-    and a difference stops training. Losses of evaluations are left alone. See
-    docs/coming-from-sentence-transformers.md.
+    A row of the data set is a pair: the first text column is the query, the second its positive
+    document; rows with the same query belong together. A batch of the trainer is one step of the
+    method. Each loss of training belongs to the batch that was given out first of those not trained
+    yet; the tokens of its queries are compared with those drawn, and a difference stops training.
+    Losses of evaluations are left alone. See docs/coming-from-sentence-transformers.md.
 
     Args:
-        model: the model, before it trains; where the method starts from its scores, it encodes the data set now.
-        dataset: a ``datasets.Dataset``, or a ``DatasetDict`` of several, the same object that the trainer gets.
-        method: ``ft``, ``rp``, ``sp``, ``sp+cbs``, ``infobatch``, ``dp``, ``sp+dp``, one that you registered, or
-            ``auto`` for :data:`opera.methods.DEFAULT_METHOD`.
-        args: the trainer's arguments: they say how long the training is, how far its loader reads ahead, and the
-            prompts. Without them, and without the callback, one epoch with none of these is expected.
-        temperature: divides the cosines in the losses that the method observes; by default that of the loss.
+        model: the model, before it trains; where the method starts from its scores, it encodes the
+            data set now.
+        dataset: a ``datasets.Dataset``, or a ``DatasetDict`` of several, the same object that the
+            trainer gets.
+        method: ``ft``, ``rp``, ``sp``, ``sp+cbs``, ``infobatch``, ``dp``, ``sp+dp``, one that you
+            registered, or ``auto`` for :data:`opera.methods.DEFAULT_METHOD`.
+        args: the trainer's arguments: they say how long the training is, how far its loader reads
+            ahead, and the prompts. Without them, and without the callback, one epoch with none of
+            these is expected.
+        temperature: divides the cosines in the losses that the method observes; by default that of
+            the loss.
         settings: the method's own, such as ``alpha_end=3`` or ``k=0.5``.
 
     Raises:
-        SettingError: for an unknown method or setting, or arguments under which no sampler can know its batches.
+        SettingError: for an unknown method or setting, or arguments under which no sampler can know
+            its batches.
         DataError: for a data set that has no pairs of texts.
         ModelError: for anything but a SentenceTransformer.
     """
@@ -96,22 +104,25 @@ class PairPruning:
         self.sampler, self.callback = SamplerOf(self), PruningCallback(self)
 
     def watch(self, loss: Any) -> Any:
-        """Let a loss report what the method observes; returns the loss, to be passed to the trainer.
+        """Let a loss report what the method observes; returns the loss, to be passed to the
+        trainer.
 
         Args:
-            loss: a loss over (anchor, positive, negatives), a function that makes one of the model, or a dictionary of
-                either by the name of the data set.
+            loss: a loss over (anchor, positive, negatives), a function that makes one of the model,
+                or a dictionary of either by the name of the data set.
 
         Raises:
-            SettingError: if the loss has no temperature and none is given, or if the method weighs pairs and the loss
-                cannot.
+            SettingError: if the loss has no temperature and none is given, or if the method weighs
+                pairs and the loss cannot.
         """
         if isinstance(loss, Mapping):
             return {name: self._watch(one, name) for name, one in loss.items()}
         return self._watch(loss, WHOLE)
 
     def curves(self) -> dict[str, float]:
-        """Return the method's schedule at the last step that was trained, and the share of pairs trained so far."""
+        """Return the method's schedule at the last step that was trained, and the share of pairs
+        trained so far.
+        """
         return {name: value for part in self._sets for name, value in part.curves().items()}
 
     def use_arguments(self, args: Any) -> None:
@@ -124,7 +135,8 @@ class PairPruning:
         self._args, self.timetable = args, Timetable.of(args)
         if scored and (scored_with or None) != (args.prompts or None):
             raise SettingError(
-                f"args.prompts={shown(args.prompts)}: the pairs were scored with {shown(scored_with)}; give "
+                f"args.prompts={shown(args.prompts)}: the pairs were scored with "
+                f"{shown(scored_with)}; give "
                 "PairPruning the trainer's arguments (args=args)"
             )
 
@@ -132,18 +144,21 @@ class PairPruning:
         """Refuse a trainer that has asked for its batches, and not for those of PairPruning.
 
         Raises:
-            SettingError: naming the sampler or data set that it reads instead, where the arguments are known.
+            SettingError: naming the sampler or data set that it reads instead, where the arguments
+                are known.
         """
         if self._args is None or any(part.length for part in self._sets):
             return
         given = self._args.batch_sampler
         if given is self.sampler:
             raise SettingError(
-                "train_dataset: is another object than the dataset that PairPruning was given; give both the same"
+                "train_dataset: is another object than the dataset that PairPruning was given; "
+                "give both the same"
             )
         name = f"BatchSamplers.{given.name}" if isinstance(given, BatchSamplers) else shown(given)
         raise SettingError(
-            f"args.batch_sampler: is {name}, not pruning.sampler; set args.batch_sampler = pruning.sampler before "
+            f"args.batch_sampler: is {name}, not pruning.sampler; set args.batch_sampler = "
+            f"pruning.sampler before "
             "training"
         )
 
@@ -179,7 +194,8 @@ class PairPruning:
         return getattr(self._args, name, None)
 
     def batches(self, dataset: Any, **how: Any) -> DefaultBatchSampler:
-        """Return the batch sampler of a data set: ours where it trains, the usual one for any other.
+        """Return the batch sampler of a data set: ours where it trains, the usual one for any
+        other.
 
         Raises:
             SettingError: if a batch would hold a query twice.
@@ -195,8 +211,10 @@ class PairPruning:
         self._batch_size, self._seed = how["batch_size"], how.get("seed") or 0
         if self._batch_size > part.rows.pairs.n_queries:
             raise SettingError(
-                f"per_device_train_batch_size={self._batch_size}: more than the {part.rows.pairs.n_queries} distinct "
-                f"queries of {part.rows.place}, so a batch would hold one twice; give that number or less"
+                f"per_device_train_batch_size={self._batch_size}: more than the "
+                f"{part.rows.pairs.n_queries} distinct "
+                f"queries of {part.rows.place}, so a batch would hold one twice; give that number "
+                f"or less"
             )
         return PrunedBatches(part, self._waiting, self._begin, process_count(), dataset, **how)
 
@@ -204,7 +222,8 @@ class PairPruning:
         """Make the samplers of the data sets that have none yet."""
         if not self._watches:
             raise SettingError(
-                "PairPruning: no loss is watched; call loss = pruning.watch(loss) before the trainer is made"
+                "PairPruning: no loss is watched; call loss = pruning.watch(loss) before the "
+                "trainer is made"
             )
         if self._began:
             return
@@ -240,12 +259,14 @@ class PairPruning:
             return made
         if all(module is not self.model for module in made.modules()):
             raise SettingError(
-                f"loss: {type(made).__name__} was made with another model than PairPruning; use the same"
+                f"loss: {type(made).__name__} was made with another model than PairPruning; use "
+                f"the same"
             )
         watch = LossWatch(self.model, made, self.temperature, self._take, self._observe)
         if self.method.weighs and not watch.weighs:
             raise SettingError(
-                f"method={self.method.name}: weighs each pair's loss, and {type(made).__name__} as it is set cannot; "
+                f"method={self.method.name}: weighs each pair's loss, and {type(made).__name__} as "
+                f"it is set cannot; "
                 "use MultipleNegativesRankingLoss over cosines in one direction, or another method"
             )
         self._watches[name] = watch
@@ -254,14 +275,16 @@ class PairPruning:
     def _take(self, queries: dict[str, Tensor]) -> Tensor | None:
         """Find the batch that a loss of training got, and return its weights, where it has any.
 
-        Every process iterates all batches and trains the one of its own place: of W in a row, process r trains the
-        r-th.
+        Every process iterates all batches and trains the one of its own place: of W in a row,
+        process r trains the r-th.
         """
         self.refuse_unread()
         if len(self._waiting) < process_count():
             raise TrainingError(
-                "PairPruning: the loss got a batch that was not drawn: the trainer's train_dataset must be the dataset "
-                "that PairPruning was given, args.batch_sampler its sampler, and each training needs a PairPruning of "
+                "PairPruning: the loss got a batch that was not drawn: the trainer's train_dataset "
+                "must be the dataset "
+                "that PairPruning was given, args.batch_sampler its sampler, and each training "
+                "needs a PairPruning of "
                 "its own"
             )
         self._taken = [self._waiting.popleft() for _ in range(process_count())]
@@ -289,7 +312,8 @@ def _fingerprint(rows: PairRows, scores: PairScores | None) -> int:
 
 
 class SamplerOf:
-    """What ``args.batch_sampler`` takes: the trainer calls it for the batch sampler of each data set.
+    """What ``args.batch_sampler`` takes: the trainer calls it for the batch sampler of each data
+    set.
 
     Trainers save their arguments by pickle; what they save of this is only that it was there.
     """
@@ -298,7 +322,9 @@ class SamplerOf:
         self._pruning = pruning
 
     def __call__(self, dataset: Dataset, **how: Any) -> DefaultBatchSampler:
-        """Return the batch sampler; arguments are those of any batch sampler of sentence-transformers."""
+        """Return the batch sampler; arguments are those of any batch sampler of
+        sentence-transformers.
+        """
         return self._pruning.batches(dataset, **how)
 
     def __deepcopy__(self, memo: Any) -> SamplerOf:
@@ -310,13 +336,15 @@ class SamplerOf:
 
 def _saved_sampler(*args: Any, **kwargs: Any) -> Any:
     raise SettingError(
-        "args.batch_sampler: was a PairPruning, which is not saved with arguments; make one, and set "
+        "args.batch_sampler: was a PairPruning, which is not saved with arguments; make one, and "
+        "set "
         "args.batch_sampler = pruning.sampler"
     )
 
 
 class PruningCallback(TrainerCallback):  # type: ignore[misc]
-    """Saves and restores the samplers with the trainer's checkpoints, and adds their schedule to the log.
+    """Saves and restores the samplers with the trainer's checkpoints, and adds their schedule to
+    the log.
 
     Pass it as ``callbacks=[pruning.callback]``. Without it a training cannot be resumed.
     """
@@ -339,13 +367,16 @@ class PruningCallback(TrainerCallback):  # type: ignore[misc]
         file = folder / STATE_FILE
         if not file.is_file():
             raise RunFolderError(
-                f"{file}: does not exist, so the draws of this training cannot be resumed; checkpoints hold it where "
-                "callbacks=[pruning.callback] is passed to the trainer, and are resumed from args.output_dir"
+                f"{file}: does not exist, so the draws of this training cannot be resumed; "
+                f"checkpoints hold it where "
+                "callbacks=[pruning.callback] is passed to the trainer, and are resumed from "
+                "args.output_dir"
             )
         saved = TrainerState.load_from_json(str(folder / TRAINER_STATE_NAME))
         if saved.log_history != state.log_history:
             raise RunFolderError(
-                f"{folder}: is of another training than the one that is resumed; resume from a checkpoint of "
+                f"{folder}: is of another training than the one that is resumed; resume from a "
+                f"checkpoint of "
                 "args.output_dir"
             )
         try:
@@ -358,11 +389,14 @@ class PruningCallback(TrainerCallback):  # type: ignore[misc]
             ) from None
         except TrainingError:
             raise RunFolderError(
-                f"{file}: belongs to other rows than the dataset has now; resume with the same data set"
+                f"{file}: belongs to other rows than the dataset has now; resume with the same "
+                f"data set"
             ) from None
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Write the samplers' state beside the trainer's, in the main process; every process holds the same."""
+        """Write the samplers' state beside the trainer's, in the main process; every process holds
+        the same.
+        """
         if state.is_world_process_zero:
             write_state(
                 Path(args.output_dir) / f"checkpoint-{state.global_step}" / STATE_FILE,

@@ -38,14 +38,16 @@ Prompts = str | Mapping[str, Any] | None
 
 @dataclass(frozen=True)
 class PairRows:
-    """A data set, each row of which is a training pair: the first text column is the query, the second its positive.
+    """A data set, each row of which is a training pair: the first text column is the query, the
+    second its positive.
 
     Attributes:
         name: its name among several, :data:`WHOLE` where it is the only one.
         dataset: the rows, as the trainer reads them.
         columns: the text columns, in the order the loss gets them.
         data: the distinct queries and the distinct positives.
-        pairs: the N pairs of the rows, sorted by query. Rows with the same two texts stay pairs of their own.
+        pairs: the N pairs of the rows, sorted by query. Rows with the same two texts stay pairs of
+            their own.
         row_of_pair: int64 ``[N]``.
     """
 
@@ -79,19 +81,22 @@ def read_all(given: Any) -> list[PairRows]:
     """Read a data set, or each of several.
 
     Raises:
-        DataError: for anything but a ``datasets.Dataset`` or a ``DatasetDict`` of them, and for rows that are no pairs
-            of texts.
+        DataError: for anything but a ``datasets.Dataset`` or a ``DatasetDict`` of them, and for
+            rows that are no pairs of texts.
     """
     if isinstance(given, IterableDataset | IterableDatasetDict):
         raise DataError(
-            f"dataset: must be a datasets.Dataset, got {type(given).__name__}: methods draw any row at any step, and a "
-            "stream has only the next one; load it whole, which datasets keeps on disk (streaming=False)"
+            f"dataset: must be a datasets.Dataset, got {type(given).__name__}: methods draw any "
+            f"row at any step, and a "
+            "stream has only the next one; load it whole, which datasets keeps on disk "
+            "(streaming=False)"
         )
     parts: Mapping[str, Any] = given if isinstance(given, DatasetDict) else {WHOLE: given}
     for name, part in parts.items():
         if not isinstance(part, Dataset):
             raise DataError(
-                f"{place_of(name)}: must be a datasets.Dataset or DatasetDict, got {shown(type(part))}"
+                f"{place_of(name)}: must be a datasets.Dataset or DatasetDict, got "
+                f"{shown(type(part))}"
             )
     if not parts:
         raise DataError("dataset: holds no data set")
@@ -102,7 +107,8 @@ def read(name: str, dataset: Dataset) -> PairRows:
     """Read the pairs of one data set.
 
     Raises:
-        DataError: if it has no two columns of text, no row, or a column beside the label that holds no texts.
+        DataError: if it has no two columns of text, no row, or a column beside the label that holds
+            no texts.
     """
     place = place_of(name)
     label = next((column for column in LABEL_COLUMNS if column in dataset.column_names), None)
@@ -111,7 +117,8 @@ def read(name: str, dataset: Dataset) -> PairRows:
     )
     if len(columns) < 2:
         raise DataError(
-            f"{place}: needs two columns of text, the query and its positive document; it has {shown(columns)}"
+            f"{place}: needs two columns of text, the query and its positive document; it has "
+            f"{shown(columns)}"
         )
     if len(dataset) == 0:
         raise DataError(f"{place}: has no row: nothing to train on")
@@ -146,7 +153,9 @@ def read(name: str, dataset: Dataset) -> PairRows:
 
 
 def _refuse_no_texts(values: list[Any], place: str, column: str, first: int, of_pair: bool) -> None:
-    """Refuse what is no text in a column, and in those of the pair empty ones, from row ``first`` on."""
+    """Refuse what is no text in a column, and in those of the pair empty ones, from row ``first``
+    on.
+    """
     for row, value in enumerate(values, start=first):
         if isinstance(value, str) and (value.strip() or not of_pair):
             continue
@@ -158,7 +167,8 @@ def _refuse_no_texts(values: list[Any], place: str, column: str, first: int, of_
         if of_pair:
             rule, advice = (
                 "must be a text that is not empty",
-                f"the first two columns that are no label ({', '.join(LABEL_COLUMNS)}) are the query and its positive",
+                f"the first two columns that are no label ({', '.join(LABEL_COLUMNS)}) are the "
+                f"query and its positive",
             )
         raise DataError(
             f"{place}: row {row}, column {shown(column)}: {rule}, got {shown(value)}; {advice}"
@@ -179,7 +189,9 @@ class PairEmbeddings:
 
     @classmethod
     def of(cls, model: SentenceTransformer, rows: PairRows, prompts: Prompts) -> PairEmbeddings:
-        """Encode the texts, or read them from the cache; with the prompts of training, in the model's own lengths."""
+        """Encode the texts, or read them from the cache; with the prompts of training, in the
+        model's own lengths.
+        """
         trains = model.training
         encoder = Encoder(model)
         query, document = (prompt_of(prompts, rows.name, column) for column in rows.columns[:2])
@@ -207,7 +219,8 @@ class PairEmbeddings:
 
 
 def prompt_of(prompts: Prompts, name: str, column: str) -> str:
-    """Return the prompt that sentence-transformers' collator puts before a column of a data set; empty for none.
+    """Return the prompt that sentence-transformers' collator puts before a column of a data set;
+    empty for none.
 
     ``name`` is that of the data set, where there are several.
     """
