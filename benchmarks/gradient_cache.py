@@ -41,7 +41,7 @@ def step(source: str, model_source: str, tokens: int, batch: int, texts: int) ->
     from opera.data import load_data
     from opera.methods import METHODS, Plan
     from opera.retrieval.models import load_model
-    from opera.training.dataset import PairDataset
+    from opera.training.dataset import text_dataset
     from opera.training.loss import InfoNCELoss
     from opera.training.sampler import PairSampler
     from opera.training_set.documents import DocumentPool, KnownPositives
@@ -53,7 +53,7 @@ def step(source: str, model_source: str, tokens: int, batch: int, texts: int) ->
     pairs = training.pairs()
     method = METHODS["ft"](pairs, Plan(0, 1, size), None)
     sampler = PairSampler(method, pairs, RandomNegatives(DocumentPool(len(data.corpus))), 0, size)
-    items = PairDataset(data, training.query_rows, 0, "title_text").__getitems__(next(iter(sampler)))
+    items = text_dataset(data, training.query_rows, 0, "title_text").__getitems__(next(iter(sampler)))
     features = [model.preprocess([item[name] for item in items]) for name in ("anchor", "positive")]
     labels = torch.tensor([item["label"] for item in items])
     known = KnownPositives(pairs, len(data.corpus))

@@ -23,8 +23,14 @@ from numpy.typing import NDArray
 
 from curves import SHARES, measure_curves
 from opera.core.intervals import mean_interval, signed
-from opera.training.guard.rule import Kind, choose_share, cross_fitted, shares_to_try
-from opera.training.guard.verdict import guarded_measure, verdict_of
+from opera.training.guard.rule import (
+    Kind,
+    choose_share,
+    cross_fitted,
+    guarded_measure,
+    shares_to_try,
+    verdict_of,
+)
 from page import ROOT, fill, need, table_lines
 from samplers import settings_of
 from worlds import DATA, MODEL, load_world

@@ -8,6 +8,7 @@ import opera  # noqa: F401 (before torch, which reads how threads are to wait wh
 
 import json
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,10 +25,10 @@ from opera.data import load_data
 from opera.retrieval.encoder import open_encoder
 from opera.retrieval.models import is_static
 from opera.runs.folder import RunWriter
-from opera.training.fit import fit
 from opera.training.sampler import PairSampler
 from opera.training.services import Services
-from opera.training.session import Clock, Session
+from opera.training.session import Session, new_record
+from opera.training.train import fit
 from opera.training.trainer import training_arguments
 from opera.training_set.mixing import build_mixed
 from opera.training_set.prepare import Prepared, prepare
@@ -61,7 +62,7 @@ def train(work: dict[str, Any], turns: Turns, watch: TrainerCallback | None = No
     run = RunWriter(Path(work["folder"]))
     services = Services([], training_arguments(ready.settings, ready.model, run.checkpoints), ready.model)
     watch = watch or (Checked(turns, work) if work["method"] == "ft" else Stopwatch(turns))
-    session = Session.start(ready, run, Clock(), False, [watch], services)
+    session = Session(ready, run, time.perf_counter(), False, [watch], services, new_record(ready))
     fit(session, ready.data, run, "train", "training")
 
 

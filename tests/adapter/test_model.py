@@ -26,7 +26,7 @@ from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import is_static, load_model
 from opera.retrieval.search import search_corpus
 from opera.runs.folder import Run
-from opera.training.guard import decide
+from opera.training.guard import choice
 from small_runs import FAST, assert_same_run, unit_vectors
 
 SETTINGS: dict[str, Any] = {**FAST, "learning_rate": 0.02, "adapter": "query"}
@@ -188,7 +188,7 @@ def test_the_share_of_the_guard_scales_the_projection(
 ) -> None:
     """λ = 0 hands over the identity; the fine-tuned adapter and the mixture are measured and recorded."""
     settings = {**SETTINGS, "max_steps": 8}
-    monkeypatch.setattr(decide, "choose_share", lambda *arguments, **options: 0.0)
+    monkeypatch.setattr(choice, "choose_share", lambda *arguments, **options: 0.0)
     kept = opera.adapt(beir, model=static_model, out=tmp_path / "kept", method="ft", **settings)
     assert kept.record.guard is not None
     assert kept.record.guard.verdict == "kept"

@@ -93,9 +93,9 @@ def test_the_verdict_comes_first(
 def test_require_gain(
     verdict: str, status: int, run_opera: Opera, beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from opera.training.guard import decide
+    from opera.training.guard import choice
 
-    monkeypatch.setattr(decide, "verdict_of", lambda share, dev, queries: verdict)
+    monkeypatch.setattr(choice, "verdict_of", lambda share, dev, queries: verdict)
     monkeypatch.setattr("opera.runs.guard_words.LEAST_QUERIES", 10)
     done = run_opera("train", beir, "--model", static_model, "--out", "run", *QUICK, "--require-gain")
     assert done.returncode == status, done.stderr

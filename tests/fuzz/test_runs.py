@@ -181,7 +181,7 @@ def test_states_of_the_sampler(run: Path, data: RetrievalData, static_model: Pat
     from opera.config.recipe import make_recipe
     from opera.retrieval.device import join_processes
     from opera.training.checkpoint import load_sampler, loading
-    from opera.training.train import _make_sampler
+    from opera.training.train import make_sampler
     from opera.training_set.build import build_training_set
     from opera.training_set.prepare import prepare
 
@@ -196,7 +196,7 @@ def test_states_of_the_sampler(run: Path, data: RetrievalData, static_model: Pat
         with workplace() as home, only_refusals():
             (home / "sampler.npz").write_bytes(content)
             method = prepared.recipe.make_method(training_set.pairs, training_set.scores, 1)
-            sampler = _make_sampler(training_set, method, prepared.settings)
+            sampler = make_sampler(training_set, method, prepared.settings)
             with suppress(TrainingError), loading(home):  # of other training pairs
                 load_sampler(home, sampler)
 

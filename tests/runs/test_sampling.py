@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from opera.runs.sampling import BIN_EDGES, CODES, MAX_LOG_RATIO, SamplingRecord, quantised, ratios
+from opera.runs.sampling import CODES, MAX_LOG_RATIO, SamplingRecord, quantised, ratios
 
 ERROR = 0.034  # as the module states
 
@@ -50,7 +50,6 @@ def test_a_record_survives_its_file(recorded: int, tmp_path: Path) -> None:
         np.array([0, 1, 5], dtype=np.int32),
         rng.integers(CODES + 1, size=(recorded, 2)).astype(np.uint8),
         rng.integers(CODES + 1, size=(recorded, 3)).astype(np.uint8),
-        rng.integers(9, size=(recorded, len(BIN_EDGES) - 1)),
     )
     record.write(tmp_path / "sampling.npz")
     again = SamplingRecord.read(tmp_path / "sampling.npz")
@@ -62,9 +61,8 @@ def test_a_record_survives_its_file(recorded: int, tmp_path: Path) -> None:
 def test_until_cuts_what_is_by_step_and_nothing_else() -> None:
     codes = np.arange(6, dtype=np.uint8).reshape(3, 2)
     ids = np.arange(2, dtype=np.int32)
-    record = SamplingRecord(np.array([0, 5, 9], dtype=np.int32), ids, ids, codes, codes, np.zeros((3, 0), np.int64))
+    record = SamplingRecord(np.array([0, 5, 9], dtype=np.int32), ids, ids, codes, codes)
     earlier = record.until(9)
     assert earlier.steps.tolist() == [0, 5]
     assert earlier.query_ids.tolist() == earlier.pair_ids.tolist() == [0, 1]
     assert earlier.query_codes.tolist() == earlier.document_codes.tolist() == codes[:2].tolist()
-    assert earlier.similarity.shape == (2, 0)

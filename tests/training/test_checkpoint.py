@@ -206,13 +206,6 @@ def spoil_the_checkpoints_trace(out: Path) -> None:
     path.write_bytes(path.read_bytes()[::-1])
 
 
-def make_it_of_an_earlier_version(out: Path) -> None:
-    for folder in (out / "checkpoints").iterdir():
-        for name in ("trace.parquet", "sampling.npz"):
-            (folder / name).unlink()
-        seal(folder)
-
-
 def put_strays_beside_it(out: Path) -> None:
     for name in ("checkpoint-old", "checkpoint-", "checkpoint-10x", "checkpoint-٣", "checkpoint-010"):
         (out / "checkpoints" / name).mkdir()
@@ -237,7 +230,6 @@ def name_a_file_elsewhere_in_the_seal(out: Path) -> None:
     [
         (spoil_the_runs_trace, 8),
         (spoil_the_checkpoints_trace, 4),
-        (make_it_of_an_earlier_version, 8),
         (put_strays_beside_it, 8),
         (name_a_pipe_in_the_seal, 4),
         (name_a_file_elsewhere_in_the_seal, 4),

@@ -88,7 +88,7 @@ from opera.training_set.negatives import RandomNegatives
 from opera.retrieval.models import load_model
 from opera.training_set.documents import KnownPositives
 from opera.training.sampler import PairSampler
-from opera.training.dataset import PairDataset
+from opera.training.dataset import text_dataset
 from opera.training.loss import InfoNCELoss
 
 world, rank = int(os.environ.get("WORLD_SIZE", 1)), int(os.environ.get("RANK", 0))
@@ -101,7 +101,7 @@ pairs = training.pairs()
 method = METHODS["ft"](pairs, Plan(0, 1, 12), None)
 sampler = PairSampler(method, pairs, RandomNegatives(DocumentPool(len(data.corpus))), 2, 12 // world, 1, rank, world)
 rows = next(iter(sampler))
-items = PairDataset(data, training.query_rows, 2, "title_text").__getitems__(rows)
+items = text_dataset(data, training.query_rows, 2, "title_text").__getitems__(rows)
 columns = [name for name in items[0] if name != "label"]
 features = [model.preprocess([item[name] for item in items]) for name in columns]
 labels = torch.tensor([item["label"] for item in items])

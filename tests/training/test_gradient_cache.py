@@ -16,7 +16,7 @@ from opera.core.errors import SettingError
 from opera.data import load_data
 from opera.methods import METHODS, Plan
 from opera.retrieval.models import load_model
-from opera.training.dataset import PairDataset
+from opera.training.dataset import text_dataset
 from opera.training.loss import InfoNCELoss
 from opera.training.sampler import PairSampler
 from opera.training_set.documents import DocumentPool, KnownPositives
@@ -36,7 +36,7 @@ class Step:
         self.known = KnownPositives(pairs, len(data.corpus))
         method = METHODS["ft"](pairs, Plan(0, 1, BATCH), None)
         self.sampler = PairSampler(method, pairs, RandomNegatives(DocumentPool(len(data.corpus))), 2, BATCH)
-        items = PairDataset(data, training.query_rows, 2, "title_text").__getitems__(next(iter(self.sampler)))
+        items = text_dataset(data, training.query_rows, 2, "title_text").__getitems__(next(iter(self.sampler)))
         columns = [name for name in items[0] if name != "label"]
         self.features = [self.model.preprocess([item[name] for item in items]) for name in columns]
         self.labels = torch.tensor([item["label"] for item in items])

@@ -15,7 +15,7 @@ from opera.core.errors import TrainingError
 from opera.data import load_data
 from opera.methods import METHODS, Plan
 from opera.retrieval.models import load_model
-from opera.training.dataset import PairDataset
+from opera.training.dataset import text_dataset
 from opera.training.loss import InfoNCELoss, info_nce_losses
 from opera.training.sampler import PairSampler
 from opera.training_set.documents import DocumentPool, KnownPositives
@@ -43,7 +43,7 @@ def make_batch(
     pairs = training.pairs()
     method = METHODS["ft"](pairs, Plan(0, 4, 16), None)
     sampler = PairSampler(method, pairs, RandomNegatives(DocumentPool(len(data.corpus))), n_negatives, 16)
-    dataset = PairDataset(data, training.query_rows, n_negatives, "title_text")
+    dataset = text_dataset(data, training.query_rows, n_negatives, "title_text")
     items = dataset.__getitems__(next(iter(sampler)))
     columns = [name for name in items[0] if name != "label"]
     features = [model.preprocess([item[name] for item in items]) for name in columns]

@@ -16,8 +16,7 @@ from opera.cli.options import collect_values
 from opera.config.recipe import make_recipe
 from opera.runs.changes import changes_on_test
 from opera.runs.folder import Run
-from opera.training.card_metadata import hub_id, metadata
-from opera.training.repeat import repeat_command
+from opera.training.model_card import hub_id, metadata, repeat_command
 from small_runs import SMALL
 
 
@@ -85,7 +84,7 @@ def test_only_a_model_of_the_hub_is_a_base_model(source: str, expected: str | No
     assert hub_id(source) == expected
 
 
-def test_a_dataset_of_the_hub_and_languages_are_named(run: Run) -> None:
+def test_a_dataset_of_the_hub_is_named(run: Run) -> None:
     data = run.record.data.model_copy(update={"source": "hf:mteb/nfcorpus"})
-    found = metadata(run.record.model_copy(update={"data": data}), {"nDCG@10": 0.5}, ["en", "de"])
-    assert (found.datasets, found.language) == (["mteb/nfcorpus"], ["en", "de"])
+    found = metadata(run.record.model_copy(update={"data": data}), {"nDCG@10": 0.5})
+    assert found.datasets == ["mteb/nfcorpus"]

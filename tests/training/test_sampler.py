@@ -12,7 +12,7 @@ from opera.data import load_data
 from opera.data.pairs import TrainingPairs
 from opera.methods import METHODS, Plan
 from opera.training.checkpoint import flatten, nest
-from opera.training.dataset import PairDataset
+from opera.training.dataset import text_dataset
 from opera.training.sampler import NotObservedError, PairSampler, Row
 from opera.training_set.documents import DocumentPool
 from opera.training_set.negatives import RandomNegatives
@@ -147,7 +147,7 @@ def test_weights_travel_from_the_draw_to_the_loss(beir: Path) -> None:
     method = METHODS["infobatch"](pairs, Plan(0, 1000, 16), METHODS["infobatch"].settings_class.parse({}))
     method.observe(np.arange(pairs.n_pairs), np.zeros(pairs.n_pairs), pairs.pair_query.astype(float))
     sampler = PairSampler(method, pairs, RandomNegatives(DocumentPool(len(data.corpus))), 1, 16)
-    dataset = PairDataset(data, training.query_rows, 1, "title_text")
+    dataset = text_dataset(data, training.query_rows, 1, "title_text")
     seen = set()
     for step in range(4):
         sampler.draw_step(step)

@@ -15,7 +15,7 @@ import opera
 from opera.data.pairs import TrainingPairs
 from opera.methods import METHODS, Method, PairScores, Plan
 from opera.runs.folder import Run
-from opera.runs.sampling import BIN_EDGES, SamplingRecord
+from opera.runs.sampling import SamplingRecord
 from opera.training import sampling_recorder
 from opera.training.sampling_recorder import SamplingRecorder
 
@@ -75,14 +75,12 @@ def assert_same(one: SamplingRecord | None, other: SamplingRecord | None) -> Non
 def test_records_are_the_methods_probabilities_at_evenly_spaced_steps(name: str, values: dict[str, Any]) -> None:
     method, plain = make(name, values), make(name, values)
     recorder, rng = SamplingRecorder(method, 6), np.random.default_rng(0)
-    truth, histograms = {}, {}
+    truth = {}
     for step in range(40):
         drawn = method.draw(step)
         recorder.record(step)
         probabilities = method.probabilities(step)
         truth[step] = probabilities.query * method.pairs.n_queries, probabilities.document * np.repeat(COUNTS, COUNTS)
-        if method.similarity is not None:
-            histograms[step] = np.histogram(method.similarity, BIN_EDGES)[0]
         assert np.array_equal(plain.draw(step).pair_ids, drawn.pair_ids), "recording must not change what is drawn"
         seen = rng.uniform(-1, 1, len(drawn.pair_ids)), rng.exponential(2.0, len(drawn.pair_ids))
         for one in (method, plain):
@@ -95,27 +93,11 @@ def test_records_are_the_methods_probabilities_at_evenly_spaced_steps(name: str,
         query, document = truth[step]
         assert near(record.query()[row], query)
         assert near(record.document()[row], document)
-        if histograms:
-            assert record.similarity[row].tolist() == histograms[step].tolist()
-            assert record.similarity[row].sum() == sum(COUNTS)
     if name == "ft":
         assert (record.query() == 1).all()
         assert (record.document() == 1).all()
-        assert record.similarity.shape == (6, 0)
     if name in ("sp", "sp+cbs", "rp", "sp+dp"):
         assert (record.document()[:, ~method.kept] == 0).all()
-    if name in ("dp", "sp+dp"):
-        assert (record.similarity[0] != record.similarity[-1]).any(), "training moves the similarities"
-
-
-def test_similarities_that_rounding_took_past_their_ends_are_counted() -> None:
-    method = make("dp", {})
-    assert method.scores is not None
-    method.scores.similarity[:2] = 1.0000001, -1.0000001
-    recorder = SamplingRecorder(method, 1)
-    method.draw(0)
-    recorder.record(0)
-    assert recorder.finished().similarity.sum() == sum(COUNTS)
 
 
 @pytest.mark.parametrize(
@@ -149,7 +131,6 @@ def test_of_large_sets_some_queries_are_recorded_whole(monkeypatch: pytest.Monke
     assert near(
         record.document()[0], probabilities.document[record.pair_ids] * np.repeat(COUNTS, COUNTS)[record.pair_ids]
     )
-    assert record.similarity.sum() == sum(COUNTS), "the histogram is of all pairs"
     assert SamplingRecorder(make("ft", {}), 2).finished().query_ids.tolist() == record.query_ids.tolist()
     monkeypatch.setattr(sampling_recorder, "MAX_PAIRS", 0)
     assert len(SamplingRecorder(method, 2).finished().query_ids) == 1
@@ -170,7 +151,7 @@ def test_a_record_survives_its_file(name: str, recorded: int, tmp_path: Path, mo
     again.resume_from(record)
     assert_same(again.finished(), record)
     assert record.until(2).steps.tolist() == [0, 1][:recorded]
-    assert len(record.until(2).query_codes) == len(record.until(2).similarity) == min(2, recorded)
+    assert len(record.until(2).query_codes) == min(2, recorded)
 
 
 @pytest.mark.parametrize(("method", "snapshots"), [("sp+dp", 5), ("infobatch", 12)])

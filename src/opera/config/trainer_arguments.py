@@ -56,6 +56,8 @@ TAKEN: Mapping[str, str] = {
     "resume_from_checkpoint": "give --resume",
     "do_train": "opera train trains",
     "disable_tqdm": "OPERA has a progress bar of its own",
+    "eval_delay": "evaluations begin after eval_steps",
+    "neftune_noise_alpha": "sentence-transformers' models do not say where their input embeddings are",
     "label_smoothing_factor": "register a loss of your own",
     "parallelism_config": "is an object of accelerate's, which has no name here; see fsdp and deepspeed",
 }  # fmt: skip

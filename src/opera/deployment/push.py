@@ -20,8 +20,7 @@ from opera.core.terminal import first_line, place, shortened, shown
 from opera.retrieval.locate import locate_model
 from opera.runs.folder import CARD_FILE
 from opera.runs.reading import read_object
-from opera.training.card_metadata import HUB_ID
-from opera.training.repeat import is_place
+from opera.training.model_card import HUB_ID, is_place
 
 log = logging.getLogger("opera")
 

@@ -21,8 +21,6 @@ MAX_LOG_RATIO = 12.0
 """Logarithm, to base 2, of the largest ratio that a code can express."""
 
 CODES = 255
-BIN_EDGES: NDArray[np.float64] = np.linspace(-1, 1, 101)
-"""Edges of the similarity histogram's bins."""
 
 
 def quantised(ratio: FloatArray) -> NDArray[np.uint8]:
@@ -44,7 +42,6 @@ ARRAYS = {
     "pair_ids": ("int32", 1),
     "query_codes": ("uint8", 2),
     "document_codes": ("uint8", 2),
-    "similarity": ("int64", 2),
 }
 """Type and number of dimensions of each array in the file."""
 
@@ -61,8 +58,6 @@ class SamplingRecord:
         pair_ids: int32 ``[P]``, their pairs (rows of ``pairs.parquet``), by query.
         query_codes: uint8 ``[T, S]``, n·P(q).
         document_codes: uint8 ``[T, P]``, m_q·P(d|q).
-        similarity: int64 ``[T, bins]``, the histogram over ``BIN_EDGES`` of the latest similarities
-            of *all* pairs; ``[T, 0]`` for a method that keeps no scores.
     """
 
     steps: NDArray[np.int32]
@@ -70,7 +65,6 @@ class SamplingRecord:
     pair_ids: NDArray[np.int32]
     query_codes: NDArray[np.uint8]
     document_codes: NDArray[np.uint8]
-    similarity: NDArray[np.int64]
 
     @classmethod
     def read(cls, path: Path) -> SamplingRecord:
@@ -79,7 +73,7 @@ class SamplingRecord:
         Raises:
             RunFolderError: if the file holds anything else.
         """
-        arrays = read_arrays(path)
+        arrays = {name: array for name, array in read_arrays(path).items() if name in ARRAYS}
         kinds = {name: (array.dtype.name, array.ndim) for name, array in arrays.items()}
         if kinds != ARRAYS:
             raise broken(path, f"must hold the arrays {', '.join(ARRAYS)}")
@@ -88,10 +82,8 @@ class SamplingRecord:
         if (
             record.query_codes.shape != (snapshots, queries)
             or record.document_codes.shape != (snapshots, pairs)
-            or record.similarity.shape not in ((snapshots, 0), (snapshots, len(BIN_EDGES) - 1))
             or (record.steps < 0).any()
             or (np.diff(record.steps) <= 0).any()
-            or (record.similarity < 0).any()
         ):
             raise broken(path, "its arrays do not fit each other")
         return record
@@ -104,7 +96,7 @@ class SamplingRecord:
     def until(self, step: int) -> SamplingRecord:
         """Return the snapshots of the steps before ``step``."""
         earlier = self.steps < step
-        by_step = ("steps", "query_codes", "document_codes", "similarity")
+        by_step = ("steps", "query_codes", "document_codes")
         return SamplingRecord(
             **{k: v[earlier] if k in by_step else v for k, v in vars(self).items()}
         )

@@ -29,16 +29,17 @@ def adapt(
     """Adapt a retriever to a data set and measure it before and after.
 
     Args:
-        data: anything :func:`opera.load_data` reads, or loaded data; or a list of several, to train on all of them.
-        model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``; with ``query_vectors`` and
-            ``document_vectors`` any name, for the record.
+        data: anything :func:`opera.load_data` reads, or loaded data; or a list of several, to train
+            on all of them.
+        model: a sentence-transformers folder or hub id, an OPERA run, or ``minilm``; with
+            ``query_vectors`` and ``document_vectors`` any name, for the record.
         out: the run folder to write.
-        method: ``ft``, ``rp``, ``sp``, ``sp+cbs``, ``infobatch``, ``dp``, ``sp+dp``, or ``auto`` for
-            :data:`opera.methods.DEFAULT_METHOD`.
+        method: ``ft``, ``rp``, ``sp``, ``sp+cbs``, ``infobatch``, ``dp``, ``sp+dp``, or ``auto``
+            for :data:`opera.methods.DEFAULT_METHOD`.
         resume: continue the run in ``out`` from its newest checkpoint.
         overwrite: replace the run in ``out``.
-        callbacks: additional transformers callbacks for the trainer, or their classes; a run that trains
-            twice calls them in both.
+        callbacks: additional transformers callbacks for the trainer, or their classes; a run that
+            trains twice calls them in both.
         settings: any other setting by its name (``opera train --help-settings`` lists them).
 
     Returns:
@@ -47,12 +48,20 @@ def adapt(
     Raises:
         InputError: for invalid input, before anything is written.
         TrainingError: if training fails.
-        StorageError: if the disk is full, or the run folder cannot be written to any more; ``resume`` continues.
-        KeyboardInterrupt: after Ctrl-C or SIGTERM; a checkpoint is saved first, from which ``resume`` continues.
+        StorageError: if the disk is full, or the run folder cannot be written to any more;
+            ``resume`` continues.
+        KeyboardInterrupt: after Ctrl-C or SIGTERM; a checkpoint is saved first, from which
+            ``resume`` continues.
     """
     checked = check(data, model, out, {"method": method, **settings}, resume, overwrite)
-    from opera.training.run import (
-        run_training,
-    )  # torch takes seconds to load: what is wrong is said before
+    # torch takes seconds to load: what is wrong is said before
+    from opera.training import run
+    from opera.training.train import train_first
 
-    return run_training(checked, callbacks)
+    with run.prepare(checked, callbacks) as session:
+        if not session.finished:
+            untrained = run.measure(session)
+            trained = train_first(session)
+            chosen = run.choose(session, untrained, trained)
+            run.write(session, untrained, chosen)
+    return Run.open(checked.folder)

@@ -1,4 +1,5 @@
-"""What happens around each step: the trace, the checkpoint's sampler state, signals, the progress bar."""
+"""What happens around each step: trace and curves, the checkpoint's sampler state, signals, the
+progress bar."""
 
 from __future__ import annotations
 
@@ -28,22 +29,24 @@ log = logging.getLogger("opera")
 
 OWN_COLUMNS = ("step", "loss", "learning_rate", "seconds")
 """Of the trace; the others are the method's schedule."""
+PREFIX = "opera/"
+"""Before the names of OPERA's own curves."""
 SECOND_INTERRUPT_AFTER = 2.0
 """Seconds after the first Ctrl-C from which another one stops at once."""
 
 
 def checked_callbacks(given: object) -> list[TrainerCallback]:
-    """Return the callbacks of a user, made from their classes where these are given; ``None`` is none.
+    """Return the callbacks of a user, made from their classes where these are given; ``None`` is
+    none.
 
     Raises:
         SettingError: for anything that the trainer cannot call.
     """
     made = []
     for each in () if given is None else several(given, "callbacks", "transformers callbacks"):
+        is_class = isinstance(each, type) and issubclass(each, TrainerCallback)
         try:
-            callback = (
-                each() if isinstance(each, type) and issubclass(each, TrainerCallback) else each
-            )
+            callback = each() if is_class else each
         except TypeError as error:
             raise SettingError(
                 f"callbacks: {each.__name__} cannot be made without arguments: {error}"
@@ -57,31 +60,49 @@ def checked_callbacks(given: object) -> list[TrainerCallback]:
 
 
 class Trace(TrainerCallback):  # type: ignore[misc]
-    """Records a row per step: ``step`` counts from 1, ``loss`` is the mean over the step's pairs before the update.
+    """Records a row per step: ``step`` counts from 1, ``loss`` is the mean over the step's pairs
+    before the update.
 
-    The method's schedule stands between ``learning_rate`` and ``seconds``. Whenever the trace is written, the recorded
-    sampling probabilities are written too.
+    The method's schedule stands between ``learning_rate`` and ``seconds``. Whenever the trace is
+    written, the recorded sampling probabilities are written too.
     """
 
     def __init__(self, sampler: PairSampler, run: RunWriter) -> None:
         self.sampler, self.run = sampler, run
         self.rows: list[dict[str, float | None]] = []
+        self.begun = False
         self._losses: list[NDArray[np.float32]] = []
-        self._learning_rate = 0.0
-        self.begun, self._step_start = False, time.perf_counter()
+        self._learning_rate, self._step_start = 0.0, time.perf_counter()
+        self._drawn_pairs = np.zeros(sampler.pairs.n_pairs, dtype=bool)
+        self._drawn_queries = np.zeros(sampler.pairs.n_queries, dtype=bool)
+        self._counted = 0
 
-    @property
-    def schedule(self) -> dict[str, float | None]:
-        """The method's schedule at the last step."""
-        return (
-            {name: value for name, value in self.rows[-1].items() if name not in OWN_COLUMNS}
-            if self.rows
-            else {}
-        )
+    def observe(
+        self,
+        step: int,
+        pair_ids: NDArray[np.int64],
+        similarity: NDArray[np.float32],
+        loss: NDArray[np.float32],
+    ) -> None:
+        """Pass what a batch gave on to the sampler, and keep its losses."""
+        self.sampler.observe(step, pair_ids, similarity, loss)
+        self._losses.append(loss)
 
-    def add_losses(self, losses: NDArray[np.float32]) -> None:
-        """Add the losses of one batch of the step."""
-        self._losses.append(losses)
+    def curves(self) -> dict[str, float]:
+        """Return what is logged beside the loss: the schedule, where it is known yet, and the
+        shares drawn so far."""
+        for pair_ids in self.sampler.drawn[self._counted :]:
+            self._drawn_pairs[pair_ids] = True
+            self._drawn_queries[self.sampler.pairs.pair_query[pair_ids]] = True
+        self._counted = len(self.sampler.drawn)
+        curves = {
+            name: value
+            for name, value in (self.rows[-1] if self.rows else {}).items()
+            if name not in OWN_COLUMNS and value is not None and math.isfinite(value)
+        }
+        curves["coverage_pairs"] = self._drawn_pairs.mean()
+        curves["coverage_queries"] = self._drawn_queries.mean()
+        return {f"{PREFIX}{name}": float(value) for name, value in curves.items()}
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Start the clock."""
@@ -111,7 +132,8 @@ class Trace(TrainerCallback):  # type: ignore[misc]
         self._losses, self._step_start = [], now
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Write the trace, also into the trainer's checkpoint; then the sampler's state, and seal the checkpoint."""
+        """Write the trace, also into the trainer's checkpoint; then the sampler's state, and seal
+        the checkpoint."""
         self.write(self.run)
         PartialState().wait_for_everyone()  # every process has written its part
         if self.run.writes:
@@ -129,8 +151,8 @@ class Trace(TrainerCallback):  # type: ignore[misc]
 class Stopper(TrainerCallback):  # type: ignore[misc]
     """Turns Ctrl-C, or a cluster's SIGTERM, into one more checkpoint and the end of training.
 
-    A second Ctrl-C, two seconds later or more, stops at once. A second SIGTERM changes nothing: clusters send it to
-    torchrun and to its processes, and torchrun passes its own on.
+    A second Ctrl-C, two seconds later or more, stops at once. A second SIGTERM changes nothing:
+    clusters send it to torchrun and to its processes, and torchrun passes its own on.
 
     Attributes:
         stopped: whether training ended this way.
@@ -164,7 +186,8 @@ class Stopper(TrainerCallback):  # type: ignore[misc]
         if self._signalled_at == math.inf:
             self._signalled_at = now
             log.info(
-                "after this step: saving a checkpoint, then stopping; press Ctrl-C again to stop at once"
+                "after this step: saving a checkpoint, then stopping; press Ctrl-C again to stop "
+                "at once"
             )
         elif number == signal.SIGINT and now - self._signalled_at > SECOND_INTERRUPT_AFTER:
             self.close()
@@ -172,7 +195,8 @@ class Stopper(TrainerCallback):  # type: ignore[misc]
 
 
 def ignore_signals(worker: int) -> None:
-    """Leave signals to the training process: a loader's worker that dies of one would take it along."""
+    """Leave signals to the training process: a loader's worker that dies of one would take it
+    along."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,6 @@ from opera.core.terminal import shown
 from opera.data import RetrievalData, check_stays_out, files_read, load_all
 from opera.retrieval.locate import inputs_of, locate_model
 from opera.runs.housekeeping import check_out_folder, check_reads_survive
-from opera.training.clock import Clock
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Checked:
         recipe: all settings.
         resume: whether to continue the run in the folder.
         overwrite: whether to replace it.
-        clock: seconds of each phase.
+        started: ``time.perf_counter()`` at the start.
     """
 
     data: RetrievalData
@@ -40,7 +40,7 @@ class Checked:
     recipe: Recipe
     resume: bool
     overwrite: bool
-    clock: Clock
+    started: float
 
 
 def check(
@@ -56,13 +56,19 @@ def check(
     Raises:
         InputError: for invalid input.
     """
+    started = time.perf_counter()
     recipe = make_recipe(settings)
-    model = expand_user(_model_or_vectors(model, recipe.train), "--model")
+    if model is None and recipe.train.query_vectors is None:
+        raise SettingError(
+            "--model: give a model, or its vectors with --query-vectors and --document-vectors"
+        )
+    model = expand_user("vectors" if model is None else model, "--model")
     folder = Path(os.path.normpath(user_path(out, "--out")))
     check_out_folder(folder, flag(resume, "resume"), flag(overwrite, "overwrite"))
     if not isinstance(data, str | Path | RetrievalData | Sequence):
         raise DataError(
-            f"data: must be a path, a RetrievalData or a list of these, got {shown(type(data).__name__)}; a table in "
+            "data: must be a path, a RetrievalData or a list of these, got "
+            f"{shown(type(data).__name__)}; a table in "
             "memory is read by RetrievalData.from_pairs(pairs=...)"
         )
     sources = (data,) if isinstance(data, str | Path | RetrievalData) else tuple(data)
@@ -72,35 +78,16 @@ def check(
         check_reads_survive(
             folder, [path for source in sources for path in _reads(source, model, recipe.train)]
         )
-    clock = Clock()
-    with clock.phase("load"):
-        loaded = load_all(sources)
-    return Checked(loaded, str(model), folder, recipe, resume, overwrite, clock)
-
-
-def _model_or_vectors(model: str | Path | None, settings: TrainSettings) -> str | Path:
-    """Return the model that a run names; a run on vectors from files may leave it out."""
-    if model is not None:
-        return model
-    if settings.query_vectors is None:
-        raise SettingError(
-            "--model: give a model, or its vectors with --query-vectors and --document-vectors"
-        )
-    return "vectors"
+    return Checked(load_all(sources), str(model), folder, recipe, resume, overwrite, started)
 
 
 def _reads(data: str | Path | RetrievalData, model: str, settings: TrainSettings) -> list[Path]:
     """The files and folders that a run reads."""
     reranker = settings.mining_reranker
-    vectors = [
-        Path(file)
-        for file in (settings.query_vectors, settings.document_vectors)
-        if file is not None
-    ]
-    others = [Path(file) for file in (settings.teacher_scores,) if file is not None]
-    others += [Path(locate_model(reranker))] if reranker is not None else []
-    fields = (settings.trainer or {}).values()
-    others += [
-        Path(value) for value in fields if isinstance(value, str) and "\0" not in value
-    ]  # such as deepspeed's
-    return [*files_read(data), *vectors, *others] if vectors else [*inputs_of(data, model), *others]
+    files = [settings.query_vectors, settings.document_vectors, settings.teacher_scores]
+    # fields of the trainer may name files too, such as deepspeed's
+    files += [value for value in (settings.trainer or {}).values() if isinstance(value, str)]
+    read = [Path(file) for file in files if file is not None and "\0" not in file]
+    read += [Path(locate_model(reranker))] if reranker is not None else []
+    own = files_read(data) if settings.query_vectors is not None else inputs_of(data, model)
+    return [*own, *read]

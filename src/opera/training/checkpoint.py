@@ -1,4 +1,5 @@
-"""Checkpoints that can be trusted: the sampler's state beside the trainer's, sealed with the hash of every file."""
+"""Checkpoints that can be trusted: the sampler's state beside the trainer's, sealed with the hash
+of every file."""
 
 from __future__ import annotations
 
@@ -66,7 +67,8 @@ def read_state(path: Path) -> dict[str, Any]:
 
 @contextmanager
 def loading(checkpoint: Path | None, begun: Callable[[], bool] = lambda: False) -> Iterator[None]:
-    """Turn whatever a checkpoint's contents make of the block into one error, until training has begun.
+    """Turn whatever a checkpoint's contents make of the block into one error, until training has
+    begun.
 
     Raises:
         RunFolderError: naming the checkpoint, and what to do.
@@ -81,23 +83,21 @@ def loading(checkpoint: Path | None, begun: Callable[[], bool] = lambda: False) 
         if isinstance(error, UnpicklingError):  # torch reads checkpoints with weights_only=True
             reason = str(error).partition("Trying to load ")[2].partition("\n")[0]
             raise RunFolderError(
-                f"{checkpoint}: not written by OPERA: one of its files holds more than tensors and numbers ({reason}); "
+                f"{checkpoint}: not written by OPERA: one of its files holds more than tensors and "
+                f"numbers ({reason}); "
                 "remove this folder and pass --resume again"
             ) from None
         said = shortened(" ".join(f"{type(error).__name__}: {error}".split()), 200)
         raise RunFolderError(
-            f"{checkpoint}: cannot be resumed ({said}); remove it to resume from the checkpoint before, or pass "
+            f"{checkpoint}: cannot be resumed ({said}); remove it to resume from the checkpoint "
+            "before, or pass "
             "--overwrite to start again"
         ) from error
 
 
 def seal(folder: Path) -> None:
     """Mark a checkpoint as complete: the SHA-256 of each of its files."""
-    files = [
-        path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != WHOLE_FILE
-    ]
-    hashes = {str(path.relative_to(folder)): _sha256(path) for path in files}
-    text = json.dumps(hashes, indent=1)
+    text = json.dumps(_hashes(folder), indent=1)
     replace_file(
         folder / WHOLE_FILE, lambda temporary: temporary.write_text(text, encoding="utf-8")
     )
@@ -111,33 +111,39 @@ def damage(folder: Path) -> str:
     """
     if folder.is_symlink() or not folder.is_dir():
         return "it is not a folder"
+    if not os.path.lexists(folder / WHOLE_FILE):
+        return "writing it was interrupted"
     try:
-        if not os.path.lexists(folder / WHOLE_FILE):
-            return "writing it was interrupted"
-        hashes = read_object(folder / WHOLE_FILE)
+        sealed = read_object(folder / WHOLE_FILE)
     except (OSError, RunFolderError):
         return f"{WHOLE_FILE} cannot be read"
-    for name in (SAMPLER_FILE, TRAINER_STATE_NAME):
-        if name not in hashes:
-            return f"{WHOLE_FILE} does not name {name}"
-    for name, sha256 in hashes.items():
-        place = folder / name
-        try:
-            if ".." in Path(name).parts or not place.resolve().is_relative_to(folder.resolve()):
-                return f"{WHOLE_FILE} names a file elsewhere"
-            if not os.path.lexists(place):
-                return f"{name} is missing"
-            if _sha256(place) != sha256:
-                return f"{name} is damaged"
-        except PermissionError as error:  # it may be whole: it is not for us to remove
-            raise storage_error(place, error) from None
-        except (OSError, ValueError, RuntimeError) as error:  # a link in a circle is a RuntimeError
-            return f"{shortened(name)} cannot be read ({getattr(error, 'strerror', None) or error})"
+    try:
+        found = _hashes(folder)
+    except PermissionError as error:  # it may be whole: it is not for us to remove
+        raise storage_error(folder, error) from None
+    except OSError as error:
+        return f"it cannot be read ({error.strerror})"
+    for name in (SAMPLER_FILE, TRAINER_STATE_NAME, *sealed):
+        if name not in found or found[name] != sealed.get(name):
+            return f"{shortened(name)} is damaged"
     return ""
 
 
+def _hashes(folder: Path) -> dict[str, str]:
+    """The SHA-256 of each file of a checkpoint but the seal, by name; links, pipes and the like
+    have none."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and not path.is_symlink() and path.name != WHOLE_FILE:
+            with open_file(path) as file:
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+            found[str(path.relative_to(folder))] = digest
+    return found
+
+
 def newest_checkpoint(checkpoints: Path) -> Path | None:
-    """Return the newest complete checkpoint, or ``None``; remove damaged and incomplete ones, with a warning.
+    """Return the newest complete checkpoint, or ``None``; remove damaged and incomplete ones, with
+    a warning.
 
     Raises:
         StorageError: if one cannot be removed.
@@ -153,7 +159,8 @@ def newest_checkpoint(checkpoints: Path) -> Path | None:
 
 
 def stopped_early(checkpoint: Path, patience: int | None) -> bool:
-    """Whether patience had run out when a checkpoint was saved; transformers restores the count, not the stop."""
+    """Whether patience had run out when a checkpoint was saved; transformers restores the count,
+    not the stop."""
     state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
     callback = state.stateful_callbacks.get("EarlyStoppingCallback", {})
     count = callback.get("attributes", {}).get("early_stopping_patience_counter", 0)
@@ -182,8 +189,3 @@ def nest(flat: Mapping[str, Any]) -> dict[str, Any]:
             place = place.setdefault(folder, {})
         place[name] = value
     return nested
-
-
-def _sha256(path: Path) -> str:
-    with open_file(path) as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,50 +1,57 @@
-"""The texts of a batch: rows of the sampler in, columns of text out."""
+"""The texts of a batch: rows of the sampler in, columns out, of texts, of token ids or of row
+numbers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
+from accelerate import PartialState
 from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
 from torch.utils.data import Dataset
 
+from opera.config.training import TrainSettings
 from opera.core.arrays import IntArray
+from opera.core.settings import resolved
 from opera.data import RetrievalData
 from opera.data.texts import CorpusText
-from opera.encoder.token_ids import TokenIds
-from opera.encoder.token_store import Tokens
+from opera.encoder.token_ids import has_token_path, prompt_length
+from opera.encoder.token_store import TokenSource, training_tokens
+from opera.retrieval.models import reads_vectors
+from opera.retrieval.prompts import ROLES, Role, prompt_for
 from opera.training.sampler import Row
+from opera.training_set.build import TrainingSet
 
+log = logging.getLogger("opera")
 
-def column_names(n_negatives: int) -> list[str]:
-    """Name the text columns in the order the loss reads them: anchor, positive, negatives."""
-    return ["anchor", "positive", *(f"negative_{number}" for number in range(1, n_negatives + 1))]
+Lookup = Callable[[IntArray], Sequence[Any]]
+"""What the model reads of some rows of the query table or the corpus."""
 
 
 class PairDataset(Dataset[dict[str, Any]]):
-    """Looks texts up in the memory-mapped tables, a whole batch at a time.
+    """Looks a whole batch up at a time.
 
-    Each item has the text columns and ``label``, ``[step, position]``, by which the loss asks the sampler for the rest.
-    The collator makes them one int64 tensor ``[m, 2]``.
+    Each item has a column for the query and each document, and ``label``, ``[step, position]``, by
+    which the loss asks the sampler for the rest. The collator makes them one int64 tensor ``[m,
+    2]``.
 
     Args:
-        data: the texts.
         query_rows: int32 ``[n]``, the query table's row of each training query.
         n_negatives: explicit negatives per query.
-        corpus_text: what of a document the model reads.
+        queries: looks queries up.
+        documents: looks documents up.
     """
 
     def __init__(
-        self,
-        data: RetrievalData,
-        query_rows: NDArray[np.int32],
-        n_negatives: int,
-        corpus_text: CorpusText,
+        self, query_rows: NDArray[np.int32], n_negatives: int, queries: Lookup, documents: Lookup
     ) -> None:
-        self.data, self.query_rows, self.corpus_text = data, query_rows, corpus_text
+        self.query_rows, self.queries, self.documents = query_rows, queries, documents
         self.column_names = [*column_names(n_negatives), "label"]
 
     def __len__(self) -> int:
@@ -52,9 +59,9 @@ class PairDataset(Dataset[dict[str, Any]]):
 
     def __getitems__(self, rows: Sequence[Row]) -> list[dict[str, Any]]:
         """Return the items of a batch."""
-        queries = self._queries(self.query_rows[[row.query for row in rows]])
+        queries = self.queries(self.query_rows[[row.query for row in rows]])
         doc_rows = np.array([row.doc_rows for row in rows], dtype=np.int64)
-        documents = iter(self._documents(doc_rows.ravel()))
+        documents = iter(self.documents(doc_rows.ravel()))
         return [
             {
                 "anchor": query,
@@ -64,45 +71,10 @@ class PairDataset(Dataset[dict[str, Any]]):
             for row, query in zip(rows, queries, strict=True)
         ]
 
-    def _queries(self, rows: IntArray) -> list[str]:
-        return self.data.queries.texts(rows, "text")
-
-    def _documents(self, rows: IntArray) -> list[str]:
-        return self.data.corpus.texts(rows, self.corpus_text)
-
-
-class TokenDataset(PairDataset):
-    """Gives token ids in place of texts: int32 ``[tokens]`` each.
-
-    Args:
-        data: the texts.
-        query_rows: int32 ``[n]``, the query table's row of each training query.
-        n_negatives: explicit negatives per query.
-        query_tokens: the ids of the query table's rows.
-        document_tokens: the ids of the corpus's rows.
-    """
-
-    def __init__(
-        self,
-        data: RetrievalData,
-        query_rows: NDArray[np.int32],
-        n_negatives: int,
-        query_tokens: Tokens,
-        document_tokens: Tokens,
-    ) -> None:
-        super().__init__(data, query_rows, n_negatives, "title_text")
-        self.query_tokens, self.document_tokens = query_tokens, document_tokens
-
-    def _queries(self, rows: IntArray) -> list[TokenIds]:  # type: ignore[override]
-        return self.query_tokens.rows(rows)
-
-    def _documents(self, rows: IntArray) -> list[TokenIds]:  # type: ignore[override]
-        return self.document_tokens.rows(rows)
-
 
 @dataclass(frozen=True)
 class TokenCollator:
-    """Makes a batch of a :class:`TokenDataset`'s items: a list of token ids per column, as the loss takes them.
+    """Makes a batch of items with token ids: a list per column, as the loss takes them.
 
     Attributes:
         prompt_lengths: tokens of the prompt by column, for a pooling that leaves it out.
@@ -119,10 +91,67 @@ class TokenCollator:
         return batch
 
 
-class RowDataset(PairDataset):
-    """Gives row numbers in place of texts, for a model that looks vectors up."""
+def column_names(n_negatives: int) -> list[str]:
+    """Name the text columns in the order the loss reads them: anchor, positive, negatives."""
+    return ["anchor", "positive", *(f"negative_{number}" for number in range(1, n_negatives + 1))]
 
-    def _queries(self, rows: IntArray) -> list[str]:
-        return [str(row) for row in rows.tolist()]
 
-    _documents = _queries
+def column_roles(settings: TrainSettings) -> dict[str, Role]:
+    """Say of each text column whether it holds queries or documents."""
+    columns = column_names(settings.n_negatives)
+    return {column: "query" if column == "anchor" else "document" for column in columns}
+
+
+def training_prompts(model: SentenceTransformer, settings: TrainSettings) -> dict[Role, str]:
+    """Return the prompts that training puts before queries and documents; empty for none."""
+    if settings.prompt_phases == "search":
+        return dict.fromkeys(ROLES, "")
+    return {role: prompt_for(model, role) for role in ROLES}
+
+
+def text_dataset(
+    data: RetrievalData,
+    query_rows: NDArray[np.int32],
+    n_negatives: int,
+    corpus_text: CorpusText,
+) -> PairDataset:
+    """Look texts up in the memory-mapped tables; ``corpus_text`` is what of a document the model
+    reads."""
+    documents = partial(data.corpus.texts, corpus_text=corpus_text)
+    queries = partial(data.queries.texts, corpus_text="text")
+    return PairDataset(query_rows, n_negatives, queries, documents)
+
+
+def make_dataset(
+    model: SentenceTransformer, training_set: TrainingSet, settings: TrainSettings
+) -> tuple[PairDataset, TokenCollator | None]:
+    """Make what gives a batch its texts: as token ids, as rows for a model that looks vectors up,
+    else as they are.
+
+    The second makes a batch of token ids; the library's own makes one of texts.
+    """
+    data, rows = training_set.data, training_set.query_rows
+    n_negatives, corpus_text = settings.n_negatives, settings.corpus_text
+    if reads_vectors(model):
+        return PairDataset(rows, n_negatives, _numbers, _numbers), None
+    prompts = training_prompts(model, settings)
+    if not all(has_token_path(model, role, prompt) for role, prompt in prompts.items()):
+        kind = type(model[0]).__name__
+        log.info("note: %s tokenises texts in its own way, each time they are drawn", kind)
+        return text_dataset(data, rows, n_negatives, corpus_text), None
+    drawn = resolved(settings.max_steps) * settings.queries_per_step(PartialState().num_processes)
+    queries = TokenSource.of_queries(model, data, prompts["query"])
+    documents = TokenSource.of_corpus(model, data, prompts["document"], corpus_text)
+    dataset = PairDataset(
+        rows,
+        n_negatives,
+        training_tokens(queries, drawn).rows,
+        training_tokens(documents, drawn * (1 + n_negatives)).rows,
+    )
+    lengths = {role: prompt_length(model, prompt) for role, prompt in prompts.items()}
+    roles = column_roles(settings)
+    return dataset, TokenCollator({column: lengths[role] for column, role in roles.items()})
+
+
+def _numbers(rows: IntArray) -> list[str]:
+    return [str(row) for row in rows.tolist()]

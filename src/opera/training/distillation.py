@@ -1,4 +1,5 @@
-"""Distillation: the student's ranking of a positive and its explicit negatives follows a teacher's."""
+"""Distillation: the student's ranking of a positive and its explicit negatives follows a
+teacher's."""
 
 from __future__ import annotations
 
@@ -23,14 +24,16 @@ log = logging.getLogger("opera")
 def divergences(
     similarity: Tensor, teacher: Tensor, temperature: float, teacher_temperature: float
 ) -> tuple[Tensor, Tensor]:
-    r"""Kullback-Leibler divergence of the student's softmax over a row's documents from the teacher's.
+    r"""Kullback-Leibler divergence of the student's softmax over a row's documents from the
+    teacher's.
 
     With documents j, teacher scores t, cosines s and the temperatures T and τ::
 
         p_j = softmax_j(t / T)     q_j = softmax_j(s / τ)     KL = Σ_j p_j (log p_j - log q_j)
 
-    Documents that the teacher did not score, NaN, are left out of both. Its gradient is that of the cross-entropy
-    ``-Σ p log q`` of FlagEmbedding's ``kl_div``, and that of sentence-transformers' ``DistillKLDivLoss``.
+    Documents that the teacher did not score, NaN, are left out of both. Its gradient is that of the
+    cross-entropy ``-Σ p log q`` of FlagEmbedding's ``kl_div``, and that of sentence-transformers'
+    ``DistillKLDivLoss``.
 
     Args:
         similarity: float ``[m, k]`` cosines.
@@ -39,8 +42,8 @@ def divergences(
         teacher_temperature: of the teacher, T.
 
     Returns:
-        float ``[m]`` in nats, 0 where ``usable`` is false; and ``usable``, bool ``[m]``: whether the teacher scored the
-        first document, the positive, and at least one other.
+        float ``[m]`` in nats, 0 where ``usable`` is false; and ``usable``, bool ``[m]``: whether
+        the teacher scored the first document, the positive, and at least one other.
     """
     scored = ~torch.isnan(teacher)
     usable = scored[:, 0] & (scored.sum(dim=1) > 1)
@@ -58,16 +61,17 @@ def divergences(
 class DistillationLoss(InBatchLoss):
     r"""InfoNCE and the divergence from a teacher, weighted.
 
-    For a pair whose positive and at least one explicit negative have a teacher's score, with the weight λ
-    (``distill_weight``)::
+    For a pair whose positive and at least one explicit negative have a teacher's score, with the
+    weight λ (``distill_weight``)::
 
         loss = λ KL + (1 - λ) InfoNCE
 
-    and InfoNCE alone for any other pair. Explicit negatives without a score are left out of KL, and so are other pairs'
-    documents. Known positives among the explicit negatives stay in KL: the teacher says how relevant they are.
+    and InfoNCE alone for any other pair. Explicit negatives without a score are left out of KL, and
+    so are other pairs' documents. Known positives among the explicit negatives stay in KL: the
+    teacher says how relevant they are.
 
-    What methods observe is InfoNCE: the pretrained losses that it takes the place of are estimates of it, and it is on
-    one scale for pairs with and without scores.
+    What methods observe is InfoNCE: the pretrained losses that it takes the place of are estimates
+    of it, and it is on one scale for pairs with and without scores.
     """
 
     def use(self, training_set: TrainingSet, settings: TrainSettings) -> None:
@@ -103,7 +107,8 @@ class DistillationLoss(InBatchLoss):
         return info_nce_losses(similarity, self.temperature, excluded, first)
 
     def _scores(self, batch: Batch) -> Tensor:
-        """The teacher's scores of this process's part of a batch: float32 ``[m, 1 + negatives]``, NaN where absent."""
+        """The teacher's scores of this process's part of a batch: float32 ``[m, 1 + negatives]``,
+        NaN where absent."""
         queries = self.query_rows[self.sampler.pairs.pair_query[batch.pair_ids[batch.own]]]
         return torch.from_numpy(self.teacher.lookup(queries[:, None], batch.doc_rows[batch.own]))
 

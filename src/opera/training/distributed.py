@@ -15,8 +15,8 @@ from torch import Tensor
 
 from opera.core.errors import TrainingError
 
-# sentence-transformers calls a function that torch has renamed. The filter is set once, not around each call: leaving
-# a changed set of filters makes Python show every other warning of a step anew.
+# sentence-transformers calls a function that torch has renamed. The filter is set once, not around
+# each call: leaving a changed set of filters makes Python show every other warning of a step anew.
 warnings.filterwarnings(
     "ignore", message="torch.distributed.nn.functional.all_gather", category=FutureWarning
 )
@@ -39,22 +39,25 @@ def refuse_differences(what: str, fingerprint: int) -> None:
     fingerprints = gather_object([fingerprint])
     if others := [str(at) for at, value in enumerate(fingerprints) if value != fingerprints[0]]:
         raise TrainingError(
-            f"{what} of process {', '.join(others)} differ from those of process 0: all must read the same data and "
+            f"{what} of process {', '.join(others)} differ from those of process 0: all must read "
+            "the same data and "
             "compute on devices of one kind"
         )
 
 
 def gather_embeddings(embeddings: Tensor) -> Tensor:
-    """Gather embeddings ``[m, dimension]`` of all processes to ``[W·m, dimension]``, in their order.
+    """Gather embeddings ``[m, dimension]`` of all processes to ``[W·m, dimension]``, in their
+    order.
 
-    The gradient flows back to the process that an embedding came from, so W processes with a batch of B/W each have the
-    gradient of one process with B (docs/paper.md, row 10).
+    The gradient flows back to the process that an embedding came from, so W processes with a batch
+    of B/W each have the gradient of one process with B (docs/paper.md, row 10).
     """
     return all_gather_with_grad(embeddings) if _several() else embeddings
 
 
 def gather_values(values: Tensor) -> Tensor:
-    """Gather values ``[m, k]`` of all processes to ``[W·m, k]``, in their order, without gradient."""
+    """Gather values ``[m, k]`` of all processes to ``[W·m, k]``, in their order, without
+    gradient."""
     return all_gather(values) if _several() else values
 
 

@@ -1,4 +1,5 @@
-"""The contrastive loss of the paper, per pair, with in-batch negatives; what it observes goes to the sampler.
+"""The contrastive loss of the paper, per pair, with in-batch negatives; what it observes goes to
+the sampler.
 
 A new loss is a class and a line: a subclass of :class:`InBatchLoss` with ``pair_losses``, and
 ``@register_loss("name")`` above it, which makes it a value of the setting ``loss``.
@@ -58,12 +59,13 @@ def info_nce_losses(
 class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
     """A loss of each pair over the cosine similarities of its batch.
 
-    With several processes a batch is theirs together: documents are gathered with their gradients, and the observer of
-    every process sees every pair.
+    With several processes a batch is theirs together: documents are gathered with their gradients,
+    and the observer of every process sees every pair.
 
-    With ``gradient_cache`` texts are embedded that many at a time, twice: without gradients for the loss, then, with
-    the same dropout, for the gradients that the loss has sent back to the embeddings (GradCache, arXiv:2101.06983, by
-    sentence-transformers). Loss and gradients are those of the whole batch.
+    With ``gradient_cache`` texts are embedded that many at a time, twice: without gradients for the
+    loss, then, with the same dropout, for the gradients that the loss has sent back to the
+    embeddings (GradCache, arXiv:2101.06983, by sentence-transformers). Loss and gradients are those
+    of the whole batch.
 
     Args:
         model: the model that trains.
@@ -72,8 +74,8 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         known: documents to leave out of a query's negatives; ``None`` leaves none out (the paper).
         observer: called for every training batch.
         gradient_cache: texts per forward pass; ``None`` for all of a column at once.
-        sizes: first dimensions of the embeddings that the loss is also taken of (arXiv:2205.13147): the loss is the
-            mean over them and the whole; what is observed is of the whole.
+        sizes: first dimensions of the embeddings that the loss is also taken of (arXiv:2205.13147):
+            the loss is the mean over them and the whole; what is observed is of the whole.
     """
 
     model: SentenceTransformer
@@ -106,30 +108,35 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
     def batch_losses(self, similarity: Tensor, excluded: Tensor | None, batch: Batch) -> Tensor:
         """Return the loss of each pair of this process's part of a batch: float ``[m]``.
 
-        For losses that need to know which pairs and documents these are; others define :meth:`pair_losses`.
+        For losses that need to know which pairs and documents these are; others define
+        :meth:`pair_losses`.
 
         Args:
-            similarity: float ``[m, M]`` cosines; columns are the documents ``batch.doc_rows.T.ravel()``.
+            similarity: float ``[m, M]`` cosines; columns are the documents
+                ``batch.doc_rows.T.ravel()``.
             excluded: bool ``[m, M]``, documents to leave out of a row.
             batch: pair ids, documents and weights.
         """
         return self.pair_losses(similarity, excluded, batch.own.start)
 
     def use(self, training_set: TrainingSet, settings: TrainSettings) -> None:
-        """Take what a loss needs beside its batches; called once, before training. This one needs nothing."""
+        """Take what a loss needs beside its batches; called once, before training. This one needs
+        nothing."""
 
     def observed(
         self, similarity: Tensor, excluded: Tensor | None, batch: Batch, losses: Tensor
     ) -> Tensor:
-        """Return what methods observe as the loss of each pair, float ``[m]``: ``losses``, without their graph."""
+        """Return what methods observe as the loss of each pair, float ``[m]``: ``losses``, without
+        their graph."""
         return losses.detach()
 
     def forward(self, sentence_features: Iterable[dict[str, Any]], labels: Tensor) -> Tensor:
-        """Return the mean of loss times weight over a batch; the observer sees the losses without weights.
+        """Return the mean of loss times weight over a batch; the observer sees the losses without
+        weights.
 
         Args:
-            sentence_features: columns, anchor, positive, negatives: tensors as the model takes them, or token ids as a
-                :class:`opera.training.dataset.TokenCollator` gives them.
+            sentence_features: columns, anchor, positive, negatives: tensors as the model takes
+                them, or token ids as a :class:`opera.training.dataset.TokenCollator` gives them.
             labels: int64 ``[m, 2]``: step, and position in the step's draw.
 
         Raises:
@@ -143,7 +150,8 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         return self.loss_of(labels, self.embed(sentence_features))
 
     def embed(self, sentence_features: Iterable[dict[str, Any]]) -> list[Tensor]:
-        """Return the embeddings of each column, float ``[m, dimension]``: queries, positives, negatives."""
+        """Return the embeddings of each column, float ``[m, dimension]``: queries, positives,
+        negatives."""
         columns = list(sentence_features)
         if _are_token_ids(columns):
             return embed_columns(
@@ -152,7 +160,8 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         return [self.model(features)["sentence_embedding"] for features in columns]
 
     def _whole(self, sentence_features: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return what the model takes for each column; a pass of the gradient cache then takes some of its texts."""
+        """Return what the model takes for each column; a pass of the gradient cache then takes some
+        of its texts."""
         columns = list(sentence_features)
         if not _are_token_ids(columns):
             return columns
@@ -165,14 +174,16 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         ]
 
     def embed_minibatch(self, *args: Any, **kwargs: Any) -> tuple[Tensor, RandContext | None]:
-        """Embed some texts; in half precision the gradients that are kept of them would be too small to hold."""
+        """Embed some texts; in half precision the gradients that are kept of them would be too
+        small to hold."""
         embeddings, random_state = super().embed_minibatch(*args, **kwargs)
         return at_least_float32(embeddings), random_state
 
     def calculate_loss(
         self, reps: list[list[Tensor]], labels: Tensor | None = None, *, with_backward: bool = False
     ) -> Tensor:
-        """Return the loss of embeddings ``[texts of a pass, dimension]`` per column and pass, for gradient caching."""
+        """Return the loss of embeddings ``[texts of a pass, dimension]`` per column and pass, for
+        gradient caching."""
         assert labels is not None
         loss = self.loss_of(labels, [torch.cat(column) for column in reps])
         if with_backward:
@@ -180,7 +191,8 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         return loss.detach() if with_backward else loss
 
     def loss_of(self, labels: Tensor, embeddings: Sequence[Tensor]) -> Tensor:
-        """Return the mean of loss times weight, from the embeddings of each column; report what is observed.
+        """Return the mean of loss times weight, from the embeddings of each column; report what is
+        observed.
 
         Args:
             labels: int64 ``[m, 2]``, as for :meth:`forward`.
@@ -218,7 +230,8 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         return torch.from_numpy(excluded).to(device)
 
     def _observe(self, step: int, batch: Batch, similarity: Tensor, losses: Tensor) -> None:
-        """Pass each pair's cosine and loss to the observer: of ``similarity [m, M]`` and ``losses [m]``."""
+        """Pass each pair's cosine and loss to the observer: of ``similarity [m, M]`` and ``losses
+        [m]``."""
         of_positives = similarity[
             :, batch.own
         ].diagonal()  # a row's positive is at its own place among the columns
@@ -248,14 +261,16 @@ def _moved(part: Any, device: torch.device) -> Any:
 
 
 def batch_cosines(queries: Tensor, documents: Tensor) -> Tensor:
-    """Compute the cosine of each query ``[m, dimension]`` with each document ``[M, dimension]``: float ``[m, M]``."""
+    """Compute the cosine of each query ``[m, dimension]`` with each document ``[M, dimension]``:
+    float ``[m, M]``."""
     return F.normalize(queries, dim=-1) @ F.normalize(documents, dim=-1).T
 
 
 def observed_everywhere(
     step: int, pair_ids: NDArray[np.int64], similarity: Tensor, losses: Tensor
 ) -> NDArray[np.float32]:
-    """Gather what each process saw of its pairs: float32 ``[W·m, 2]``, similarity and loss, in their order.
+    """Gather what each process saw of its pairs: float32 ``[W·m, 2]``, similarity and loss, in
+    their order.
 
     Args:
         step: the step, from 0.

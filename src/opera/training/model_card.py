@@ -1,21 +1,39 @@
-"""The README.md in a trained model's folder: the card that the Hugging Face Hub shows."""
+"""The README.md in a trained model's folder: the card that the Hugging Face Hub shows.
+
+Its header leaves out what is not known, and its command names files without their folders.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import os
+import re
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from huggingface_hub import EvalResult, ModelCardData
+
+from opera.config.recipe import make_recipe
 from opera.core.files import replace_file
 from opera.core.intervals import few_queries
+from opera.data.names import MEMORY, TABLES
+from opera.data.tables.files import TableSource
+from opera.retrieval.locate import MINILM
 from opera.retrieval.measures import DEFAULT_MEASURES
 from opera.runs.changes import Change
 from opera.runs.folder import CARD_FILE
 from opera.runs.guard_words import share_sentence, verdict_sentence
 from opera.runs.record import RunRecord, mean_of_sets
-from opera.training.card_metadata import base_name, metadata
-from opera.training.repeat import repeat_command, short_data
+
+TAGS = ["sentence-transformers", "feature-extraction", "dense-retrieval", "opera"]
+HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+HUB_NAMES = {MINILM: "sentence-transformers/all-MiniLM-L6-v2"}
+"""Models that have another name on the hub."""
+PLAIN = re.compile(r"[A-Za-z_][\w.+-]*")
+"""Texts that YAML reads as themselves, but for its words below."""
+WORDS = ("true", "false", "null", "auto")
 
 MODEL_CARD = """---
 {metadata}
@@ -90,7 +108,7 @@ Measured = Mapping[str, Mapping[str, float]]
 def write_model_card(
     folder: Path, record: RunRecord, measures: Measured, changes: Mapping[str, Change], queries: int
 ) -> None:
-    """Write the model's README.md: what it is, its measures before and after, how to load and how to repeat it.
+    """Write the README.md of a run's model.
 
     Args:
         folder: the model's folder.
@@ -100,120 +118,202 @@ def write_model_card(
         queries: how many test queries there are.
     """
     assert record.training is not None
-    from_files = record.settings["query_vectors"] is not None
+    settings = record.settings
+    from_files = settings["query_vectors"] is not None
     header = metadata(record, {name: measures["after"][name] for name in DEFAULT_MEASURES})
+    counts = [f"{count:,} {name.replace('_', ' ')}" for name, count in record.data.counts.items()]
     text = (VECTORS_CARD if from_files else MODEL_CARD).format(
         metadata=header.to_yaml().strip(),
-        base=base_name(record.model.source),
-        data=short_data(record),
-        method=record.settings["method"],
+        base=_base_name(record.model.source),
+        data=_short_data(record),
+        method=settings["method"],
         steps=record.training.steps,
         seed=record.seed,
         figures=_figures(record, measures, changes, queries),
         refitted=REFITTED if record.guard is not None and record.guard.refit else "",
-        counts=", ".join(
-            f"{count:,} {name.replace('_', ' ')}" for name, count in record.data.counts.items()
-        ),
-        note="  # normalised only" if record.settings["adapter"] != "both" else "",
-        masked=json.dumps(record.settings["mask_known_positives"]),
-        reading="" if from_files else _reading(record),
+        counts=", ".join(counts),
+        note="  # normalised only" if settings["adapter"] != "both" else "",
+        masked=json.dumps(settings["mask_known_positives"]),
+        reading="" if from_files else _reading(settings),
         command=repeat_command(record),
         versions=", ".join(f"{name} {number}" for name, number in record.versions.items()),
     )
     replace_file(folder / CARD_FILE, lambda temporary: temporary.write_text(text, encoding="utf-8"))
 
 
+def metadata(record: RunRecord, after: Mapping[str, float]) -> ModelCardData:
+    """Describe a run's model for the hub, with its measures ``after`` on test."""
+    data = _short_data(record)
+    dataset = data.removeprefix("hf:") if data.startswith("hf:") else ""
+    known = dataset if HUB_ID.fullmatch(dataset) else None
+    results = [
+        EvalResult(
+            task_type="information-retrieval",
+            task_name="Information Retrieval",
+            dataset_type=known or re.sub(r"[^\w.-]+", "-", data).strip("-") or "data",
+            dataset_name=data,
+            dataset_split="test",
+            metric_type=name.lower().replace("@", "_at_"),
+            metric_name=name,
+            metric_value=round(value, 5),
+        )
+        for name, value in after.items()
+    ]
+    return ModelCardData(
+        base_model=hub_id(record.model.source),
+        datasets=None if known is None else [known],
+        library_name="sentence-transformers",
+        pipeline_tag="sentence-similarity",
+        tags=TAGS,
+        model_name=f"{_base_name(record.model.source)} adapted to {data}",
+        eval_results=results,
+    )
+
+
+def hub_id(source: str) -> str | None:
+    """Return the id of a model on the hub; ``None`` for a folder, which nobody else has."""
+    name = HUB_NAMES.get(source, source)
+    return name if HUB_ID.fullmatch(name) and not is_place(source) else None
+
+
+def is_place(text: str) -> bool:
+    """Whether a text, such as a prompt, happens to be the path of something here."""
+    try:
+        return Path(text).exists()
+    except OSError:  # a name too long for the system
+        return False
+
+
+def repeat_command(record: RunRecord) -> str:
+    """Return the ``opera train`` command of a run, one option per line; defaults are left out, data
+    in memory are ``DATA``."""
+    given = record.identity
+    method = str(given["method"])
+    data, *others = _sources(record)
+    words = [
+        f"opera train {_as_data(data)}",
+        *(f"--also {_as_data(other, alone=True)}" for other in others),
+        f"--model {shlex.quote(_short(record.model.source))}",
+        f"--method {shlex.quote(method)}",
+    ]
+    for name, default in make_recipe({"method": method}).flat().items():
+        if name != "method" and name in given and given[name] != default:
+            words.append(f"--set {shlex.quote(f'{name}={_as_yaml(given[name])}')}")
+    return " \\\n  ".join([*words, "--out run"])
+
+
+def _short(source: str) -> str:
+    """What a data set or a model is called, for readers elsewhere: of a path its last part."""
+    if source.startswith(TABLES):
+        return ", ".join(TableSource.parse(source).without_folders().files)
+    return Path(source).name if is_place(source) else source
+
+
+def _sources(record: RunRecord) -> list[str]:
+    return [each.source for each in record.sets] if record.sets else [record.data.source]
+
+
+def _short_data(record: RunRecord) -> str:
+    return " + ".join(map(_short, _sources(record)))
+
+
+def _base_name(source: str) -> str:
+    return HUB_NAMES.get(source, _short(source))
+
+
+def _as_data(source: str, alone: bool = False) -> str:
+    """Write a data set as an argument; tables as their options, or ``alone`` as one word."""
+    if source.startswith(MEMORY):
+        return "DATA"
+    if not source.startswith(TABLES):
+        return shlex.quote(_short(source))
+    tables = TableSource.parse(source)
+    return shlex.quote(str(tables.without_folders())) if alone else shlex.join(tables.options())
+
+
+def _as_yaml(value: Any) -> str:
+    """Write a value as ``--set`` reads it."""
+    if isinstance(value, str) and os.sep in value:
+        value = _short(value)
+    if isinstance(value, str) and PLAIN.fullmatch(value) and value.lower() not in WORDS:
+        return value
+    return json.dumps(value, ensure_ascii=False)
+
+
 def _figures(
     record: RunRecord, measures: Measured, changes: Mapping[str, Change], queries: int
 ) -> str:
-    """Measures on test with the interval of their change, the verdict, and the sizes of a Matryoshka model."""
-    rows = [
-        f"| {name} | {' | '.join(f'{measures[when][name]:.4f}' for when in ('before', 'fine_tuned', 'after'))} | "
-        f"{changes[name].in_points() if name in changes else ''} |"
-        for name in DEFAULT_MEASURES
-    ]
-    table = [
-        f"| test split, {queries:,} queries | before | fine-tuned | handed over | change in points (95% interval) |",
-        "|---|---|---|---|---|",
-        *rows,
-    ]
-    sentences = [
-        "The intervals are Student's t over the test queries; they hold for this model, not for other seeds."
-    ]
-    if warning := few_queries(queries):
-        sentences.append(f"{warning.removeprefix('warning: ').capitalize()}.")
-    verdict = [] if record.guard is None else [f"Verdict: {verdict_sentence(record.guard)}."]
-    verdict.append(
-        share_sentence(record.guard) if record.guard else "The weights are the fine-tuned ones."
-    )
+    """Measures on test with the interval of their change, the verdict, and the tables of sets and
+    sizes."""
+    guard, main = record.guard, DEFAULT_MEASURES[0]
+    warning = few_queries(queries)
     parts = [
-        "\n".join(table),
-        " ".join(sentences),
-        " ".join(verdict),
-        *_sets(record),
-        *_sizes(record),
+        _table(
+            f"test split, {queries:,} queries | before | fine-tuned | handed over | "
+            "change in points (95% interval)",
+            [
+                [
+                    name,
+                    *(f"{measures[when][name]:.4f}" for when in ("before", "fine_tuned", "after")),
+                    changes[name].in_points() if name in changes else "",
+                ]
+                for name in DEFAULT_MEASURES
+            ],
+        ),
+        "The intervals are Student's t over the test queries; they hold for this model, not for "
+        "other seeds." + (f" {warning.removeprefix('warning: ').capitalize()}." if warning else ""),
+        f"Verdict: {verdict_sentence(guard)}. {share_sentence(guard)}"
+        if guard
+        else "The weights are the fine-tuned ones.",
     ]
+    if record.sets:
+        tests = [(each.name, each.test) for each in record.sets if each.test is not None]
+        mean = mean_of_sets(record.sets)
+        tests += [] if mean is None else [("mean of the sets", mean)]
+        rows = [
+            [name, *(f"{test[when][main]:.4f}" for when in ("before", "after"))]
+            for name, test in tests
+        ]
+        parts.append(_table(f"data set, {main} | before | handed over", rows))
+    if record.matryoshka:
+        rows = [
+            [str(each.size), f"{each.before[main]:.4f}", f"{each.after[main]:.4f}"]
+            for each in record.matryoshka
+        ]
+        parts.append(_table(f"first dimensions alone, {main} | before | handed over", rows))
+        parts.append("`SentenceTransformer(folder, truncate_dim=SIZE)` keeps the first dimensions.")
     return "\n\n".join(parts)
 
 
-def _sets(record: RunRecord) -> list[str]:
-    """The table of several data sets, each ranked among its own documents; empty for a run on one."""
-    if not record.sets:
-        return []
-    name = DEFAULT_MEASURES[0]
-    measured = [(each.name, each.test) for each in record.sets] + [
-        ("mean of the sets", mean_of_sets(record.sets))
-    ]
-    rows = [
-        f"| {label} | {test['before'][name]:.4f} | {test['after'][name]:.4f} |"
-        for label, test in measured
-        if test is not None
-    ]
-    return ["\n".join([f"| data set, {name} | before | handed over |", "|---|---|---|", *rows])]
+def _table(head: str, rows: Sequence[Sequence[str]]) -> str:
+    lines = [f"| {head} |", "|" + "---|" * (head.count("|") + 1)]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
-def _sizes(record: RunRecord) -> list[str]:
-    """The table of the first dimensions' measures; empty for a run without sizes."""
-    if not record.matryoshka:
-        return []
-    name = DEFAULT_MEASURES[0]
-    rows = [
-        f"| {size.size} | {size.before[name]:.4f} | {size.after[name]:.4f} |"
-        for size in record.matryoshka
-    ]
-    head = [f"| first dimensions alone, {name} | before | handed over |", "|---|---|---|"]
-    advice = "`SentenceTransformer(folder, truncate_dim=SIZE)` keeps the first dimensions."
-    return ["\n".join([*head, *rows]), advice]
-
-
-def _reading(record: RunRecord) -> str:
+def _reading(settings: Mapping[str, Any]) -> str:
     """Say how texts were read: the lengths, and the prompts."""
-    settings = record.settings
     query, document = settings.get("max_query_length"), settings.get("max_passage_length")
-    lengths = (
-        "Training and these measures read whole texts."
-        if query is None or document is None
-        else f"Training and these measures read {query} tokens of a query and {document} of a document; "
-        + (
-            "so does this model."
+    if query is None or document is None:
+        lengths = "Training and these measures read whole texts."
+    else:
+        kept = (
+            "so does this model"
             if settings.get("save_lengths")
-            else "this model keeps its own limit."
+            else "this model keeps its own limit"
         )
-    )
-    return f"{lengths} {_prompts(settings)}"
-
-
-def _prompts(settings: Mapping[str, Any]) -> str:
-    prompts = {role: settings.get(f"{role}_prompt") for role in ("query", "document")}
-    plural = {"query": "queries", "document": "documents"}
-    named = [
-        f"{plural[role]} with `{json.dumps(prompt)}`" for role, prompt in prompts.items() if prompt
-    ]
+        read = f"{query} tokens of a query and {document} of a document"
+        lengths = f"Training and these measures read {read}; {kept}."
+    prompts = {
+        "queries": settings.get("query_prompt"),
+        "documents": settings.get("document_prompt"),
+    }
+    named = [f"{texts} with `{json.dumps(prompt)}`" for texts, prompt in prompts.items() if prompt]
     if not named:
-        return "No prompt goes before a text."
+        return f"{lengths} No prompt goes before a text."
     where = (
         "in mining and evaluation; training went without"
         if settings.get("prompt_phases") == "search"
         else "throughout the run"
     )
-    return f"`encode_query` and `encode_document` add prompts: they begin {' and '.join(named)}, as {where}."
+    begin = f"they begin {' and '.join(named)}, as {where}"
+    return f"{lengths} `encode_query` and `encode_document` add prompts: {begin}."

@@ -1,4 +1,5 @@
-"""A loss, a gradient or a weight that is no finite number ends training, and the message names the pairs."""
+"""A loss, a gradient or a weight that is no finite number ends training, and the message names the
+pairs."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ class NotFiniteError(TrainingError):
         what: what it is, such as ``"the loss"``.
         step: the step, from 0.
         pair_ids: ``[m]``, the pairs of the batch.
-        finite: bool ``[m]``, those whose own value is a number; ``None`` where only the batch has one.
+        finite: bool ``[m]``, those whose own value is a number; ``None`` where only the batch has
+            one.
     """
 
     def __init__(
@@ -72,7 +74,8 @@ def with_pairs(
         else f"the checkpoint of step {kept} is kept"
     )
     return TrainingError(
-        f"step {error.step + 1}: {error.what} {whose} {named} is not a finite number (all pairs of the batch: "
+        f"step {error.step + 1}: {error.what} {whose} {named} is not a finite number (all pairs of "
+        "the batch: "
         f"{run.path / NOT_FINITE_FILE}); {checkpoint}; {ADVICE}, and start again with --overwrite"
     )
 
@@ -90,6 +93,7 @@ def check_weights(model: SentenceTransformer, step: int) -> None:
             and not torch.isfinite(tensor).all()
         ):
             raise TrainingError(
-                f"step {step}: {name} holds values that are not finite numbers, so the model is not saved; earlier "
+                f"step {step}: {name} holds values that are not finite numbers, so the model is "
+                "not saved; earlier "
                 f"checkpoints are kept; {ADVICE}, and start again with --overwrite"
             )

@@ -1,4 +1,5 @@
-"""``opera quickstart``: teach all-MiniLM-L6-v2 to search the source code of the Python standard library."""
+"""``opera quickstart``: teach all-MiniLM-L6-v2 to search the source code of the Python standard
+library."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from opera.core.errors import RunFolderError
 from opera.core.files import replace_folder, written_files
 from opera.core.locks import refuse_in_use, sole_use
 from opera.core.paths import user_path
-from opera.data import RetrievalData, load_data, load_python
+from opera.data import load_data, load_python
 from opera.methods import AUTO
 from opera.retrieval.locate import MINILM, minilm_folder
 from opera.runs.folder import Run, holds_run
@@ -51,55 +52,37 @@ def quickstart(out: Path, method: str = AUTO, seed: int = 0, overwrite: bool = F
     make_recipe(settings)
     minilm_folder()
     out = user_path(out, "--out")
-    check_out(out, overwrite)
+    _check_out(out, overwrite)
     refuse_in_use(out)
     log.info("reading the Python standard library")
     data = load_python(PACKAGE, seed, TRAIN_QUERIES, TEST_QUERIES)
     out.mkdir(parents=True, exist_ok=True)
     with sole_use(out, "runs the quickstart"):
-        check_out(out, overwrite)
-        _write_data(data, out)
-        arguments: dict[str, Any] = {
-            "model": MINILM,
-            "out": out / RUN_FOLDER,
-            "overwrite": overwrite,
-        }
-        return adapt(load_data(out / DATA_FOLDER), **arguments, **settings)
+        replace_folder(out / DATA_FOLDER, data.write_beir)
+        run = out / RUN_FOLDER
+        return adapt(
+            load_data(out / DATA_FOLDER), model=MINILM, out=run, overwrite=overwrite, **settings
+        )
 
 
-def check_out(out: Path, overwrite: bool) -> None:
-    """Refuse a folder where something of the user's, or an earlier quickstart, would be lost. Writes nothing.
+def _check_out(out: Path, overwrite: bool) -> None:
+    """Refuse a folder where something of the user's, or an earlier quickstart, would be lost.
 
     Raises:
         RunFolderError: naming what is in the way.
     """
     data = out / DATA_FOLDER
-    if (foreign := _foreign(data)) is not None:
-        raise RunFolderError(
-            f"--out {out}: {foreign} was not written by a quickstart; pass another folder"
-        )
+    ours = written_files(data) if data.is_dir() and not data.is_symlink() else []
+    inside = (
+        place for place in sorted(data.rglob("*")) if place.is_symlink() or not place.is_dir()
+    )
+    for place in inside if ours else [data]:
+        if os.path.lexists(place) and place not in ours:
+            raise RunFolderError(
+                f"--out {out}: {place} was not written by a quickstart; pass another folder"
+            )
     if not overwrite and (data.exists() or holds_run(out / RUN_FOLDER)):
         raise RunFolderError(
             f"--out {out}: holds an earlier quickstart; pass --overwrite to replace it"
         )
     check_out_folder(out / RUN_FOLDER, resume=False, overwrite=overwrite)
-
-
-def _foreign(data: Path) -> Path | None:
-    """Return what is in the data folder, or in its place, and is not of a quickstart."""
-    if not os.path.lexists(data):
-        return None
-    if data.is_symlink() or not data.is_dir():
-        return data
-    ours = written_files(data)
-    if not ours:
-        return data
-    foreign = (
-        place for place in sorted(data.rglob("*")) if place.is_symlink() or not place.is_dir()
-    )
-    return next((place for place in foreign if place not in ours), None)
-
-
-def _write_data(data: RetrievalData, out: Path) -> None:
-    """Write the data folder whole; the caller holds ``out`` and has checked what is in it."""
-    replace_folder(out / DATA_FOLDER, data.write_beir)

@@ -1,12 +1,14 @@
-"""A run from its data to its evidence: prepare, train, choose, measure, write."""
+"""The steps of a run behind :func:`opera.adapt`: prepare, measure, train, choose, write."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from pathlib import Path
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from accelerate import PartialState
 from transformers import TrainerCallback
@@ -18,7 +20,10 @@ from opera.core.errors import OperaError, StorageError
 from opera.core.locks import sole_use
 from opera.core.processes import everywhere
 from opera.retrieval.device import join_processes
-from opera.retrieval.evaluation import Evaluation
+from opera.retrieval.encoder import Encoder
+from opera.retrieval.evaluation import Evaluation, evaluate_encoder, query_difficulty, relevant_ids
+from opera.retrieval.measures import FULL_MEASURES
+from opera.retrieval.models import load_model, reads_vectors, set_lengths
 from opera.retrieval.locate import recorded_settings
 from opera.runs.changes import changes_on_test
 from opera.runs.folder import FINE_TUNED_FOLDER, MODEL_FOLDER, RUN_FILE, Run, RunWriter
@@ -29,184 +34,254 @@ from opera.runs.housekeeping import (
     refuse_other_settings,
 )
 from opera.runs.reading import broken
-from opera.training.announce import announce
-from opera.training.callbacks import checked_callbacks
+from opera.runs.record import GuardRecord, SetRecord, SizeRecord
+from opera.training.callbacks import PREFIX, checked_callbacks
 from opera.training.check import Checked
-from opera.training.curves import PREFIX
-from opera.training.fit import fit
-from opera.training.guard.guarded import Guarded, fit_guarded
+from opera.training.guard.choice import Guard
+from opera.training.guard.rule import guarded_measure
 from opera.training.guard.weights import Weights, mix
 from opera.training.model_card import write_model_card
-from opera.training.on_test import (
-    by_set,
-    by_size_of,
-    evaluate_saved,
-    evaluate_test,
-    test_queries_of,
-    with_test,
-)
 from opera.training.services import Services
-from opera.training.session import Session
-from opera.training.trainer import training_arguments
-from opera.training.trainer_check import check_trainer
-from opera.training_set.prepare import Prepared, prepare
+from opera.training.session import Session, announce, new_record
+from opera.training.train import Fit
+from opera.training.trainer import check_trainer, training_arguments
+from opera.training_set.prepare import Prepared
+from opera.training_set.prepare import prepare as load_and_check
 from opera.training_set.prepare_model import encoder_of
 
 log = logging.getLogger("opera")
 
 
-@torch.inference_mode(False)  # a caller's no_grad or inference_mode is not about training
-def run_training(
-    checked: Checked, callbacks: Sequence[TrainerCallback | type[TrainerCallback]] | None = None
-) -> Run:
-    """Prepare, train, choose and measure; write all of it to the run folder.
+@dataclass(frozen=True)
+class Untrained:
+    """The model before training: its values on test, columns that describe the test queries, and
+    the guard."""
 
-    Raises:
-        InputError, TrainingError, StorageError, KeyboardInterrupt: as :func:`opera.adapt`.
+    test: Evaluation
+    columns: dict[str, Any]
+    guard: Guard | None
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The training that is handed over, whose weights the model holds, and the choice of the
+    guard."""
+
+    fit: Fit
+    guard: GuardRecord | None
+
+
+@contextmanager
+def prepare(
+    checked: Checked, callbacks: Sequence[TrainerCallback | type[TrainerCallback]] | None
+) -> Iterator[Session]:
+    """Load the model, check it with data and settings, and hold the run folder for the block.
+
+    An error in the block marks the run as failed; where not even that can be written, it stays as
+    it is.
     """
     folder, resume = checked.folder, checked.resume
-    callbacks = checked_callbacks(callbacks)
+    own = checked_callbacks(callbacks)
     processes = join_processes()
-    with checked.clock.phase("load"):
-        prepared = prepare(checked.data, checked.model, checked.recipe, processes.num_processes)
+    main = processes.is_main_process
+    with torch.inference_mode(False):  # a caller's no_grad or inference_mode is not about training
+        prepared = load_and_check(
+            checked.data, checked.model, checked.recipe, processes.num_processes
+        )
         arguments = training_arguments(
             prepared.settings, prepared.model, RunWriter(folder).checkpoints
         )
         check_trainer(prepared.settings, arguments, prepared.model)
-    if resume:
-        refuse_other_settings(folder, prepared.identity, TrainSettings.without_effect())
-        earlier = Run.open(folder)
-        prepared = _as_before(earlier, prepared)
-        if earlier.finished:
+        earlier = None
+        if resume:
+            refuse_other_settings(folder, prepared.identity, TrainSettings.without_effect())
+            earlier = Run.open(folder)
+            prepared = _as_before(earlier, prepared)
+        done = earlier is not None and earlier.finished
+        record = new_record(prepared) if earlier is None else earlier.record
+        names = [] if done else service_names(prepared.settings.report_to)
+        processes.wait_for_everyone()  # every process has looked at the folder
+        services = Services(names, arguments, prepared.model)
+        run = RunWriter(folder, main)
+        session = Session(prepared, run, checked.started, resume, own, services, record)
+        if done:
             log.info("%s is already finished: nothing to do", folder)
-            return earlier
-    processes.wait_for_everyone()  # every process has looked at the folder
-    services = Services(service_names(checked.recipe.train.report_to), arguments, prepared.model)
-    with _held(folder, resume, checked.overwrite) if processes.is_main_process else nullcontext():
-        processes.wait_for_everyone()
-        try:
-            run = RunWriter(folder, processes.is_main_process)
-            session = Session.start(prepared, run, checked.clock, resume, callbacks, services)
-            with _failure_recorded(session):
-                return _run(session)
-        except StorageError as error:
-            raise StorageError(f"{error}; with --resume it goes on from where it is") from error
-        finally:
-            services.close()
+            yield session
+            return
+        with _held(checked) if main else nullcontext():
+            processes.wait_for_everyone()
+            try:
+                session.begin()
+                yield session
+            except Exception as error:
+                with suppress(OSError, OperaError):
+                    session.update(status="failed")
+                if isinstance(error, StorageError):
+                    raise StorageError(
+                        f"{error}; with --resume it goes on from where it is"
+                    ) from error
+                raise
+            finally:
+                services.close()
 
 
 def _as_before(earlier: Run, prepared: Prepared) -> Prepared:
     """Return what is prepared with what was chosen automatically in the run that is resumed."""
-    for name in AUTOMATIC:
-        recorded_settings(
-            earlier, {name: earlier.settings[name]} if name in earlier.settings else {}
-        )
-        if (
-            name in earlier.settings and earlier.settings[name] is None
-        ):  # a run records what was chosen
-            raise broken(earlier.path / RUN_FILE, f"{name}: must have a value")
+    for name in AUTOMATIC:  # one by one, since no user may give all of them
+        if name in earlier.settings:
+            recorded_settings(earlier, {name: earlier.settings[name]})
+            if earlier.settings[name] is None:
+                raise broken(earlier.path / RUN_FILE, f"{name}: must have a value")
     return prepared.resolved_as(earlier.settings)
 
 
 @contextmanager
-def _held(folder: Path, resume: bool, overwrite: bool) -> Iterator[None]:
+def _held(checked: Checked) -> Iterator[None]:
     """Make the run folder, hold it for this process, and clear it."""
+    folder = checked.folder
     folder.mkdir(parents=True, exist_ok=True)
     with sole_use(folder, "trains into it"):
-        check_free(
-            folder, resume, overwrite
-        )  # another process may have trained into it in the meantime
-        if overwrite:
+        # another process may have trained into it in the meantime
+        check_free(folder, checked.resume, checked.overwrite)
+        if checked.overwrite:
             clear_run(folder)
         clear_leftovers(folder)
         yield
 
 
-@contextmanager
-def _failure_recorded(session: Session) -> Iterator[None]:
-    """Mark the run as failed if the block raises an error; where not even that can be written, it stays as it is."""
-    try:
-        yield
-    except Exception:
-        with suppress(OSError, OperaError):
-            session.update(status="failed")
-        raise
-
-
-def _run(session: Session) -> Run:
-    """Measure, train, with the guard or without it, measure again; write everything."""
-    prepared, run = session.prepared, session.run
+def measure(session: Session) -> Untrained:
+    """Measure the untrained model on test and, for the guard, on dev."""
+    prepared, data = session.prepared, session.prepared.data
     announce(session)
     with session.phase("evaluate_before", "measuring the untrained model on test"):
-        before = evaluate_test(prepared.encoder, prepared)
-        test_queries = test_queries_of(prepared)
+        test = _on_test(prepared.encoder, prepared)
+        corpus_text = prepared.settings.corpus_text
+        columns = {
+            "query_id": test.query_ids,
+            "relevant": relevant_ids(data, "test"),
+            "similarity": query_difficulty(prepared.encoder, data, "test", corpus_text),
+        }
     if prepared.base is not None:
         with session.phase("encode", "encoding every text once, for the adapter"):
             prepared.encode()
-    guarded = fit_guarded(session) if prepared.settings.guard else None
-    final = (
-        fit(session, prepared.data, run, "train", "training") if guarded is None else guarded.fit
-    )
-    session.services.log({} if guarded is None else {f"{PREFIX}lambda": guarded.guard.share})
-    final.write_pairs(run)
-    fine_tuned, after = _hand_over(session, guarded, before)
-    measures = {
-        "before": before.measures,
-        "fine_tuned": fine_tuned.measures,
-        "after": after.measures,
-    }
+    return Untrained(test, columns, Guard(session) if prepared.settings.guard else None)
+
+
+def choose(session: Session, untrained: Untrained, first: Fit | None) -> Chosen:
+    """Choose by the guard what of which training is handed over; without it, all of the only
+    one."""
+    if untrained.guard is None:
+        assert first is not None
+        return Chosen(first, None)
+    return Chosen(*untrained.guard.choose(first))
+
+
+def write(session: Session, untrained: Untrained, chosen: Chosen) -> None:
+    """Save the model that is handed over, measure it as the user will load it, and write all
+    evidence."""
+    run, before = session.run, untrained.test
+    session.services.log({} if chosen.guard is None else {f"{PREFIX}lambda": chosen.guard.share})
+    fine_tuned, after = _hand_over(session, untrained, chosen)
     if run.writes:
-        tuned_columns = {
-            f"fine_tuned {name}": values for name, values in fine_tuned.per_query.items()
-        }
-        columns = {**before.columns("before"), **tuned_columns, **after.columns("after")}
+        moments = {"before": before, "fine_tuned": fine_tuned, "after": after}
+        measures = {when: result.measures for when, result in moments.items()}
+        columns = dict(untrained.columns)
+        for when, result in moments.items():
+            columns |= {f"{when} {name}": values for name, values in result.per_query.items()}
+        for when in ("before", "after"):
+            columns[f"{when} documents"] = moments[when].top_documents
+        run.write_pairs(chosen.fit.pair_columns())
         run.write_measures(measures)
-        run.write_per_query({"query_id": before.query_ids, **test_queries, **columns})
-        guard = None if guarded is None else with_test(guarded.guard, before, fine_tuned, after)
-        training = final.result.record
-        sizes = by_size_of(before, fine_tuned, after)
+        run.write_per_query(columns)
         finished = {
             "status": "finished",
-            "training": training,
-            "noise": final.noise,
-            "guard": guard,
+            "training": chosen.fit.result.record,
+            "noise": chosen.fit.noise,
+            "guard": _with_test(chosen.guard, moments),
+            "matryoshka": [
+                SizeRecord(
+                    size=size, **{when: each.by_size[size] for when, each in moments.items()}
+                )
+                for size in before.by_size
+            ]
+            or None,
+            "sets": _by_set(session, chosen.fit, moments),
         }
-        finished["matryoshka"] = sizes or None
-        finished["sets"] = by_set(session, final, before, fine_tuned, after)
         changes = changes_on_test(Run(run.path).per_query(), measures["after"])
         record = session.record.model_copy(update=finished)
         write_model_card(run.model_path, record, measures, changes, len(before.query_ids))
         session.update(**finished)
     PartialState().wait_for_everyone()
-    return Run.open(run.path)
 
 
 def _hand_over(
-    session: Session, guarded: Guarded | None, before: Evaluation
+    session: Session, untrained: Untrained, chosen: Chosen
 ) -> tuple[Evaluation, Evaluation]:
     """Save the model that is handed over, as the share of the guard makes it.
 
     Returns:
         The fine-tuned model on test; and the one handed over, loaded as the user will load it.
     """
-    prepared, run = session.prepared, session.run
-    share = 1.0 if guarded is None else guarded.guard.share
-    fine_tuned = None
+    prepared, model, fine_tuned = session.prepared, session.prepared.model, None
+    share = 1.0 if chosen.guard is None else chosen.guard.share
     if prepared.settings.keep_fine_tuned:
         _save_model(session, FINE_TUNED_FOLDER)
-    if guarded is not None and share < 1:
+    if untrained.guard is not None and share < 1:
         with session.phase("evaluate_fine_tuned", "measuring the fine-tuned model on test"):
-            fine_tuned = evaluate_test(encoder_of(prepared.model, prepared.settings), prepared)
-        mix(guarded.untrained, Weights.of(prepared.model), share).put_into(prepared.model)
+            fine_tuned = _on_test(encoder_of(model, prepared.settings), prepared)
+        mix(untrained.guard.untrained, Weights.of(model), share).put_into(model)
     _save_model(session, MODEL_FOLDER)
     if share == 0:
-        after = before
+        after = untrained.test
     else:
         with session.phase("evaluate_after", "measuring the model handed over on test"):
-            after = evaluate_saved(run, prepared)
+            if not reads_vectors(model):  # else an adapter, measured on the vectors it trained on
+                model = load_model(session.run.model_path, prepared.encoder.device)
+                set_lengths(model, prepared.lengths)
+            after = _on_test(encoder_of(model, prepared.settings), prepared)
     return fine_tuned or after, after
 
 
 def _save_model(session: Session, name: str) -> None:
-    """Write the model in the main process; what fails there fails everywhere, and all may read it from then on."""
+    """Write the model in the main process; what fails there fails everywhere, and all may read it
+    from then on."""
     everywhere(lambda: session.run.write_model(session.prepared.save_model, name))
+
+
+def _on_test(encoder: Encoder, prepared: Prepared) -> Evaluation:
+    """Evaluate on test: all recorded measures, and the one that the guard decides by."""
+    settings, names = prepared.settings, list(FULL_MEASURES)
+    if settings.guard and settings.metric_for_best_model not in names:
+        names.append(settings.metric_for_best_model)
+    sizes = settings.matryoshka or ()
+    return evaluate_encoder(encoder, prepared.data, "test", names, settings.corpus_text, sizes)
+
+
+def _with_test(guard: GuardRecord | None, moments: dict[str, Evaluation]) -> GuardRecord | None:
+    """Add what the choice was worth on test."""
+    if guard is None:
+        return None
+    values = [result.per_query[guard.measure] for result in moments.values()]
+    return guard.model_copy(update={"test": guarded_measure(*values)})
+
+
+def _by_set(session: Session, fit: Fit, moments: dict[str, Evaluation]) -> list[SetRecord] | None:
+    """Say of each of several data sets how often it was drawn, and put its measures side by
+    side."""
+    mixture = fit.training_set.mixture
+    if session.record.sets is None or mixture is None:
+        return None
+    firsts = mixture.first_pairs(fit.training_set.pairs)
+    drawn = np.add.reduceat(fit.result.times_drawn, firsts[:-1])
+    records = []
+    for record, count in zip(session.record.sets, drawn, strict=True):
+        tested = record.name in moments["before"].sets
+        test = (
+            {when: result.sets[record.name].measures for when, result in moments.items()}
+            if tested
+            else None
+        )
+        records.append(
+            record.model_copy(update={"share_of_draws": float(count / drawn.sum()), "test": test})
+        )
+    return records

@@ -1,12 +1,15 @@
-"""From a method to batches: which pairs and negatives each step trains on, and which observations it knows by then.
+"""From a method to batches: which pairs and negatives each step trains on, and which observations
+it knows by then.
 
-The lag is stated, not an accident of prefetching: the draw of step t uses the observations of steps up to t - lag,
-whatever was observed since, and fails where one of them is missing. Without loader workers the lag is 1.
+The lag is stated, not an accident of prefetching: the draw of step t uses the observations of steps
+up to t - lag, whatever was observed since, and fails where one of them is missing. Without loader
+workers the lag is 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,18 +27,15 @@ OBSERVED = ("pair_ids", "similarity", "loss")
 
 
 class NotObservedError(TrainingError):
-    """A draw needs observations that are not there: the loader reads further ahead than the lag allows."""
+    """A draw needs observations that are not there: the loader reads further ahead than the lag
+    allows."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a batch: a query, its positive and its explicit negatives.
+    """One line of a batch: a training query with corpus rows, its positive and then its negatives.
 
-    Attributes:
-        step: the optimizer step it is drawn for, from 0.
-        position: its place in that step's draw, from 0.
-        query: the training query.
-        doc_rows: corpus rows: the positive, then the negatives.
+    ``step`` is the optimizer step, and ``position`` the place in its draw, both from 0.
     """
 
     step: int
@@ -63,37 +63,23 @@ class Batch:
 
 @dataclass(frozen=True)
 class DrawnStep:
-    """A step that is drawn and not trained yet.
-
-    Attributes:
-        pair_ids: int64 ``[B]``.
-        weights: float32 ``[B]``.
-        doc_rows: int64 ``[B, 1 + negatives]``, corpus rows.
-        schedule: the method's schedule at this step.
-    """
+    """A step that is drawn and not trained yet: ``[B]``, ``[B]`` and ``[B, 1 + negatives]``, and
+    the method's schedule."""
 
     pair_ids: NDArray[np.int64]
     weights: NDArray[np.float32]
     doc_rows: NDArray[np.int64]
     schedule: dict[str, float]
 
-    def state_dict(self) -> dict[str, Any]:
-        """Return everything, as arrays and numbers."""
-        return dict(vars(self))
-
-    @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> DrawnStep:
-        """Rebuild what :meth:`state_dict` returned."""
-        schedule = {name: float(value) for name, value in state.get("schedule", {}).items()}
-        return cls(state["pair_ids"], state["weights"], state["doc_rows"], schedule)
-
 
 class PairSampler:
-    """A batch sampler that draws one optimizer step at a time and cuts it into the batches of this process.
+    """A batch sampler that draws one optimizer step at a time and cuts it into the batches of this
+    process.
 
-    Its length is fixed from the start, ``max_steps`` times ``accumulation`` batches, since trainers count steps once.
-    Every process draws the same steps from the same scores and takes its part of each batch. So a step and a position
-    in it say everything about a row, to the loss of every process.
+    Its length is fixed from the start, ``max_steps`` times ``accumulation`` batches, since trainers
+    count steps once. Every process draws the same steps from the same scores and takes its part of
+    each batch. So a step and a position in it say everything about a row, to the loss of every
+    process.
 
     Args:
         method: draws the pairs.
@@ -105,9 +91,11 @@ class PairSampler:
         rank: which process this is.
         world_size: how many there are.
         recorder: records the sampling probabilities of some steps.
-        pair_weights: float ``[N]``, what the loss of each pair is multiplied by, beside the draw's weight; ``None``: 1.
+        pair_weights: float ``[N]``, what the loss of each pair is multiplied by, beside the draw's
+            weight; ``None``: 1.
 
     Attributes:
+        max_steps: the step to stop before.
         next_step: the next step to draw.
         trained_steps: how many steps are trained.
         drawn: int32 ``[B]`` per step, the pair ids drawn so far.
@@ -136,11 +124,12 @@ class PairSampler:
         self.n_negatives, self.batch_size, self.lag = n_negatives, batch_size, lag
         self.rank, self.world_size, self.recorder = rank, world_size, recorder
         self.pair_weights = pair_weights
+        self.max_steps = method.plan.max_steps
         self.next_step = self.trained_steps = 0
         self.drawn: list[NDArray[np.int32]] = []
         self._untrained: dict[int, DrawnStep] = {}
         self._observed: dict[int, list[tuple[IntArray, FloatArray, FloatArray]]] = {}
-        self._applied, self._ended = 0, False
+        self._applied = 0
 
     @property
     def _whole_batch(self) -> int:
@@ -150,24 +139,19 @@ class PairSampler:
     def __len__(self) -> int:
         return self.method.plan.max_steps * self.method.plan.batch_size // self._whole_batch
 
-    def end(self) -> None:
-        """Yield no more batches: training was over when the state was saved."""
-        self._ended = True
-
     def __iter__(self) -> Iterator[list[Row]]:
-        if self._ended:
-            return
-        for step in self.upcoming(self.method.plan.max_steps):
+        for step in self.upcoming(self.max_steps):
             yield from self._batches(step)
 
-    def upcoming(self, end: int | None = None) -> Iterator[int]:
-        """Yield the steps to train on, drawn: first those of before a checkpoint that were not trained, then new ones.
+    def upcoming(self, end: float = math.inf) -> Iterator[int]:
+        """Yield the steps to train on, drawn: first those of before a checkpoint that were not
+        trained, then new ones.
 
-        Args:
-            end: the step to stop before; without one they go on, with the schedule's last values after ``max_steps``.
+        Without an ``end`` to stop before they go on, with the schedule's last values after
+        ``max_steps``.
         """
-        yield from sorted(self._untrained)
-        while end is None or self.next_step < end:
+        yield from (step for step in sorted(self._untrained) if step < end)
+        while self.next_step < end:
             step = self.next_step
             self.draw_step(step)
             yield step
@@ -182,18 +166,18 @@ class PairSampler:
         drawn = self.method.draw(step)
         if self.recorder is not None:
             self.recorder.record(step)
-        doc_rows = self._documents(drawn.pair_ids, step)
         weights = drawn.weights
         if self.pair_weights is not None:
             weights = (weights * self.pair_weights[drawn.pair_ids]).astype(np.float32)
-        drawn_step = DrawnStep(drawn.pair_ids, weights, doc_rows, self.method.schedule(step))
+        documents, schedule = self._documents(drawn.pair_ids, step), self.method.schedule(step)
+        self._untrained[step] = DrawnStep(drawn.pair_ids, weights, documents, schedule)
         self.drawn.append(drawn.pair_ids.astype(np.int32))
-        self._untrained[step] = drawn_step
         self.next_step = step + 1
-        return drawn_step
+        return self._untrained[step]
 
     def batch_at(self, step: int, position: int) -> Batch:
-        """Return the whole batch of which this process's part starts at ``position`` of a step's draw."""
+        """Return the whole batch of which this process's part starts at ``position`` of a step's
+        draw."""
         drawn = self._untrained[step]
         start = position - self.rank * self.batch_size
         whole = slice(start, start + self._whole_batch)
@@ -218,11 +202,13 @@ class PairSampler:
     def observe(
         self, step: int, pair_ids: IntArray, similarity: FloatArray, loss: FloatArray
     ) -> None:
-        """Store what the forward pass gave for one batch of ``step``; draws use it from step + lag on."""
+        """Store what the forward pass gave for one batch of ``step``; draws use it from step + lag
+        on."""
         self._observed.setdefault(step, []).append((pair_ids, similarity, loss))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state between two steps: the method's, steps drawn and not trained, observations not applied."""
+        """Return the state between two steps: the method's, steps drawn and not trained,
+        observations not applied."""
         return {
             "next_step": self.next_step,
             "trained_steps": self.trained_steps,
@@ -230,7 +216,7 @@ class PairSampler:
             "fingerprint": self.pairs.fingerprint,
             "drawn": np.concatenate([np.empty(0, dtype=np.int32), *self.drawn]),
             "method": self.method.state_dict(),
-            "untrained": {str(step): drawn.state_dict() for step, drawn in self._untrained.items()},
+            "untrained": {str(step): dict(vars(drawn)) for step, drawn in self._untrained.items()},
             "observed": {
                 str(step): {
                     str(at): dict(zip(OBSERVED, values, strict=True))
@@ -248,15 +234,22 @@ class PairSampler:
         """
         if int(state["fingerprint"]) != self.pairs.fingerprint:
             raise TrainingError(
-                "the checkpoint belongs to other training pairs than this run has now: embeddings computed again, on "
-                "another device for example, may rank documents otherwise; start again with --overwrite"
+                "the checkpoint belongs to other training pairs than this run has now: embeddings "
+                "computed again, on "
+                "another device for example, may rank documents otherwise; start again with "
+                "--overwrite"
             )
         self.next_step, self.trained_steps = int(state["next_step"]), int(state["trained_steps"])
         self._applied = int(state["applied"])
         self.drawn = [np.array(state["drawn"], dtype=np.int32)]
         self.method.load_state_dict(state.get("method", {}))
         self._untrained = {
-            int(step): DrawnStep.from_state(parts)
+            int(step): DrawnStep(
+                parts["pair_ids"],
+                parts["weights"],
+                parts["doc_rows"],
+                {name: float(value) for name, value in parts.get("schedule", {}).items()},
+            )
             for step, parts in state.get("untrained", {}).items()
         }
         self._observed = {
@@ -290,7 +283,8 @@ class PairSampler:
             batches = self._observed.pop(self._applied, [])
             if sum(len(pair_ids) for pair_ids, _, _ in batches) != self.method.plan.batch_size:
                 raise NotObservedError(
-                    f"step {self._applied} is not observed in full, and with lag={self.lag} a draw needs it: "
+                    f"step {self._applied} is not observed in full, and with lag={self.lag} a draw "
+                    "needs it: "
                     "the loader reads further ahead than the lag allows"
                 )
             for pair_ids, similarity, loss in batches:

@@ -1,4 +1,5 @@
-"""The logging services of ``report_to``: opened before anything is written, and closed when the run is done."""
+"""The logging services of ``report_to``: opened before anything is written, and closed when the run
+is done."""
 
 from __future__ import annotations
 
@@ -17,17 +18,13 @@ from opera.core.terminal import shortened
 
 
 class Services(TrainerCallback):  # type: ignore[misc]
-    """Passes every event on to the services, the end of a training only when the next one begins, or at close.
+    """Passes every event on to the services, the end of a training only when the next one begins,
+    or at close.
 
     So what follows training, the guard's choice, is logged beside its curves.
 
-    Args:
-        names: of the services.
-        arguments: the trainer's.
-        model: the model that trains.
-
     Raises:
-        SettingError: if a service cannot be opened: its package is broken, or it does not let this user in.
+        SettingError: if a service cannot be opened: its package is broken, or a login failed.
     """
 
     def __init__(
@@ -36,16 +33,15 @@ class Services(TrainerCallback):  # type: ignore[misc]
         arguments: SentenceTransformerTrainingArguments,
         model: SentenceTransformer,
     ) -> None:
-        self._names = names
-        self._arguments, self._model = arguments, model
+        self._names, self._arguments, self._model = names, arguments, model
         self._end: tuple[tuple[Any, ...], dict[str, Any]] | None = None
-        self._callbacks = self._opened()
+        self._open()
 
     def on_init_end(self, *given: Any, **more: Any) -> None:
         """Open the services anew where a training has ended before this one."""
         if self._end is not None:
             self.close()
-            self._callbacks = self._opened()
+            self._open()
         self._pass_on("on_init_end", given, more)
 
     def on_train_end(self, *given: Any, **more: Any) -> None:
@@ -64,30 +60,27 @@ class Services(TrainerCallback):  # type: ignore[misc]
             (given, more), self._end = self._end, None
             self._pass_on("on_train_end", given, more)
 
-    def _opened(self) -> dict[str, TrainerCallback]:
-        opened: dict[str, TrainerCallback] = {}
-        everywhere(lambda: opened.update((name, self._open(name)) for name in self._names))
-        return opened
+    def _open(self) -> None:
+        self._callbacks: dict[str, TrainerCallback] = {}
+        everywhere(
+            lambda: self._callbacks.update((name, self._opened(name)) for name in self._names)
+        )
 
-    def _open(self, name: str) -> TrainerCallback:
+    def _opened(self, name: str) -> TrainerCallback:
         state = TrainerState(
             is_local_process_zero=PartialState().is_local_main_process,
             is_world_process_zero=PartialState().is_main_process,
         )
         try:
             callback = get_reporting_integration_callbacks([name])[0]()
-            setup = getattr(callback, "setup", None)
-            if setup is not None:
+            if setup := getattr(callback, "setup", None):
                 takes_class = "processing_class" in inspect.signature(setup).parameters
-                setup(
-                    self._arguments,
-                    state,
-                    self._model,
-                    **({"processing_class": None} if takes_class else {}),
-                )
+                more = {"processing_class": None} if takes_class else {}
+                setup(self._arguments, state, self._model, **more)
         except Exception as error:  # whatever a service raises
             raise SettingError(
-                f"report_to={name}: cannot be opened ({_in_one_line(error)}); fix it, or leave report_to out"
+                f"report_to={name}: cannot be opened ({_in_one_line(error)}); fix it, or leave "
+                "report_to out"
             ) from error
         return callback
 
@@ -97,7 +90,8 @@ class Services(TrainerCallback):  # type: ignore[misc]
                 getattr(callback, event)(*given, **more)
             except Exception as error:
                 raise TrainingError(
-                    f"report_to={name}: failed ({_in_one_line(error)}); the run goes on with --resume, also with "
+                    f"report_to={name}: failed ({_in_one_line(error)}); the run goes on with "
+                    "--resume, also with "
                     "another report_to"
                 ) from error
 

@@ -1,25 +1,27 @@
-"""One call of ``opera.adapt``: what its phases share, the clock, and the record of how far it is."""
+"""One run: what its steps share, what it says before it begins, and the record of how far it is."""
 
 from __future__ import annotations
 
 import logging
 import platform
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
 from transformers import TrainerCallback
 
+from opera.config.automatic import TRANSFORMERS, automatic_rate
+from opera.core.errors import TrainingError, is_out_of_memory
+from opera.core.settings import resolved
 from opera.retrieval.device import describe_device
-from opera.runs.folder import Run, RunWriter
+from opera.runs.folder import TRIAL_FOLDER, RunWriter
 from opera.runs.record import DataRecord, ModelRecord, RunRecord, SetRecord
-from opera.training.clock import Clock
-from opera.training.memory import memory_advice
 from opera.training.services import Services
-from opera.training_set.prepare import Prepared
+from opera.training_set.prepare import Prepared, is_cosines
 
 log = logging.getLogger("opera")
 
@@ -32,53 +34,54 @@ RECORDED_VERSIONS = (
     "ir-measures",
     "numpy",
 )
+FAR = 50
+"""How many times the automatic learning rate is questioned."""
 
 
 @dataclass
 class Session:
-    """What the phases of a run share.
+    """What the steps of a run share.
 
     Attributes:
         prepared: data, model and settings.
         run: the run folder.
-        clock: seconds of each phase.
+        started: ``time.perf_counter()`` at the start.
         resume: whether an earlier session is continued.
         callbacks: additional transformers callbacks for the trainer.
         services: the logging services.
         record: what ``run.json`` holds.
+        seconds: of each phase.
     """
 
     prepared: Prepared
     run: RunWriter
-    clock: Clock
+    started: float
     resume: bool
     callbacks: Sequence[TrainerCallback]
     services: Services
     record: RunRecord
+    seconds: dict[str, float] = field(default_factory=dict)
 
-    @classmethod
-    def start(
-        cls,
-        prepared: Prepared,
-        run: RunWriter,
-        clock: Clock,
-        resume: bool,
-        callbacks: Sequence[TrainerCallback],
-        services: Services,
-    ) -> Session:
-        """Write the first ``run.json``, or take over the start, the seconds and the guard of an earlier one."""
-        record = _new_record(prepared, clock)
-        if resume:
-            earlier = Run.open(run.path).record
-            clock.add(earlier.seconds)
-            record = record.model_copy(update={"started": earlier.started, "guard": earlier.guard})
-        session = cls(prepared, run, clock, resume, callbacks, services, record)
-        session.update()
-        return session
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to do."""
+        return self.record.status == "finished"
+
+    def begin(self) -> None:
+        """Write ``run.json``; a session that resumes takes over the start, the seconds and the
+        guard of the earlier."""
+        record = new_record(self.prepared)
+        if self.resume:
+            self.seconds = dict(self.record.seconds)
+            kept = {"started": self.record.started, "guard": self.record.guard}
+            record = record.model_copy(update=kept)
+        self.record = record
+        self.add_seconds("load", time.perf_counter() - self.started)
+        self.update()
 
     def update(self, **fields: Any) -> None:
         """Change fields of ``run.json`` and write it, with the seconds so far."""
-        self.record = self.record.model_copy(update={**fields, "seconds": dict(self.clock.seconds)})
+        self.record = self.record.model_copy(update={**fields, "seconds": dict(self.seconds)})
         self.run.write_record(self.record)
 
     @contextmanager
@@ -88,15 +91,100 @@ class Session:
         Raises:
             TrainingError: if memory runs out; it says which settings to lower.
         """
-        prepared = self.prepared
-        log.info("%s (%.0f s so far)", what, self.clock.elapsed)
-        with self.clock.phase(name), memory_advice(name, prepared.settings, prepared.model):
+        began = time.perf_counter()
+        log.info("%s (%.0f s so far)", what, began - self.started)
+        try:
             yield
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            advice = _memory_advice(name, self.prepared)
+            raise TrainingError(
+                f"out of memory while {advice}; then start again with --overwrite"
+            ) from error
+        self.add_seconds(name, time.perf_counter() - began)
+
+    def add_seconds(self, name: str, seconds: float) -> None:
+        """Add to a phase, which an earlier session may have begun."""
+        self.seconds[name] = round(self.seconds.get(name, 0.0) + seconds, 3)
 
 
-def _new_record(prepared: Prepared, clock: Clock) -> RunRecord:
+def _memory_advice(phase: str, prepared: Prepared) -> str:
+    """Name the settings that take memory in a phase, with their values."""
+    settings = prepared.settings
+    now = settings.flat()
+
+    def lower(*names: str) -> str:
+        return "lower " + ", ".join(f"{name} (now {now[name]})" for name in names)
+
+    if phase not in ("train", TRIAL_FOLDER):
+        return f"encoding texts: {lower('encode_batch_size', 'max_passage_length')}"
+    if settings.global_batch_size is None:
+        ways = lower("per_device_train_batch_size", "train_group_size", "max_passage_length")
+    else:
+        raised = f"raise gradient_accumulation_steps (now {settings.gradient_accumulation_steps})"
+        ways = f"{raised}, or {lower('train_group_size', 'max_passage_length')}"
+    if prepared.situation.model not in TRANSFORMERS:
+        return f"training: {ways}"
+    texts = (settings.gradient_cache or resolved(settings.per_device_train_batch_size)) // 2
+    same = f"set gradient_cache={texts}, which keeps the batch, or " if texts else ""
+    return f"training: {same}{ways}; gradient_checkpointing=true and --lora r=16 need less too"
+
+
+def announce(session: Session) -> None:
+    """Log the inputs of a run, and what is doubtful about them."""
+    prepared, record = session.prepared, session.record
+    settings = prepared.settings
+    for note in prepared.data.notes:
+        log.info("note: %s", note)
+    log.info("%s: %s", prepared.data.name, listed_counts(prepared.data.counts()))
+    log.info("model %s on %s, %s", record.model.source, record.device, prepared.encoder.precision)
+    log.info(
+        "steps %d, epochs %g, queries per step %d, learning rate %g, temperature %g",
+        settings.max_steps,
+        settings.epochs,
+        settings.queries_per_step(record.processes),
+        settings.learning_rate,
+        settings.temperature,
+    )
+    given, usual = resolved(settings.learning_rate), automatic_rate(prepared.situation)
+    if given > FAR * usual:
+        log.warning(
+            "warning: learning_rate=%g is %.0f times the automatic %g of such a model: probably "
+            "too high",
+            given,
+            given / usual,
+            usual,
+        )
+    teacher, chosen = prepared.data.teacher, prepared.given.train.teacher_temperature
+    if teacher is not None and len(teacher) and chosen is None and settings.loss == "distill":
+        log.info(
+            "note: teacher_temperature=%g: the teacher's scores are from %.3g to %.3g, %s",
+            resolved(settings.teacher_temperature),
+            teacher.scores.min(),
+            teacher.scores.max(),
+            "so they count as cosines and get the student's temperature; set teacher_temperature "
+            "if "
+            "they are probabilities"
+            if is_cosines(teacher)
+            else "so they are not cosines",
+        )
+
+
+def listed_counts(counts: dict[str, int]) -> str:
+    """List counts by name for the log: ``1,200 pairs, pool of 300 queries``."""
+    return ", ".join(
+        f"pool of {count:,} queries"
+        if name == "pool_size"
+        else f"{count:,} {name.replace('_', ' ')}"
+        for name, count in counts.items()
+    )
+
+
+def new_record(prepared: Prepared) -> RunRecord:
+    """Describe a run that begins."""
     data, encoder = prepared.data, prepared.encoder
-    resolved = {
+    resolved_later = {
         "precision": encoder.precision,
         "negatives": prepared.negatives,
         **prepared.lengths,
@@ -120,12 +208,12 @@ def _new_record(prepared: Prepared, clock: Clock) -> RunRecord:
         device=describe_device(encoder.device),
         processes=prepared.processes,
         seed=prepared.settings.seed,
-        settings={**prepared.recipe.flat(), **resolved},
+        settings={**prepared.recipe.flat(), **resolved_later},
         versions={
             "python": platform.python_version(),
             **{name: version(name) for name in RECORDED_VERSIONS},
         },
-        seconds=dict(clock.seconds),
+        seconds={},
         sets=[
             SetRecord(
                 name=own.name,

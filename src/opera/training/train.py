@@ -1,11 +1,12 @@
-"""Train a model on a training set: method, sampler, loss and trainer put together."""
+"""Train a model on a training set: the set built, the method made, sampler, loss and trainer put
+together."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,33 +20,28 @@ from opera.config.optimisation import LOSSES
 from opera.config.training import TrainSettings
 from opera.core.processes import from_main
 from opera.core.settings import resolved
+from opera.data import RetrievalData
 from opera.encoder.heap import give_freed_memory_back
 from opera.encoder.packing import packing
-from opera.encoder.token_ids import has_token_path, prompt_length
-from opera.encoder.token_store import TokenSource, training_tokens
 from opera.methods import Method
-from opera.retrieval.models import freeze_unused_parameters, model_kind, reads_vectors
-from opera.runs.folder import TRACE_FILE, Run, RunWriter
+from opera.retrieval.models import freeze_unused_parameters, model_kind
+from opera.runs.folder import TRACE_FILE, TRIAL_FOLDER, Run, RunWriter
 from opera.runs.housekeeping import last_complete_checkpoint
 from opera.runs.reading import broken
-from opera.runs.record import TrainingRecord
+from opera.runs.record import NoiseRecord, TrainingRecord
 from opera.training.callbacks import Progress, Stopper, Trace
 from opera.training.checkpoint import load_sampler, loading, newest_checkpoint, stopped_early
-from opera.training.curves import Curves
-from opera.training.dataset import PairDataset, RowDataset, TokenCollator, TokenDataset
+from opera.training.dataset import make_dataset
 from opera.training.distillation import DistillationLoss  # noqa: F401 (registers itself)
+from opera.training.distributed import refuse_differences
 from opera.training.loss import InBatchLoss
 from opera.training.not_finite import NotFiniteError, check_weights, with_pairs
 from opera.training.sampler import PairSampler
 from opera.training.sampling_recorder import SamplingRecorder
-from opera.training.trainer import (
-    DevEvaluator,
-    OperaTrainer,
-    column_roles,
-    training_arguments,
-    training_prompts,
-)
+from opera.training.session import Session, listed_counts
+from opera.training.trainer import DevEvaluator, OperaTrainer, training_arguments
 from opera.training_set.build import TrainingSet
+from opera.training_set.mixing import build_mixed
 
 log = logging.getLogger("opera")
 
@@ -63,6 +59,113 @@ class TrainingResult:
     times_drawn: NDArray[np.int64]
 
 
+@dataclass(frozen=True)
+class Fit:
+    """A finished training; the model holds its weights.
+
+    Attributes:
+        training_set: what it trained on.
+        method: what drew the pairs.
+        result: how it went.
+    """
+
+    training_set: TrainingSet
+    method: Method[Any]
+    result: TrainingResult
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What ``run.json`` says of the method and the training set."""
+        return _facts_of(self.training_set, self.method)
+
+    @property
+    def noise(self) -> NoiseRecord | None:
+        """The injected false positives; ``None`` where there are none."""
+        injected, times_drawn = self.training_set.injected, self.result.times_drawn
+        if not injected.any():
+            return None
+        return NoiseRecord(
+            injected_pairs=int(injected.sum()),
+            share_of_pairs=float(injected.mean()),
+            share_of_draws=float(times_drawn[injected].sum() / times_drawn.sum()),
+        )
+
+    def pair_columns(self) -> dict[str, Any]:
+        """Describe each training pair, for ``pairs.parquet``."""
+        made, pairs, scores = self.training_set, self.training_set.pairs, self.training_set.scores
+        optional = {
+            "weight": made.pair_weights,
+            "similarity": made.similarity,
+            "start_score": made.start_scores,
+            "cbs": None if scores is None else scores.cbs,
+        }
+        return {
+            "query_id": made.data.queries.id_column(made.query_rows[pairs.pair_query]),
+            "doc_id": made.data.corpus.id_column(pairs.pair_doc),
+            "grade": made.grades,
+            "injected": made.injected,
+            "times_drawn": self.result.times_drawn,
+            "kept": self.method.kept,
+            **{name: values for name, values in optional.items() if values is not None},
+        }
+
+
+def train_first(session: Session) -> Fit | None:
+    """Train on what the dev split leaves; ``None`` where a resumed run has settled on its second
+    training."""
+    prepared, run, chosen = session.prepared, session.run, session.record.guard
+    if chosen is not None and chosen.refit and chosen.second is not None:
+        return None
+    if not prepared.settings.guard:
+        return fit(session, prepared.data, run, "train", "training")
+    queries = prepared.data.split("dev").n_queries
+    what = f"training without the {queries:,} queries of the dev split"
+    if prepared.refits:
+        return fit(session, prepared.data, run.nested(TRIAL_FOLDER), "trial", what)
+    return fit(session, prepared.data, run, "train", what)
+
+
+def fit(session: Session, data: RetrievalData, run: RunWriter, phase: str, what: str) -> Fit:
+    """Train the session's model on the train split of ``data``; the model must hold its untrained
+    weights.
+
+    Args:
+        session: the run.
+        data: the data set, with the train split to use.
+        run: where the trace and the checkpoints go.
+        phase: name of the training in ``seconds``.
+        what: describes it in the log.
+    """
+    prepared = replace(session.prepared, data=data)
+    with session.phase("score_and_mine", "building the training set"):
+        training_set = build_mixed(prepared)
+        refuse_differences("training pairs, scores or negatives", training_set.fingerprint)
+        method = prepared.recipe.make_method(
+            training_set.pairs, training_set.scores, prepared.processes, training_set.mixture
+        )
+    log.info("%s: %s", method.title.lower(), listed_counts(method.summary()))
+    session.update(**_facts_of(training_set, method))
+    with session.phase(phase, what):
+        result = train(
+            prepared.model,
+            training_set,
+            method,
+            prepared.settings,
+            run,
+            resume=session.resume,
+            callbacks=[session.services, *session.callbacks],
+        )
+    return Fit(training_set, method, result)
+
+
+def _facts_of(training_set: TrainingSet, method: Method[Any]) -> dict[str, Any]:
+    return {
+        "method": method.summary(),
+        "negatives": training_set.negatives_record,
+        "smallest_cbs_pool": training_set.smallest_cbs_pool,
+    }
+
+
 def train(
     model: SentenceTransformer,
     training_set: TrainingSet,
@@ -73,35 +176,25 @@ def train(
     resume: bool = False,
     callbacks: Sequence[TrainerCallback] = (),
 ) -> TrainingResult:
-    """Train ``model`` in place.
-
-    Args:
-        model: the model.
-        training_set: pairs, negatives and texts.
-        method: decides which pairs each step trains on.
-        settings: the run's settings.
-        run: the run folder, for checkpoints and the trace.
-        resume: continue from the newest checkpoint, if there is one.
-        callbacks: additional transformers callbacks for the trainer.
+    """Train ``model`` in place; with ``resume`` from the newest checkpoint in ``run``, if there is
+    one.
 
     Raises:
-        TrainingError: if a loss, a gradient or a weight is not a finite number; the last checkpoint is kept.
+        TrainingError: if a loss, a gradient or a weight is not a finite number; the last checkpoint
+            is kept.
         RunFolderError: if the checkpoint to resume from cannot be used.
         KeyboardInterrupt: after Ctrl-C or SIGTERM, when the checkpoint is saved.
     """
-    sampler = _make_sampler(training_set, method, settings)
-    trace, stopper, progress = (
-        Trace(sampler, run),
-        Stopper(),
-        Progress(settings.dev_measure),
-    )
     if PartialState().num_processes > 1 and (unused := freeze_unused_parameters(model)):
         log.info("note: froze %d parameters that no embedding depends on", len(unused))
-    loss = _make_loss(model, training_set, sampler, trace, settings)
+    sampler = make_sampler(training_set, method, settings)
+    trace, stopper = Trace(sampler, run), Stopper()
+    loss = _make_loss(model, training_set, trace, settings)
+    progress = Progress(settings.dev_measure)
     trainer = _make_trainer(
-        model, training_set, sampler, loss, trace, settings, [stopper, progress, *callbacks]
+        model, training_set, loss, trace, settings, [stopper, progress, *callbacks]
     )
-    checkpoint = _resume(sampler, trace, run) if resume else None
+    checkpoint = _resume(sampler, trace) if resume else None
     resumed_from = sampler.trained_steps
     run.clear_not_finite()
     if model_kind(model) == "static":
@@ -112,10 +205,8 @@ def train(
             loading(checkpoint, lambda: trace.begun),
         ):
             if checkpoint and stopped_early(checkpoint, settings.early_stopping_patience):
-                trainer.args.max_steps = (
-                    sampler.trained_steps
-                )  # no step is left, but what follows training is
-                sampler.end()
+                # no step is left, but what follows training is
+                trainer.args.max_steps = sampler.max_steps = sampler.trained_steps
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     except NotFiniteError as error:
         raise with_pairs(error, training_set, run, last_complete_checkpoint(run.path)) from None
@@ -141,9 +232,10 @@ def train(
     return TrainingResult(record, sampler.times_drawn())
 
 
-def _make_sampler(
+def make_sampler(
     training_set: TrainingSet, method: Method[Any], settings: TrainSettings
 ) -> PairSampler:
+    """Return the sampler of this process; that of the main one records probabilities."""
     processes, snapshots = PartialState(), settings.snapshots
     records = snapshots > 0 and processes.is_main_process
     return PairSampler(
@@ -161,28 +253,15 @@ def _make_sampler(
 
 
 def _make_loss(
-    model: SentenceTransformer,
-    training_set: TrainingSet,
-    sampler: PairSampler,
-    trace: Trace,
-    settings: TrainSettings,
+    model: SentenceTransformer, training_set: TrainingSet, trace: Trace, settings: TrainSettings
 ) -> InBatchLoss:
-    def observe(
-        step: int,
-        pair_ids: NDArray[np.int64],
-        similarity: NDArray[np.float32],
-        loss: NDArray[np.float32],
-    ) -> None:
-        sampler.observe(step, pair_ids, similarity, loss)
-        trace.add_losses(loss)
-
     loss: type[InBatchLoss] = LOSSES.find(settings.loss)
     made = loss(
         model,
-        sampler,
+        trace.sampler,
         resolved(settings.temperature),
         training_set.known if settings.mask_known_positives else None,
-        observe,
+        trace.observe,
         gradient_cache=settings.gradient_cache,
         sizes=settings.matryoshka or (),
     )
@@ -194,14 +273,12 @@ def _make_loss(
 def _make_trainer(
     model: SentenceTransformer,
     training_set: TrainingSet,
-    sampler: PairSampler,
     loss: InBatchLoss,
     trace: Trace,
     settings: TrainSettings,
     callbacks: Sequence[TrainerCallback],
 ) -> OperaTrainer:
-    curves = Curves(sampler)
-    dataset, collator = _make_dataset(model, training_set, settings)
+    dataset, collator = make_dataset(model, training_set, settings)
     trainer = OperaTrainer(
         model=model,
         args=training_arguments(settings, model, trace.run.checkpoints),
@@ -209,8 +286,7 @@ def _make_trainer(
         data_collator=collator,
         loss=loss,
         evaluator=DevEvaluator(training_set.data, settings) if settings.evaluates_on_dev else None,
-        sampler=sampler,
-        curves=lambda: curves.values(trace.schedule),
+        trace=trace,
         callbacks=[trace, *callbacks],
     )
     for unwanted in (ProgressCallback, PrinterCallback):
@@ -220,52 +296,19 @@ def _make_trainer(
     return trainer
 
 
-def _make_dataset(
-    model: SentenceTransformer, training_set: TrainingSet, settings: TrainSettings
-) -> tuple[PairDataset, TokenCollator | None]:
-    """Make what gives a batch its texts: as token ids, as rows for a model that looks vectors up, else as they are.
-
-    The second makes a batch of token ids; the library's own makes one of texts.
-    """
-    data, rows = training_set.data, training_set.query_rows
-    n_negatives, corpus_text = settings.n_negatives, settings.corpus_text
-    if reads_vectors(model):
-        return RowDataset(data, rows, n_negatives, corpus_text), None
-    prompts = training_prompts(model, settings)
-    if not all(has_token_path(model, role, prompt) for role, prompt in prompts.items()):
-        log.info(
-            "note: %s tokenises texts in its own way, each time they are drawn",
-            type(model[0]).__name__,
-        )
-        return PairDataset(data, rows, n_negatives, corpus_text), None
-    drawn = resolved(settings.max_steps) * settings.queries_per_step(PartialState().num_processes)
-    queries = TokenSource.of_queries(model, data, prompts["query"])
-    documents = TokenSource.of_corpus(model, data, prompts["document"], corpus_text)
-    stored = training_tokens(queries, drawn), training_tokens(documents, drawn * (1 + n_negatives))
-    lengths = {
-        column: prompt_length(model, prompts[role])
-        for column, role in column_roles(settings).items()
-    }
-    return TokenDataset(data, rows, n_negatives, *stored), TokenCollator(lengths)
-
-
-def _resume(sampler: PairSampler, trace: Trace, run: RunWriter) -> Path | None:
-    """Restore sampler, trace and recorded probabilities from the newest checkpoint, if there is one."""
-    checkpoint = from_main(
-        newest_checkpoint(run.checkpoints) if PartialState().is_main_process else None
-    )
+def _resume(sampler: PairSampler, trace: Trace) -> Path | None:
+    """Restore sampler, trace and recorded probabilities from the newest checkpoint, if there is
+    one."""
+    main = PartialState().is_main_process
+    checkpoint = from_main(newest_checkpoint(trace.run.checkpoints) if main else None)
     if checkpoint:
-        # a checkpoint of an earlier version has no trace of its own: the run's, which goes on behind it, has its steps
-        home = Run(checkpoint if (checkpoint / TRACE_FILE).is_file() else run.path)
         with loading(checkpoint):
             load_sampler(checkpoint, sampler)
-            trace.rows = [
-                row for row in home.trace().to_pylist() if row["step"] <= sampler.trained_steps
-            ]
+            saved = Run(checkpoint)
+            trace.rows, recorded = saved.trace().to_pylist(), saved.sampling()
             if [row["step"] for row in trace.rows] != list(range(1, sampler.trained_steps + 1)):
-                raise broken(home.path / TRACE_FILE, f"lacks steps before {sampler.trained_steps}")
-            earlier = home.sampling()
-            if sampler.recorder is not None and earlier is not None:
-                sampler.recorder.resume_from(earlier.until(sampler.next_step))
+                raise broken(checkpoint / TRACE_FILE, f"lacks steps before {sampler.trained_steps}")
+            if sampler.recorder is not None and recorded is not None:
+                sampler.recorder.resume_from(recorded.until(sampler.next_step))
     log.info("resuming from step %d", sampler.trained_steps)
     return checkpoint

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import tempfile
 import time
-from collections.abc import Callable
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -19,48 +20,48 @@ from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.util import fullname
 from torch.utils.data import DataLoader
 from transformers import Trainer
-from transformers.trainer_utils import speed_metrics
+from transformers.trainer_utils import IntervalStrategy, speed_metrics
 
 from opera.config.optimisation import PREFETCHED
 from opera.config.training import TrainSettings
 from opera.core.errors import ModelError, SettingError
+from opera.core.settings import resolved
 from opera.core.storage import writing
+from opera.core.terminal import shortened
 from opera.data import RetrievalData
 from opera.retrieval.device import WAIT, resolve_precision
-from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.lora import has_lora, load_trained, save_trained
 from opera.retrieval.model_checks import loading_model
 from opera.retrieval.models import is_static, reads_vectors
-from opera.retrieval.prompts import ROLES, Role, prompt_for
 from opera.retrieval.trust import check_model_folder
-from opera.training.callbacks import ignore_signals
-from opera.training.dataset import column_names
+from opera.training.callbacks import Trace, ignore_signals
+from opera.training.dataset import column_roles, training_prompts
 from opera.training.guard.dev_corpus import judged_and_sampled
 from opera.training.not_finite import NotFiniteError, check_weights
-from opera.training.sampler import PairSampler
+from opera.training_set.prepare_model import encoder_of
 
 
 class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
-    """Takes its batches from a :class:`PairSampler`, whose lag states how far they may be read ahead.
+    """Takes its batches from the sampler of a :class:`Trace`, whose lag states how far they may be
+    read ahead.
 
-    The data loader is left unprepared by accelerate, which would read one batch ahead of the model; batches reach the
-    device in the trainer's own ``_prepare_inputs``.
+    The data loader is left unprepared by accelerate, which would read one batch ahead of the model;
+    batches reach the device in the trainer's own ``_prepare_inputs``.
     """
 
     def __init__(
         self,
         *args: Any,
-        sampler: PairSampler,
-        curves: Callable[[], dict[str, float]],
+        trace: Trace,
         **kwargs: Any,
     ) -> None:
-        self.sampler, self.curves = sampler, curves
+        self.trace, self.sampler = trace, trace.sampler
         super().__init__(*args, **kwargs)
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
         """Log OPERA's own curves beside the loss."""
-        super().log({**logs, **self.curves()} if "loss" in logs else logs, start_time)
+        super().log({**logs, **self.trace.curves()} if "loss" in logs else logs, start_time)
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """Return a loader over the sampler's batches."""
@@ -80,10 +81,12 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
     def evaluate(
         self, eval_dataset: Any = None, ignore_keys: Any = None, metric_key_prefix: str = "eval"
     ) -> dict[str, float]:
-        """Measure on dev, in all processes: they share the work themselves, and every one of them must do its part.
+        """Measure on dev, in all processes: they share the work themselves, and every one of them
+        must do its part.
 
-        The library would run the evaluator in the main process, and lend it the others for the model's calls alone,
-        whose batches and precision would then depend on the number of processes.
+        The library would run the evaluator in the main process, and lend it the others for the
+        model's calls alone, whose batches and precision would then depend on the number of
+        processes.
         """
         start = time.time()
         measured = self.evaluator(self.model, epoch=self.state.epoch, steps=self.state.global_step)
@@ -99,7 +102,8 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
         return metrics
 
     def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
-        """Save the model; with LoRA what trains, so that a checkpoint is small and resumes exactly."""
+        """Save the model; with LoRA what trains, so that a checkpoint is small and resumes
+        exactly."""
         if has_lora(self.model):
             save_trained(self.model, Path(output_dir or self.args.output_dir))
         else:
@@ -158,16 +162,8 @@ class DevEvaluator(BaseEvaluator):  # type: ignore[misc]
         steps: int = -1,
     ) -> dict[str, float]:
         """Return the measure's mean; all processes share the work, and get the same."""
-        settings = self.settings
-        measure = settings.metric_for_best_model
-        encoder = Encoder(
-            model,
-            settings.precision,
-            settings.encode_batch_size,
-            use_cache=False,
-            show_progress=False,
-            search_memory=settings.search_bytes,
-        )
+        settings, measure = self.settings, self.settings.metric_for_best_model
+        encoder = encoder_of(model, settings, show_progress=False)
         found = evaluate_encoder(encoder, self.data, "dev", [measure], settings.corpus_text)
         return {self.primary_metric: found.measures[measure]}
 
@@ -225,7 +221,7 @@ def _optimisation(settings: TrainSettings, model: SentenceTransformer) -> dict[s
 def _saving_and_evaluation(settings: TrainSettings) -> dict[str, Any]:
     return {
         "logging_steps": settings.logging_steps,
-        "report_to": "none",  # the services are opened before anything is written: opera.training.services
+        "report_to": "none",  # the services are opened before anything is written
         "save_strategy": "steps",
         "save_steps": settings.steps_between_checkpoints,
         "save_total_limit": settings.save_total_limit,
@@ -248,26 +244,14 @@ def _columns(settings: TrainSettings, model: SentenceTransformer) -> dict[str, A
     return {"prompts": given or None, "router_mapping": roles}
 
 
-def column_roles(settings: TrainSettings) -> dict[str, Role]:
-    """Say of each text column whether it holds queries or documents."""
-    columns = column_names(settings.n_negatives)
-    return {column: "query" if column == "anchor" else "document" for column in columns}
-
-
-def training_prompts(model: SentenceTransformer, settings: TrainSettings) -> dict[Role, str]:
-    """Return the prompts that training puts before queries and documents; empty for none."""
-    if settings.prompt_phases == "search":
-        return dict.fromkeys(ROLES, "")
-    return {role: prompt_for(model, role) for role in ROLES}
-
-
 def _processes(model: SentenceTransformer) -> dict[str, Any]:
     if PartialState().num_processes == 1:  # torchrun may have started it all the same
         return {"ddp_find_unused_parameters": False} if reads_vectors(model) else {}
     return {
         "ddp_backend": "gloo" if model.device.type == "cpu" else "nccl",
         "ddp_timeout": int(WAIT.total_seconds()),
-        "ddp_broadcast_buffers": False,  # they never change, and processes make different numbers of forward passes
+        # they never change, and processes make different numbers of forward passes
+        "ddp_broadcast_buffers": False,
         "ddp_find_unused_parameters": False,  # they are frozen before training
     }
 
@@ -275,6 +259,40 @@ def _processes(model: SentenceTransformer) -> dict[str, Any]:
 def _optimizer(name: str, device: str) -> str:
     """Return the fused form of AdamW where torch has one: one pass over memory for each parameter.
 
-    On CPUs it is also the one whose square root is the same on every processor, for ``OPERA_REPRODUCIBLE``.
+    On CPUs it is also the one whose square root is the same on every processor, for
+    ``OPERA_REPRODUCIBLE``.
     """
     return "adamw_torch_fused" if name == "adamw_torch" and device in ("cpu", "cuda") else name
+
+
+class _Tried(SentenceTransformerTrainer):  # type: ignore[misc]
+    def add_model_card_callback(self, default_args_dict: dict[str, Any]) -> None:
+        """Leave the automatic model card out."""
+
+
+def check_trainer(
+    settings: TrainSettings,
+    arguments: SentenceTransformerTrainingArguments,
+    model: SentenceTransformer,
+) -> None:
+    """Make a trainer, optimizer and schedule with the fields that the user gave, where there are
+    any; drop them again.
+
+    Raises:
+        SettingError: if the trainer refuses them.
+    """
+    fields = settings.trainer
+    if not fields:
+        return
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            tried = copy(arguments)
+            tried.output_dir = folder  # trainers make it
+            tried.eval_strategy = IntervalStrategy.NO
+            trainer = _Tried(model=model, args=tried, loss=torch.nn.Identity())
+            trainer.create_optimizer_and_scheduler(resolved(settings.max_steps))
+    except Exception as error:  # whatever the libraries raise
+        reason = shortened(" ".join(str(error).split()) or type(error).__name__, 200)
+        raise SettingError(
+            f"--trainer {', '.join(fields)}: the trainer refuses it: {reason}"
+        ) from error

@@ -165,12 +165,15 @@ def check_gradient_cache(texts: int | None, model: SentenceTransformer) -> None:
         )
 
 
-def encoder_of(model: SentenceTransformer, settings: EncodingSettings) -> Encoder:
+def encoder_of(
+    model: SentenceTransformer, settings: EncodingSettings, show_progress: bool = True
+) -> Encoder:
     """Return an encoder without a cache, for a model that this run made."""
     return Encoder(
         model,
         settings.precision,
         settings.encode_batch_size,
         use_cache=False,
+        show_progress=show_progress,
         search_memory=settings.search_bytes,
     )

@@ -12,8 +12,14 @@ import opera
 from opera.config.recipe import make_recipe
 from opera.data.teacher import TeacherScores
 from opera.retrieval.search import search_corpus
-from opera.training.guard.decide import dev_corpus, dev_values, untrained_values
-from opera.training.guard.dev_corpus import DevCorpus, judged_and_sampled, reduced_corpus
+from opera.training.guard.dev_corpus import (
+    DevCorpus,
+    dev_corpus,
+    dev_values,
+    judged_and_sampled,
+    reduced_corpus,
+    untrained_values,
+)
 from opera.training_set.prepare import Prepared, prepare
 from small_runs import SMALL
 

@@ -17,7 +17,8 @@ from killable import Killable, changes
 from opera.config.recipe import make_recipe
 from opera.core.errors import SettingError
 from opera.runs.folder import Run
-from opera.training.guard import decide, guarded
+from opera.training import train
+from opera.training.guard import choice
 from opera.training_set.prepare import prepare
 from small_runs import assert_same_run
 
@@ -35,7 +36,7 @@ REFIT: dict[str, Any] = {
 @pytest.fixture
 def with_share(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """``with_share(0.5)``: the rule chooses this share whatever it sees."""
-    return lambda share: monkeypatch.setattr(decide, "choose_share", lambda *seen: share)
+    return lambda share: monkeypatch.setattr(choice, "choose_share", lambda *seen: share)
 
 
 @pytest.fixture(scope="module")
@@ -179,7 +180,7 @@ def test_a_choice_is_kept_when_the_second_training_is_cut_off(
 ) -> None:
     """Cut off before the second training, or after it; neither the trial nor the choice is made again."""
     whole = opera.adapt(beir, model=static_model, out=tmp_path / "whole", **REFIT)
-    fit, fits = guarded.fit, []
+    fit, fits = choice.fit, []
 
     def cut(*arguments: Any) -> Any:
         fits.append(arguments)
@@ -191,7 +192,8 @@ def test_a_choice_is_kept_when_the_second_training_is_cut_off(
         return done
 
     with monkeypatch.context() as patch:
-        patch.setattr(guarded, "fit", cut)
+        for module in (train, choice):
+            patch.setattr(module, "fit", cut)
         with pytest.raises(KeyboardInterrupt):
             opera.adapt(beir, model=static_model, out=tmp_path / "cut", **REFIT)
     chosen = Run.open(tmp_path / "cut").record.guard
@@ -200,7 +202,7 @@ def test_a_choice_is_kept_when_the_second_training_is_cut_off(
     def never(*arguments: Any) -> Any:
         raise AssertionError("chosen twice")
 
-    monkeypatch.setattr(guarded, "_choose", never)
+    monkeypatch.setattr(choice.Guard, "_choose", never)
     resumed = opera.adapt(beir, model=static_model, out=tmp_path / "cut", resume=True, **REFIT)
     assert resumed.record.guard == whole.record.guard
     assert chosen == whole.record.guard.model_copy(update={"test": None, "second": None})

@@ -17,7 +17,7 @@ from opera.config.recipe import make_recipe
 from opera.core.rng import generator
 from opera.data import RetrievalData
 from opera.runs.folder import Run
-from opera.training.guard import guarded
+from opera.training.guard import choice
 from opera.training_set.prepare import prepare
 from small_runs import assert_same_run
 from tiny_world import static_model_of
@@ -111,7 +111,7 @@ def test_a_second_training_that_fails_is_not_handed_over(
         world(share=0),
         opera.adapt(world(share=0), model=model, out=tmp_path / "first", refit=False, **SETTINGS),
     )
-    fit = guarded.fit
+    fit = choice.fit
 
     def spoilt(session: Any, data: Any, run: Any, phase: str, what: str) -> Any:
         done = fit(session, data, run, phase, what)
@@ -122,7 +122,7 @@ def test_a_second_training_that_fails_is_not_handed_over(
         return done
 
     with monkeypatch.context() as patch:
-        patch.setattr(guarded, "fit", spoilt)
+        patch.setattr(choice, "fit", spoilt)
         run = opera.adapt(data, model=model, out=tmp_path / "run", **SETTINGS)
     guard = run.record.guard
     assert guard is not None

@@ -14,11 +14,13 @@ from opera.training.guard.rule import (
     anchor,
     choose_share,
     cross_fitted,
+    guarded_measure,
     mean_variance,
     posterior_mean,
     prior_mean,
     shares_to_try,
     stands,
+    verdict_of,
 )
 
 
@@ -147,3 +149,22 @@ def test_the_choice_is_measured_on_queries_that_had_no_part_in_it() -> None:
 def test_a_handful_of_queries_can_be_measured(queries: int) -> None:
     per_query = curve(FINE, [0.1] * len(FINE), queries)
     assert len(cross_fitted(per_query, one_kind(per_query, 0.0), True, 0)) == queries
+
+
+def test_the_three_verdicts() -> None:
+    rng = np.random.default_rng(0)
+    before = rng.uniform(size=200)
+    better = guarded_measure(before, before, before + rng.uniform(0, 0.2, 200))
+    same = guarded_measure(before, before, before)
+    assert better.low > 0
+    assert verdict_of(0.5, better, 200) == "better"
+    assert verdict_of(0.5, same, 200) == "same"
+    assert verdict_of(0.0, same, 200) == "kept"
+    assert better.difference == pytest.approx(better.after - better.before)
+
+
+def test_a_handful_of_queries_is_never_better() -> None:
+    """The interval of a few queries is too narrow: one that gains has an interval without width."""
+    for count, expected in ((1, "same"), (19, "same"), (20, "better")):
+        zeros = np.zeros(count)
+        assert verdict_of(1.0, guarded_measure(zeros, zeros + 0.3, zeros + 0.3), count) == expected

@@ -1,34 +1,73 @@
-"""The documents that dev queries are ranked among: all, or a part where encoding all of them five times takes long."""
+"""The documents that dev queries are ranked among: all, or a part where encoding all of them five
+times takes long."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opera.config.training import TrainSettings
+from opera.core.arrays import IntArray
 from opera.core.rng import generator
 from opera.data import Qrels, RetrievalData
 from opera.data.combined import combine, first_rows
 from opera.data.texts import CorpusText
 from opera.retrieval.encoder import Encoder, rows_digest
-from opera.retrieval.search import search_corpus
+from opera.retrieval.evaluation import evaluate_encoder
+from opera.retrieval.measures import parse_measures, per_query, ranking_depth
+from opera.retrieval.models import is_static
+from opera.retrieval.search import exact_search, search_corpus
 
 DEPTH = 20
-"""The pretrained model's best documents of a query that are kept, as far as the limit allows."""
+"""The untrained model's best documents of a query that are kept, as far as the limit allows."""
+
+Rows = NDArray[np.int64]
+Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class DevCorpus:
-    """The dev split with the documents that its queries are ranked among.
-
-    Attributes:
-        data: a data set with the split ``dev`` and these documents.
-        rows: int64, their rows in the whole corpus, ascending; ``None`` for all.
-    """
+    """A data set with the split ``dev``, and the rows ``[k]`` of its documents in the whole corpus;
+    ``None`` for all."""
 
     data: RetrievalData
-    rows: NDArray[np.int64] | None = None
+    rows: Rows | None = None
+
+
+def dev_corpus(encoder: Encoder, data: RetrievalData, settings: TrainSettings) -> DevCorpus:
+    """The documents that the guard ranks: ``guard_documents`` of them for a transformer with
+    more."""
+    limit, seed = settings.guard_documents, settings.seed
+    if is_static(encoder.model) or settings.adapter_kind is not None or len(data.corpus) <= limit:
+        return DevCorpus(data)
+    return reduced_corpus(encoder, data, limit, settings.corpus_text, seed)
+
+
+def untrained_values(
+    encoder: Encoder, data: RetrievalData, dev: DevCorpus, settings: TrainSettings
+) -> Values:
+    """The deciding measure of each dev query before training: float64 ``[n]``; reads the corpus
+    from the cache."""
+    if dev.rows is None or data.sets:
+        return dev_values(encoder, dev, settings)
+    measure, qrels = settings.metric_for_best_model, dev.data.judged_qrels("dev")
+    queries = encoder.encode_queries(data, qrels.query_rows)
+    corpus = encoder.encode_corpus(data, settings.corpus_text)
+    documents = np.asarray(corpus[dev.rows])
+    parsed = parse_measures([measure])
+    depth = ranking_depth(parsed)
+    ranking = exact_search(queries, documents, dev.data.corpus, depth, encoder.device)
+    return per_query(ranking, qrels, parsed)[measure]
+
+
+def dev_values(encoder: Encoder, dev: DevCorpus, settings: TrainSettings) -> Values:
+    """The deciding measure of each dev query: float64 ``[n]``."""
+    measure = settings.metric_for_best_model
+    found = evaluate_encoder(encoder, dev.data, "dev", [measure], settings.corpus_text)
+    return found.per_query[measure]
 
 
 def reduced_corpus(
@@ -36,86 +75,79 @@ def reduced_corpus(
 ) -> DevCorpus:
     """Keep ``limit`` documents, or those that are relevant to dev queries if these are more.
 
-    Every relevant document is kept; then the pretrained model's best document of each query, then its second, and so
-    on to :data:`DEPTH`; then documents at random. The rank that would pass the limit is left out whole, and so is
-    every document without a text.
-
-    Args:
-        encoder: the untrained model.
-        data: the data set.
-        limit: how many documents to keep.
-        corpus_text: what of a document is encoded.
-        seed: seed of the random documents.
+    Every relevant document is kept; then the untrained model's best document of each query, then
+    its second, and so on to :data:`DEPTH`; then documents at random. The rank that would pass the
+    limit is left out whole, and so is every document without a text. Each of several data sets
+    keeps a part of the limit by its size.
     """
-    if data.sets:
-        return _reduced_each(encoder, data, limit, corpus_text, seed)
-    qrels = data.judged_qrels("dev")
-    ranking = search_corpus(encoder, data, qrels.query_rows, DEPTH, corpus_text)
-    kept = np.unique(qrels.relevant().doc_rows)
-    empty = np.setdiff1d(data.corpus.empty_rows(corpus_text), kept)
-    for rank in range(ranking.doc_rows.shape[1]):
-        more = np.setdiff1d(np.union1d(kept, ranking.doc_rows[:, rank]), empty)
-        if len(more) > limit:
-            break
-        kept = more
-    others = np.setdiff1d(np.arange(len(data.corpus)), np.union1d(kept, empty))
-    filling = generator(seed, "guard.documents").permutation(others)[: max(0, limit - len(kept))]
-    rows = np.sort(np.concatenate([kept, filling])).astype(np.int64)
-    return DevCorpus(_with_documents(data, qrels, rows), rows)
+
+    def choose(own: RetrievalData) -> Rows:
+        most = max(1, limit * len(own.corpus) // len(data.corpus))
+        qrels = own.judged_qrels("dev")
+        ranking = search_corpus(encoder, own, qrels.query_rows, DEPTH, corpus_text)
+        kept: IntArray = np.unique(qrels.relevant().doc_rows)
+        empty = np.setdiff1d(own.corpus.empty_rows(corpus_text), kept)
+        for rank in range(ranking.doc_rows.shape[1]):
+            more = np.setdiff1d(np.union1d(kept, ranking.doc_rows[:, rank]), empty)
+            if len(more) > most:
+                break
+            kept = more
+        return _filled(own, kept, empty, most - len(kept), seed, "guard.documents")
+
+    return _keeping(data, choose)
 
 
 def judged_and_sampled(
     data: RetrievalData, count: int, corpus_text: CorpusText, seed: int
 ) -> RetrievalData:
-    """The dev split with the documents that it judges, relevant or not, and ``count`` others, drawn at random.
+    """The dev split with the documents that it judges, relevant or not, and ``count`` others, drawn
+    at random.
 
-    Of several data sets, each keeps its own, and as many others. Documents without a text are not drawn.
-
-    Args:
-        data: the data set.
-        count: how many other documents to keep; all, if there are fewer.
-        corpus_text: what of a document is encoded.
-        seed: seed of the draw.
+    Of several data sets, each keeps its own, and as many others. Documents without a text are not
+    drawn.
     """
+
+    def choose(own: RetrievalData) -> Rows:
+        judged: IntArray = np.unique(own.judged_qrels("dev").doc_rows)
+        empty = own.corpus.empty_rows(corpus_text)
+        return _filled(own, judged, empty, count, seed, "evaluation.documents")
+
+    return _keeping(data, choose).data
+
+
+def _filled(
+    data: RetrievalData, kept: IntArray, empty: IntArray, count: int, seed: int, name: str
+) -> Rows:
+    """Add ``count`` documents at random, which are not ``empty``, if there are as many."""
+    others = np.setdiff1d(np.arange(len(data.corpus)), np.union1d(kept, empty))
+    drawn = generator(seed, name).permutation(others)[: max(0, count)]
+    return np.sort(np.concatenate([kept, drawn])).astype(np.int64)
+
+
+def _keeping(data: RetrievalData, choose: Callable[[RetrievalData], Rows]) -> DevCorpus:
+    """The dev split alone, with the documents that ``choose`` returns for each data set."""
     if data.sets:
-        return combine([judged_and_sampled(own, count, corpus_text, seed) for own in data.sets])
-    qrels = data.judged_qrels("dev")
-    judged = np.unique(qrels.doc_rows)
-    others = np.setdiff1d(
-        np.arange(len(data.corpus)), np.union1d(judged, data.corpus.empty_rows(corpus_text))
-    )
-    drawn = generator(seed, "evaluation.documents").permutation(others)[:count]
-    return _with_documents(data, qrels, np.sort(np.concatenate([judged, drawn])).astype(np.int64))
-
-
-def _reduced_each(
-    encoder: Encoder, data: RetrievalData, limit: int, corpus_text: CorpusText, seed: int
-) -> DevCorpus:
-    """Reduce each of several data sets, to a part of the limit by its size."""
-    reduced, rows = [], []
-    for each, first in zip(data.sets, first_rows(data)[1], strict=False):
-        own_limit = max(1, limit * len(each.corpus) // len(data.corpus))
-        own = reduced_corpus(encoder, each, own_limit, corpus_text, seed)
-        assert own.rows is not None
-        reduced.append(own.data)
-        rows.append(own.rows + first)
-    return DevCorpus(combine(reduced), np.concatenate(rows))
-
-
-def _with_documents(data: RetrievalData, qrels: Qrels, rows: NDArray[np.int64]) -> RetrievalData:
-    """The data set with some of its documents and the dev split alone."""
+        made, whole = [], []
+        for each, first in zip(data.sets, first_rows(data)[1], strict=False):
+            own = _keeping(each, choose)
+            made.append(own.data)
+            whole.append(np.asarray(own.rows) + first)
+        return DevCorpus(combine(made), np.concatenate(whole))
+    rows, qrels = choose(data), data.judged_qrels("dev")
     judged = np.isin(qrels.doc_rows, rows)
-    query_rows, doc_rows = (
+    kept = Qrels.from_arrays(
         qrels.query_rows[qrels.query_index[judged]],
         np.searchsorted(rows, qrels.doc_rows[judged]),
+        qrels.grades[judged],
     )
-    return replace(
+    reduced = replace(
         data,
         fingerprint=f"{data.fingerprint}/documents/{rows_digest(rows)}",
         corpus=data.corpus.select(rows),
-        splits={"dev": Qrels.from_arrays(query_rows, doc_rows, qrels.grades[judged])},
+        splits={"dev": kept},
         given_negatives=None,
         held_out=None,
         teacher=None,
         places={},
     )
+    return DevCorpus(reduced, rows)

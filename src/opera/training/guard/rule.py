@@ -1,26 +1,30 @@
-"""The rule that chooses λ, the share of the fine-tuned weights, from the dev split (issues 11 and 23).
+"""The rule that chooses λ, the share of the fine-tuned weights, from dev (issues 11 and 23).
 
     W(λ) = (1 - λ)·W0 + λ·W1
 
-The more of tomorrow's documents training has seen, the more of it can be kept. What the dev split says about two
-neighbouring shares λ < λ' is weighed against that expectation, as in any Bayesian estimate of a mean:
+The more of tomorrow's documents training has seen, the more of it can be kept. What the dev split
+says about two neighbouring shares λ < λ' is weighed against that expectation, as in any Bayesian
+estimate of a mean:
 
-    a(s)   the share that was best on average in other data, for documents seen in s of the test pairs   (anchor)
-    m      = -G·(|λ' - a| - |λ - a|)                         expected difference of the measure          (prior_mean)
-    τ      = T·(λ' - λ)                                      its standard deviation between data sets
-    d̄, v   = mean(d), var(d)/n + [N(s)·(λ' - λ)]²            difference on dev; per query, d = y(λ') - y(λ)
-    post   = (d̄·τ² + m·v) / (τ² + v)                                                             (posterior_mean)
+    a(s)  = the share that was best on average in other data, for documents seen in s of the test
+            pairs                                                                        (anchor)
+    m     = -G·(|λ' - a| - |λ - a|), the expected difference of the measure          (prior_mean)
+    τ     = T·(λ' - λ), its standard deviation between data sets
+    d̄, v  = mean(d), var(d)/n + [N(s)·(λ' - λ)]², on dev; per query, d = y(λ') - y(λ)
+    post  = (d̄·τ² + m·v) / (τ² + v)                                              (posterior_mean)
 
-λ is where the sum of these differences, from λ = 0 upward, is highest. Neighbouring shares rank most queries alike, so
-the standard error of d̄ is a fraction of that of y. N(s) stands for the difference between dev and test documents where
-both are new: two sets of new documents differ more than two samples of known ones. A share that dev puts below the
-untrained model does not stand: at all where all documents are new, by a standard error where half are known.
+λ is where the sum of these differences, from λ = 0 upward, is highest. Neighbouring shares rank
+most queries alike, so the standard error of d̄ is a fraction of that of y. N(s) stands for the
+difference between dev and test documents where both are new: two sets of new documents differ more
+than two samples of known ones. A share that dev puts below the untrained model does not stand: at
+all where all documents are new, by a standard error where half are known.
 
-Where tomorrow has queries of two kinds (``future=both``), the sums of both are added, and a share stands that is
-expected to harm neither.
+Where tomorrow has queries of two kinds (``future=both``), the sums of both are added, and a share
+stands that is expected to harm neither.
 
-The constants were chosen in worlds of four open data sets with a static model. docs/when-fine-tuning-hurts.md has the
-figures, and what the rule does on each data set with constants that the others chose.
+The constants were chosen in worlds of four open data sets with a static model.
+docs/when-fine-tuning-hurts.md has the figures, and what the rule does on each data set with
+constants that the others chose.
 """
 
 from __future__ import annotations
@@ -28,29 +32,37 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opera.core.intervals import LEAST_QUERIES, mean_interval
 from opera.core.rng import generator
+from opera.runs.record import GuardedMeasure
 
 COARSE = tuple(n / 4 for n in range(5))
 FINE = tuple(n / 8 for n in range(9))
 
 SEEN = (0.0, 0.25, 0.5)
-"""Shares of test pairs with a document that training names, for which the anchor is given; linear in between."""
+"""Shares of test pairs with a document that training names, for which the anchor is given; linear
+in between."""
 STATIC_ANCHOR = (0.25, 0.6, 1.0)
-"""a(s) of a static model: tokens that training does not meet stay where they are, so new documents fall
-behind. Adapters have it too: in six trainings with new documents the best share was .2 on average (docs/adapter.md)."""
+"""a(s) of a static model: tokens that training does not meet stay where they are, so new documents
+fall behind. Adapters have it too: in six trainings with new documents the best share was .2 on
+average (docs/adapter.md)."""
 TRANSFORMER_ANCHOR = (0.7, 0.75, 1.0)
 """a(s) of a transformer, which carries over more to new documents."""
 GAIN = 0.1
-"""G: what the measure is expected to gain per unit of λ towards the anchor, and to lose beyond it."""
+"""G: what the measure is expected to gain per unit of λ towards the anchor, and to lose beyond
+it."""
 SPREAD = 0.1
 """T: standard deviation of the slope between data sets, per unit of λ."""
 NOVELTY = (0.1, 0.02)
-"""N(0) and N(.5): standard deviation of the slope between dev and test documents, per unit of λ; linear in between."""
+"""N(0) and N(.5): standard deviation of the slope between dev and test documents, per unit of λ;
+linear in between."""
 
+Verdict = Literal["better", "same", "kept"]
 PerQuery = Mapping[float, NDArray[np.float64]]
 """The measure of each dev query, float64 ``[n]``, by share."""
 
@@ -98,9 +110,11 @@ def choose_share(per_query: PerQuery, kinds: Sequence[Kind], static: bool = True
 def cross_fitted(
     per_query: PerQuery, kinds: Sequence[Kind], static: bool, seed: int
 ) -> NDArray[np.float64]:
-    """Measure the choosing itself: each half of the dev queries at the λ that the other half chooses.
+    """Measure the choosing itself: each half of the dev queries at the λ that the other half
+    chooses.
 
-    The values at the λ that all queries choose are too high, since its choice took advantage of what chance favours.
+    The values at the λ that all queries choose are too high, since its choice took advantage of
+    what chance favours.
 
     Args:
         per_query: see :data:`PerQuery`.
@@ -122,7 +136,8 @@ def cross_fitted(
 
 
 def expected_gains(per_query: PerQuery, kind: Kind, static: bool) -> NDArray[np.float64]:
-    """What each share, ascending, is expected to gain over the untrained model for one kind of queries."""
+    """What each share, ascending, is expected to gain over the untrained model for one kind of
+    queries."""
     best, steps = anchor(kind.seen, static), []
     for low, high in pairwise(sorted(per_query)):
         difference = (per_query[high] - per_query[low])[kind.rows]
@@ -135,7 +150,8 @@ def expected_gains(per_query: PerQuery, kind: Kind, static: bool) -> NDArray[np.
 
 
 def stands(gain: NDArray[np.float64], seen: float) -> bool:
-    """Whether a share may be handed over, by its gain over the untrained model per dev query, float64 ``[n]``."""
+    """Whether a share may be handed over, by its gain over the untrained model per dev query,
+    float64 ``[n]``."""
     if len(gain) == 0:
         return True
     error = np.sqrt(mean_variance(gain)) if len(gain) > 1 else 0.0
@@ -154,7 +170,8 @@ def novelty(seen: float) -> float:
 
 
 def prior_mean(low: float, high: float, best: float) -> float:
-    """m: what the measure is expected to gain from share ``low`` to ``high`` where ``best`` is the best share."""
+    """m: what the measure is expected to gain from share ``low`` to ``high`` where ``best`` is the
+    best share."""
     return -GAIN * (abs(high - best) - abs(low - best))
 
 
@@ -166,7 +183,33 @@ def posterior_mean(mean: float, variance: float, prior: float, spread: float) ->
 
 
 def mean_variance(differences: NDArray[np.float64]) -> float:
-    """Variance of the mean of differences, float64 ``[n]``; infinite for a single query, which says nothing."""
+    """Variance of the mean of differences, float64 ``[n]``; infinite for a single query, which says
+    nothing."""
     return (
         float(differences.var(ddof=1) / len(differences)) if len(differences) > 1 else float("inf")
     )
+
+
+def guarded_measure(
+    before: NDArray[np.float64], fine_tuned: NDArray[np.float64], after: NDArray[np.float64]
+) -> GuardedMeasure:
+    """Compare a measure per query, each float64 ``[n]``: untrained, fine-tuned (λ = 1) and handed
+    over."""
+    low, high = mean_interval(after - before)
+    return GuardedMeasure(
+        queries=len(before),
+        before=float(before.mean()),
+        fine_tuned=float(fine_tuned.mean()),
+        after=float(after.mean()),
+        difference=float((after - before).mean()),
+        low=low,
+        high=high,
+    )
+
+
+def verdict_of(share: float, dev: GuardedMeasure, queries: int) -> Verdict:
+    """``kept`` for λ = 0; ``better`` where the interval on dev lies above 0, with queries enough;
+    else ``same``."""
+    if share == 0:
+        return "kept"
+    return "better" if dev.low > 0 and queries >= LEAST_QUERIES else "same"

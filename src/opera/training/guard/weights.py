@@ -14,7 +14,8 @@ from opera.core.errors import TrainingError
 
 @dataclass(frozen=True)
 class Weights:
-    """A copy in CPU memory of everything in a model that training may change; frozen parameters are left out.
+    """A copy in CPU memory of everything in a model that training may change; frozen parameters are
+    left out.
 
     Attributes:
         tensors: by their name in the model's ``state_dict``.
@@ -47,8 +48,8 @@ class Weights:
 def mix(untrained: Weights, fine_tuned: Weights, share: float) -> Weights:
     """Interpolate: ``share`` is λ. 0 and 1 give the given weights, byte for byte.
 
-    Integer buffers, such as a count of batches, are those of the fine-tuned model unless λ is 0. Of LoRA's matrices the
-    product is mixed: λ·(B A) is (λ·B) A, since one of the two starts as 0.
+    Integer buffers, such as a count of batches, are those of the fine-tuned model unless λ is 0. Of
+    LoRA's matrices the product is mixed: λ·(B A) is (λ·B) A, since one of the two starts as 0.
 
     Raises:
         TrainingError: if a parameter was frozen before training and is not afterwards.
@@ -59,7 +60,8 @@ def mix(untrained: Weights, fine_tuned: Weights, share: float) -> Weights:
         return fine_tuned
     if unknown := fine_tuned.tensors.keys() - untrained.tensors.keys():
         raise TrainingError(
-            f"{sorted(unknown)[0]} was frozen when training began and is not now, so its untrained values are not "
+            f"{sorted(unknown)[0]} was frozen when training began and is not now, so its untrained "
+            "values are not "
             "kept; unfreeze it before training, or pass guard=False"
         )
     mixed = {}

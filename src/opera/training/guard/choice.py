@@ -1,0 +1,231 @@
+"""The guard in a run: mixtures of the untrained and the fine-tuned weights measured on dev, λ
+chosen, trained again."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+import numpy as np
+
+from opera.core.files import remove
+from opera.core.processes import from_main
+from opera.data import RetrievalData
+from opera.data.combined import each_set
+from opera.data.novelty import asks_about_known, seen_share
+from opera.runs.folder import TRIAL_FOLDER
+from opera.runs.housekeeping import drop_checkpoints
+from opera.runs.record import GuardRecord, SecondTraining, ShareMean
+from opera.training.guard.dev_corpus import Values, dev_corpus, dev_values, untrained_values
+from opera.training.guard.rule import (
+    Kind,
+    choose_share,
+    cross_fitted,
+    guarded_measure,
+    mean_variance,
+    shares_to_try,
+    verdict_of,
+)
+from opera.training.guard.weights import Weights, mix
+from opera.training.session import Session
+from opera.training.train import Fit, fit
+from opera.training_set.prepare import Prepared
+from opera.training_set.prepare_model import encoder_of
+
+log = logging.getLogger("opera")
+
+
+class Guard:
+    """Chooses how much of which training is handed over; made while the model holds its untrained
+    weights.
+
+    Attributes:
+        untrained: the weights before training.
+    """
+
+    def __init__(self, session: Session) -> None:
+        prepared, self.session = session.prepared, session
+        self.untrained = Weights.of(prepared.model)
+        with session.phase("evaluate_dev", "measuring the untrained model on dev"):
+            encoder, data = prepared.encoder, prepared.data
+            self._dev = dev_corpus(encoder, data, prepared.settings)
+            self._at_zero = untrained_values(encoder, data, self._dev, prepared.settings)
+        self._documents = None if self._dev.rows is None else len(self._dev.rows)
+        if self._documents is not None:
+            among = f"{self._documents:,} of {len(data.corpus):,}"
+            log.info("dev queries are ranked among %s documents", among)
+        self._trial: Values | None = None
+
+    def choose(self, first: Fit | None) -> tuple[Fit, GuardRecord]:
+        """Choose λ on dev, and train again on everything where the run says so; the model holds
+        what is returned.
+
+        What is handed over was measured on dev: the second training at its λ too, beside the first
+        (issue 23). Choice and comparison are written as soon as they are made; a resumed run goes
+        on from there.
+
+        Args:
+            first: the training on what dev leaves, whose weights the model holds; ``None`` where a
+                resumed run has settled on the second.
+        """
+        session, prepared, run = self.session, self.session.prepared, self.session.run
+        chosen = session.record.guard
+        if chosen is None:
+            chosen = self._choose()
+            session.update(guard=chosen)
+        log.info("%s", _in_words(chosen))
+        if chosen.refit:
+            tuned = Weights.of(prepared.model)
+            self.untrained.put_into(prepared.model)
+            what = "training again, with the dev split back in train"
+            second = fit(session, prepared.again, run, "train", what)
+            if chosen.second is None:
+                chosen = self._compare(tuned, chosen)
+                session.update(guard=chosen)
+            if chosen.refit:
+                if run.writes:
+                    drop_checkpoints(run.path / TRIAL_FOLDER)
+                return second, chosen
+            tuned.put_into(prepared.model)
+            if run.writes:
+                remove(run.checkpoints)
+        assert first is not None, "nothing else is handed over"
+        if prepared.refits:
+            run.adopt(TRIAL_FOLDER)
+        session.update(**first.facts)
+        return first, chosen
+
+    def _choose(self) -> GuardRecord:
+        """Choose λ; all processes share the measuring, and the main one's choice counts."""
+        prepared = self.session.prepared
+        what = "measuring mixtures of untrained and fine-tuned weights on dev"
+        with self.session.phase("choose_share", what):
+            tuned, per_query = Weights.of(prepared.model), {0.0: self._at_zero}
+            for share in shares_to_try(prepared.is_static)[1:]:
+                per_query[share] = self._measured(tuned, share)
+            tuned.put_into(prepared.model)
+            chosen = from_main(decide(per_query, prepared, self._documents))
+        self._trial = per_query[chosen.share]
+        return chosen
+
+    def _compare(self, tuned: Weights, chosen: GuardRecord) -> GuardRecord:
+        """Choose between the second training, which the model holds, and the first by dev at λ.
+
+        The second has seen the dev queries, so its values are too high, and only a training that
+        went wrong is found: where even they are lower than the first's by more than the standard
+        error of the difference, it is not.
+        """
+        model, share = self.session.prepared.model, chosen.share
+        with self.session.phase("compare_trainings", "measuring the second training on dev"):
+            second = Weights.of(model)
+            trial = self._measured(tuned, share) if self._trial is None else self._trial
+            values = self._measured(second, share)
+            second.put_into(model)
+            compared = from_main(compare_trainings(trial, values))
+        if not compared.kept:
+            log.info(
+                "the second training is behind the first on dev (%.4f beside %.4f): the first is "
+                "handed over",
+                *(compared.second, compared.trial),
+            )
+        return chosen.model_copy(update={"second": compared, "refit": compared.kept})
+
+    def _measured(self, tuned: Weights, share: float) -> Values:
+        """Put a mixture into the model and return the deciding measure of each dev query: float64
+        ``[n]``."""
+        prepared = self.session.prepared
+        mix(self.untrained, tuned, share).put_into(prepared.model)
+        encoder = encoder_of(prepared.model, prepared.settings)
+        return dev_values(encoder, self._dev, prepared.settings)
+
+
+def decide(
+    per_query: Mapping[float, Values], prepared: Prepared, documents: int | None
+) -> GuardRecord:
+    """Choose λ, and record why.
+
+    Args:
+        per_query: the deciding measure of each dev query, float64 ``[n]``, by share.
+        prepared: the run.
+        documents: how many documents the dev queries were ranked among; ``None`` for all.
+    """
+    settings, named, static = prepared.settings, _kinds_of(prepared), prepared.is_static
+    kinds = list(named.values())
+    share = choose_share(per_query, kinds, static)
+    honest = cross_fitted(per_query, kinds, static, settings.seed)
+    dev = guarded_measure(per_query[0.0], per_query[1.0], honest if share > 0 else per_query[0.0])
+    parts = {name: kind.rows for name, kind in named.items()}
+    moments = {"before": 0.0, "fine_tuned": 1.0, "after": share}
+    return GuardRecord(
+        share=share,
+        verdict=verdict_of(share, dev, len(honest)),
+        measure=settings.metric_for_best_model,
+        future=str(prepared.future),
+        future_given=settings.future is not None,
+        dev_given=prepared.data is prepared.whole,
+        dev_queries=len(honest),
+        dev_documents=documents,
+        dev_seen=seen_share(prepared.data, "dev"),
+        test_seen=named["like test"].seen if "like test" in named else None,
+        curve=[
+            ShareMean(share=tried, mean=float(each.mean())) for tried, each in per_query.items()
+        ],
+        dev=dev,
+        refit=prepared.refits and share > 0,
+        dev_parts={
+            name: {
+                "queries": int(rows.sum()),
+                **{when: float(per_query[at][rows].mean()) for when, at in moments.items()},
+            }
+            for name, rows in (parts if len(parts) > 1 else _rows_of_sets(prepared.data)).items()
+            if rows.any()
+        }
+        or None,
+    )
+
+
+def compare_trainings(trial: Values, second: Values) -> SecondTraining:
+    """Whether the second training may be handed over, by each dev query's measure at the same λ,
+    float64 ``[n]``."""
+    difference = second - trial
+    error = mean_variance(difference) ** 0.5 if len(difference) > 1 else 0.0
+    return SecondTraining(
+        trial=float(trial.mean()),
+        second=float(second.mean()),
+        error=float(error),
+        kept=bool(difference.mean() >= -error),
+    )
+
+
+def _kinds_of(prepared: Prepared) -> dict[str, Kind]:
+    """What the dev queries stand for, by the setting ``future``; of test one number is read, for
+    ``like-test`` alone."""
+    data, dev = prepared.data, prepared.data.judged_qrels("dev")
+    every = np.ones(dev.n_queries, dtype=bool)
+    if prepared.future == "same-documents":
+        return {"same documents": Kind(every, 1.0)}
+    if prepared.future == "new-documents":
+        return {"new documents": Kind(every, 0.0)}
+    if prepared.future == "both":
+        known = asks_about_known(dev, data.training_split(), len(data.corpus))
+        return {"same documents": Kind(known, 1.0), "new documents": Kind(~known, 0.0)}
+    return {"like test": Kind(every, seen_share(prepared.whole, "test"))}
+
+
+def _rows_of_sets(data: RetrievalData) -> dict[str, np.ndarray]:
+    """Which dev queries are of each of several data sets; empty for one."""
+    sets = each_set(data, "dev") if data.sets else []
+    counts = {own.name: own.judged_qrels("dev").n_queries for own in sets}
+    of_set = np.repeat(np.arange(len(counts)), list(counts.values()))
+    return {name: of_set == number for number, name in enumerate(counts)}
+
+
+def _in_words(chosen: GuardRecord) -> str:
+    curve = ", ".join(f"{point.mean:.4f} at {point.share:g}" for point in chosen.curve)
+    said = (
+        f"share {chosen.share:g} of the fine-tuned weights chosen on dev: {chosen.measure} {curve}"
+    )
+    highest = max(chosen.curve, key=lambda point: point.mean).share
+    if highest == chosen.share:
+        return said
+    return f"{said}; {highest:g} is higher, by less than what was best on other data weighs"
