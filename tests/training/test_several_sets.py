@@ -188,17 +188,3 @@ def test_settings_that_do_not_fit_are_refused(
 ) -> None:
     with pytest.raises(SettingError, match=message):
         prepared(sets[:number], static_model, **settings)
-
-
-def test_a_small_set_that_fills_a_step_is_noted(
-    sets: list[Path], static_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    settings = {**SMALL, "guard": False, "method": "ft", "max_steps": 2, "per_device_train_batch_size": 30}
-    for mixed in (False, True):
-        caplog.clear()
-        with caplog.at_level("INFO", logger="opera"):
-            out = tmp_path / str(mixed)
-            opera.adapt(sets, model=static_model, out=out, mix="first=9,second=1", one_set_per_step=mixed, **settings)
-        noted = [line for line in caplog.messages if "gives up to" in line]
-        assert len(noted) == mixed
-    assert noted[0].startswith("note: second: gives up to 30 pairs to a step and has ")
