@@ -39,8 +39,7 @@ def test_a_failure_is_a_message(
         raise error
 
     monkeypatch.setattr(cell, "load_data", fail)
-    blamed = {"input": True} if isinstance(error, SettingError) else {}
-    assert run_job({"data": "x"}) == {"failed": reason} | blamed
+    assert run_job({"data": "x"}) == {"failed": reason}
     assert capsys.readouterr().err.startswith(printed)
 
 
