@@ -88,16 +88,10 @@ def format_settings(settings: Mapping[str, Any]) -> str:
 
 
 def display_names(sources: Sequence[str]) -> dict[str, str]:
-    """Name each data set by as many last parts of its path as make the names unique."""
-    names = {source: short_name(source) for source in sources}
-    for parts in range(2, 20):
-        shared = {name for name in names.values() if list(names.values()).count(name) > 1}
-        if not shared:
-            break
-        for source in names:
-            if names[source] in shared:
-                names[source] = "/".join(Path(source).parts[-parts:]) or source
-    return names
+    """Name each data set by the last part of its path, or as the user did where that is shared."""
+    short = [short_name(source) for source in sources]
+    both = zip(sources, short, strict=True)
+    return {source: source if short.count(name) > 1 else name for source, name in both}
 
 
 def short_name(source: str) -> str:

@@ -61,13 +61,8 @@ def _title(table: ResultsTable, noise: Mapping[str, object]) -> str:
 
 def _bullets(table: ResultsTable, baseline: str | None) -> tuple[str, ...]:
     gains = {row.method: row.gain for row in table.rows if row.gain is not None}
-    against_untrained = (
-        f"Against the untrained model: {_summary(gains)}"
-        if gains
-        else "Against the untrained model: not tested, which needs two test queries measured "
-        "before "
-        "training"
-    )
+    not_tested = "not tested, which needs two test queries measured before training"
+    against_untrained = f"Against the untrained model: {_summary(gains) if gains else not_tested}"
     guard = _guard(table)
     if baseline is None:
         return _change(table), against_untrained, *guard
