@@ -113,8 +113,7 @@ PAIRS = [
     ),
 ]
 
-NOT_INSTALLED = "no installed package of that name (use its import name)"
-NO_SOURCE = "has no source in files: it is built in, compiled, or in an archive"
+NOT_INSTALLED = "no installed package of that name has its source in files (use its import name)"
 PACKAGES = [
     *[
         package(
@@ -135,8 +134,8 @@ PACKAGES = [
         "json.decoder.none",
         f"python:json.decoder.none: {NOT_INSTALLED}",
     ),
-    package("built in", "sys", f"python:sys: {NO_SOURCE}"),
-    package("compiled", "math", f"python:math: {NO_SOURCE}"),
+    package("built in", "sys", f"python:sys: {NOT_INSTALLED}"),
+    package("compiled", "math", f"python:math: {NOT_INSTALLED}"),
     package(
         "one module",
         "json.decoder",

@@ -25,20 +25,21 @@ ROWS = [
     ),
     Bad(
         "teacher: another format",
-        f"{TRAIN} --teacher t.csv",
-        "t.csv: must end in .parquet, .tsv or .jsonl; the suffix is the format",
+        f"{TRAIN} --teacher t.xlsx",
+        matching(r"t\.xlsx: must be a table .*"),
+        write("t.xlsx", ""),
     ),
     Bad("teacher: a pipe", f"{TRAIN} --teacher t.jsonl", matching(r"t\.jsonl: .*pipe.*"), pipe("t.jsonl")),
     Bad(
         "teacher: a column is missing",
         f"{TRAIN} --teacher t.tsv",
-        "t.tsv:1: column 'query_id' is missing (it has: query-id, corpus-id, score)",
+        "t.tsv: column 'query_id' is missing (it has: query-id, corpus-id, score)",
         write("t.tsv", "query-id\tcorpus-id\tscore\n"),
     ),
     Bad(
         "teacher: a score that is no number",
         f"{TRAIN} --teacher t.tsv",
-        "t.tsv:2: score must be a finite number, got 'high'",
+        "t.tsv:2: column 'score' must be a number, got 'high'",
         write("t.tsv", f"{HEADER}train0\td0\thigh\n"),
     ),
     Bad(
@@ -50,13 +51,13 @@ ROWS = [
     Bad(
         "teacher: a training file",
         f"{TRAIN} --teacher t.jsonl",
-        "t.jsonl:1: is a training file with texts; pass it as the data, whose pos_scores and neg_scores are used",
+        "t.jsonl: is a training file with texts; pass it as the data, whose pos_scores and neg_scores are used",
         write("t.jsonl", '{"query": "q", "pos": ["d"], "neg": [], "pos_scores": [1]}\n'),
     ),
     Bad(
         "teacher: Parquet that is none",
         f"{TRAIN} --teacher t.parquet",
-        matching(r"t\.parquet: is not a Parquet file that can be read \(.*\)"),
+        matching(r"t\.parquet: cannot be read \(.*\)"),
         write("t.parquet", "PAR1 and no more"),
     ),
     Bad(

@@ -8,38 +8,84 @@ Two layouts are read. That of BEIR and MTEB on the hub: configurations ``corpus`
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
+import os
 import re
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import pyarrow as pa
 
 from opera.core.errors import DataError, OperaError
 from opera.core.storage import ADVICE, storage_error
-from opera.core.terminal import shortened, shown
+from opera.core.terminal import first_line, shortened, shown
 from opera.data.checks import check_id
-from opera.data.hub_folder import HubName, check_card, hub_files
 from opera.data.names import SPLIT_NAMES
-from opera.data.published import RULES, Judgements, check_published_ids, published_texts
+from opera.data.published import RULES, check_published_ids, store_judgements
 from opera.data.retrieval_data import RetrievalData, load_or_parse
 from opera.data.store import LAYOUT, DataBuilder, digest_files
 from opera.data.tables.columns import Columns
 from opera.data.tables.from_python import DatasetTable
 from opera.data.tables.load import RULES as TABLE_RULES
 from opera.data.tables.load import store_tables
+from opera.data.tables.values import as_ids, as_numbers, as_texts
 from opera.data.texts import ROWS_AT_ONCE, TextRow
 
 log = logging.getLogger("opera")
 
-_COLUMNS = {
-    "id": ("_id", "id"),
-    "text": ("text",),
-    "query": ("query-id", "query_id"),
-    "document": ("corpus-id", "corpus_id"),
-    "score": ("score",),
-}
+_HUB = re.compile(r"([\w.-]+/[\w.-]+)(?:/([\w.-]+))?(?::([\w.-]+))?")
+_OUTSIDE = re.compile(r"[/~]|.*(://|::)|(.*/)?\.[^/]")
+"""Paths that lead out of a folder, or to what is hidden in it."""
+
+
+class HubName(NamedTuple):
+    """What stands behind ``hf:``.
+
+    Attributes:
+        place: ``OWNER/NAME``, or a folder.
+        config: the configuration of a data set of pairs, or ``None``.
+        split: the only split to read, or ``None``.
+        local: whether it is a folder.
+    """
+
+    place: str
+    config: str | None
+    split: str | None
+    local: bool
+
+    @classmethod
+    def parse(cls, name: str) -> HubName:
+        """Read what stands behind ``hf:``; a folder that is there goes before a data set of the hub."""
+        source = f"hf:{shown(name)[1:-1]}"
+        folder, _, part = name.rpartition(":")
+        for place, split in ((name, None), (folder, part)):
+            if place and Path(place).is_dir():
+                # the judgements may be in the folder beside it, so "." and ".." need a name
+                home = Path(place).resolve() if Path(place).name in ("", "..") else Path(place)
+                if not home.name:
+                    raise DataError(f"{source}: must be the folder of one data set")
+                return cls(str(home), None, split, True)
+        found = _HUB.fullmatch(name)
+        if found is None:
+            raise DataError(
+                f"{source}: must be OWNER/NAME, OWNER/NAME/CONFIG or a folder, then perhaps :SPLIT"
+            )
+        return cls(found[1], found[2], found[3], False)
+
+    @property
+    def folders(self) -> tuple[Path, Path]:
+        """A local data set, and the folder beside it that may have its judgements."""
+        return Path(self.place), Path(f"{self.place}-qrels")
+
+
+def local_folder(name: str) -> str | None:
+    """Return the folder that stands behind ``hf:``; ``None`` where it is no folder."""
+    parsed = HubName.parse(name)
+    return parsed.place if parsed.local else None
 
 
 def load_hub(
@@ -60,227 +106,225 @@ def load_hub(
 
     def digest() -> str:
         if parsed.local:  # by contents; the hub is asked once, and the cache keeps what it said
-            files, names = hub_files(Path(parsed.place), place)
+            files = _files(parsed, place)
+            names = [str(path.relative_to(Path(parsed.place).parent)) for path in files]
             return digest_files(files, f"hf\0{rules}\0{parsed.split}\0{names}")
         return hashlib.sha256(
             "\0".join((LAYOUT, rules, "hf", *map(str, parsed))).encode()
         ).hexdigest()
 
-    short = Path(parsed.place).resolve().name if parsed.local else parsed.place.split("/")[1]
-
     def parse(builder: DataBuilder) -> None:
-        _parse(builder, parsed, place, Columns(columns))
+        if parsed.local:
+            _check_card(parsed, place)
+        # the library's own copy is not needed afterwards
+        with tempfile.TemporaryDirectory(dir=builder.folder) as cache:
+            hub = _Hub(builder, place, parsed, cache)
+            try:
+                hub.store(Columns(columns))
+            except (OperaError, MemoryError):
+                raise
+            except Exception as error:
+                raise hub.explained(error) from error
 
-    return load_or_parse(digest, short, source or place, parse, named=not parsed.local)
-
-
-def _parse(builder: DataBuilder, name: HubName, source: str, given: Columns) -> None:
-    folder = Path(name.place)
-    if name.local and (folder / "corpus.jsonl").is_file() and any(folder.glob("qrels/*.tsv")):
-        raise DataError(f"{source}: is a BEIR folder: pass it without hf:")
-    if name.local:
-        check_card(folder, source)
-    with tempfile.TemporaryDirectory(
-        dir=builder.folder
-    ) as cache:  # the library's own copy is not needed afterwards
-        hub = _Hub(source, cache, name)
-        configs = hub.configs(name.place)
-        if {"corpus", "queries"} <= set(configs) and name.config is None:
-            if given.given:
-                raise DataError(
-                    f"{source}: has a corpus, queries and judgements; --columns is for tables of pairs"
-                )
-            _store_beir(builder, hub, name, configs)
-        else:
-            config = _only_config(name, configs, source)
-            splits = _chosen(hub.splits(name.place, config), name.split, source)
-            tables = [
-                (
-                    split,
-                    DatasetTable(
-                        f"{source}, {split}",
-                        part,
-                        lambda error: hub.explained(error, name.place),
-                    ),
-                )
-                for split, part in splits.items()
-            ]
-            store_tables(builder, {}, tables, given, lenient=True)
-            hub.note_commit(builder, splits.values())
+    name = Path(parsed.place).resolve().name if parsed.local else Path(parsed.place).name
+    return load_or_parse(digest, name, source or place, parse, named=not parsed.local)
 
 
-def _only_config(name: HubName, configs: list[str], source: str) -> str:
-    if name.config is not None and name.config not in configs:
+def _files(name: HubName, source: str) -> list[Path]:
+    """Return the files of a folder, and of the one with its judgements, but hidden ones."""
+    found = [
+        path
+        for home in name.folders
+        for path in sorted(home.rglob("*"))
+        if not any(part.startswith(".") for part in path.relative_to(home).parts)
+    ]
+    if linked := [path for path in found if path.is_symlink() and path.is_dir()]:
         raise DataError(
-            f"{source}: has no configuration {shown(name.config)} (it has: {', '.join(configs)})"
+            f"{source}: {linked[0]}: is a link to a folder, which is not read; put the folder itself there"
         )
-    if name.config is None and len(configs) > 1 and "default" not in configs:
-        raise DataError(
-            f"{source}: has several configurations; give one, as in hf:{name.place}/{configs[0]}"
-        )
-    return name.config or ("default" if "default" in configs else configs[0])
+    files = [path for path in found if path.is_file()]
+    if not files:
+        raise DataError(f"{source}: has no files but hidden ones")
+    return files
 
 
-def _chosen(splits: dict[str, Any], wanted: str | None, source: str) -> dict[str, Any]:
-    """Return the splits to read by our names; a single split of another name is train."""
-    if wanted is None and len(splits) == 1:
-        wanted = next(iter(splits))
-    if wanted is None:
-        named = {SPLIT_NAMES.get(split, split): dataset for split, dataset in splits.items()}
-    elif wanted in splits:
-        named = {SPLIT_NAMES.get(wanted, "train"): splits[wanted]}
-    else:
-        raise DataError(f"{source}: has no split {shown(wanted)} (it has: {', '.join(splits)})")
-    for split in named:
-        check_id(f"{source}: the name of a split", split)
-    return named
+def _check_card(name: HubName, source: str) -> None:
+    """Check that what a folder says of its own files names none outside it, and no address to fetch."""
+    from huggingface_hub import DatasetCard  # slow to import, and only a folder has a card
 
-
-def _store_beir(builder: DataBuilder, hub: _Hub, name: HubName, configs: list[str]) -> None:
-    source = hub.source
-    read: list[Any] = []
-    for config, kind in (("corpus", "document"), ("queries", "query")):
-        parts = list(hub.splits(name.place, config).values())
-        rows = (row for part in parts for row in _texts(hub, part, source, config))
-        total = sum(part.num_rows for part in parts)
-        builder.write_texts(config, published_texts(rows, source, kind, builder.notes, total))
-        read += parts
-    check_published_ids(builder, source)
-    own = next((config for config in ("qrels", "default") if config in configs), None)
-    if own:
-        judged = hub.splits(name.place, own)
-    else:
-        place = f"{name.place.rstrip('/')}-qrels"
-        judged = hub.splits(place, hub.configs(place)[0])
-    for split, part in _chosen(judged, name.split, source).items():
-        judgements = Judgements(source, split)
-        columns = [
-            _column(part, what, source, "the judgements") for what in ("query", "document", "score")
-        ]
-        for batch in hub.read(part, columns):
-            for query, document, score in zip(*(batch[column] for column in columns), strict=True):
-                judgements.add(_id(query, source), _id(document, source), _as_integer(score))
-        judgements.store(builder)
-    hub.note_commit(builder, read)
-
-
-def _texts(hub: _Hub, part: Any, source: str, config: str) -> Iterator[TextRow]:
-    identifier, text = (_column(part, what, source, config) for what in ("id", "text"))
-    title = ["title"] if config == "corpus" and "title" in part.column_names else []
-    for batch in hub.read(part, [identifier, text, *title]):
-        titles = batch["title"] if title else None
-        for row, own in enumerate(batch[identifier]):
-            yield _id(own, source), (titles[row] or "") if titles else "", batch[text][row] or ""
-
-
-def _column(part: Any, what: str, source: str, where: str) -> str:
-    for name in _COLUMNS[what]:
-        if name in part.column_names:
-            return name
-    has = shortened(", ".join(map(str, part.column_names)))
-    raise DataError(f"{source}: column '{_COLUMNS[what][0]}' is missing in {where} (it has: {has})")
-
-
-def _id(value: object, source: str) -> str:
-    """An id; the hub has some as numbers.
-
-    Raises:
-        DataError: if it is neither a text nor a number.
-    """
-    if isinstance(value, bool) or not isinstance(value, str | int):
-        raise DataError(f"{source}: an id must be a text or a whole number, got {shown(value)}")
-    return str(value)
-
-
-def _as_integer(score: object) -> object:
-    """A whole score as an integer, also where it is written with a point or as text; any other as it is."""
-    if isinstance(score, float) and score.is_integer():
-        return int(score)
-    return int(score) if isinstance(score, str) and re.fullmatch("-?[0-9]{1,4}", score) else score
+    for home in name.folders:
+        card, hidden = home / "README.md", home / ".huggingface.yaml"
+        if os.path.lexists(hidden):  # where the library would look, too
+            raise DataError(
+                f"{source}: {hidden}: hidden files are not read; write it into README.md"
+            )
+        try:
+            about = DatasetCard.load(card).data.to_dict() if card.is_file() else {}
+        except Exception as error:  # of the library's YAML
+            raise DataError(
+                f"{card}: cannot be read as the card of a data set ({first_line(error)})"
+            ) from None
+        texts = re.findall(r'"((?:[^"\\]|\\.)*)"', json.dumps(about.get("configs"), default=str))
+        if outside := [text for text in texts if _OUTSIDE.match(text)]:
+            raise DataError(
+                f"{card}: configs: must name files in this folder, got {shown(outside[0])}"
+            )
 
 
 class _Hub:
-    """The library ``datasets``, with its errors in one sentence.
+    """One data set, read by the library ``datasets``, whose errors become one sentence.
 
     Args:
+        builder: what is filled.
         source: what the user passed.
-        cache: folder for its copies.
         name: what is read.
+        cache: folder for the library's copies.
     """
 
-    def __init__(self, source: str, cache: str, name: HubName) -> None:
+    def __init__(self, builder: DataBuilder, source: str, name: HubName, cache: str) -> None:
         import datasets
 
-        self.source, self._cache, self._name, self._library = source, cache, name, datasets
+        self.builder, self.source, self.name, self.cache = builder, source, name, cache
+        self.library = datasets
+        self.place = str(Path(name.place).absolute()) if name.local else name.place
         datasets.utils.logging.set_verbosity(datasets.utils.logging.CRITICAL)
-        logging.getLogger("huggingface_hub").setLevel(
-            logging.ERROR
-        )  # it logs each of its tries twice
+        # it logs each of its tries twice
+        logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
         if not name.local:
             log.info("asking the hub for %s", name.place)
         if not sys.stderr.isatty():
             datasets.disable_progress_bars()
 
+    def store(self, given: Columns) -> None:
+        """Read the layout that is there."""
+        name, source, folder = self.name, self.source, Path(self.name.place)
+        if name.local and (folder / "corpus.jsonl").is_file() and any(folder.glob("qrels/*.tsv")):
+            raise DataError(f"{source}: is a BEIR folder: pass it without hf:")
+        configs = self.configs(self.place)
+        if not {"corpus", "queries"} <= set(configs) or name.config is not None:
+            splits = self.chosen(self.splits(self.place, self.only_config(configs)))
+            tables = [
+                (split, DatasetTable(f"{source}, {split}", part, split, self.explained))
+                for split, part in splits.items()
+            ]
+            store_tables(self.builder, {}, tables, given, lenient=True)
+            self.note_commit(splits)
+        elif given.given:
+            raise DataError(
+                f"{source}: has a corpus, queries and judgements; --columns is for tables of pairs"
+            )
+        else:
+            self.store_beir(configs)
+
+    def only_config(self, configs: list[str]) -> str:
+        """The configuration of pairs to read."""
+        wanted = self.name.config or ("default" if "default" in configs else configs[0])
+        if wanted not in configs:
+            raise DataError(
+                f"{self.source}: has no configuration {shown(wanted)} (it has: {', '.join(configs)})"
+            )
+        if self.name.config is None and len(configs) > 1 and wanted != "default":
+            raise DataError(
+                f"{self.source}: has several configurations; give one, as in hf:{self.name.place}/{wanted}"
+            )
+        return wanted
+
+    def chosen(self, splits: dict[str, Any]) -> dict[str, Any]:
+        """Return the splits to read by our names; a single split of another name is train."""
+        wanted = self.name.split or (next(iter(splits)) if len(splits) == 1 else None)
+        if wanted is None:
+            named = {SPLIT_NAMES.get(split, split): part for split, part in splits.items()}
+        elif wanted in splits:
+            named = {SPLIT_NAMES.get(wanted, "train"): splits[wanted]}
+        else:
+            raise DataError(
+                f"{self.source}: has no split {shown(wanted)} (it has: {', '.join(splits)})"
+            )
+        for split in named:
+            check_id(f"{self.source}: the name of a split", split)
+        return named
+
+    def store_beir(self, configs: list[str]) -> None:
+        """Read a corpus, queries and judgements."""
+        for config in ("corpus", "queries"):
+            parts = self.splits(self.place, config)
+            self.builder.write_texts(config, self.texts(parts, config))
+            self.note_commit(parts)
+        check_published_ids(self.builder, self.source)
+        place = self.place
+        own = [config for config in configs if config in ("qrels", "default")]
+        if not own:
+            place = f"{place}-qrels"
+            own = self.configs(place)
+        for split, part in self.chosen(self.splits(place, own[0])).items():
+            roles = {"query-id": as_ids, "corpus-id": as_ids, "score": as_numbers}
+            batches = list(self.batches(part, "the judgements", roles))
+            queries, documents = (
+                pa.chunked_array([batch[at] for batch in batches], pa.string()) for at in (0, 1)
+            )
+            scores = (score for batch in batches for score in batch[2].tolist())
+            grades = (int(score) if score.is_integer() else score for score in scores)
+            store_judgements(self.builder, self.source, split, queries, documents, grades)
+
+    def texts(self, parts: dict[str, Any], config: str) -> Iterator[TextRow]:
+        """Yield id, title and text of each row; queries have no titles."""
+        for part in parts.values():
+            titled = config == "corpus" and "title" in part.column_names
+            roles = {"_id": as_ids, "text": as_texts, **({"title": as_texts} if titled else {})}
+            for identifiers, texts, *titles in self.batches(part, config, roles):
+                own = titles[0].to_pylist() if titles else [""] * len(texts)
+                yield from zip(identifiers.to_pylist(), own, texts.to_pylist(), strict=True)
+
+    def batches(
+        self, part: Any, where: str, roles: dict[str, Callable[..., Any]]
+    ) -> Iterator[list[Any]]:
+        """Yield some columns of a split in batches, as what ``roles`` reads them: no row makes the library open a file."""
+        has, columns = part.column_names, []
+        for role in roles:
+            other = role.replace("-", "_") if "-" in role else role.removeprefix("_")
+            if not (own := [name for name in (role, other) if name in has]):
+                listed = shortened(", ".join(map(str, has)))
+                raise DataError(
+                    f"{self.source}: column '{role}' is missing in {where} (it has: {listed})"
+                )
+            columns.append(own[0])
+        rows = part.select_columns(columns).with_format("arrow").iter(ROWS_AT_ONCE)
+        for number, table in enumerate(rows):
+
+            def place(at: int, first: int = number * ROWS_AT_ONCE + 1) -> str:
+                return f"{self.source}: {where}, row {first + at}"
+
+            yield [
+                read(table[column].combine_chunks(), column, place)
+                for column, read in zip(columns, roles.values(), strict=True)
+            ]
+
     def configs(self, place: str) -> list[str]:
         """Return the configurations of a data set."""
-        try:
-            return [
-                str(name) for name in self._library.get_dataset_config_names(self._absolute(place))
-            ]
-        except Exception as error:
-            raise self.explained(error, place) from error
+        return [str(name) for name in self.library.get_dataset_config_names(place)]
 
     def splits(self, place: str, config: str) -> dict[str, Any]:
         """Return the splits of a configuration, memory-mapped."""
-        try:
-            return dict(
-                self._library.load_dataset(self._absolute(place), config, cache_dir=self._cache)
-            )
-        except Exception as error:
-            raise self.explained(error, place) from error
+        return dict(self.library.load_dataset(place, config, cache_dir=self.cache))
 
-    def read(self, part: Any, columns: Sequence[str]) -> Iterator[dict[str, list[Any]]]:
-        """Yield columns of a split in batches. Images and their like are refused: to decode one, a file that the row
-        names is opened, or fetched."""
-        from datasets.features.features import require_decoding
-
-        for column in columns:
-            kind = part.features[column]
-            if require_decoding(kind) and type(kind).__name__ != "Json":
-                raise DataError(
-                    f"{self.source}: column {shown(column)} must hold texts or numbers, not {shown(kind)}"
-                )
-        try:
-            yield from part.select_columns(list(dict.fromkeys(columns))).iter(
-                batch_size=ROWS_AT_ONCE
-            )
-        except MemoryError:
-            raise
-        except Exception as error:
-            raise self.explained(error, self._name.place) from error
-
-    def note_commit(self, builder: DataBuilder, parts: Any) -> None:
+    def note_commit(self, parts: dict[str, Any]) -> None:
         """Note which commit of the hub was read."""
-        for part in parts:
-            for url in part.info.download_checksums or {}:
-                if found := re.search(r"@([0-9a-f]{12})[0-9a-f]{28}/", str(url)):
-                    builder.notes.append(f"read at commit {found[1]}")
-                    return
+        urls = " ".join(str(part.info.download_checksums) for part in parts.values())
+        notes = [
+            f"read at commit {commit}"
+            for commit in re.findall(r"@([0-9a-f]{12})[0-9a-f]{28}/", urls)
+        ]
+        self.builder.notes += [note for note in notes[:1] if note not in self.builder.notes]
 
-    def _absolute(self, place: str) -> str:
-        return str(Path(place).resolve()) if self._name.local else place
-
-    def explained(self, error: Exception, place: str) -> OperaError:
+    def explained(self, error: Exception) -> OperaError:
         """Return an error of the library in one sentence."""
-        if isinstance(error, OperaError):
-            return error
         if isinstance(error, OSError) and error.errno in ADVICE:
-            return storage_error(Path(self._cache), error)
+            return storage_error(Path(self.cache), error)
         lines = [line for line in str(error.__cause__ or error).splitlines() if line.strip()]
         reason = shortened(f"{type(error).__name__}: {lines[0] if lines else ''}")
-        if self._name.local:
+        if self.name.local:
             return DataError(f"{self.source}: cannot be read ({reason})")
-        fetch = f"hf download --repo-type dataset {place} --local-dir FOLDER"
+        fetch = f"hf download --repo-type dataset {self.name.place} --local-dir FOLDER"
         return DataError(
             f"{self.source}: cannot be fetched ({reason}); where there is a network: {fetch}; then pass hf:FOLDER"
         )

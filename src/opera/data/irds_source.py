@@ -7,28 +7,29 @@ ir_datasets calls its default text. A query is its ``text``, or likewise its def
 from __future__ import annotations
 
 import hashlib
-import importlib.metadata
 import logging
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
+
+import pyarrow as pa
 
 from opera.core.errors import DataError, MissingExtraError, OperaError, nearest
 from opera.core.extras import missing
+from opera.core.progress import counted
 from opera.core.storage import ADVICE, storage_error
 from opera.core.terminal import shortened, shown
 from opera.data.catalogue import find_set
-from opera.data.irds_files import home, how_to_fetch
+from opera.data.checks import check_id, check_string
 from opera.data.names import SPLIT_NAMES, source_name
-from opera.data.published import RULES, Judgements, check_published_ids, published_texts
+from opera.data.published import RULES, check_published_ids, store_judgements
 from opera.data.retrieval_data import RetrievalData, load_or_parse
 from opera.data.store import LAYOUT, DataBuilder, stored_entry
 from opera.data.texts import TextRow
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
-Item = TypeVar("Item")
 
 
 def load_irds(identifier: str) -> RetrievalData:
@@ -43,7 +44,7 @@ def load_irds(identifier: str) -> RetrievalData:
         DataError: for an unknown id, for data that cannot be fetched, and for an error in them.
     """
     source = f"irds:{identifier}"
-    return load_splits(find_splits(identifier), source_name(source) or source, source)
+    return _load_splits(find_splits(identifier), source_name(source) or source, source)
 
 
 def load_paper_set(name: str) -> RetrievalData:
@@ -53,7 +54,7 @@ def load_paper_set(name: str) -> RetrievalData:
         InputError: as :func:`load_irds`.
     """
     entry = find_set(name)
-    data = load_splits(entry.splits, entry.name, entry.source)
+    data = _load_splits(entry.splits, entry.name, entry.source)
     if entry.relevant_grade == 1:
         return data
     note = f"the paper counts grades from {entry.relevant_grade} up as relevant: relevant_grade={entry.relevant_grade}"
@@ -61,123 +62,114 @@ def load_paper_set(name: str) -> RetrievalData:
 
 
 def find_splits(identifier: str) -> dict[str, str]:
-    """Return the id of each split of an id.
-
-    Raises:
-        MissingExtraError: if ir_datasets is not installed.
-        DataError: if the id is unknown, or nothing there is judged.
-    """
+    """Return the id of each split of an id; an error if the id is unknown, or nothing there is judged."""
     source = f"irds:{shown(identifier)[1:-1]}"
     if not _ID.fullmatch(identifier):
         raise DataError(f"{source}: must be an id of ir_datasets, such as irds:beir/nfcorpus")
     registry = _library(source).registry
-    known = list(registry)
-    if (dataset := _dataset(registry, identifier)) is not None and dataset.has_qrels():
-        return {_split_of(identifier): identifier}
+
+    def judged(name: str) -> bool:
+        try:
+            return bool(registry[name].has_qrels())
+        except (KeyError, ValueError):
+            return False
+
+    if judged(identifier):
+        named = [SPLIT_NAMES[part] for part in identifier.split("/") if part in SPLIT_NAMES]
+        return {named[-1] if named else "test": identifier}
     below: dict[str, str] = {}
     for name, split in SPLIT_NAMES.items():
-        dataset = _dataset(registry, f"{identifier}/{name}")
-        if dataset is not None and dataset.has_qrels():
+        if judged(f"{identifier}/{name}"):
             below.setdefault(split, f"{identifier}/{name}")
     if below:
         return below
-    judged = [
-        name for name in known if name.startswith(f"{identifier}/") and registry[name].has_qrels()
-    ]
-    if judged:
-        raise DataError(
-            f"{source}: has no judgements itself; give one of {shortened(', '.join(judged))}"
-        )
-    if identifier in known:
-        raise DataError(f"{source}: ir_datasets has no judgements of it")
-    raise DataError(f"{source}: ir_datasets has no such data set{nearest(identifier[:100], known)}")
-
-
-def load_splits(splits: Mapping[str, str], name: str, source: str) -> RetrievalData:
-    """Load the splits of one corpus, each by its own id.
-
-    Args:
-        splits: the id of each split.
-        name: short name, for tables.
-        source: what the user passed.
-
-    Raises:
-        InputError: as :func:`load_irds`.
-    """
-    key = _digest(splits)
-    if key is None:
-        raise missing("ir_datasets", source)
-    return load_or_parse(
-        lambda: key, name, source, lambda builder: _parse(builder, dict(splits), source), named=True
-    )
-
-
-def is_here(splits: Mapping[str, str]) -> bool:
-    """Whether the splits of a corpus are in the cache, so that they can be read without a network."""
-    return stored_at(splits) is not None
+    known = list(registry)
+    problem = f"ir_datasets has no such data set{nearest(identifier[:100], known)}"
+    if inside := [name for name in known if name.startswith(f"{identifier}/") and judged(name)]:
+        problem = f"has no judgements itself; give one of {shortened(', '.join(inside))}"
+    elif identifier in known:
+        problem = "ir_datasets has no judgements of it"
+    raise DataError(f"{source}: {problem}")
 
 
 def stored_at(splits: Mapping[str, str]) -> Path | None:
     """Return the folder in the cache that holds the splits of a corpus; ``None`` where there is none."""
-    key = _digest(splits)
-    return None if key is None else stored_entry(key)
+    return stored_entry(_digest(splits))
 
 
-def _digest(splits: Mapping[str, str]) -> str | None:
-    """SHA-256 of what decides the data, ``None`` without ir_datasets: its version, which holds each file's MD5."""
-    try:
-        version = importlib.metadata.version("ir-datasets")
-    except importlib.metadata.PackageNotFoundError:
-        return None
-    parts = [
-        LAYOUT,
-        RULES,
-        "irds",
-        version,
-        *(f"{split}={identifier}" for split, identifier in splits.items()),
-    ]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+def _digest(splits: Mapping[str, str]) -> str:
+    named = (f"{split}={identifier}" for split, identifier in splits.items())
+    return hashlib.sha256("\0".join((LAYOUT, RULES, "irds", *named)).encode()).hexdigest()
 
 
-def _parse(builder: DataBuilder, splits: dict[str, str], source: str) -> None:
+def _load_splits(splits: Mapping[str, str], name: str, source: str) -> RetrievalData:
+    """Load the splits of one corpus, each by its own id."""
+
+    def parse(builder: DataBuilder) -> None:
+        _parse(builder, splits, source)
+
+    return load_or_parse(lambda: _digest(splits), name, source, parse, named=True)
+
+
+def _parse(builder: DataBuilder, splits: Mapping[str, str], source: str) -> None:
     library = _library(source)
+    collection = next(iter(splits.values())).partition("/")[0]
     datasets = {split: library.load(identifier) for split, identifier in splits.items()}
-    ids = list(splits.values())
 
-    def read(items: Callable[[], Iterable[Item]]) -> Iterator[Item]:
-        return _from_library(items, source, ids)
+    def read(items: Callable[[], Iterable[Any]]) -> Iterator[Any]:
+        try:
+            yield from items()
+        except (OperaError, MemoryError):
+            raise
+        except Exception as error:
+            raise _explained(error, source, collection) from error
+
+    def texts(rows: Iterable[TextRow], kind: str, total: int | None) -> Iterator[TextRow]:
+        """Check the ids and texts; halves of characters, which no file can hold, become question marks."""
+        cut = 0
+        for row in counted(rows, f"reading {source}", total, kind):
+            check_id(f"{source}: id of {kind}", row[0])
+            whole = [
+                text.encode("utf-8", "replace").decode() if isinstance(text, str) else text
+                for text in row
+            ]
+            cut += whole != list(row)
+            for text in whole:
+                check_string(f"{source}: {kind} {shown(row[0])}: its text", text)
+            yield row[0], whole[1], whole[2]
+        if cut:
+            builder.notes.append(
+                f"{cut:,} texts of {kind} held half a character, which became a question mark"
+            )
 
     corpus = next(iter(datasets.values()))
     if not corpus.has_docs():
         raise DataError(f"{source}: ir_datasets has no documents of it")
-    total = corpus.docs_metadata().get("count")
-    rows = (_text_row(doc, doc.doc_id) for doc in read(corpus.docs_iter))
-    builder.write_texts("corpus", published_texts(rows, source, "document", builder.notes, total))
-    texts = {
-        split: _queries(read(dataset.queries_iter))
-        for split, dataset in datasets.items()
-        if dataset.has_queries()
-    }
-    prefixes = _prefixes(texts)
-    queries = {
-        f"{prefixes[split]}{query}": text
-        for split, own in texts.items()
-        for query, text in own.items()
-    }
-    rows = ((query, "", text) for query, text in queries.items())
+    documents = (_text_row(doc, doc.doc_id) for doc in read(corpus.docs_iter))
     builder.write_texts(
-        "queries", published_texts(rows, source, "query", builder.notes, len(queries))
+        "corpus", texts(documents, "documents", corpus.docs_metadata().get("count"))
     )
+    queries: dict[str, str] = {}
+    prefixes = dict.fromkeys(datasets, "")
+    for split, dataset in datasets.items():
+        rows = read(dataset.queries_iter) if dataset.has_queries() else ()
+        own = {query.query_id: _text_row(query, query.query_id)[2] for query in rows}
+        if any(queries.get(query, text) != text for query, text in own.items()):
+            prefixes[split] = f"{split}:"
+        queries |= {f"{prefixes[split]}{query}": text for query, text in own.items()}
+    query_rows = ((query, "", text) for query, text in queries.items())
+    builder.write_texts("queries", texts(query_rows, "queries", len(queries)))
     check_published_ids(builder, source)
     if any(prefixes.values()):
         builder.notes.append(
             "the splits number their queries alike: ids of later splits have its name in front"
         )
     for split, dataset in datasets.items():
-        judgements = Judgements(source, split)
-        for judged in read(dataset.qrels_iter):
-            judgements.add(f"{prefixes[split]}{judged.query_id}", judged.doc_id, judged.relevance)
-        judgements.store(builder)
+        judged = list(read(dataset.qrels_iter))
+        query_ids = pa.array((f"{prefixes[split]}{each.query_id}" for each in judged), pa.string())
+        doc_ids = pa.array((each.doc_id for each in judged), pa.string())
+        grades = (each.relevance for each in judged)
+        store_judgements(builder, source, split, query_ids, doc_ids, grades)
 
 
 def _text_row(item: Any, identifier: str) -> TextRow:
@@ -186,41 +178,12 @@ def _text_row(item: Any, identifier: str) -> TextRow:
     return identifier, "", item.default_text() or ""
 
 
-def _queries(queries: Iterable[Any]) -> dict[str, str]:
-    return {query.query_id: _text_row(query, query.query_id)[2] for query in queries}
-
-
-def _prefixes(texts: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    """What to put before the query ids of each split: its name, where an id means another query in an earlier split."""
-    seen: dict[str, str] = {}
-    prefixes = {}
-    for split, own in texts.items():
-        clash = any(seen.get(query, text) != text for query, text in own.items())
-        prefixes[split] = f"{split}:" if clash else ""
-        seen |= own
-    return prefixes
-
-
-def _split_of(identifier: str) -> str:
-    names = [SPLIT_NAMES[part] for part in identifier.split("/") if part in SPLIT_NAMES]
-    return names[-1] if names else "test"
-
-
-def _dataset(registry: Any, identifier: str) -> Any:
-    try:
-        return registry[identifier]
-    except (KeyError, ValueError):
-        return None
-
-
 def _library(source: str) -> Any:
     try:
         import ir_datasets
     except ImportError:
         raise missing("ir_datasets", source) from None
-    log = logging.getLogger("ir_datasets")
-    if _only_agreements not in log.filters:
-        log.addFilter(_only_agreements)
+    logging.getLogger("ir_datasets").addFilter(_only_agreements)
     return ir_datasets
 
 
@@ -229,28 +192,15 @@ def _only_agreements(record: logging.LogRecord) -> bool:
     return "agree" in record.getMessage().lower()
 
 
-def _from_library(
-    items: Callable[[], Iterable[Item]], source: str, ids: list[str]
-) -> Iterator[Item]:
-    """Yield what the library reads; whatever it raises becomes one message that says what to fetch by hand.
-
-    Raises:
-        InputError: in its place.
-    """
-    try:
-        yield from items()
-    except (OperaError, MemoryError):
-        raise
-    except Exception as error:
-        raise _explained(error, source, ids) from error
-
-
-def _explained(error: Exception, source: str, ids: list[str]) -> OperaError:
+def _explained(error: Exception, source: str, collection: str) -> OperaError:
     if isinstance(error, ImportError):
         return MissingExtraError(f"{source}: {error}")
+    home = Path(_library(source).util.home_path())
     if isinstance(error, OSError) and error.errno in ADVICE:
         return storage_error(
-            home(), error, " (in the files of ir_datasets, which IR_DATASETS_HOME can move)"
+            home, error, " (in the files of ir_datasets, which IR_DATASETS_HOME can move)"
         )
-    reason = shortened(f"{type(error).__name__}: {error}")
-    return DataError(f"{source}: cannot be read ({reason}); {how_to_fetch(ids)}")
+    reason = shortened(f"{type(error).__name__}: {error}", 400)
+    page = f"https://ir-datasets.com/{collection}.html says where its files come from"
+    advice = f"they belong below {home / collection}; remove one that is damaged"
+    return DataError(f"{source}: cannot be read ({reason}); {page}; {advice}")

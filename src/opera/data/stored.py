@@ -11,7 +11,7 @@ from opera.core.errors import DataError, SettingError
 from opera.core.paths import expand_user
 from opera.core.terminal import place as place_of
 from opera.core.terminal import shortened
-from opera.data.hub_folder import local_folder
+from opera.data.hub_source import local_folder
 from opera.data.names import TABLES
 from opera.data.retrieval_data import RetrievalData
 from opera.data.sources import (

@@ -1,31 +1,27 @@
-"""Read the scores of a teacher from a file: ids of queries and documents, and a score per pair."""
+"""Read the scores of a teacher from a table: ids of queries and documents, and a score per pair."""
 
 from __future__ import annotations
 
-import csv
-import math
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from opera.core.errors import DataError
-from opera.core.reading import open_file
 from opera.core.terminal import printable, shortened, shown
 from opera.data.combined import each_set, first_rows, with_sets
-from opera.data.lines import json_objects, numbered_lines
 from opera.data.retrieval_data import RetrievalData
-from opera.data.tables.values import as_ids
+from opera.data.tables.columns import Columns
+from opera.data.tables.files import open_tables
+from opera.data.tables.values import as_ids, as_numbers
 from opera.data.teacher import TeacherScores
 
-SUFFIXES = (".parquet", ".tsv", ".jsonl")
-IDS = ("query_id", "doc_id")
-SCORES = ("score", "similarity")
-"""The column of a reranker's scores, and of an embedding model's."""
+COLUMNS = ("query_id", "doc_id", "score")
+SIMILARITY = "similarity"
+"""What the column of scores is called where an embedding model wrote it."""
 
 
 def with_teacher(data: RetrievalData, path: Path) -> RetrievalData:
@@ -33,40 +29,30 @@ def with_teacher(data: RetrievalData, path: Path) -> RetrievalData:
 
     Args:
         data: the data set.
-        path: ``.parquet``, ``.tsv`` with a header, or ``.jsonl``, with the columns ``query_id``, ``doc_id`` and
-            ``score`` (or ``similarity``); others are not read. Scores of pairs that the data lack are left out; a note
-            counts them.
+        path: a table with the columns ``query_id``, ``doc_id`` and ``score`` (or ``similarity``); others are not read.
+            Scores of pairs that the data lack are left out; a note counts them.
 
     Raises:
         DataError: for a file that cannot be read, a score that is no finite number, or no pair of these data.
     """
-    if path.suffix not in SUFFIXES:
-        raise DataError(
-            f"{path}: must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}; the suffix is the format"
-        )
-    try:
-        queries, documents, scores = (
-            _read_parquet(path) if path.suffix == ".parquet" else _read_lines(path)
-        )
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror or error})") from None
+    queries, documents, scores = _read(path)
     query_rows, doc_rows = data.queries.find_rows(queries), data.corpus.find_rows(documents)
-    known = (query_rows >= 0) & (doc_rows >= 0)
     of_query, of_document = (
         np.searchsorted(firsts, rows, side="right")
         for firsts, rows in zip(first_rows(data), (query_rows, doc_rows), strict=True)
     )
-    known &= of_query == of_document
+    known = (query_rows >= 0) & (doc_rows >= 0) & (of_query == of_document)
     if not known.any():
+        advice = "was it scored on it?"
+        if data.sets:
+            advice = f"ids must be SET/ID, of the sets {', '.join(own.name for own in data.sets)}"
         example = (
             f"query {shown(queries[0].as_py())}, document {shown(documents[0].as_py())}"
             if len(queries)
             else "none"
         )
-        advice = f"ids must be SET/ID, of the sets {', '.join(own.name for own in data.sets)}"
         raise DataError(
-            f"{path}: none of its {len(scores):,} pairs is of {data.title} ({example}); "
-            f"{advice if data.sets else 'was it scored on it?'}"
+            f"{path}: none of its {len(scores):,} pairs is of {data.title} ({example}); {advice}"
         )
     sets = []
     for number, own in enumerate(each_set(data)):
@@ -81,100 +67,32 @@ def with_teacher(data: RetrievalData, path: Path) -> RetrievalData:
     return with_sets(data, sets)
 
 
-def _read_parquet(path: Path) -> tuple[pa.ChunkedArray, pa.ChunkedArray, np.ndarray]:
-    with open_file(path) as opened:
-        try:
-            with pq.ParquetFile(opened) as file:
-                names = file.schema_arrow.names
-                columns = [*IDS, _score_column(str(path), names)]
-                table = file.read(columns=columns)
-            ids = [_ids(path, table[name], name) for name in IDS]
-            scores = table[columns[2]].cast(pa.float32()).to_numpy()
-        except (DataError, OSError):
-            raise
-        except Exception as error:  # Arrow raises many types on spoilt files
-            reason = shortened(printable(" ".join(str(error).split()))) or type(error).__name__
-            raise DataError(f"{path}: is not a Parquet file that can be read ({reason})") from None
-    if bad := np.flatnonzero(~np.isfinite(scores)).tolist():
+def _read(path: Path) -> tuple[pa.ChunkedArray, pa.ChunkedArray, NDArray[np.float64]]:
+    """Return ids of queries and of documents, and scores, each ``[K]``."""
+    ids: tuple[list[pa.Array], list[pa.Array]] = ([], [])
+    scores = [np.empty(0)]
+    for table in open_tables(path, "pairs", Columns(), []):
+        names = _columns(table.name, table.columns)
+        for rows in table.batches(names):
+
+            def place(at: int, numbers: Sequence[int] = rows.numbers) -> str:
+                return table.place(numbers[at])  # noqa: B023 - called before the next one
+
+            for column, found in zip(names, ids, strict=False):
+                found.append(as_ids(rows.columns[column], column, place))
+            scores.append(as_numbers(rows.columns[names[2]], names[2], place))
+    return (*(pa.chunked_array(own, pa.string()) for own in ids), np.concatenate(scores))
+
+
+def _columns(place: str, has: Sequence[str]) -> list[str]:
+    """Return the names of the three columns."""
+    if "pos" in has:
         raise DataError(
-            f"{path}: row {bad[0] + 1}: score must be a finite number, got {scores[bad[0]]}"
+            f"{place}: is a training file with texts; pass it as the data, whose pos_scores and neg_scores are used"
         )
-    return ids[0], ids[1], scores
-
-
-def _ids(path: Path, column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    if column.null_count:
-        raise DataError(f"{path}: every row must have a query_id and a doc_id, and some have none")
-    parts: list[pa.StringArray] = []
-
-    def place(at: int) -> str:
-        return f"{path}, row {sum(map(len, parts)) + at + 1}"
-
-    for chunk in column.chunks:
-        parts.append(as_ids(chunk, name, place))
-    return pa.chunked_array(parts, pa.string())
-
-
-def _read_lines(path: Path) -> tuple[pa.ChunkedArray, pa.ChunkedArray, np.ndarray]:
-    rows = list(_tsv_rows(path) if path.suffix == ".tsv" else _jsonl_rows(path))
-    ids = [pa.chunked_array([[row[at] for row in rows]], pa.string()) for at in (0, 1)]
-    return ids[0], ids[1], np.array([row[2] for row in rows], dtype=np.float32)
-
-
-def _tsv_rows(path: Path) -> Iterator[tuple[str, str, float]]:
-    places: list[int] = []
-    header: list[str] = []
-    for number, line in numbered_lines(path):
-        cells = next(csv.reader([line], delimiter="\t"))
-        if not places:
-            header = cells
-            places = [
-                header.index(name) for name in (*IDS, _score_column(f"{path}:{number}", header))
-            ]
-        elif len(cells) != len(header):
-            raise DataError(
-                f"{path}:{number}: has {len(cells)} columns, and the header {len(header)}"
-            )
-        else:
-            query, doc, score = (cells[place] for place in places)
-            yield query, doc, _number(path, number, score)
-
-
-def _jsonl_rows(path: Path) -> Iterator[tuple[str, str, float]]:
-    for number, record in json_objects(path):
-        if "pos" in record:
-            raise DataError(
-                f"{path}:{number}: is a training file with texts; pass it as the data, whose pos_scores and neg_scores "
-                "are used"
-            )
-        score = _score_column(f"{path}:{number}", list(record))
-        for name in IDS:
-            if not isinstance(record[name], str):
-                raise DataError(
-                    f"{path}:{number}: column '{name}' must be a string, got {shown(record[name])}"
-                )
-        yield record["query_id"], record["doc_id"], _number(path, number, record[score])
-
-
-def _score_column(place: str, names: list[str]) -> str:
-    """Return the name of the column of scores, where all columns are there."""
-    has = shortened(printable(", ".join(names)))
-    for name in (*IDS, SCORES[0]):
-        if name not in names and not (name == SCORES[0] and SCORES[1] in names):
-            raise DataError(f"{place}: column '{name}' is missing (it has: {has})")
-    return SCORES[0] if SCORES[0] in names else SCORES[1]
-
-
-def _number(path: Path, line: int, value: Any) -> float:
-    try:
-        if (
-            isinstance(value, bool)
-            or not math.isfinite(number := float(value))
-            or abs(number) > 1e30
-        ):
-            raise ValueError
-    except (TypeError, ValueError, OverflowError):
-        raise DataError(
-            f"{path}:{line}: score must be a finite number, got {shown(value)}"
-        ) from None
-    return number
+    names = [SIMILARITY if name == "score" and name not in has else name for name in COLUMNS]
+    for name, wanted in zip(names, COLUMNS, strict=True):
+        if name not in has:
+            listed = shortened(printable(", ".join(has)))
+            raise DataError(f"{place}: column '{wanted}' is missing (it has: {listed})")
+    return names

@@ -13,7 +13,7 @@ from opera.cli.printing.console import table_of
 from opera.core.terminal import place, say
 from opera.data import RetrievalData
 from opera.data.catalogue import PAPER_SETS, CountDifference, PaperSet
-from opera.data.irds_source import is_here, stored_at
+from opera.data.irds_source import stored_at
 
 COUNTS = {
     "documents": "documents",
@@ -29,7 +29,7 @@ def print_sets(screen: Console) -> None:
     sizes, origins = [], []
     for entry in PAPER_SETS.values():
         counts = [f"{count:,}" for count in entry.table_counts.values()]
-        here = "yes" if is_here(entry.splits) else ""
+        here = "yes" if stored_at(entry.splits) else ""
         sizes.append((entry.name, f"{entry.title}, {entry.domain}", here, *counts))
         fetch = amount(entry.download_bytes) if entry.download_bytes else "on request"
         disk = (f"~{amount(entry.text_bytes)}", amount(entry.embedding_bytes()))
@@ -64,7 +64,7 @@ def set_record(entry: PaperSet) -> dict[str, Any]:
         "download_bytes": entry.download_bytes,
         "text_bytes_estimate": entry.text_bytes,
         "embedding_bytes": entry.embedding_bytes(),
-        "here": is_here(entry.splits),
+        "here": stored_at(entry.splits) is not None,
     }
 
 

@@ -14,7 +14,7 @@ from opera.core.files import replace_file
 from opera.core.terminal import json_text, place
 from opera.data import check_stays_out, load_data
 from opera.data.catalogue import PAPER_SETS, CountDifference, PaperSet, find_set
-from opera.data.irds_source import is_here as is_cached
+from opera.data.irds_source import stored_at
 from opera.data.names import PUBLISHED
 from opera.experiments.analysis import Group, group_runs
 from opera.experiments.grid.compare import prepare_cells
@@ -119,7 +119,7 @@ def count_notes(entry: PaperSet, differences: Sequence[CountDifference]) -> list
 def is_here(source: str) -> bool:
     """Whether a data set is read without a network, or refused without one, as a missing path."""
     if source.startswith("paper:"):
-        return is_cached(find_set(source.removeprefix("paper:")).splits)
+        return stored_at(find_set(source.removeprefix("paper:")).splits) is not None
     return not source.startswith(PUBLISHED)
 
 
