@@ -149,16 +149,19 @@ def test_what_cannot_be_read_is_said_with_where_it_comes_from_and_belongs(irds: 
     archive = irds / "tripclick" / "benchmark.tar.gz"
     away = archive.rename(irds / "away")
     try:
-        for source, reason in (
-            ("irds:beir/scifact", "ConnectionError: .*tu-darmstadt.de.*"),
-            ("irds:beir/quora", "BadZipFile: .*"),
-            ("irds:tripclick/train/tail", f"FileNotFoundError: {archive}"),
+        zips = "https://public.ukp.informatik.tu-darmstadt.de/thakur/BEIR/datasets"
+        for source, reason, file in (
+            ("beir/scifact", "ConnectionError: .*", f"{zips}/scifact.zip as {irds}/beir/scifact/source.zip$"),
+            ("beir/quora", "BadZipFile: .*", f"{zips}/quora.zip as {damaged}$"),
+            (
+                "tripclick/train/tail",
+                "FileNotFoundError: .*",
+                f"what https://ir-datasets.com/tripclick.html says as {archive}",
+            ),
         ):
-            home = source.removeprefix("irds:").split("/")[0]
-            page = f"https://ir-datasets.com/{home}.html says where its files come from"
-            advice = f"{page}; they belong below {irds / home}; remove one that is damaged"
-            with pytest.raises(DataError, match=rf"^{source}: cannot be read \({reason}\); {advice}$"):
-                load_data(source)
+            advice = rf"fetch by hand, or anew where it is damaged: (.*; )?{file}"
+            with pytest.raises(DataError, match=rf"^irds:{source}: cannot be read \({reason}\); {advice}"):
+                load_data(f"irds:{source}")
     finally:
         away.rename(archive)
 

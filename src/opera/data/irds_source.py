@@ -113,7 +113,6 @@ def _load_splits(splits: Mapping[str, str], name: str, source: str) -> Retrieval
 
 def _parse(builder: DataBuilder, splits: Mapping[str, str], source: str) -> None:
     library = _library(source)
-    collection = next(iter(splits.values())).partition("/")[0]
     datasets = {split: library.load(identifier) for split, identifier in splits.items()}
 
     def read(items: Callable[[], Iterable[Any]]) -> Iterator[Any]:
@@ -122,7 +121,7 @@ def _parse(builder: DataBuilder, splits: Mapping[str, str], source: str) -> None
         except (OperaError, MemoryError):
             raise
         except Exception as error:
-            raise _explained(error, source, collection) from error
+            raise _explained(error, source, next(iter(splits.values()))) from error
 
     def texts(rows: Iterable[TextRow], kind: str, total: int | None) -> Iterator[TextRow]:
         """Check the ids and texts; halves of characters, which no file can hold, become question marks."""
@@ -192,15 +191,23 @@ def _only_agreements(record: logging.LogRecord) -> bool:
     return "agree" in record.getMessage().lower()
 
 
-def _explained(error: Exception, source: str, collection: str) -> OperaError:
+def _explained(error: Exception, source: str, identifier: str) -> OperaError:
     if isinstance(error, ImportError):
         return MissingExtraError(f"{source}: {error}")
-    home = Path(_library(source).util.home_path())
+    library, (collection, _, rest) = _library(source), identifier.partition("/")
+    home = Path(library.util.home_path())
     if isinstance(error, OSError) and error.errno in ADVICE:
         return storage_error(
             home, error, " (in the files of ir_datasets, which IR_DATASETS_HOME can move)"
         )
+    page = f"https://ir-datasets.com/{collection}.html"
+    listed = library.util.DownloadConfig.contents().get(collection, {})
+    own = [key for key in listed if f"{rest}/".startswith(f"{key}/")]
+    files = []
+    for entry in [listed[key] for key in own or listed]:
+        stored = f"{collection}/{entry['cache_path']}" if "cache_path" in entry else ""
+        place = home / (stored or f"downloads/{entry.get('expected_md5', '')}")
+        files.append(f"{entry.get('url', f'what {page} says')} as {place}")
     reason = shortened(f"{type(error).__name__}: {error}", 400)
-    page = f"https://ir-datasets.com/{collection}.html says where its files come from"
-    advice = f"they belong below {home / collection}; remove one that is damaged"
-    return DataError(f"{source}: cannot be read ({reason}); {page}; {advice}")
+    advice = f"fetch by hand, or anew where it is damaged: {shortened('; '.join(files), 1000)}"
+    return DataError(f"{source}: cannot be read ({reason}); {advice if files else f'see {page}'}")
