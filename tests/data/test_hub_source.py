@@ -36,7 +36,7 @@ def test_the_layout_of_mteb(tmp_path: Path) -> None:
     assert list(data.splits) == ["train", "dev", "test"]
     assert data.corpus.texts() == ["Title one", "two", ""]
     assert judged(data, "dev") == [("q2", "d1", 1), ("q2", "d2", 1)]
-    assert data.notes[0] == "train: left out 1 judgements of documents that are not there, such as 'd9'"
+    assert "left out 3 judgements of documents that are not there, such as 'd9'" in data.notes
     assert data.name == "small"
     assert files_read(f"hf:{folder}") == [folder]
     assert list(load_data(f"hf:{folder}:test").splits) == ["test"]
@@ -59,9 +59,6 @@ def test_relevant_pairs_without_a_text_are_left_out(tmp_path: Path) -> None:
     data = load_data(f"hf:{folder}")
     assert data.left_out == {"train": 1}
     assert data.training_split().doc_rows.tolist() == [0, 1]
-    path.write_text('{"query-id": "q1", "corpus-id": "empty", "score": 1}\n')
-    with pytest.raises(DataError, match=r"split 'train' has no judgements but of empty texts$"):
-        load_data(f"hf:{folder}")
 
 
 def test_a_changed_folder_is_read_again(tmp_path: Path) -> None:
@@ -181,7 +178,9 @@ def test_a_spoilt_file_is_one_message(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=rf"^hf:{folder}: cannot be read \(DatasetGenerationError: "):
         load_data(f"hf:{folder}")
     (folder / "corpus.jsonl").write_text('{"name": "d1", "text": "x"}\n')
-    with pytest.raises(DataError, match=r"column '_id' is missing in corpus \(it has: name, text\)"):
+    with pytest.raises(
+        DataError, match=r"small, corpus: no column has a name known for the id; its columns are 'name'"
+    ):
         load_data(f"hf:{folder}")
 
 
@@ -232,14 +231,13 @@ def test_no_file_is_opened_because_a_row_names_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "record", "message"),
     [
-        ("corpus", {"_id": "d1", "text": ["a"]}, "corpus, row 1: column 'text' must hold texts or whole numbers, but"),
-        ("corpus", {"_id": None, "text": "a"}, "corpus, row 1: column '_id' must not be empty"),
+        ("corpus", {"_id": "d1", "text": ["a"]}, "corpus[0]: column 'text' must hold texts or whole numbers, but"),
+        ("corpus", {"_id": None, "text": "a"}, "corpus[0]: column '_id' must not be empty"),
         ("corpus", {"_id": "a\n", "text": "a"}, "column '_id' must not hold a tab, a line break or another control"),
         ("queries", {"_id": 1.5, "text": "a"}, "column '_id' must be a text or a whole number, got 1.5"),
-        ("qrels/test", {"query-id": "q3", "corpus-id": "d1", "score": 0.5}, "score must be a whole number, got 0.5"),
         ("qrels/test", {"query-id": "q3", "corpus-id": "d1", "score": None}, "column 'score' must hold numbers, but"),
-        ("qrels/test", {"query-id": "q9", "corpus-id": "d1", "score": 1}, "split 'test' has no judgements"),
-        ("qrels/test", {"query-id": "q9", "corpus": "d1", "score": 1}, "column 'corpus-id' is missing in the judge"),
+        ("qrels/test", {"query-id": "q9", "corpus-id": "d1", "score": 1}, "test: has no pairs"),
+        ("qrels/test", {"query-id": "q9", "corpus": "d1", "score": 1}, "no column has a name known for the document"),
     ],
 )
 def test_values_that_are_no_data(tmp_path: Path, file: str, record: dict[str, Any], message: str) -> None:
@@ -256,7 +254,9 @@ def test_an_id_twice_is_an_error(tmp_path: Path) -> None:
     folder = write_mteb(tmp_path / "small")
     path = folder / "corpus.jsonl"
     path.write_text(path.read_text() * 2)
-    with pytest.raises(DataError, match=r"the id 'd1' occurs twice in its corpus; ids must be unique$"):
+    with pytest.raises(
+        DataError, match=r"corpus\[3\]: duplicate id 'd1', first seen at .*corpus\[0\]; ids must be unique$"
+    ):
         load_data(f"hf:{folder}")
 
 

@@ -14,26 +14,19 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import pyarrow as pa
+from typing import NamedTuple
 
 from opera.core.errors import DataError, OperaError
 from opera.core.storage import ADVICE, storage_error
 from opera.core.terminal import first_line, shortened, shown
 from opera.data.checks import check_id
 from opera.data.names import SPLIT_NAMES
-from opera.data.published import RULES, check_published_ids, store_judgements
 from opera.data.retrieval_data import RetrievalData, load_or_parse
 from opera.data.store import LAYOUT, DataBuilder, digest_files
-from opera.data.tables.columns import Columns
+from opera.data.tables.columns import Columns, TableKind
 from opera.data.tables.from_python import DatasetTable
-from opera.data.tables.load import RULES as TABLE_RULES
-from opera.data.tables.load import store_tables
-from opera.data.tables.values import as_ids, as_numbers, as_texts
-from opera.data.texts import ROWS_AT_ONCE, TextRow
+from opera.data.tables.load import RULES, store_tables
 
 log = logging.getLogger("opera")
 
@@ -102,7 +95,7 @@ def load_hub(
         DataError: if it cannot be fetched, has another layout, or breaks a rule.
     """
     place, parsed = f"hf:{name}", HubName.parse(name)
-    rules = f"{RULES}\0{TABLE_RULES}\0{columns}"
+    rules = f"{RULES}\0{columns}"
 
     def digest() -> str:
         if parsed.local:  # by contents; the hub is asked once, and the cache keeps what it said
@@ -201,20 +194,19 @@ class _Hub:
         if name.local and (folder / "corpus.jsonl").is_file() and any(folder.glob("qrels/*.tsv")):
             raise DataError(f"{source}: is a BEIR folder: pass it without hf:")
         configs = self.configs(self.place)
-        if not {"corpus", "queries"} <= set(configs) or name.config is not None:
-            splits = self.chosen(self.splits(self.place, self.only_config(configs)))
-            tables = [
-                (split, DatasetTable(f"{source}, {split}", part, split, self.explained))
-                for split, part in splits.items()
-            ]
-            store_tables(self.builder, {}, tables, given, lenient=True)
-            self.note_commit(splits)
-        elif given.given:
-            raise DataError(
-                f"{source}: has a corpus, queries and judgements; --columns is for tables of pairs"
-            )
-        else:
-            self.store_beir(configs)
+        texts: dict[TableKind, list[DatasetTable]] = {}
+        place, config = self.place, ""
+        if {"corpus", "queries"} <= set(configs) and name.config is None:
+            texts = {
+                "documents": list(self.tables(place, "corpus").values()),
+                "queries": list(self.tables(place, "queries").values()),
+            }
+            judged = [config for config in configs if config in ("qrels", "default")]
+            if not judged:
+                place = f"{place}-qrels"
+            config = (judged or self.configs(place))[0]
+        pairs = self.chosen(self.tables(place, config or self.only_config(configs)))
+        store_tables(self.builder, texts, list(pairs.items()), given, lenient=True)
 
     def only_config(self, configs: list[str]) -> str:
         """The configuration of pairs to read."""
@@ -229,7 +221,7 @@ class _Hub:
             )
         return wanted
 
-    def chosen(self, splits: dict[str, Any]) -> dict[str, Any]:
+    def chosen(self, splits: dict[str, DatasetTable]) -> dict[str, DatasetTable]:
         """Return the splits to read by our names; a single split of another name is train."""
         wanted = self.name.split or (next(iter(splits)) if len(splits) == 1 else None)
         if wanted is None:
@@ -244,77 +236,21 @@ class _Hub:
             check_id(f"{self.source}: the name of a split", split)
         return named
 
-    def store_beir(self, configs: list[str]) -> None:
-        """Read a corpus, queries and judgements."""
-        for config in ("corpus", "queries"):
-            parts = self.splits(self.place, config)
-            self.builder.write_texts(config, self.texts(parts, config))
-            self.note_commit(parts)
-        check_published_ids(self.builder, self.source)
-        place = self.place
-        own = [config for config in configs if config in ("qrels", "default")]
-        if not own:
-            place = f"{place}-qrels"
-            own = self.configs(place)
-        for split, part in self.chosen(self.splits(place, own[0])).items():
-            roles = {"query-id": as_ids, "corpus-id": as_ids, "score": as_numbers}
-            batches = list(self.batches(part, "the judgements", roles))
-            queries, documents = (
-                pa.chunked_array([batch[at] for batch in batches], pa.string()) for at in (0, 1)
-            )
-            scores = (score for batch in batches for score in batch[2].tolist())
-            grades = (int(score) if score.is_integer() else score for score in scores)
-            store_judgements(self.builder, self.source, split, queries, documents, grades)
-
-    def texts(self, parts: dict[str, Any], config: str) -> Iterator[TextRow]:
-        """Yield id, title and text of each row; queries have no titles."""
-        for part in parts.values():
-            titled = config == "corpus" and "title" in part.column_names
-            roles = {"_id": as_ids, "text": as_texts, **({"title": as_texts} if titled else {})}
-            for identifiers, texts, *titles in self.batches(part, config, roles):
-                own = titles[0].to_pylist() if titles else [""] * len(texts)
-                yield from zip(identifiers.to_pylist(), own, texts.to_pylist(), strict=True)
-
-    def batches(
-        self, part: Any, where: str, roles: dict[str, Callable[..., Any]]
-    ) -> Iterator[list[Any]]:
-        """Yield some columns of a split in batches, as what ``roles`` reads them: no row makes the library open a file."""
-        has, columns = part.column_names, []
-        for role in roles:
-            other = role.replace("-", "_") if "-" in role else role.removeprefix("_")
-            if not (own := [name for name in (role, other) if name in has]):
-                listed = shortened(", ".join(map(str, has)))
-                raise DataError(
-                    f"{self.source}: column '{role}' is missing in {where} (it has: {listed})"
-                )
-            columns.append(own[0])
-        rows = part.select_columns(columns).with_format("arrow").iter(ROWS_AT_ONCE)
-        for number, table in enumerate(rows):
-
-            def place(at: int, first: int = number * ROWS_AT_ONCE + 1) -> str:
-                return f"{self.source}: {where}, row {first + at}"
-
-            yield [
-                read(table[column].combine_chunks(), column, place)
-                for column, read in zip(columns, roles.values(), strict=True)
-            ]
-
     def configs(self, place: str) -> list[str]:
         """Return the configurations of a data set."""
         return [str(name) for name in self.library.get_dataset_config_names(place)]
 
-    def splits(self, place: str, config: str) -> dict[str, Any]:
-        """Return the splits of a configuration, memory-mapped."""
-        return dict(self.library.load_dataset(place, config, cache_dir=self.cache))
-
-    def note_commit(self, parts: dict[str, Any]) -> None:
-        """Note which commit of the hub was read."""
-        urls = " ".join(str(part.info.download_checksums) for part in parts.values())
-        notes = [
-            f"read at commit {commit}"
-            for commit in re.findall(r"@([0-9a-f]{12})[0-9a-f]{28}/", urls)
-        ]
-        self.builder.notes += [note for note in notes[:1] if note not in self.builder.notes]
+    def tables(self, place: str, config: str) -> dict[str, DatasetTable]:
+        """Return the splits of a configuration, memory-mapped, and note which commit of the hub was read."""
+        splits = self.library.load_dataset(place, config, cache_dir=self.cache)
+        urls = " ".join(str(part.info.download_checksums) for part in splits.values())
+        for commit in re.findall(r"@([0-9a-f]{12})[0-9a-f]{28}/", urls)[:1]:
+            if (note := f"read at commit {commit}") not in self.builder.notes:
+                self.builder.notes.append(note)
+        return {
+            split: DatasetTable(f"{self.source}, {config if split == config else split}", part)
+            for split, part in splits.items()
+        }
 
     def explained(self, error: Exception) -> OperaError:
         """Return an error of the library in one sentence."""

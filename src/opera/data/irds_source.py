@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from opera.core.errors import DataError, MissingExtraError, OperaError, nearest
@@ -22,11 +23,13 @@ from opera.core.progress import counted
 from opera.core.storage import ADVICE, storage_error
 from opera.core.terminal import shortened, shown
 from opera.data.catalogue import find_set
-from opera.data.checks import check_id, check_string
+from opera.data.checks import check_grade, check_id, check_string
 from opera.data.names import SPLIT_NAMES, source_name
-from opera.data.published import RULES, check_published_ids, store_judgements
 from opera.data.retrieval_data import RetrievalData, load_or_parse
 from opera.data.store import LAYOUT, DataBuilder, stored_entry
+from opera.data.tables.load import RULES, Placed, write_unique
+from opera.data.tables.numbering import Texts
+from opera.data.tables.pairs import PairBatch, PairStore
 from opera.data.texts import TextRow
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
@@ -123,10 +126,10 @@ def _parse(builder: DataBuilder, splits: Mapping[str, str], source: str) -> None
         except Exception as error:
             raise _explained(error, source, next(iter(splits.values()))) from error
 
-    def texts(rows: Iterable[TextRow], kind: str, total: int | None) -> Iterator[TextRow]:
+    def texts(rows: Iterable[TextRow], kind: str, total: int | None) -> Iterator[Placed]:
         """Check the ids and texts; halves of characters, which no file can hold, become question marks."""
         cut = 0
-        for row in counted(rows, f"reading {source}", total, kind):
+        for number, row in enumerate(counted(rows, f"reading {source}", total, kind)):
             check_id(f"{source}: id of {kind}", row[0])
             whole = [
                 text.encode("utf-8", "replace").decode() if isinstance(text, str) else text
@@ -135,7 +138,7 @@ def _parse(builder: DataBuilder, splits: Mapping[str, str], source: str) -> None
             cut += whole != list(row)
             for text in whole:
                 check_string(f"{source}: {kind} {shown(row[0])}: its text", text)
-            yield row[0], whole[1], whole[2]
+            yield lambda number=number: f"{source}: {kind}[{number}]", (row[0], whole[1], whole[2])  # type: ignore[misc]
         if cut:
             builder.notes.append(
                 f"{cut:,} texts of {kind} held half a character, which became a question mark"
@@ -144,10 +147,11 @@ def _parse(builder: DataBuilder, splits: Mapping[str, str], source: str) -> None
     corpus = next(iter(datasets.values()))
     if not corpus.has_docs():
         raise DataError(f"{source}: ir_datasets has no documents of it")
-    documents = (_text_row(doc, doc.doc_id) for doc in read(corpus.docs_iter))
-    builder.write_texts(
-        "corpus", texts(documents, "documents", corpus.docs_metadata().get("count"))
-    )
+
+    def documents() -> Iterator[Placed]:
+        rows = (_text_row(doc, doc.doc_id) for doc in read(corpus.docs_iter))
+        return texts(rows, "documents", corpus.docs_metadata().get("count"))
+
     queries: dict[str, str] = {}
     prefixes = dict.fromkeys(datasets, "")
     for split, dataset in datasets.items():
@@ -156,19 +160,31 @@ def _parse(builder: DataBuilder, splits: Mapping[str, str], source: str) -> None
         if any(queries.get(query, text) != text for query, text in own.items()):
             prefixes[split] = f"{split}:"
         queries |= {f"{prefixes[split]}{query}": text for query, text in own.items()}
-    query_rows = ((query, "", text) for query, text in queries.items())
-    builder.write_texts("queries", texts(query_rows, "queries", len(queries)))
-    check_published_ids(builder, source)
+    query_rows = [(query, "", text) for query, text in queries.items()]
+    write_unique(builder, "corpus", source, documents)
+    write_unique(builder, "queries", source, lambda: texts(query_rows, "queries", len(queries)))
     if any(prefixes.values()):
         builder.notes.append(
             "the splits number their queries alike: ids of later splits have its name in front"
         )
-    for split, dataset in datasets.items():
-        judged = list(read(dataset.qrels_iter))
-        query_ids = pa.array((f"{prefixes[split]}{each.query_id}" for each in judged), pa.string())
-        doc_ids = pa.array((each.doc_id for each in judged), pa.string())
-        grades = (each.relevance for each in judged)
-        store_judgements(builder, source, split, query_ids, doc_ids, grades)
+
+    def pairs() -> Iterator[PairBatch]:
+        for number, (split, dataset) in enumerate(datasets.items()):
+            judged = list(read(dataset.qrels_iter))
+            query_ids = (f"{prefixes[split]}{each.query_id}" for each in judged)
+            grades = [check_grade(f"{source}: split '{split}'", each.relevance) for each in judged]
+            yield PairBatch(
+                Texts(pa.array(query_ids, pa.string())),
+                Texts(pa.array((each.doc_id for each in judged), pa.string())),
+                row=np.arange(len(judged)),
+                negative=np.zeros(len(judged), dtype=bool),
+                split=np.full(len(judged), number, dtype=np.int8),
+                place=lambda at, split=split: f"{source}: split '{split}'[{at}]",  # type: ignore[misc]
+                grade=np.array(grades, dtype=np.float64),
+            )
+
+    numbers = {split: number for number, split in enumerate(datasets)}
+    PairStore(builder, source, pairs, numbers, lenient=True).store()
 
 
 def _text_row(item: Any, identifier: str) -> TextRow:

@@ -52,7 +52,7 @@ def store_tables(
         texts: the tables of documents and of queries, where there are any.
         pairs: split and table of the pairs; no split where a column says it, or all are train.
         given: what the user says of columns.
-        lenient: leave out empty texts, as of published data, that nobody here can correct.
+        lenient: leave out empty texts, and ids that are not there, as of published data.
 
     Raises:
         DataError: naming table, row, rule and value.

@@ -78,7 +78,8 @@ class PairStore:
         splits: numbers of the splits by name; complete once ``read`` is through.
         lines: whether they are lines of BEIR or of another trainer: a pair has one grade, and
             negatives stay in their order, of all splits. Else the highest grade counts.
-        lenient: leave out empty texts, as of published data, which nobody here can correct.
+        lenient: leave out empty texts, and ids that are not there, as of published data, which nobody
+            here can correct.
     """
 
     def __init__(
@@ -110,6 +111,8 @@ class PairStore:
         if isinstance(self._document, NewTexts):
             documents = (batch.document for batch in self._read())
             self._builder.write_texts("corpus", self._document.rows(documents))
+        if self._lenient:
+            pairs = self._without_empty(pairs)
         self._check(pairs)
         pairs = pairs.take(np.lexsort((pairs.doc, pairs.query, pairs.split)))
         for name, split in self._splits.items():
@@ -169,7 +172,13 @@ class PairStore:
         """Number the texts of a side, and refuse ids without a text, and those with two."""
         rows, plural = texts.number(keep), "queries" if kind == "query" else f"{kind}s"
         unknown = np.flatnonzero(rows == UNKNOWN)
-        if len(unknown):
+        if len(unknown) and self._lenient and isinstance(texts, KnownTexts):
+            _, own, at = next(self._found(kind, unknown[:1]))
+            example = shown(own.text[at].as_py())
+            self._note(
+                f"left out {len(unknown):,} judgements of {plural} that are not there, such as {example}"
+            )
+        elif len(unknown):
             place, own, at = next(self._found(kind, unknown[:1]))
             if isinstance(texts, NewTexts):
                 value = None if own.ids is None else own.ids[at].as_py()
@@ -210,9 +219,7 @@ class PairStore:
                 "as of clicks, are weights: --columns weight=COLUMN"
             ),
         )
-        empty = np.isin(pairs.query, self._builder.tables["queries"].empty_rows())
-        empty |= np.isin(pairs.doc, self._builder.tables["corpus"].empty_rows())
-        empty &= ~(grade <= 0) & ~(weight <= 0)
+        empty = self._of_empty_texts(pairs)
         if self._lines:
             of_empty = np.flatnonzero(empty)
             for at, (place, _, _) in zip(
@@ -223,6 +230,27 @@ class PairStore:
             return
         rule = "a relevant pair whose query or document has no text; give it one or remove the pair"
         self._refuse(pairs, empty, lambda _: rule)
+
+    def _of_empty_texts(self, pairs: _Pairs) -> BoolArray:
+        """Whether each pair is relevant, and its query or document has no text."""
+        empty = np.isin(pairs.query, self._builder.tables["queries"].empty_rows())
+        empty |= np.isin(pairs.doc, self._builder.tables["corpus"].empty_rows())
+        return np.asarray(empty & ~(pairs.grade <= 0) & ~(pairs.weight <= 0))
+
+    def _without_empty(self, pairs: _Pairs) -> _Pairs:
+        """Leave out relevant pairs that name an empty text, counted by split."""
+        empty, tables = self._of_empty_texts(pairs), self._builder.tables
+        for name, split in self._splits.items():
+            own = np.flatnonzero(empty & (pairs.split == split))
+            if len(own):
+                self._builder.left_out[name] = len(own)
+                query = shown(tables["queries"].ids(pairs.query[own[:1]])[0])
+                document = shown(tables["corpus"].ids(pairs.doc[own[:1]])[0])
+                self._note(
+                    f"{name}: left out {len(own):,} relevant pairs that name an empty text, "
+                    f"such as query {query}, document {document}"
+                )
+        return pairs.take(~empty)
 
     def _refuse(self, pairs: _Pairs, wrong: BoolArray, rule: Callable[[int], str]) -> None:
         if wrong.any():
