@@ -15,7 +15,7 @@ from opera.core.terminal import printable, shortened, shown
 from opera.data.combined import each_set, first_rows, with_sets
 from opera.data.retrieval_data import RetrievalData
 from opera.data.tables.columns import Columns
-from opera.data.tables.files import open_tables
+from opera.data.tables.files import open_pairs
 from opera.data.tables.values import as_ids, as_numbers
 from opera.data.teacher import TeacherScores
 
@@ -71,7 +71,7 @@ def _read(path: Path) -> tuple[pa.ChunkedArray, pa.ChunkedArray, NDArray[np.floa
     """Return ids of queries and of documents, and scores, each ``[K]``."""
     ids: tuple[list[pa.Array], list[pa.Array]] = ([], [])
     scores = [np.empty(0)]
-    for table in open_tables(path, "pairs", Columns(), []):
+    for _, table in open_pairs([("train", str(path))], Columns(), []):
         names = _columns(table.name, table.columns)
         for rows in table.batches(names):
 
