@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opera.encoder.embeddings import DTYPES, Embeddings, StoredAs
-from opera.encoder.shards import LEAST_ROWS, MOST_ROWS, SHARDS, Shards
+from opera.encoder.embeddings import DTYPES, LEAST_ROWS, MOST_ROWS, SHARDS, Embeddings, Shards, StoredAs
 
 
 @given(st.integers(0, 50_000_000))

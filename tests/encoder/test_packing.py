@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from backbones import write_backbone
 from opera.encoder import packing as packing_module
 from opera.encoder.attention import NAME
-from opera.encoder.columns import Column, embed_columns
-from opera.encoder.forward import embed_tokens, pays_for_padding
+from opera.encoder.forward import Column, embed_columns, embed_tokens, pays_for_padding
 from opera.encoder.packing import packing
 from opera.encoder.token_ids import token_ids
 from opera.retrieval.models import checkpoint_gradients, load_model
@@ -56,7 +55,7 @@ def test_columns_have_the_gradients_of_the_plain_path(model: SentenceTransformer
     expected = gradients(model, plain)
     for packs in (True, False):
         with packing(model) if packs else nullcontext(), pytest.MonkeyPatch.context() as patch:
-            patch.setattr("opera.encoder.columns.TOKENS_AT_ONCE", 45)
+            patch.setattr("opera.encoder.forward.TOKENS_AT_ONCE", 45)
             found = embed_columns(model, [Column(token_ids(model, column)) for column in columns], packs=packs)
             for one, other in zip(found, plain, strict=True):
                 torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
@@ -66,7 +65,7 @@ def test_columns_have_the_gradients_of_the_plain_path(model: SentenceTransformer
 def test_a_text_is_embedded_once(model: SentenceTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
     monkeypatch.setattr(
-        "opera.encoder.columns.embed_tokens",
+        "opera.encoder.forward.embed_tokens",
         lambda model, lists, *rest, **more: seen.append(len(lists)) or embed_tokens(model, lists, *rest, **more),
     )
     ids = token_ids(model, TEXTS)

@@ -11,7 +11,7 @@ import pytest
 
 from opera.core.cache import MANIFEST, cache_folder
 from opera.data import load_data
-from opera.encoder import shards, token_ids, token_store
+from opera.encoder import embeddings, token_ids, token_store
 from opera.encoder.token_store import TokensOnDemand, TokenSource, TokenStore, training_tokens
 from opera.retrieval.models import load_model
 
@@ -21,7 +21,7 @@ ROWS = np.array([119, 3, 3, 0, 64, 31, 32])
 @pytest.fixture(autouse=True)
 def _small_shards_and_own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPERA_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(shards, "LEAST_ROWS", 32)  # four of them
+    monkeypatch.setattr(embeddings, "LEAST_ROWS", 32)  # four of them
 
 
 def same(found: list[Any], expected: list[Any]) -> bool:

@@ -16,7 +16,7 @@ import opera
 from backbones import write_backbone
 from opera.core.errors import ModelError
 from opera.data import cache_folder, load_data
-from opera.encoder import shards
+from opera.encoder import embeddings
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import load_model
 from processes import start
@@ -25,7 +25,7 @@ from processes import start
 @pytest.fixture
 def four_shards(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cut the 120 documents into shards of 32."""
-    monkeypatch.setattr(shards, "LEAST_ROWS", 32)
+    monkeypatch.setattr(embeddings, "LEAST_ROWS", 32)
 
 
 @pytest.mark.usefixtures("four_shards")
@@ -82,11 +82,11 @@ def test_texts_that_are_more_than_token_ids_are_left_to_the_library(bert_model: 
 KILLED = """
 import os, signal, sys
 from opera.data import load_data
-from opera.encoder import shards
+from opera.encoder import embeddings
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import load_model
 
-shards.LEAST_ROWS = 32
+embeddings.LEAST_ROWS = 32
 embed, seen = Encoder._vectors, []
 
 

@@ -33,14 +33,14 @@ from pathlib import Path
 import numpy as np
 from opera.core.cache import cache_folder
 from opera.data import load_data
-from opera.encoder import shards
+from opera.encoder import embeddings
 from opera.retrieval import search
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.models import load_model
 
 search.UNIT, search.BLOCK = 48, (7, 30)
-shards.LEAST_ROWS = 32  # four shards of documents
+embeddings.LEAST_ROWS = 32  # four shards of documents
 folder, model_folder, out = sys.argv[1:]
 data, model = load_data(folder), load_model(model_folder, "cpu")
 found = {}
@@ -100,13 +100,13 @@ from pathlib import Path
 from opera.core.cache import cache_folder
 from opera.core.errors import ModelError, OperaError
 from opera.data import load_data
-from opera.encoder import shards
+from opera.encoder import embeddings
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.models import load_model
 from opera.core.processes import everywhere
 
 folder, model_folder, how, out = sys.argv[1:]
-shards.LEAST_ROWS = 32
+embeddings.LEAST_ROWS = 32
 data, encoder = load_data(folder), Encoder(load_model(model_folder, "cpu"), batch_size=1)
 encode = Encoder._vectors
 

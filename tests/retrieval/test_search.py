@@ -145,7 +145,7 @@ def test_embeddings_that_are_not_kept_are_searched_as_they_come(
     beir: Path, bert_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same ranking to the last bit as of embeddings that are encoded first, and no more than a shard at a time."""
-    monkeypatch.setattr("opera.encoder.shards.LEAST_ROWS", 32)
+    monkeypatch.setattr("opera.encoder.embeddings.LEAST_ROWS", 32)
     data, query_rows = opera.load_data(beir), np.arange(30)
     encoder = Encoder(load_model(bert_model, "cpu"), batch_size=1, use_cache=False)
     expected = exact_search(encoder.encode_queries(data, query_rows), encoder.encode_corpus(data), data.corpus, 20)

@@ -20,7 +20,8 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 from opera.encoder import kernels
-from opera.encoder.threads import seen_by_numba, use_torch_threads
+from opera.encoder.dropout import threshold_and_key
+from opera.encoder.kernels import seen_by_numba, use_torch_threads
 
 NAME = "opera_packed"
 """Value of ``attn_implementation`` while a model runs packed."""
@@ -241,30 +242,29 @@ AttentionInterface.register(NAME, packed_attention)
 AttentionMaskInterface.register(NAME, packed_mask)
 
 
-def threshold_and_key(rate: float) -> tuple[np.uint32, np.uint32]:
-    """Say for a rate of dropout which random numbers to use, by torch's generator: whoever restores it repeats them."""
-    if rate == 0:
-        return np.uint32(0), np.uint32(0)
-    return np.uint32(min(rate * 2**32, 2**32 - 1)), np.uint32(torch.randint(2**32, ()).item())
-
-
 def _gathered(block: Pack, *parts: tuple[Tensor, int]) -> list[Tensor]:
-    """Copy the texts of a block out of ``[tokens, heads, d]``: ``[texts * heads * group, L, d]`` each."""
-    texts, width = len(block.lengths), int(block.lengths.max())
-    copies = []
-    for packed, group in parts:
-        heads = packed.shape[1] * group
-        copy = packed.new_empty((texts, heads, width, packed.shape[2]))
-        kernels.gather_texts(seen_by_numba(packed), *block, group, seen_by_numba(copy))
-        copies.append(copy.flatten(0, 1))
-    return copies
+    """Copy the texts of a block out of ``[tokens, heads, d]``: ``[texts * heads * group, L, d]`` each.
+
+    Behind a shorter text its last token is repeated; no result depends on it.
+    """
+    starts, lengths = (torch.from_numpy(part).long()[:, None] for part in block)
+    places = starts + torch.minimum(torch.arange(int(lengths.max())), lengths - 1)
+    texts = ((packed[places].transpose(1, 2), group) for packed, group in parts)
+    return [
+        (text if group == 1 else text.repeat_interleave(group, 1)).flatten(0, 1).contiguous()
+        for text, group in texts
+    ]
 
 
 def _scatter(blocks: Tensor, block: Pack, packed: Tensor) -> None:
-    texts = len(block.lengths)
-    heads = blocks.shape[0] // texts
-    grouped = seen_by_numba(blocks.view(texts, heads, *blocks.shape[1:]))
-    kernels.scatter_texts(grouped, *block, heads // packed.shape[1], seen_by_numba(packed))
+    """Copy the texts of a block to their places; heads that share one are added up."""
+    lengths = torch.from_numpy(block.lengths)
+    start, stop = int(block.starts[0]), int(block.starts[-1] + block.lengths[-1])
+    inside = torch.arange(blocks.shape[1]) < lengths[:, None]
+    texts = blocks.view(len(lengths), -1, *blocks.shape[1:]).transpose(1, 2)[inside]
+    heads, width = packed.shape[1:]
+    group = texts.shape[1] // heads
+    packed[start:stop] = texts if group == 1 else texts.view(-1, heads, group, width).float().sum(2)
 
 
 def _parts(queries: Tensor) -> Iterator[slice]:

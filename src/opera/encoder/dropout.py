@@ -9,11 +9,17 @@ import torch
 from torch import Tensor, nn
 
 from opera.encoder import kernels
-from opera.encoder.attention import threshold_and_key
-from opera.encoder.threads import seen_by_numba, use_torch_threads
+from opera.encoder.kernels import seen_by_numba, use_torch_threads
 
 SMALL = 4_096
 """Numbers up to which torch's own is as fast."""
+
+
+def threshold_and_key(rate: float) -> tuple[np.uint32, np.uint32]:
+    """Say for a rate of dropout which random numbers to use, by torch's generator: whoever restores it repeats them."""
+    if rate == 0:
+        return np.uint32(0), np.uint32(0)
+    return np.uint32(min(rate * 2**32, 2**32 - 1)), np.uint32(torch.randint(2**32, ()).item())
 
 
 class HashedDropout(nn.Dropout):

@@ -1,9 +1,13 @@
-"""Embeddings in memory-mapped shards, read as one array."""
+"""Embeddings in memory-mapped shards, read as one array.
+
+Shards are ranges of rows that depend on the number of rows alone, and not on how many processes write them.
+"""
 
 from __future__ import annotations
 
 import mmap
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -12,7 +16,6 @@ from numpy.typing import NDArray
 
 from opera.core.arrays import IntArray
 from opera.core.cache import seal
-from opera.encoder.shards import Shards
 
 StoredAs = Literal["fp32", "fp16"]
 DTYPES: dict[StoredAs, type[np.floating[Any]]] = {"fp32": np.float32, "fp16": np.float16}
@@ -20,6 +23,56 @@ SUFFIX = ".npy"
 
 Vectors: TypeAlias = "NDArray[np.float32] | Embeddings"
 """What is read by row numbers and slices, in memory or on disk."""
+
+
+MOST_ROWS = 16_384
+"""Rows of a shard of a large table: what a killed process has to do again at most."""
+LEAST_ROWS = 512
+"""Rows of a shard of a small table: enough for full batches."""
+SHARDS = 32
+"""How many a table between has at least, for several processes to share."""
+
+
+@dataclass(frozen=True)
+class Shards:
+    """The shards of a table.
+
+    Attributes:
+        count: rows of the table.
+        size: rows of a shard but the last; a power of two, so that tiles of 65,536 rows hold whole shards.
+    """
+
+    count: int
+    size: int
+
+    @classmethod
+    def of(cls, count: int) -> Shards:
+        """Cut a table of ``count`` rows."""
+        size = 1 << max(0, -(-count // SHARDS) - 1).bit_length()
+        return cls(count, min(max(size, LEAST_ROWS), MOST_ROWS))
+
+    def __len__(self) -> int:
+        return max(1, -(-self.count // self.size))
+
+    def names(self, suffix: str) -> list[str]:
+        """File names, in order."""
+        return [f"{number:06d}{suffix}" for number in range(len(self))]
+
+    def rows(self, number: int) -> slice:
+        """The range of a shard."""
+        return slice(number * self.size, min((number + 1) * self.size, self.count))
+
+    def by_shard(self, rows: IntArray) -> list[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
+        """Group rows by shard: its number, where they stand in ``rows``, and which rows of the shard they are."""
+        wanted = np.asarray(rows, dtype=np.int64)
+        numbers = wanted // self.size
+        order = np.argsort(numbers, kind="stable")
+        found, starts = np.unique(numbers[order], return_index=True)
+        places = np.split(order, starts[1:]) if len(found) else []
+        return [
+            (number, place, wanted[place] - number * self.size)
+            for number, place in zip(found.tolist(), places, strict=True)
+        ]
 
 
 class Embeddings:
@@ -62,14 +115,9 @@ class Embeddings:
         return self.shape[1]
 
     def __getitem__(self, rows: slice | IntArray) -> NDArray[np.float32]:
-        if isinstance(rows, slice):
-            start, stop, step = rows.indices(len(self))
-            return (
-                self._range(start, max(start, stop))
-                if step == 1
-                else self.rows(np.arange(start, stop, step))
-            )
-        return self.rows(rows)
+        if isinstance(rows, slice) and len(self._parts) == 1:
+            return np.asarray(self._parts[0][rows], dtype=np.float32)
+        return self.rows(np.arange(*rows.indices(len(self))) if isinstance(rows, slice) else rows)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.asarray(self[:], dtype=dtype)
@@ -87,30 +135,6 @@ class Embeddings:
             found[places] = self._parts[number][local]
             _release(self._parts[number])
         return found.reshape(*wanted.shape, self.dimension)
-
-    def _range(self, start: int, stop: int) -> NDArray[np.float32]:
-        """Read a range; what is in memory already is not copied if it lies in one shard."""
-        size, last = self._shards.size, len(self._shards) - 1
-        first, end = min(start // size, last), min(max(start, stop - 1) // size, last)
-        pieces = [
-            _read(self._parts[number], max(0, start - number * size), max(0, stop - number * size))
-            for number in range(first, end + 1)
-        ]
-        if len(pieces) == 1:
-            return np.asarray(pieces[0], dtype=np.float32)
-        return np.concatenate(pieces, dtype=np.float32)
-
-
-def _read(part: NDArray[np.floating[Any]], start: int, stop: int) -> NDArray[np.floating[Any]]:
-    """Read some rows of a shard. From a file they are copied: no more of it stays in memory than is asked for."""
-    rows = part[start:stop]
-    if not isinstance(part, np.memmap) or not rows.size:
-        return np.asarray(rows)
-    width = part.shape[1]
-    offset = part.offset + start * width * part.itemsize
-    return np.fromfile(
-        str(part.filename), dtype=part.dtype, count=rows.size, offset=offset
-    ).reshape(len(rows), width)
 
 
 def _release(part: NDArray[np.floating[Any]]) -> None:

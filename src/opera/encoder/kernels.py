@@ -1,17 +1,40 @@
 """The passes over memory between a transformer's matrix products, compiled by numba for CPUs.
 
-Each one reads its rows once where torch reads them several times: softmax with dropout, dropout, and copies between
-packed texts and blocks. Arrays are float32, or bfloat16 seen as uint16; numbers are computed in float32.
+Each one reads its rows once where torch reads them several times: softmax with dropout, and dropout. Arrays are
+float32, or bfloat16 seen as uint16; numbers are computed in float32.
 """
 
 # Numba infers the types from the arguments; annotations would only repeat them.
 
 import math
 
+import numba
 import numpy as np
+import torch
 from llvmlite import ir
 from numba import njit, prange, types
 from numba.extending import intrinsic, overload
+from numpy.typing import NDArray
+from torch import Tensor
+
+if numba.config.THREADING_LAYER_PRIORITY[0] == "tbb":  # its default: the user has not chosen
+    # OpenMP is what torch works with: where torch was imported first, both share one pool of threads.
+    numba.config.THREADING_LAYER_PRIORITY = ["omp", "tbb", "workqueue"]
+
+
+def use_torch_threads() -> None:
+    """Let numba work on as many threads as torch does."""
+    numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
+
+
+def seen_by_numba(tensor: Tensor) -> NDArray[np.float32] | NDArray[np.uint16]:
+    """See a tensor on the CPU as an array over the same memory: float32, or the bits of bfloat16 as uint16."""
+    tensor = tensor.detach()
+    if tensor.dtype == torch.bfloat16:
+        bits: NDArray[np.uint16] = tensor.view(torch.uint16).numpy()
+        return bits
+    return tensor.numpy()
+
 
 F, U, S, H = np.float32, np.uint32, np.int32, np.uint16
 
@@ -125,17 +148,11 @@ def _keys_of(query, length, is_causal):
 def softmax_with_dropout(scores, log_sums, lengths, is_causal, scale, threshold, key, first_row):
     """Turn scores into attention probabilities, in place, and drop some.
 
-    A unit is one head of one text.
-
-    Args:
-        scores: ``[units, L, L]``, products of queries and keys.
-        log_sums: float32 ``[units, L]``, filled with the logarithm of each query's sum.
-        lengths: int32 ``[units]``, tokens of each text; what is behind them becomes 0.
-        is_causal: whether a token sees those before it alone.
-        scale: float32, multiplies the scores.
-        threshold: uint32, rate of dropout times 2^32.
-        key: uint32, which random numbers.
-        first_row: number of the first row of scores among all blocks: each row has random numbers of its own.
+    A unit is one head of one text. ``scores``, products of queries and keys, are ``[units, L, L]``; ``log_sums``,
+    float32 ``[units, L]``, is filled with the logarithm of each query's sum; ``lengths``, int32 ``[units]``, counts the
+    tokens of each text, and what is behind them becomes 0. ``threshold`` is the rate of dropout times 2^32 and ``key``
+    says which random numbers; ``first_row`` is the number of the first row of scores among all blocks, so that each
+    row has random numbers of its own.
     """
     units, width, _ = scores.shape
     kept = F(1) / (F(1) - F(threshold) / F(4294967296.0))
@@ -181,17 +198,8 @@ def softmax_with_dropout_backward(
 ):
     """Turn scores into the probabilities that forward used, and gradients of these into gradients of the products.
 
-    Args:
-        scores: as for :func:`softmax_with_dropout`, computed anew.
-        gradients: same shape, of what softmax with dropout gave; replaced by those of the products.
-        log_sums: what forward filled.
-        totals: float32 ``[units, L]``, each query's sum of gradients times probabilities.
-        lengths: as in forward, like all that follow.
-        is_causal: see there.
-        scale: see there.
-        threshold: see there.
-        key: see there.
-        first_row: see there.
+    As :func:`softmax_with_dropout`; ``scores`` are computed anew, ``gradients`` of what it gave are replaced, and
+    ``totals``, float32 ``[units, L]``, is each query's sum of gradients times probabilities.
     """
     units, width, _ = scores.shape
     kept = F(1) / (F(1) - F(threshold) / F(4294967296.0))
@@ -223,38 +231,3 @@ def drop(numbers, out, threshold, key):
         one, two = _row_key(at, key)
         for k in range(width):
             _put(target, k, _get(row, k) * (kept if _is_kept(one, two, k, threshold) else F(0)))
-
-
-@njit(parallel=True, error_model="numpy", cache=True)
-def gather_texts(packed, starts, lengths, group, out):
-    """Copy texts out of a pack to a block: ``[tokens, heads, d]`` to ``[texts, heads * group, L, d]``, 0 behind each.
-
-    Each head is repeated ``group`` times, for heads of queries that share keys and values.
-    """
-    texts, heads, width, d = out.shape
-    for at in prange(texts * heads):
-        text, head = at // heads, at % heads
-        block, start, length = out[text, head], starts[text], lengths[text]
-        for token in range(length):
-            for k in range(d):
-                block[token, k] = packed[start + token, head // group, k]
-        for token in range(length, width):
-            for k in range(d):
-                block[token, k] = 0
-
-
-@njit(parallel=True, fastmath=True, error_model="numpy", cache=True)
-def scatter_texts(blocks, starts, lengths, group, packed):
-    """Copy texts of a block back to their place in the pack; heads that share a place are added up."""
-    texts, heads, _, d = blocks.shape
-    places = heads // group
-    for at in prange(texts * places):
-        text, head = at // places, at % places
-        start = starts[text]
-        for token in range(lengths[text]):
-            row = packed[start + token, head]
-            for k in range(d):
-                total = F(0)
-                for member in range(group):
-                    total += _get(blocks[text, head * group + member, token], k)
-                _put(row, k, total)

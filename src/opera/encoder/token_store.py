@@ -19,7 +19,7 @@ from opera.core.processes import from_main, grown_by_all, process_index
 from opera.core.progress import progress
 from opera.data import RetrievalData, TextTable
 from opera.data.texts import CorpusText
-from opera.encoder.shards import Shards
+from opera.encoder.embeddings import Shards
 from opera.encoder.token_ids import (
     Task,
     TokenIds,

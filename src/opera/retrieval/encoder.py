@@ -29,18 +29,17 @@ from opera.core.terminal import shortened, shown
 from opera.data import RetrievalData, TextTable
 from opera.data.pairs import TrainingPairs
 from opera.data.texts import CorpusText
-from opera.encoder.batches import token_batches
 from opera.encoder.embeddings import (
     SUFFIX,
     Embeddings,
+    Shards,
     StoredAs,
     Vectors,
     shard_number,
     write_shard,
 )
-from opera.encoder.forward import embed_tokens, pays_for_padding
+from opera.encoder.forward import embed_tokens, pays_for_padding, token_batches
 from opera.encoder.packing import packing
-from opera.encoder.shards import Shards
 from opera.encoder.token_ids import TokenIds, has_token_path, prompt_length
 from opera.encoder.token_store import TokenSource, TokenStore
 from opera.retrieval.device import Precision, autocast, pick_device, resolve_precision

@@ -22,8 +22,7 @@ from torch.nn import functional as F
 
 from opera.config.optimisation import LOSSES
 from opera.config.training import TrainSettings
-from opera.encoder.columns import Column, embed_columns
-from opera.encoder.forward import pays_for_padding, token_features
+from opera.encoder.forward import Column, embed_columns, pays_for_padding, token_features
 from opera.training.distributed import gather_embeddings, gather_values
 from opera.training.not_finite import NotFiniteError
 from opera.training.sampler import Batch, PairSampler

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opera.encoder.batches import token_batches
+from opera.encoder.forward import token_batches
 
 
 @given(st.lists(st.integers(0, 40), max_size=60), st.integers(1, 100), st.booleans())
