@@ -1,4 +1,5 @@
-"""Arguments of the Python functions, checked before any work; settings are checked in ``core/settings.py``."""
+"""Arguments of the Python functions, checked before any work; settings are checked in
+``core/settings.py``."""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ def texts(value: Any, name: str) -> tuple[str, ...]:
 
 
 def several(value: Any, name: str, what: str) -> tuple[Any, ...]:
-    """Return the values of a list, a tuple or anything else that gives them once, such as a generator.
+    """Return the values of a list, a tuple or anything else that gives them once, such as a
+    generator.
 
     Args:
         value: the argument.

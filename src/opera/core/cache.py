@@ -1,12 +1,14 @@
-"""The cache on disk: entries that are written whole, verified when they are opened, and made anew where damaged.
+"""The cache on disk: entries that are written whole, verified when they are opened, and made anew
+where damaged.
 
-An entry is a folder, ``KIND/KEY/``. Its ``manifest.json`` holds the length and the XXH3 checksum of every other file.
-Opening an entry reads all of it, once in a process: checksums run at the speed of memory, so that takes as long as
-reading the file does, and whoever opens an entry is about to read it anyway. All of the cache can be deleted at any
-time.
+An entry is a folder, ``KIND/KEY/``. Its ``manifest.json`` holds the length and the XXH3 checksum of
+every other file. Opening an entry reads all of it, once in a process: checksums run at the speed of
+memory, so that takes as long as reading the file does, and whoever opens an entry is about to read
+it anyway. All of the cache can be deleted at any time.
 
-An entry is written in ``.KEY.part``, by the process that holds ``.KEY.lock``. One whose files are known before
-(:func:`grown`) is written file by file: what a killed process had finished is kept, and the next one goes on from there.
+An entry is written in ``.KEY.part``, by the process that holds ``.KEY.lock``. One whose files are
+known before (:func:`grown`) is written file by file: what a killed process had finished is kept,
+and the next one goes on from there.
 """
 
 from __future__ import annotations
@@ -46,18 +48,22 @@ WHERE = " (in the cache, which OPERA_CACHE can move)"
 
 
 def cache_folder() -> Path:
-    """Return the folder of the cache: ``$OPERA_CACHE``, or the user's cache folder. All of it can be made again."""
+    """Return the folder of the cache: ``$OPERA_CACHE``, or the user's cache folder. All of it can
+    be made again.
+    """
     named = os.environ.get("OPERA_CACHE")
     return user_path(named, "OPERA_CACHE") if named else Path(platformdirs.user_cache_dir("opera"))
 
 
 def cached(kind: str, key: str, write: Callable[[Path], Any]) -> Path:
-    """Return the folder of an entry. Where it is absent or damaged, one process at a time makes it; others wait.
+    """Return the folder of an entry. Where it is absent or damaged, one process at a time makes it;
+    others wait.
 
     Args:
         kind: what the entry holds, such as ``vectors``.
         key: hex digest of everything that decides its contents.
-        write: writes the entry's files into the empty folder that it is given. If it raises, nothing is kept.
+        write: writes the entry's files into the empty folder that it is given. If it raises,
+            nothing is kept.
 
     Raises:
         SettingError: if the folder of the cache cannot be used.
@@ -75,14 +81,15 @@ def grown(
 ) -> Path:
     """Return the folder of an entry as :func:`cached` does, where its files are known before.
 
-    What is finished when the process is killed, or ``write`` raises, is kept, and the next call goes on from there.
+    What is finished when the process is killed, or ``write`` raises, is kept, and the next call
+    goes on from there.
 
     Args:
         kind: what the entry holds, such as ``vectors``.
         key: hex digest of everything that decides its contents.
         names: its files.
-        write: writes the files that it is told into the folder that it is given, and seals each (:func:`seal`). They
-            appear under their names only.
+        write: writes the files that it is told into the folder that it is given, and seals each
+            (:func:`seal`). They appear under their names only.
         about: what a person who looks at the manifest wants to know; JSON.
     """
     home = cache_folder() / kind / key
@@ -110,7 +117,9 @@ def seal(path: Path) -> None:
 
 
 def damage(home: Path) -> str | None:
-    """Describe what is wrong with an entry: ``None`` where all is well, an empty string where there is none."""
+    """Describe what is wrong with an entry: ``None`` where all is well, an empty string where there
+    is none.
+    """
     if not os.path.lexists(home):
         return ""
     if home.is_symlink() or not home.is_dir():
@@ -196,9 +205,10 @@ def _unusable(error: OSError) -> OperaError:
     folder = cache_folder()
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, *EXHAUSTED):
         return storage_error(folder, error, WHERE)
-    advice = "set OPERA_CACHE to a folder that can be written"
+    reason = (error.strerror or str(error)).lower()
     return SettingError(
-        f"OPERA_CACHE={folder}: cannot be used as the cache ({(error.strerror or str(error)).lower()}); {advice}"
+        f"OPERA_CACHE={folder}: cannot be used as the cache ({reason}); "
+        "set OPERA_CACHE to a folder that can be written"
     )
 
 
@@ -207,7 +217,9 @@ _READ: dict[tuple[int, ...], dict[str, Any]] = {}
 
 
 def _facts(path: Path) -> dict[str, Any]:
-    """Length in bytes and XXH3 checksum of a file; it is read once while the file system says that it is the same."""
+    """Length in bytes and XXH3 checksum of a file; it is read once while the file system says that
+    it is the same.
+    """
     if path.is_symlink() or not path.is_file():
         raise OSError(0, "is not a file", str(path))
     total, length = xxhash.xxh3_128(), 0

@@ -1,12 +1,14 @@
-"""Environment variables that NumPy, torch and their OpenMP read as they load: how threads wait, and which kernels.
+"""Environment variables that NumPy, torch and their OpenMP read as they load: how threads wait, and
+which kernels.
 
-GNU OpenMP's threads wait for each other by spinning. On cores of their own that saves a wake-up; beside other work
-the thread that spins uses up the time slice of the thread it waits for, at each of thousands of barriers per step
-(docs/performance.md has the figures). And torch starts a thread per core of the host, also in a container that may use
-two of them.
+GNU OpenMP's threads wait for each other by spinning. On cores of their own that saves a wake-up;
+beside other work the thread that spins uses up the time slice of the thread it waits for, at each
+of thousands of barriers per step (docs/performance.md has the figures). And torch starts a thread
+per core of the host, also in a container that may use two of them.
 
-These libraries hold several versions of their kernels, choose by processor, and add numbers in another order in each.
-``OPERA_REPRODUCIBLE=1`` pins the versions for AVX2, which nearly all processors since 2015 have (docs/determinism.md).
+These libraries hold several versions of their kernels, choose by processor, and add numbers in
+another order in each. ``OPERA_REPRODUCIBLE=1`` pins the versions for AVX2, which nearly all
+processors since 2015 have (docs/determinism.md).
 """
 
 from __future__ import annotations
@@ -24,9 +26,12 @@ VARIABLE = "OPERA_REPRODUCIBLE"
 KERNELS = {
     "ATEN_CPU_CAPABILITY": "avx2",  # torch's own kernels
     "ONEDNN_MAX_CPU_ISA": "AVX2",
-    "MKL_CBWR": "COMPATIBLE",  # torch's matrix products; the one version that MKL has for every maker of processors
+    # torch's matrix products; the one version that MKL has for every maker of processors
+    "MKL_CBWR": "COMPATIBLE",
     "OPENBLAS_CORETYPE": "Haswell",  # NumPy's and SciPy's
-    "NPY_DISABLE_CPU_FEATURES": "AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR X86_V4",
+    "NPY_DISABLE_CPU_FEATURES": (
+        "AVX512F AVX512CD AVX512_SKX AVX512_CLX AVX512_CNL AVX512_ICL AVX512_SPR X86_V4"
+    ),
 }
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
@@ -38,9 +43,11 @@ QUOTA = Path("/sys/fs/cgroup/cpu.max")
 
 
 def share_cores() -> None:
-    """Let threads wait asleep, and start no more than a container may use; ``import opera`` calls this.
+    """Let threads wait asleep, and start no more than a container may use; ``import opera`` calls
+    this.
 
-    Child processes inherit it. Where torch was imported first, it has made its choice, and nothing is set.
+    Child processes inherit it. Where torch was imported first, it has made its choice, and nothing
+    is set.
     """
     if "torch" in sys.modules:
         return
@@ -59,9 +66,11 @@ def is_reproducible() -> bool:
 
 
 def fix_arithmetic() -> None:
-    """Set the variables if the user asked for it; ``import opera`` calls this, and child processes inherit them.
+    """Set the variables if the user asked for it; ``import opera`` calls this, and child processes
+    inherit them.
 
-    The number of threads is 1, or ``OMP_NUM_THREADS`` where that is set: machines agree if it is the same on both.
+    The number of threads is 1, or ``OMP_NUM_THREADS`` where that is set: machines agree if it is
+    the same on both.
     """
     threads = dict.fromkeys(THREADS, os.environ.get("OMP_NUM_THREADS") or "1")
     wanted = {**KERNELS, **threads, "MKL_DYNAMIC": "FALSE", "CUDA_VISIBLE_DEVICES": ""}
@@ -81,7 +90,8 @@ def check_arithmetic() -> None:
     """Check that what the user asked for could be had; called before anything is computed.
 
     Raises:
-        SettingError: if the processor has no AVX2, or NumPy or torch were imported before and have made their choice.
+        SettingError: if the processor has no AVX2, or NumPy or torch were imported before and have
+            made their choice.
     """
     if is_reproducible() and _problems:
         raise SettingError(f"{VARIABLE}={os.environ[VARIABLE]}: {_problems[0]}")

@@ -26,8 +26,9 @@ class OperaError(Exception):
     """Base class of all errors that OPERA raises on purpose.
 
     Args:
-        lines: what is wrong, a line for each mistake. A line break within one comes from a name or a value, and is
-            escaped like every other character that a terminal could mistake: no value can forge a line.
+        lines: what is wrong, a line for each mistake. A line break within one comes from a name or
+            a value, and is escaped like every other character that a terminal could mistake: no
+            value can forge a line.
     """
 
     exit_status = 1
@@ -83,7 +84,9 @@ class StorageError(OperaError):
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error, or one behind it, means that memory ran out: Python's, torch's, or of loading a library."""
+    """Whether an error, or one behind it, means that memory ran out: Python's, torch's, or of
+    loading a library.
+    """
     if isinstance(error, MemoryError):
         return True
     says = isinstance(error, RuntimeError | ImportError | OSError | SystemError) and any(
@@ -94,12 +97,17 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 SAYINGS = (
-    "llocate memory", "out of memory", "ALLOC_FAILED", "cudaErrorMemoryAllocation", "failed to map segment",
-    "can't start new thread", "error return without exception set",
-)  # fmt: skip
+    "llocate memory",
+    "out of memory",
+    "ALLOC_FAILED",
+    "cudaErrorMemoryAllocation",
+    "failed to map segment",
+    "can't start new thread",
+    "error return without exception set",
+)
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return ``"; did you mean 'x'?"`` with the known name closest to ``name``, or an empty string."""
+    """Return ``"; did you mean 'x'?"`` with the known name closest to ``name``; or nothing."""
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
     return f"; did you mean '{matches[0]}'?" if matches else ""

@@ -42,8 +42,8 @@ def require(module: str, use: str) -> None:
         raise missing(module, use)
     if module == "matplotlib" and os.path.lexists("matplotlibrc"):
         raise InputError(
-            "matplotlibrc: matplotlib would take settings from this file of the current folder, and these can make it "
-            "run LaTeX; remove it, or run the command elsewhere"
+            "matplotlibrc: matplotlib would take settings from this file of the current folder, "
+            "and these can make it run LaTeX; remove it, or run the command elsewhere"
         )
 
 

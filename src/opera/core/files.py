@@ -22,17 +22,21 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PATH_MAX, ROOM = 4096, 500
-"""Bytes of a path that Linux takes, and those kept for the names of files and folders below a run or a grid."""
+"""Bytes of a path that Linux takes, and those kept for the names of files and folders below a run
+or a grid."""
 MAX_NAME = 200
-"""Bytes of a name kept in the name of a temporary file, which must not be too long for the file system."""
+"""Bytes of a name kept in the name of a temporary file, which must not be too long for the file
+system."""
 LIST_FILE = ".written.json"
-"""In a folder that OPERA wrote: the names of the files that it may replace, remove and upload there."""
+"""In a folder that OPERA wrote: the names of the files that it may replace, remove and upload
+there."""
 
 T = TypeVar("T")
 
 
 def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
-    """Write a temporary file beside ``path``, then move it to ``path`` atomically. Its mode follows the umask.
+    """Write a temporary file beside ``path``, then move it to ``path`` atomically. Its mode follows
+    the umask.
 
     Raises:
         StorageError: if it cannot be written, as where the disk is full.
@@ -45,7 +49,8 @@ def replace_file(path: Path, write: Callable[[Path], Any]) -> None:
 def write_parquet(path: Path, table: pa.Table) -> None:
     """Write a table to a Parquet file, whole or not at all.
 
-    Arrow is given an open file: it takes a path such as ``run:1/pairs.parquet`` for an address on a network.
+    Arrow is given an open file: it takes a path such as ``run:1/pairs.parquet`` for an address on a
+    network.
     """
     import pyarrow.parquet as pq
 
@@ -57,7 +62,8 @@ def write_parquet(path: Path, table: pa.Table) -> None:
 
 
 def replace_folder(home: Path, write: Callable[[Path], T], later: Sequence[str] = ()) -> T:
-    """Write a folder under a temporary name; once it is whole, it takes the place of what OPERA wrote there before.
+    """Write a folder under a temporary name; once it is whole, it takes the place of what OPERA
+    wrote there before.
 
     What others put there stays, and a link to a folder stays a link.
 
@@ -94,9 +100,11 @@ def list_written(folder: Path, later: Sequence[str] = ()) -> None:
 
 
 def written_files(folder: Path) -> list[Path]:
-    """Return the files in a folder that OPERA wrote, by the list in it, which is the last; empty where there is none.
+    """Return the files in a folder that OPERA wrote, by the list in it, which is the last; empty
+    where there is none.
 
-    The list may be anyone's: it only picks among the regular files in the folder, and links are not followed.
+    The list may be anyone's: it only picks among the regular files in the folder, and links are not
+    followed.
     """
     files, listed = _regular_files(folder), folder / LIST_FILE
     names = written_names(folder) if listed in files else set()
@@ -107,7 +115,9 @@ def written_files(folder: Path) -> list[Path]:
 
 
 def written_names(folder: Path) -> set[str]:
-    """Return the names in the list of a folder, whatever there is under them; none where it cannot be read."""
+    """Return the names in the list of a folder, whatever there is under them; none where it cannot
+    be read.
+    """
     try:
         names = read_json(folder / LIST_FILE)
     except (OSError, ValueError):
@@ -116,7 +126,7 @@ def written_names(folder: Path) -> set[str]:
 
 
 def _take_place(temporary: Path, home: Path) -> None:
-    """Move a new folder to where an old one is, of which the files that OPERA did not write stay."""
+    """Move a new folder to the place of an old one, whose files that OPERA did not write stay."""
     ours = written_files(home)
     new = [file.relative_to(temporary) for file in _regular_files(temporary)]
     for name in new:
@@ -132,8 +142,9 @@ def _take_place(temporary: Path, home: Path) -> None:
         (home / LIST_FILE).unlink(missing_ok=True)
         temporary.rename(home)
         return
-    # Until the last file is in place, what is here must say that OPERA wrote it, and must not load as a model: the list
-    # comes first, and "config.json", by which a folder without "modules.json" loads, comes after that.
+    # Until the last file is in place, what is here must say that OPERA wrote it, and must not load
+    # as a model: the list comes first, and "config.json", by which a folder without "modules.json"
+    # loads, comes after that.
     (temporary / LIST_FILE).replace(home / LIST_FILE)
     for name in reversed(new):
         if name != Path(LIST_FILE):
@@ -147,7 +158,9 @@ def _regular_files(folder: Path) -> list[Path]:
 
 
 def remove_empty(folder: Path) -> None:
-    """Remove empty folders below a folder, and itself if it is empty. Those in hidden ones stay: git needs its own."""
+    """Remove empty folders below a folder, and itself if it is empty. Those in hidden ones stay:
+    git needs its own.
+    """
     for root, _, _ in os.walk(folder, topdown=False):
         if not any(part.startswith(".") for part in Path(root).relative_to(folder).parts):
             with suppress(OSError):  # not empty
@@ -155,15 +168,19 @@ def remove_empty(folder: Path) -> None:
 
 
 def unfinished(path: Path) -> Path:
-    """Where a file or folder is written before it takes its place; a killed process may leave it there."""
+    """Where a file or folder is written before it takes its place; a killed process may leave it
+    there.
+    """
     return path.with_name(f".{os.fsencode(path.name)[:MAX_NAME].decode('utf-8', 'ignore')}.part")
 
 
 @contextmanager
 def _unfinished(path: Path, folder: bool = False) -> Iterator[Path]:
-    """Make the empty file or folder that is written for ``path``, and remove what is left of it at the end.
+    """Make the empty file or folder that is written for ``path``, and remove what is left of it at
+    the end.
 
-    One process at a time holds it, by a lock that ends with the process. What a killed one left is used again.
+    One process at a time holds it, by a lock that ends with the process. What a killed one left is
+    used again.
     """
     temporary = unfinished(path)
     kind = os.O_RDONLY | os.O_DIRECTORY if folder else os.O_RDWR | os.O_CREAT | os.O_NONBLOCK
@@ -197,7 +214,9 @@ def _is_same(path: Path, other: Path | int) -> bool:
 
 
 def remove(place: Path) -> None:
-    """Remove a file, a folder, or a link but not what it leads to; nothing happens where there is nothing."""
+    """Remove a file, a folder, or a link but not what it leads to; nothing happens where there is
+    nothing.
+    """
     if place.is_dir() and not place.is_symlink():
         shutil.rmtree(place)
     else:
@@ -220,8 +239,10 @@ def check_output(
         name: of its option, for the message.
         suffixes: the suffixes that name a format.
         overwrite: whether a file there may be replaced.
-        reads: files that the command reads, which are never replaced; a folder stands for every file in it.
-        ours: whether a file there was written by the same command and may be replaced without ``overwrite``.
+        reads: files that the command reads, which are never replaced; a folder stands for every
+            file in it.
+        ours: whether a file there was written by the same command and may be replaced without
+            ``overwrite``.
 
     Raises:
         SettingError: naming the rule and what to do.
@@ -305,7 +326,9 @@ def check_reads_stay(
 
 
 def _unwritable(folder: Path) -> str:
-    """Say why no file can be made in a folder, by making one; permissions alone do not tell. Empty if one can."""
+    """Say why no file can be made in a folder, by making one; permissions alone do not tell. Empty
+    if one can.
+    """
     try:
         with TemporaryFile(dir=folder):
             return ""
@@ -314,7 +337,7 @@ def _unwritable(folder: Path) -> str:
 
 
 def _reading(path: Path, reads: Iterable[Path]) -> str:
-    """Say how a file is among those that the command reads, by whatever links; empty if it is not."""
+    """Say how a file is among those that the command reads, by any links; empty if it is not."""
     where = path.resolve()
     for read in reads:
         for file in (*read.rglob("*"), read):

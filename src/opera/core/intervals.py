@@ -1,4 +1,5 @@
-"""The 95% interval of a mean over queries, when there are too few of them to say much, and how points are written."""
+"""The 95% interval of a mean over queries, when there are too few of them to say much, and how
+points are written."""
 
 from __future__ import annotations
 
@@ -11,16 +12,18 @@ LEVEL = 0.95
 FEW_QUERIES = 50
 """Below so many queries a mean says little: a difference of several points is chance."""
 LEAST_QUERIES = 20
-"""With fewer dev queries no verdict is given: intervals of so few hold less than they say (the simulation in
-docs/when-fine-tuning-hurts.md)."""
+"""With fewer dev queries no verdict is given: intervals of so few hold less than they say (the
+simulation in docs/when-fine-tuning-hurts.md)."""
 EQUAL = 1e-12
 """Values that differ by less are equal: their mean has no error to speak of."""
 
 
 def mean_interval(values: NDArray[np.float64], level: float = LEVEL) -> tuple[float, float]:
-    """Student's t interval of the mean of values, float64 ``[n]``: what the paired t-test does not reject.
+    """Student's t interval of the mean of values, float64 ``[n]``: what the paired t-test does not
+    reject.
 
-    Of a single value the interval is -1 to 1, which holds every measure and every difference of two.
+    Of a single value the interval is -1 to 1, which holds every measure and every difference of
+    two.
 
     Args:
         values: one per query, or the difference of two models on it.
@@ -43,22 +46,28 @@ def mean_intervals(values: Mapping[str, NDArray[np.float64]]) -> dict[str, tuple
 
 
 def few_queries(queries: int, split: str = "test") -> str | None:
-    """Return a warning where a split has too few queries to measure by; ``None`` where it has enough."""
+    """Return a warning where a split has too few queries to measure by; ``None`` where it has
+    enough.
+    """
     if queries >= FEW_QUERIES:
         return None
     plural = "query is" if queries == 1 else "queries are"
     return (
-        f"warning: {queries} {split} {plural} few to measure by; differences of several points can be chance "
-        f"({FEW_QUERIES} or more are better)"
+        f"warning: {queries} {split} {plural} few to measure by; differences of several points "
+        f"can be chance ({FEW_QUERIES} or more are better)"
     )
 
 
 def points(difference: float, digits: int = 1) -> str:
-    """Write a difference of a measure in points: ``+1.2``, ``−0.3``; without a sign where it rounds to zero."""
+    """Write a difference of a measure in points: ``+1.2``, ``−0.3``; without a sign where it rounds
+    to zero.
+    """
     return signed(100 * difference, digits)
 
 
 def signed(value: float, digits: int = 1) -> str:
-    """Write a number with its sign, a minus as long as the plus; without one where it rounds to zero."""
+    """Write a number with its sign, a minus as long as the plus; without one where it rounds to
+    zero.
+    """
     text = f"{value:+.{digits}f}"
     return text[1:] if float(text) == 0 else text.replace("-", "−")

@@ -26,11 +26,13 @@ LONGEST_TURNS = 120.0
 def sole_use(
     folder: Path, what: str, file: str = LOCK_FILE, patience: float | None = None
 ) -> Iterator[None]:
-    """Hold a folder, which must exist, for this process. The system releases it when the process ends, however it ends.
+    """Hold a folder, which must exist, for this process. The system releases it when the process
+    ends, however it ends.
 
     Args:
         folder: the folder.
-        what: what the process does there, for the message to others, such as ``"trains into this folder"``.
+        what: what the process does there, for the message to others, such as ``"trains into this
+            folder"``.
         file: name of the lock.
         patience: seconds to wait for another process; :data:`PATIENCE` unless given.
 
@@ -55,7 +57,8 @@ def own_turn(folder: Path) -> AbstractContextManager[None]:
 
 
 def refuse_in_use(folder: Path, patience: float | None = None) -> None:
-    """Refuse a folder that another process holds. Writes nothing; removes the lock that a killed process left.
+    """Refuse a folder that another process holds. Writes nothing; removes the lock that a killed
+    process left.
 
     Raises:
         RunFolderError: naming the process.
@@ -83,7 +86,8 @@ def _acquired(path: Path, patience: float | None) -> FileLock:
         lock.acquire()
     except Timeout:
         raise RunFolderError(
-            f"--out {path.parent}: {_holder(path)}; wait until it is done, stop it, or give another folder"
+            f"--out {path.parent}: {_holder(path)}; "
+            "wait until it is done, stop it, or give another folder"
         ) from None
     except OSError as error:  # such as a link in the place of the lock
         reason = (error.strerror or str(error)).lower()

@@ -1,4 +1,5 @@
-"""Paths as users give them, checked and expanded once: on the command line, in Python, and in recipes."""
+"""Paths as users give them, checked and expanded once: on the command line, in Python, and in
+recipes."""
 
 from __future__ import annotations
 
@@ -24,15 +25,17 @@ KINDS = {
 
 
 def expand_user(value: str | os.PathLike[str], name: str) -> str:
-    """Expand ``~`` and check what every path must fulfil, also a source or a model that need not be a path.
+    """Expand ``~`` and check what every path must fulfil, also a source or a model that need not be
+    a path.
 
     Args:
         value: as the user gave it.
         name: of the option or argument, for the message.
 
     Raises:
-        SettingError: for what is no path, an empty path, one with a NUL or with bytes that are no text, a user that the
-            system does not know, names that are too long, links in a circle, and folders that may not be entered.
+        SettingError: for what is no path, an empty path, one with a NUL or with bytes that are no
+            text, a user that the system does not know, names that are too long, links in a circle,
+            and folders that may not be entered.
     """
     text = value.__fspath__() if isinstance(value, os.PathLike) else value
     if not isinstance(text, str):
@@ -57,12 +60,15 @@ def expand_user(value: str | os.PathLike[str], name: str) -> str:
 
 
 def user_path(value: str | os.PathLike[str], name: str) -> Path:
-    """Return the path that a user gave, ``~`` expanded. Arguments and errors as for :func:`expand_user`."""
+    """Return the path that a user gave, ``~`` expanded. Arguments and errors as for
+    :func:`expand_user`.
+    """
     return Path(expand_user(value, name))
 
 
 def kind_of_place(path: Path) -> str | None:
-    """Say what is at a path, links followed: ``"a file"``, ``"a folder"``, ``"a named pipe"``, ...; ``None``: nothing.
+    """Say what is at a path, links followed: ``"a file"``, ``"a folder"``, ``"a named pipe"``, ...;
+    ``None``: nothing.
 
     Raises:
         SettingError: for a path that the system cannot look up.

@@ -36,7 +36,8 @@ def from_main(value: T) -> T:
 
 
 def everywhere(work: Callable[[], T]) -> list[T]:
-    """Do some work in every process, and return what each one's gave, which must be picklable, in all of them.
+    """Do some work in every process, and return what each one's gave, which must be picklable, in
+    all of them.
 
     Where it raises an exception in one process, all raise: none waits for ever for the others.
     """
@@ -60,7 +61,9 @@ def everywhere(work: Callable[[], T]) -> list[T]:
 
 
 def shares(count: int, unit: int) -> list[slice]:
-    """Cut rows into a range for each process: contiguous, of whole units but at the end, as even as can be."""
+    """Cut rows into a range for each process: contiguous, of whole units but at the end, as even as
+    can be.
+    """
     processes, units = process_count(), -(-count // unit)
     bounds = [min(count, units * at // processes * unit) for at in range(processes + 1)]
     return [slice(*bounds[at : at + 2]) for at in range(processes)]
@@ -72,13 +75,15 @@ def own_share(count: int, unit: int) -> slice:
 
 
 def cached_by_all(kind: str, key: str, write: Callable[[Path], object]) -> Path:
-    """Return the folder of a cache entry, as :func:`opera.core.cache.cached` does; all processes write it together.
+    """Return the folder of a cache entry, as :func:`opera.core.cache.cached` does; all processes
+    write it together.
 
     Args:
         kind: what the entry holds.
         key: hex digest of everything that decides its contents; the main process's counts.
-        write: called in every process with the same empty folder, where there is no entry yet. When it returns in the
-            main process, the files must be whole. It may call the functions of this module.
+        write: called in every process with the same empty folder, where there is no entry yet. When
+            it returns in the main process, the files must be whole. It may call the functions of
+            this module.
     """
     return _made_by_all(
         lambda make: cached(kind, key, lambda folder: make(folder, [])),
@@ -93,9 +98,11 @@ def grown_by_all(
     write: Callable[[Path, list[str]], object],
     about: Mapping[str, Any],
 ) -> Path:
-    """Return the folder of a cache entry of many files, as :func:`opera.core.cache.grown` does; all write it.
+    """Return the folder of a cache entry of many files, as :func:`opera.core.cache.grown` does; all
+    write it.
 
-    ``write`` gets in each process the files of its share, which may be none. It calls no other function of this module.
+    ``write`` gets in each process the files of its share, which may be none. It calls no other
+    function of this module.
     """
 
     def write_share(folder: Path, missing: list[str]) -> None:
@@ -113,7 +120,8 @@ def _made_by_all(find: Callable[[Write], Path], write: Write) -> Path:
     """Let the main process find an entry; where it must be made, all processes write it.
 
     Args:
-        find: in the main process, returns the folder, and calls what it is given if there is something to write.
+        find: in the main process, returns the folder, and calls what it is given if there is
+            something to write.
         write: in every process, writes.
     """
     asked: list[bool] = []
@@ -149,7 +157,9 @@ def _told(error: Exception) -> OperaError:
 
 
 def _joined() -> bool:
-    """Whether this process has joined others, which only torch can have done; it is not imported to find out."""
+    """Whether this process has joined others, which only torch can have done; it is not imported to
+    find out.
+    """
     dist = sys.modules.get("torch.distributed")
     return dist is not None and dist.is_available() and dist.is_initialized()
 

@@ -19,9 +19,11 @@ Item = TypeVar("Item")
 
 
 class ProgressLines:
-    """Logs ``training: 120 of 500 steps, loss 0.430, 2 min left``, at most every :data:`SECONDS_BETWEEN` seconds.
+    """Logs ``training: 120 of 500 steps, loss 0.430, 2 min left``, at most every
+    :data:`SECONDS_BETWEEN` seconds.
 
-    It has the methods of tqdm's bar that OPERA uses, and is used where standard error is no terminal.
+    It has the methods of tqdm's bar that OPERA uses, and is used where standard error is no
+    terminal.
 
     Attributes:
         n: how many are done.
@@ -90,7 +92,8 @@ def progress(
     initial: int = 0,
     rate: bool = False,
 ) -> Any:
-    """Return a progress bar, or :class:`ProgressLines` where standard error is no terminal; close it at the end.
+    """Return a progress bar, or :class:`ProgressLines` where standard error is no terminal; close
+    it at the end.
 
     Args:
         doing: what is done, such as ``encoding documents``.

@@ -1,4 +1,5 @@
-"""Things that users choose by name: those that OPERA ships, and those that modules of users register."""
+"""Things that users choose by name: those that OPERA ships, and those that modules of users
+register."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from opera.core.terminal import shortened
 EXTENSIONS = "OPERA_EXTENSIONS"
 """Environment variable with the names of users' modules, separated by commas."""
 NUMBA_SETTINGS = Path(".numba_config.yaml")
-"""numba reads this file in the current folder; it can name the folder from which numba loads compiled code."""
+"""numba reads this file in the current folder; it can name the folder from which numba loads
+compiled code."""
 
 T = TypeVar("T")
 
@@ -42,7 +44,8 @@ class Registry(dict[str, T]):
         self.update(things)
 
     def register(self, name: str, thing: T) -> T:
-        """Register a user's thing and return it. The same one may be registered again, as when its module is reloaded.
+        """Register a user's thing and return it. The same one may be registered again, as when its
+        module is reloaded.
 
         Raises:
             ValueError: if the name belongs to another thing, in any case.
@@ -84,12 +87,14 @@ def check_surroundings() -> None:
     """Check what Python and numba were told before anything of OPERA's ran.
 
     Raises:
-        InputError: naming a file of the current folder that could make numba run code, or an option of Python.
+        InputError: naming a file of the current folder that could make numba run code, or an option
+            of Python.
     """
     if os.path.lexists(NUMBA_SETTINGS):
         raise InputError(
-            f"{NUMBA_SETTINGS}: numba would take settings from this file of the current folder, and these can make it "
-            "run code; remove it and set its values as variables NUMBA_..., or run the command elsewhere"
+            f"{NUMBA_SETTINGS}: numba would take settings from this file of the current folder, "
+            "and these can make it run code; remove it and set its values as variables "
+            "NUMBA_..., or run the command elsewhere"
         )
     if sys.flags.optimize > 1:
         raise InputError(
@@ -101,7 +106,8 @@ def load_extensions() -> None:
     """Import the modules that ``OPERA_EXTENSIONS`` names; those already imported are left alone.
 
     Raises:
-        InputError: naming the variable and the module that cannot be imported; or as :func:`check_surroundings`.
+        InputError: naming the variable and the module that cannot be imported; or as
+            :func:`check_surroundings`.
     """
     check_surroundings()
     for name in filter(None, map(str.strip, os.environ.get(EXTENSIONS, "").split(","))):

@@ -10,8 +10,8 @@ import numpy as np
 def generator(seed: int, name: str, step: int = 0) -> np.random.Generator:
     """Return the NumPy generator for one purpose at one step.
 
-    The same (seed, name, step) always gives the same stream, whatever was drawn elsewhere. Different names or steps
-    give independent streams.
+    The same (seed, name, step) always gives the same stream, whatever was drawn elsewhere.
+    Different names or steps give independent streams.
 
     Args:
         seed: seed of the run, 0 or more.

@@ -1,4 +1,5 @@
-"""The base of all settings: frozen, typed, documented where they are declared, every mistake reported at once."""
+"""The base of all settings: frozen, typed, documented where they are declared, every mistake
+reported at once."""
 
 from __future__ import annotations
 
@@ -47,8 +48,8 @@ RULES = {
 def setting(default: Any, help: str, source: str, *, effect: bool = True, **bounds: Any) -> Any:
     """Declare one setting: its default, what it does, where the default comes from, and its bounds.
 
-    ``effect`` is false for a setting that changes no result: a run may be resumed with another value of it. ``bounds``
-    are pydantic's (``gt``, ``ge``, ``lt``, ``le``).
+    ``effect`` is false for a setting that changes no result: a run may be resumed with another
+    value of it. ``bounds`` are pydantic's (``gt``, ``ge``, ``lt``, ``le``).
     """
     return Field(
         default=default,
@@ -62,7 +63,9 @@ T = TypeVar("T")
 
 
 def resolved(value: T | None) -> T:
-    """Return the value of an automatic setting, which :func:`opera.config.automatic.resolve` has filled in."""
+    """Return the value of an automatic setting, which :func:`opera.config.automatic.resolve` has
+    filled in.
+    """
     if value is None:
         raise RuntimeError(
             "a setting is still automatic: call opera.config.automatic.resolve first"
@@ -83,7 +86,7 @@ class SettingDoc:
 
 @dataclass(frozen=True, eq=False)
 class OneOf:
-    """Accepts the names of a registry, which users may extend; for ``Annotated[str, OneOf(...)]``."""
+    """Accepts names of a registry, which users may extend; for ``Annotated[str, OneOf(...)]``."""
 
     registry: Registry[Any]
 
@@ -113,7 +116,9 @@ class Settings(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _numbers_are_numbers(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse what pydantic would take for a number: true, and digits with spaces, underscores, of other scripts."""
+        """Refuse what pydantic would take for a number: true, and digits with spaces, underscores,
+        of other scripts.
+        """
         kinds = _leaves(cls.model_fields[info.field_name or ""].annotation)
         truth = isinstance(value, bool) and bool not in kinds and bool(kinds & {int, float})
         text = (

@@ -14,7 +14,9 @@ from opera.core.errors import StorageError
 ADVICE = {
     errno.ENOSPC: "free some space and run the command again",
     errno.EDQUOT: "free some of your quota and run the command again",
-    errno.EFBIG: "a limit on the size of files is set (ulimit -f); raise it and run the command again",
+    errno.EFBIG: (
+        "a limit on the size of files is set (ulimit -f); raise it and run the command again"
+    ),
     errno.EROFS: "choose another place",
     errno.EACCES: "change its permissions or choose another place",
     errno.EPERM: "change its permissions or choose another place",
@@ -27,7 +29,8 @@ ADVICE = {
 """What to do about an error of the operating system."""
 
 EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EIO)
-"""Errors of reading that say nothing about the file: the machine is short of something, or fails."""
+"""Errors of reading that say nothing about the file: the machine is short of something, or fails.
+"""
 
 FAILED_WRITING = (
     "No space left",
@@ -38,11 +41,14 @@ FAILED_WRITING = (
     "unexpected pos",
     "iostream error",
 )
-"""How libraries report a full disk without an error number: safetensors the first three, torch the others."""
+"""How libraries report a full disk without an error number: safetensors the first three, torch the
+others."""
 
 
 def storage_error(place: Path, error: OSError, note: str = "") -> StorageError:
-    """Describe an error of the operating system, met while ``place`` was written; ``note`` says what the place is."""
+    """Describe an error of the operating system, met while ``place`` was written; ``note`` says
+    what the place is.
+    """
     where = f"{error.filename or place}{note}: cannot be written"
     if error.errno is None and any(
         words in str(error) for words in (*FAILED_WRITING, "requested and")
@@ -52,7 +58,9 @@ def storage_error(place: Path, error: OSError, note: str = "") -> StorageError:
 
 
 def exhausted(place: Path, error: OSError) -> StorageError | None:
-    """Describe an error met while ``place`` was read, if the machine is the cause and not the file; else ``None``."""
+    """Describe an error met while ``place`` was read, if the machine is the cause and not the file;
+    else ``None``.
+    """
     if error.errno not in EXHAUSTED:
         return None
     return StorageError(f"{error.filename or place}: cannot be read: {_reason(error)}")
@@ -64,13 +72,15 @@ def _reason(error: OSError) -> str:
 
 
 def _full(where: str) -> StorageError:
-    """Describe a failure that a library reports without a number: the disk is full, or a limit on files is reached."""
+    """Describe a failure that a library reports without a number: the disk is full, or a limit on
+    files is reached.
+    """
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
     if limit == resource.RLIM_INFINITY:
         return StorageError(f"{where}: {_reason(OSError(errno.ENOSPC, ''))}")
     return StorageError(
-        f"{where}: no space left on device, or more than the {limit:,} bytes that a file may have here (ulimit -f); "
-        "free some space or raise the limit, and run the command again"
+        f"{where}: no space left on device, or more than the {limit:,} bytes that a file may "
+        "have here (ulimit -f); free some space or raise the limit, and run the command again"
     )
 
 
@@ -87,8 +97,8 @@ def _concerns(error: OSError, place: Path) -> bool:
 def writing(place: Path, note: str = "", final: Path | None = None) -> Iterator[None]:
     """Turn a failure to write ``place``, or something in it, into one sentence.
 
-    An error that names a file elsewhere passes: the block was reading that one. The sentence names ``final``, if it is
-    given: what is written may have a temporary name.
+    An error that names a file elsewhere passes: the block was reading that one. The sentence names
+    ``final``, if it is given: what is written may have a temporary name.
 
     Raises:
         StorageError: naming the place, the reason and what to do.

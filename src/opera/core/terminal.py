@@ -1,4 +1,5 @@
-"""Text from files and users made safe to print: nothing in it can move the cursor, hide or reorder what is shown."""
+"""Text from files and users made safe to print: nothing in it can move the cursor, hide or reorder
+what is shown."""
 
 from __future__ import annotations
 
@@ -15,27 +16,32 @@ MAX_SHOWN = 100
 _CONTROLS = (
     r"\x00-\x1f\x7f-\x9f"  # C0 and C1: U+009B alone starts a terminal command
     r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # bidi: what follows is shown in another order
-    r"\u2028\u2029\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"  # lines, marks and tags that are not seen
+    r"\u2028\u2029\ufeff\ufff9-\ufffb\U000e0000-\U000e007f"  # lines, marks and tags unseen
     r"\ud800-\udfff"  # half a character, which UTF-8 cannot hold
 )
 _UNSAFE_IN_LINES = re.compile(f"(?!\n)[{_CONTROLS}]")
 
 
 def printable(text: object) -> str:
-    r"""Escape what a terminal or a reader could mistake, as Python does (``\x1b``, ``\u202e``); newlines stay."""
+    r"""Escape what a terminal or a reader could mistake, as Python does (``\x1b``, ``\u202e``);
+    newlines stay.
+    """
     return _UNSAFE_IN_LINES.sub(
         lambda found: found[0].encode("unicode_escape").decode("ascii"), str(text)
     )
 
 
 def say(text: object = "", *, file: TextIO | None = None) -> None:
-    """Print a line, on standard output unless another file is given. OPERA prints by this and by its console only."""
+    """Print a line, on standard output unless another file is given. OPERA prints by this and by
+    its console only.
+    """
     with printing_to(file or sys.stdout):
         print(printable(text), file=file or sys.stdout, flush=True)
 
 
 class Unfailing:
-    """Standard error, where nothing that fails may end the work: a full disk or a closed pipe loses lines, and no more.
+    """Standard error, where nothing that fails may end the work: a full disk or a closed pipe loses
+    lines, and no more.
 
     Args:
         stream: the stream; all but writing is its own.
@@ -61,7 +67,9 @@ class Unfailing:
 
 @contextmanager
 def printing_to(file: object) -> Iterator[None]:
-    """Name standard output in the error of printing to it, as where it goes to a full disk; Python leaves it out."""
+    """Name standard output in the error of printing to it, as where it goes to a full disk; Python
+    leaves it out.
+    """
     try:
         yield
     except OSError as error:
@@ -71,7 +79,9 @@ def printing_to(file: object) -> Iterator[None]:
 
 
 def shown(value: object) -> str:
-    """Return a value as an error message shows it: as Python writes it, on one line, long ones cut in the middle."""
+    """Return a value as an error message shows it: as Python writes it, on one line, long ones cut
+    in the middle.
+    """
     try:
         text = repr(value)
     except ValueError:  # a whole number of more digits than Python prints
@@ -80,7 +90,9 @@ def shown(value: object) -> str:
 
 
 def place(path: object) -> str:
-    """Return a path as an error message shows it: on one line, safe to print, a long one cut in the middle."""
+    """Return a path as an error message shows it: on one line, safe to print, a long one cut in the
+    middle.
+    """
     return one_line(shortened(str(path)))
 
 
@@ -90,7 +102,9 @@ def one_line(text: object) -> str:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of an error of a library, short and printable; its type where it says nothing."""
+    """Return the first line of an error of a library, short and printable; its type where it says
+    nothing.
+    """
     return shortened(printable((str(error).strip().splitlines() or [type(error).__name__])[0]))
 
 
@@ -102,7 +116,9 @@ def shortened(text: str, limit: int = MAX_SHOWN) -> str:
 
 
 def json_text(value: Any) -> str:
-    r"""Write a value as indented JSON that is safe to print: what :func:`printable` escapes stands as ``\uXXXX``."""
+    r"""Write a value as indented JSON that is safe to print: what :func:`printable` escapes stands
+    as ``\uXXXX``.
+    """
     utf8 = (sys.stdout.encoding or "").lower().startswith("utf")
     text = json.dumps(value, indent=2, ensure_ascii=not utf8)
     return _UNSAFE_IN_LINES.sub(lambda found: json.dumps(found[0])[1:-1], text)

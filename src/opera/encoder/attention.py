@@ -1,8 +1,10 @@
-"""Attention over packed texts on a CPU: matrix products by torch, everything between them by one pass of numba.
+"""Attention over packed texts on a CPU: matrix products by torch, everything between them by one
+pass of numba.
 
-Several texts stand behind each other in one sequence, without padding. Texts of about the same length are taken as one
-block. Scores live for one block only: backward computes them anew, as flash attention does, so memory grows with the
-tokens and not with their squares. torch's own attention on CPUs keeps every score as soon as there is dropout.
+Several texts stand behind each other in one sequence, without padding. Texts of about the same
+length are taken as one block. Scores live for one block only: backward computes them anew, as flash
+attention does, so memory grows with the tokens and not with their squares. torch's own attention on
+CPUs keeps every score as soon as there is dropout.
 """
 
 from __future__ import annotations
@@ -89,7 +91,8 @@ class Rule(NamedTuple):
 class PackedAttention(torch.autograd.Function):
     """Softmax of products of queries and keys within each text, with dropout, times values.
 
-    Takes and returns ``[tokens, heads, d]``; keys and values may have fewer heads, each for several of the queries'.
+    Takes and returns ``[tokens, heads, d]``; keys and values may have fewer heads, each for several
+    of the queries'.
     """
 
     @staticmethod
@@ -161,9 +164,11 @@ class PackedAttention(torch.autograd.Function):
 
 
 def attended_by_torch(query: Tensor, key: Tensor, value: Tensor, pack: Pack, rule: Rule) -> Tensor:
-    """Do what :class:`PackedAttention` does without dropout or gradients, block by block through torch's attention.
+    """Do what :class:`PackedAttention` does without dropout or gradients, block by block through
+    torch's attention.
 
-    In float32 it is the faster of the two: products of half precision gain more from the blocks' layout.
+    In float32 it is the faster of the two: products of half precision gain more from the blocks'
+    layout.
     """
     out, heads = query.new_empty((*query.shape[:2], value.shape[-1])), query.shape[1]
     for block in pack.blocks():
@@ -195,10 +200,11 @@ def packed_attention(
     is_causal: bool | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """Attend within each text of a pack; without ``cu_seq_lens_q`` do as torch's own attention does.
+    """Attend within each text of a pack; without ``cu_seq_lens_q`` do as torch's own attention
+    does.
 
-    Has the form that transformers' ``AttentionInterface`` asks for: query ``[1, heads, tokens, d]``, result
-    ``[1, tokens, heads, d]``.
+    Has the form that transformers' ``AttentionInterface`` asks for: query ``[1, heads, tokens,
+    d]``, result ``[1, tokens, heads, d]``.
 
     Raises:
         ValueError: for a mask or a variant of attention that packs do not have.
@@ -217,7 +223,8 @@ def packed_attention(
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     rule = Rule(bool(causal), np.float32(scale), *threshold_and_key(dropout))
     use_torch_threads()
-    # Of rotary positions, queries and keys come in float32 and values in half precision: backward has no autocast.
+    # Of rotary positions, queries and keys come in float32 and values in half precision: backward
+    # has no autocast.
     dtype = value.dtype if value.dtype in (torch.float32, torch.bfloat16) else torch.float32
     queries, keys, values = (
         part[0].transpose(0, 1).to(dtype).contiguous() for part in (query, key, value)
@@ -231,7 +238,9 @@ def packed_attention(
 
 
 def packed_mask(*args: Any, attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:
-    """No mask for a pack, whose bounds say everything; torch's own for padded texts, which come with theirs."""
+    """No mask for a pack, whose bounds say everything; torch's own for padded texts, which come
+    with theirs.
+    """
     if attention_mask is None:
         return None
     mask: Tensor | None = sdpa_mask(*args, attention_mask=attention_mask, **options)
@@ -243,7 +252,8 @@ AttentionMaskInterface.register(NAME, packed_mask)
 
 
 def _gathered(block: Pack, *parts: tuple[Tensor, int]) -> list[Tensor]:
-    """Copy the texts of a block out of ``[tokens, heads, d]``: ``[texts * heads * group, L, d]`` each.
+    """Copy the texts of a block out of ``[tokens, heads, d]``: ``[texts * heads * group, L, d]``
+    each.
 
     Behind a shorter text its last token is repeated; no result depends on it.
     """

@@ -1,4 +1,5 @@
-"""Dropout on a CPU: the mask is a hash of the place, where torch draws every random number on one thread."""
+"""Dropout on a CPU: the mask is a hash of the place, where torch draws every random number on one
+thread."""
 
 from __future__ import annotations
 
@@ -16,14 +17,17 @@ SMALL = 4_096
 
 
 def threshold_and_key(rate: float) -> tuple[np.uint32, np.uint32]:
-    """Say for a rate of dropout which random numbers to use, by torch's generator: whoever restores it repeats them."""
+    """Say for a rate of dropout which random numbers to use, by torch's generator: whoever restores
+    it repeats them.
+    """
     if rate == 0:
         return np.uint32(0), np.uint32(0)
     return np.uint32(min(rate * 2**32, 2**32 - 1)), np.uint32(torch.randint(2**32, ()).item())
 
 
 class HashedDropout(nn.Dropout):
-    """``torch.nn.Dropout`` whose mask on a CPU is hashed, in forward and again in backward; none is kept.
+    """``torch.nn.Dropout`` whose mask on a CPU is hashed, in forward and again in backward; none is
+    kept.
 
     One number of torch's generator decides the mask, so whoever restores the generator repeats it.
     """

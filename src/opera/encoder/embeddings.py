@@ -1,6 +1,7 @@
 """Embeddings in memory-mapped shards, read as one array.
 
-Shards are ranges of rows that depend on the number of rows alone, and not on how many processes write them.
+Shards are ranges of rows that depend on the number of rows alone, and not on how many processes
+write them.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ class Shards:
 
     Attributes:
         count: rows of the table.
-        size: rows of a shard but the last; a power of two, so that tiles of 65,536 rows hold whole shards.
+        size: rows of a shard but the last; a power of two, so that tiles of 65,536 rows hold whole
+            shards.
     """
 
     count: int
@@ -63,7 +65,9 @@ class Shards:
         return slice(number * self.size, min((number + 1) * self.size, self.count))
 
     def by_shard(self, rows: IntArray) -> list[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
-        """Group rows by shard: its number, where they stand in ``rows``, and which rows of the shard they are."""
+        """Group rows by shard: its number, where they stand in ``rows``, and which rows of the
+        shard they are.
+        """
         wanted = np.asarray(rows, dtype=np.int64)
         numbers = wanted // self.size
         order = np.argsort(numbers, kind="stable")
@@ -78,11 +82,12 @@ class Shards:
 class Embeddings:
     """Vectors of a table's rows, read from shards as float32 whatever they are stored as.
 
-    ``embeddings[rows]`` takes a slice or row numbers. Nothing but what is asked for is read into memory; ``np.asarray``
-    reads all.
+    ``embeddings[rows]`` takes a slice or row numbers. Nothing but what is asked for is read into
+    memory; ``np.asarray`` reads all.
 
     Args:
-        parts: arrays ``[rows, dimension]`` of float32 or float16, all of ``shards.size`` rows but the last.
+        parts: arrays ``[rows, dimension]`` of float32 or float16, all of ``shards.size`` rows but
+            the last.
         shards: how the rows are cut.
 
     Attributes:
@@ -138,7 +143,9 @@ class Embeddings:
 
 
 def _release(part: NDArray[np.floating[Any]]) -> None:
-    """Let go of what was read of a memory-mapped shard; it stays in the system's cache, and may be read again."""
+    """Let go of what was read of a memory-mapped shard; it stays in the system's cache, and may be
+    read again.
+    """
     if isinstance(part, np.memmap) and isinstance(part.base, mmap.mmap):
         part.base.madvise(mmap.MADV_DONTNEED)
 

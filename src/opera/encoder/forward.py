@@ -41,13 +41,15 @@ def embed_tokens(
     packs: bool = True,
     run: nn.Module | None = None,
 ) -> Tensor:
-    """Embed texts that are token ids: a tensor ``[n, dimension]`` on the model's device, in the order given.
+    """Embed texts that are token ids: a tensor ``[n, dimension]`` on the model's device, in the
+    order given.
 
-    Texts are packed where the model allows it (:func:`opera.encoder.packing.packing`, which a caller that goes backward
-    keeps open until then), and padded to the longest elsewhere.
+    Texts are packed where the model allows it (:func:`opera.encoder.packing.packing`, which a
+    caller that goes backward keeps open until then), and padded to the longest elsewhere.
 
     Args:
-        model: one with :func:`opera.encoder.token_ids.has_token_path`; gradients flow where they are on.
+        model: one with :func:`opera.encoder.token_ids.has_token_path`; gradients flow where they
+            are on.
         token_lists: the ids of each text.
         prompt_length: tokens of the prompt, for a pooling that leaves it out.
         packs: whether texts may be packed.
@@ -68,7 +70,9 @@ def token_features(
     *,
     packed: bool,
 ) -> dict[str, Any]:
-    """Return what a model takes for some texts: packed or padded, or for a table of tokens one behind the other."""
+    """Return what a model takes for some texts: packed or padded, or for a table of tokens one
+    behind the other.
+    """
     if is_table(model):
         return _table_features(token_lists)
     may_pack = packed and min(len(ids) for ids in token_lists) > 0
@@ -102,8 +106,9 @@ def embed_columns(
 ) -> list[Tensor]:
     """Embed columns of texts: a tensor ``[n, dimension]`` each, with gradients.
 
-    A text that stands twice in the batch is embedded once. On a CPU texts of like length are embedded together, some
-    thousand tokens at a time; on other devices all at once where texts are packed, and column by column elsewhere.
+    A text that stands twice in the batch is embedded once. On a CPU texts of like length are
+    embedded together, some thousand tokens at a time; on other devices all at once where texts are
+    packed, and column by column elsewhere.
 
     Args:
         model: the model, or what wraps it for several processes.
@@ -136,7 +141,9 @@ def _embed(
     padded: bool,
     packs: bool,
 ) -> Tensor:
-    """Embed texts with their prompt's length, in batches: a tensor ``[n, dimension]``, in the order given."""
+    """Embed texts with their prompt's length, in batches: a tensor ``[n, dimension]``, in the order
+    given.
+    """
     most = TOKENS_AT_ONCE if bare.device.type == "cpu" and not is_table(bare) else 2**62
     order, parts = [], []
     for prompt_length in dict.fromkeys(length for _, length in texts):
@@ -157,7 +164,8 @@ def _key(ids: TokenIds, column: Column) -> tuple[bytes, int | None]:
 
 
 def token_batches(lengths: IntArray, most_tokens: int, padded: bool) -> list[NDArray[np.int64]]:
-    """Cut texts into batches: the longest first, so that memory that does not suffice shows at once.
+    """Cut texts into batches: the longest first, so that memory that does not suffice shows at
+    once.
 
     Args:
         lengths: int ``[n]``, tokens of each text.

@@ -1,7 +1,7 @@
 """The passes over memory between a transformer's matrix products, compiled by numba for CPUs.
 
-Each one reads its rows once where torch reads them several times: softmax with dropout, and dropout. Arrays are
-float32, or bfloat16 seen as uint16; numbers are computed in float32.
+Each one reads its rows once where torch reads them several times: softmax with dropout, and
+dropout. Arrays are float32, or bfloat16 seen as uint16; numbers are computed in float32.
 """
 
 # Numba infers the types from the arguments; annotations would only repeat them.
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 if numba.config.THREADING_LAYER_PRIORITY[0] == "tbb":  # its default: the user has not chosen
-    # OpenMP is what torch works with: where torch was imported first, both share one pool of threads.
+    # OpenMP is what torch works with: where torch was imported first, both share its threads.
     numba.config.THREADING_LAYER_PRIORITY = ["omp", "tbb", "workqueue"]
 
 
@@ -28,7 +28,9 @@ def use_torch_threads() -> None:
 
 
 def seen_by_numba(tensor: Tensor) -> NDArray[np.float32] | NDArray[np.uint16]:
-    """See a tensor on the CPU as an array over the same memory: float32, or the bits of bfloat16 as uint16."""
+    """See a tensor on the CPU as an array over the same memory: float32, or the bits of bfloat16 as
+    uint16.
+    """
     tensor = tensor.detach()
     if tensor.dtype == torch.bfloat16:
         bits: NDArray[np.uint16] = tensor.view(torch.uint16).numpy()
@@ -88,7 +90,9 @@ def _put_typed(row, at, number):
 
 @njit(fastmath=True, error_model="numpy", inline="always")
 def _exp(x):
-    """e to the power of x <= 0, to a few float32 roundings: 2^n times a polynomial (Cephes' expf) of the rest."""
+    """e to the power of x <= 0, to a few float32 roundings: 2^n times a polynomial (Cephes' expf)
+    of the rest.
+    """
     x = max(x, F(-87.0))
     n = np.floor(x * F(1.44269504) + F(0.5))
     r = x - n * F(0.693359375) + n * F(2.12194440e-4)
@@ -104,7 +108,9 @@ def _exp(x):
 
 @njit(fastmath=True, error_model="numpy", inline="always")
 def _place_in_order(number):
-    """An int32 that is the greater, the greater the number: compilers look for its maximum 16 at a time."""
+    """An int32 that is the greater, the greater the number: compilers look for its maximum 16 at a
+    time.
+    """
     bits = S(_bits_of_float(number))
     return S(bits ^ S((bits >> S(31)) & S(0x7FFFFFFF)))
 
@@ -117,7 +123,7 @@ def _number_at(place):
 
 @njit(fastmath=True, error_model="numpy", inline="always")
 def _mixed(bits):
-    """Mix 32 bits, so that neighbours become unrelated (a finaliser of the kind of MurmurHash3's)."""
+    """Mix 32 bits, so that neighbours become unrelated (a finaliser like MurmurHash3's)."""
     bits = U(bits ^ (bits >> U(16)))
     bits = U(bits * U(0x85EBCA6B))
     bits = U(bits ^ (bits >> U(13)))
@@ -148,11 +154,12 @@ def _keys_of(query, length, is_causal):
 def softmax_with_dropout(scores, log_sums, lengths, is_causal, scale, threshold, key, first_row):
     """Turn scores into attention probabilities, in place, and drop some.
 
-    A unit is one head of one text. ``scores``, products of queries and keys, are ``[units, L, L]``; ``log_sums``,
-    float32 ``[units, L]``, is filled with the logarithm of each query's sum; ``lengths``, int32 ``[units]``, counts the
-    tokens of each text, and what is behind them becomes 0. ``threshold`` is the rate of dropout times 2^32 and ``key``
-    says which random numbers; ``first_row`` is the number of the first row of scores among all blocks, so that each
-    row has random numbers of its own.
+    A unit is one head of one text. ``scores``, products of queries and keys, are ``[units, L, L]``;
+    ``log_sums``, float32 ``[units, L]``, is filled with the logarithm of each query's sum;
+    ``lengths``, int32 ``[units]``, counts the tokens of each text, and what is behind them becomes
+    0. ``threshold`` is the rate of dropout times 2^32 and ``key`` says which random numbers;
+    ``first_row`` is the number of the first row of scores among all blocks, so that each row has
+    random numbers of its own.
     """
     units, width, _ = scores.shape
     kept = F(1) / (F(1) - F(threshold) / F(4294967296.0))
@@ -196,10 +203,12 @@ def softmax_with_dropout(scores, log_sums, lengths, is_causal, scale, threshold,
 def softmax_with_dropout_backward(
     scores, gradients, log_sums, totals, lengths, is_causal, scale, threshold, key, first_row
 ):
-    """Turn scores into the probabilities that forward used, and gradients of these into gradients of the products.
+    """Turn scores into the probabilities that forward used, and gradients of these into gradients
+    of the products.
 
-    As :func:`softmax_with_dropout`; ``scores`` are computed anew, ``gradients`` of what it gave are replaced, and
-    ``totals``, float32 ``[units, L]``, is each query's sum of gradients times probabilities.
+    As :func:`softmax_with_dropout`; ``scores`` are computed anew, ``gradients`` of what it gave are
+    replaced, and ``totals``, float32 ``[units, L]``, is each query's sum of gradients times
+    probabilities.
     """
     units, width, _ = scores.shape
     kept = F(1) / (F(1) - F(threshold) / F(4294967296.0))
@@ -223,7 +232,9 @@ def softmax_with_dropout_backward(
 
 @njit(parallel=True, fastmath=True, error_model="numpy", cache=True)
 def drop(numbers, out, threshold, key):
-    """Drop numbers of ``[rows, width]`` with probability ``threshold / 2^32`` and scale the others, into ``out``."""
+    """Drop numbers of ``[rows, width]`` with probability ``threshold / 2^32`` and scale the others,
+    into ``out``.
+    """
     rows, width = numbers.shape
     kept = F(1) / (F(1) - F(threshold) / F(4294967296.0))
     for at in prange(rows):

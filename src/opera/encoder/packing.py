@@ -29,10 +29,11 @@ log = logging.getLogger("opera")
 BOUNDS = ("cu_seq_lens_q", "cu_seq_lens_k", "max_length_q", "max_length_k")
 """What transformers calls the bounds of packed texts, for attention alone."""
 READERS = ("Pooling", "Normalize", "Dense", "Dropout", "LayerNorm")
-"""Modules of sentence-transformers that may follow the transformer: all but the first see whole embeddings."""
+"""Modules of sentence-transformers that may follow the transformer: all but the first see whole
+embeddings."""
 TOLERANCE = 1e-3
-"""Largest difference of a packed text's unit embedding in float32: rounding is a thousand times smaller, a text that
-sees its neighbour or another position a hundred times larger."""
+"""Largest difference of a packed text's unit embedding in float32: rounding is a thousand times
+smaller, a text that sees its neighbour or another position a hundred times larger."""
 
 _LOCK = threading.RLock()
 _packs_exactly: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
@@ -68,11 +69,12 @@ def is_packed_by_library(model: SentenceTransformer) -> bool:
 
 @contextmanager
 def packing(model: SentenceTransformer) -> Iterator[bool]:
-    """Inside, a transformer on a CPU runs OPERA's attention and dropout, if it can; yields whether texts are packed.
+    """Inside, a transformer on a CPU runs OPERA's attention and dropout, if it can; yields whether
+    texts are packed.
 
-    Results are those of the model's own attention to rounding; that is tried once per model, with three texts. When the
-    last block is left, of any thread, the model is as it came; a copy made inside is not. ``OPERA_REPRODUCIBLE`` keeps
-    to torch's own kernels.
+    Results are those of the model's own attention to rounding; that is tried once per model, with
+    three texts. When the last block is left, of any thread, the model is as it came; a copy made
+    inside is not. ``OPERA_REPRODUCIBLE`` keeps to torch's own kernels.
     """
     transformer = getattr(model[0], "auto_model", None)
     if (
@@ -117,7 +119,8 @@ def _packs(model: SentenceTransformer, transformer: PreTrainedModel) -> bool:
     ):
         _PADDED.add(name)
         log.info(
-            "note: %s reads texts that are padded to the longest of a batch; OPERA cannot pack them",
+            "note: %s reads texts that are padded to the longest of a batch; "
+            "OPERA cannot pack them",
             name,
         )
     return may and _packs_exactly[transformer]
@@ -135,7 +138,8 @@ def _leave(transformer: PreTrainedModel) -> None:
 
 
 def packed_features(model: SentenceTransformer, token_lists: Sequence[TokenIds]) -> dict[str, Any]:
-    """Return the features of texts behind each other, as sentence-transformers gives them to flash attention.
+    """Return the features of texts behind each other, as sentence-transformers gives them to flash
+    attention.
 
     Args:
         model: a model that packs.
@@ -158,7 +162,8 @@ def packed_features(model: SentenceTransformer, token_lists: Sequence[TokenIds])
 
 
 def padded_features(model: SentenceTransformer, token_lists: Sequence[TokenIds]) -> dict[str, Any]:
-    """Return the features of texts padded to the longest, on the side that the model's tokenizer pads.
+    """Return the features of texts padded to the longest, on the side that the model's tokenizer
+    pads.
 
     Raises:
         ValueError: if no text has a token.
@@ -178,7 +183,9 @@ def padded_features(model: SentenceTransformer, token_lists: Sequence[TokenIds])
 
 
 def _may_pack(model: SentenceTransformer, transformer: PreTrainedModel) -> bool:
-    """Whether a model is of the kind that packs: a plain transformer with torch's attention in every layer."""
+    """Whether a model is of the kind that packs: a plain transformer with torch's attention in
+    every layer.
+    """
     config = transformer.config
     kinds = getattr(config, "layer_types", None) or []
     return (

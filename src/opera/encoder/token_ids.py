@@ -1,4 +1,4 @@
-"""Token ids of texts, exactly as sentence-transformers' ``preprocess`` makes them, without padding."""
+"""Token ids of texts, as sentence-transformers' ``preprocess`` makes them, without padding."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ PACKED_FEATURES = {
     "max_length_q",
     "max_length_k",
 }
-"""What it returns besides, and in place of the mask, where the library packs texts for flash attention."""
+"""What it returns besides, and in place of the mask, where the library packs texts for flash
+attention."""
 PROBES = (
     "",
     "a",
@@ -49,11 +50,13 @@ PROBES = (
 
 
 def has_token_path(model: SentenceTransformer, task: Task | None = None, prompt: str = "") -> bool:
-    """Whether token ids alone say how the model reads texts, and :func:`token_ids` makes the same ones.
+    """Whether token ids alone say how the model reads texts, and :func:`token_ids` makes the same
+    ones.
 
-    That holds for a transformer with a fast tokenizer and for a static embedding. It does not for chat templates, for
-    images, routers, query expansion, slow tokenizers, segments, or an input module of somebody's own. A few texts are
-    tokenised both ways, so that no tokenizer is trusted by its name.
+    That holds for a transformer with a fast tokenizer and for a static embedding. It does not for
+    chat templates, for images, routers, query expansion, slow tokenizers, segments, or an input
+    module of somebody's own. A few texts are tokenised both ways, so that no tokenizer is trusted
+    by its name.
     """
     first: Any = model[0]
     if "preprocess" in vars(first) or type(model).preprocess is not SentenceTransformer.preprocess:
@@ -74,7 +77,9 @@ def has_token_path(model: SentenceTransformer, task: Task | None = None, prompt:
 
 
 def _library_ids(features: dict[str, Any]) -> list[NDArray[np.int64]] | None:
-    """The ids of each text among the library's features; ``None`` if there is more to a text than ids."""
+    """The ids of each text among the library's features; ``None`` if there is more to a text than
+    ids.
+    """
     ids, packed = features.get("input_ids"), "cu_seq_lens_q" in features
     if ids is None or features.keys() - KNOWN_FEATURES - (PACKED_FEATURES if packed else set()):
         return None
@@ -108,12 +113,14 @@ def _is_plain_transformer(first: Any) -> bool:
 def token_ids(
     model: SentenceTransformer, texts: Sequence[str], task: Task | None = None, prompt: str = ""
 ) -> list[TokenIds]:
-    """Tokenise texts: the prompt in front, cut at the length of the task, with the model's special tokens.
+    """Tokenise texts: the prompt in front, cut at the length of the task, with the model's special
+    tokens.
 
     Args:
         model: one with :func:`has_token_path`.
         texts: what to tokenise, all at once; the tokenizer uses threads of its own.
-        task: ``query`` or ``document`` for the length that the model keeps for it; ``None`` for its own limit.
+        task: ``query`` or ``document`` for the length that the model keeps for it; ``None`` for its
+            own limit.
         prompt: text before each.
 
     Returns:
@@ -139,7 +146,9 @@ def token_ids(
 
 
 def prompt_length(model: SentenceTransformer, prompt: str) -> int | None:
-    """How many tokens a prompt has, for models whose pooling leaves it out; ``None`` without one, or if none asks."""
+    """How many tokens a prompt has, for models whose pooling leaves it out; ``None`` without one,
+    or if none asks.
+    """
     if not prompt or type(model[0]) is not Transformer:
         return None
     if all(getattr(module, "include_prompt", True) for module in model):
@@ -149,7 +158,9 @@ def prompt_length(model: SentenceTransformer, prompt: str) -> int | None:
 
 
 def vocabulary_size(model: SentenceTransformer) -> int:
-    """One more than the largest token id, which may be more than there are tokens: a vocabulary may have gaps."""
+    """One more than the largest token id, which may be more than there are tokens: a vocabulary may
+    have gaps.
+    """
     first: Any = model[0]
     tokenizer = first.tokenizer if type(first) is StaticEmbedding else first.processor
     return int(max(tokenizer.get_vocab().values(), default=-1)) + 1
@@ -158,7 +169,8 @@ def vocabulary_size(model: SentenceTransformer) -> int:
 def tokenisation_fingerprint(
     model: SentenceTransformer, task: Task | None = None, prompt: str = ""
 ) -> str:
-    """SHA-256 of all that decides the ids of a text, in hex. Weights are not part of it, so training changes nothing.
+    """SHA-256 of all that decides the ids of a text, in hex. Weights are not part of it, so
+    training changes nothing.
 
     It changes with the tokenizer, the prompt, the length and the side that is cut.
     """

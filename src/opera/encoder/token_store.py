@@ -1,4 +1,5 @@
-"""The token ids of a table of texts, memory-mapped: each text is tokenised once, whatever reads it later."""
+"""The token ids of a table of texts, memory-mapped: each text is tokenised once, whatever reads it
+later."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ from opera.encoder.token_ids import (
 
 KIND, SUFFIX, LAYOUT = "tokens", ".tokens", "2"
 ROWS_AT_ONCE = 1024
-"""Texts that are tokenised together: the tokenizer has work for all of its threads, and memory holds no more."""
+"""Texts that are tokenised together: the tokenizer has work for all of its threads, and memory
+holds no more."""
 MOST_KEPT = 64_000_000
 """Tokens that :class:`TokensOnDemand` keeps, 4 bytes each."""
 
@@ -105,7 +107,9 @@ class TokenSource:
         return None if home is None else TokenStore(home, Shards.of(len(self.table)), self._dtype)
 
     def store(self, show_progress: bool = True) -> TokenStore:
-        """Open the ids of all rows; tokenise them first where the cache has none. All processes call this."""
+        """Open the ids of all rows; tokenise them first where the cache has none. All processes
+        call this.
+        """
         shards = Shards.of(len(self.table))
         write = partial(self._write, shards, show_progress)
         about = {
@@ -150,7 +154,8 @@ class TokenStore:
     """Token ids of all rows of a table, memory-mapped; :meth:`TokenSource.store` opens one.
 
     Args:
-        folder: a file per shard: int64 offsets ``[rows + 1]``, then the ids of its rows, one after another.
+        folder: a file per shard: int64 offsets ``[rows + 1]``, then the ids of its rows, one after
+            another.
         shards: how the rows are cut.
         dtype: of the ids on disk.
     """
@@ -224,12 +229,13 @@ class TokensOnDemand:
 
 
 def training_tokens(source: TokenSource, drawn: int) -> Tokens:
-    """Return the ids for a training: stored for the whole table, or on demand. All processes call this.
+    """Return the ids for a training: stored for the whole table, or on demand. All processes call
+    this.
 
     Args:
         source: what is tokenised.
-        drawn: texts that the training draws at most. If they are fewer than a tenth of the table, and the table is not
-            stored yet, only those are tokenised.
+        drawn: texts that the training draws at most. If they are fewer than a tenth of the table,
+            and the table is not stored yet, only those are tokenised.
     """
     if drawn * 10 < len(source.table) and not from_main(
         process_index() == 0 and source.stored() is not None

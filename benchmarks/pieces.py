@@ -1,0 +1,144 @@
+"""What each piece of ``opera/encoder`` brings on a CPU: a training step and encoding with it switched off.
+
+    OMP_NUM_THREADS=1 python benchmarks/pieces.py
+
+One process does the same step with all pieces, then without each in turn, again and again. A figure is the median of
+the ratios of the processor's seconds within a round, so other work on the machine hardly counts; *nothing* shows what
+is left of it. Packing is replaced by
+padding, attention by torch's over the same blocks, hashed dropout by torch's (which has one thread only, so on two it
+costs twice what is shown), memory that is kept by what glibc gives back by itself, portions of 8,192 tokens by all
+texts of a batch at once. Fills a table of docs/performance.md.
+"""
+
+from __future__ import annotations
+
+import opera  # noqa: F401 (before torch, which reads how threads are to wait when it is loaded)
+
+# isort: split
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from sentence_transformers import SentenceTransformer
+from torch import Tensor, nn
+from torch.nn import functional
+from transformers import AttentionInterface
+
+from opera.data import load_data
+from opera.encoder import attention, forward, heap, packing
+from opera.encoder.forward import Column, embed_columns
+from opera.encoder.token_ids import token_ids
+from opera.retrieval.locate import locate_model
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "studies"))
+from page import ROOT, fill, need, table_lines
+
+DATA = "../shared/data/nfcorpus"
+PAIRS = 8
+PIECES = ("nothing", "packing", "attention", "dropout", "memory", "portions")
+GLIBC_KEEPS, GLIBC_MAPS = 2**26, 2**25
+"""Bytes that glibc keeps, and from which it maps blocks, once it has seen blocks of tens of megabytes freed."""
+
+
+def torch_attention(module: nn.Module, query: Tensor, key: Tensor, value: Tensor, *mask: Any, **options: Any) -> Any:
+    """Attend within each text of a pack by torch's own attention, over the same blocks."""
+    bounds = options.get("cu_seq_lens_q")
+    if bounds is None:
+        return attention.packed_attention(module, query, key, value, *mask, **options)
+    parts, mixed = [part[0].transpose(0, 1) for part in (query, key, value)], []
+    for block in attention.Pack.of(bounds).blocks():
+        starts, lengths = (torch.from_numpy(part).long()[:, None] for part in block)
+        steps = torch.arange(int(lengths.max()))
+        places, inside = starts + torch.minimum(steps, lengths - 1), steps < lengths
+        attended = functional.scaled_dot_product_attention(
+            *(part[places].transpose(1, 2) for part in parts),
+            None if inside.all() else inside[:, None, None],
+            dropout_p=options.get("dropout", 0.0),
+        )
+        mixed.append(attended.transpose(1, 2)[inside])
+    return torch.cat(mixed)[None], None
+
+
+def switch(piece: str) -> None:
+    """Switch all pieces on but one."""
+    packing._may_pack = (lambda *unused: False) if piece == "packing" else MAY_PACK
+    packing.HashedDropout = nn.Dropout if piece == "dropout" else DROPOUT
+    forward.TOKENS_AT_ONCE = 2**62 if piece == "portions" else PORTION
+    AttentionInterface.register(attention.NAME, torch_attention if piece == "attention" else attention.packed_attention)
+    heap._set(heap.M_TRIM_THRESHOLD, GLIBC_KEEPS if piece == "memory" else heap.MOST_KEPT)
+    packing.keep_freed_memory = lambda: None
+
+
+MAY_PACK, DROPOUT, PORTION = packing._may_pack, packing.HashedDropout, forward.TOKENS_AT_ONCE
+
+
+def steps(model: SentenceTransformer, length: int, pairs: int, rounds: int) -> list[list[Column]]:
+    """Queries, and twice as many documents, of each round."""
+    data = load_data(ROOT / DATA)
+    queries = data.queries.texts(slice(0, pairs * rounds), "text")
+    documents = data.corpus.texts(slice(0, 2 * pairs * rounds), "title_text")
+    model.max_seq_length = length
+    every = [[ids[:length] for ids in token_ids(model, texts)] for texts in (queries, documents)]
+    return [[Column(ids[at::rounds]) for ids in every] for at in range(rounds)]
+
+
+def ratios(
+    work: Callable[[list[Column]], None], batches: list[list[Column]], pieces: tuple[str, ...]
+) -> dict[str, float]:
+    """Median ratios of the processor's time without each piece; the first round compiles and does not count."""
+    found: dict[str, list[float]] = {piece: [] for piece in pieces}
+    for number, batch in enumerate(batches):
+        seconds = {}
+        for piece in ("", *pieces):
+            switch(piece)
+            start = time.process_time()
+            work(batch)
+            seconds[piece] = time.process_time() - start
+        for piece in pieces if number else ():
+            found[piece].append(seconds[piece] / seconds[""])
+    switch("")
+    return {piece: median(values) for piece, values in found.items()}
+
+
+def main() -> None:
+    """Measure, print, fill the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--pairs", type=int, default=PAIRS)
+    parser.add_argument("--lengths", type=int, nargs="*", default=[128, 512])
+    given = parser.parse_args()
+    need(DATA)
+    model = SentenceTransformer(str(locate_model("minilm")), device="cpu")
+
+    def train(batch: list[Column]) -> None:
+        with packing.packing(model.train()):
+            embeddings = torch.cat(embed_columns(model, batch))
+            (embeddings @ embeddings.T).logsumexp(1).sum().backward()
+        model.zero_grad()
+
+    def encode(batch: list[Column]) -> None:
+        with packing.packing(model.eval()), torch.no_grad():
+            embed_columns(model, batch)
+
+    columns = {}
+    for length in given.lengths:
+        batches = steps(model, length, given.pairs, given.rounds + 1)
+        columns[f"training, {length} tokens"] = ratios(train, batches, PIECES)
+        columns[f"encoding, {length} tokens"] = ratios(encode, batches, PIECES[:3])
+        print(columns, flush=True)
+    rows = [
+        [piece, *(f"{found[piece]:.2f}" if piece in found else "" for found in columns.values())] for piece in PIECES
+    ]
+    table = table_lines(["without", *columns], rows)
+    print(table)
+    fill(ROOT / "docs" / "performance.md", {"pieces": table})
+
+
+if __name__ == "__main__":
+    main()
