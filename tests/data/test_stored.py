@@ -39,7 +39,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         ("linked", "tables/a.parquet"),
         ("tables:pairs=tables", "linked/a.tsv"),
         ("files", "files/a.jsonl"),
-        ("files", "files/in/report.html"),
+        ("files", "files/report.html"),
         ("fil*/*.jsonl", "files/a.jsonl"),
         ("beir", "beir/qrels/a.tsv"),
         ("hf:tables", "tables/a.trec"),
@@ -60,6 +60,7 @@ def test_a_file_that_would_be_data_is_refused(here: Path, source: str, file: str
         ("tables", "tables/.a.tsv"),
         ("tables/train.csv", "tables/a.jsonl"),
         ("tables:pairs=tables/train.csv", "tables/a.jsonl"),
+        ("files", "files/in/a.jsonl"),
         ("files/train.jsonl", "files/a.jsonl"),
         ("fil*/*.jsonl", "files/a.tsv"),
         ("beir", "beir/a.jsonl"),
@@ -73,12 +74,12 @@ def test_a_file_that_can_be_no_data_is_not(here: Path, source: str, file: str) -
 
 @pytest.mark.parametrize(
     ("source", "place"),
-    [("tables", "tables/run"), ("beir", "beir/qrels/run"), ("files", "files/run"), ("*/*/*.json", "files/run")],
+    [("tables", "tables/run"), ("beir", "beir/qrels/run"), ("files", "files/qrels"), ("*/*/*.json", "files/run")],
 )
 def test_a_folder_whose_files_would_be_data_is_refused(here: Path, source: str, place: str) -> None:
     with pytest.raises(SettingError, match=f"^--out {place}: lies in "):
         check_stays_out(Path(place), "--out", source, folder=True)
-    for free in ("run", "tables/.runs/a", "beir/run"):
+    for free in ("run", "tables/.runs/a", "beir/run", "files/run"):
         if source != "*/*/*.json":
             check_stays_out(Path(free), "--out", source, folder=True)
 

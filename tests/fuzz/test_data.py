@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from fuzzing import lines_of, only_refusals, spoilt, spoilt_values, to_json, workplace
 from irds_world import irds_home, write_antique
 from opera.data import SOURCES, RetrievalData, load_data
-from opera.data.sources import BeirFolder, TableFileOrFolder, TrainingFiles
+from opera.data.sources import LOCAL
 
 CORPUS = [
     {"_id": "d0", "title": "of one", "text": "a text", "metadata": {"a": [1, {"b": None}]}},
@@ -217,6 +217,7 @@ def test_data_sets_of_the_hub(content: bytes) -> None:
 
 def test_every_source_that_ships_has_a_fuzzer() -> None:
     shipped = {source.description for source in SOURCES if type(source).__module__ == "opera.data.sources"}
-    files = {BeirFolder.description, TrainingFiles.description, TableFileOrFolder.description}  # tables: test_tables.py
+    files = {source.description for source in LOCAL}  # tables: test_tables.py
+    assert [source.kind for source in LOCAL] == ["beir", "trainer", "tables"]
     named = {"python:PACKAGE", "paper:NAME", "irds:ID", "hf:OWNER/NAME", "--pairs FILE"}
     assert shipped == files | named, "add a fuzzer here, and bad inputs"

@@ -11,7 +11,7 @@ from opera.core.terminal import shortened, shown
 from opera.data.combined import combine
 from opera.data.names import TABLES
 from opera.data.retrieval_data import RetrievalData
-from opera.data.sources import TableFileOrFolder, find_source
+from opera.data.sources import find_source, kind_of_files
 from opera.data.stored import check_cache_stays_out
 from opera.data.tables.files import TableSource
 
@@ -128,7 +128,8 @@ def _with_columns(
     text: str, columns: str | Sequence[str] | Mapping[str, str | Sequence[str]]
 ) -> str:
     """The string form of one table of pairs with its columns."""
-    if not isinstance(find_source(text), TableFileOrFolder) and not text.startswith("hf:"):
+    find_source(text)  # an error if nothing reads it
+    if kind_of_files(text) != "tables" and not text.startswith("hf:"):
         raise SettingError(
             f"--columns: is for tables, and {shortened(text)} is none that has columns to choose"
         )

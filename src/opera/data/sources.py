@@ -65,36 +65,47 @@ class DataSource(Protocol):
         """
 
 
-class BeirFolder:
-    """A folder in BEIR's format, or without any tables, so that a message says what it lacks."""
+@dataclass
+class LocalData:
+    """Files, or a folder, of one kind.
 
-    description = "a BEIR folder (corpus.jsonl, queries.jsonl, qrels/)"
+    Attributes:
+        kind: as of :func:`kind_of_files`.
+        description: as for every source.
+        read: loads what stands at a path.
+    """
 
-    def matches(self, source: str) -> bool:
-        """Whether ``source`` is a folder that holds neither another trainer's files nor tables."""
-        # Path.is_dir raises where a name is too long
-        is_folder = os.path.isdir(source)  # noqa: PTH112
-        return is_folder and not holds_trainer_files(source) and not holds_tables(Path(source))
-
-    def load(self, source: str) -> RetrievalData:
-        """Read corpus, queries and all qrels."""
-        return load_beir(Path(source))
-
-
-class TrainingFiles:
-    """Training files of FlagEmbedding or Tevatron: one, or those of a folder or a pattern."""
-
-    description = "a .jsonl file or a folder of FlagEmbedding or Tevatron"
+    kind: str
+    description: str
+    read: Callable[[str], RetrievalData]
 
     def matches(self, source: str) -> bool:
-        """Whether ``source`` is a ``.jsonl`` file but no table, or stands for trainers' files."""
-        if os.path.isfile(source):  # noqa: PTH113 - as above
-            return source.lower().endswith(".jsonl") and not is_json_table(Path(source))
-        return (is_pattern(source) or os.path.isdir(source)) and holds_trainer_files(source)  # noqa: PTH112
+        """Whether what stands at a path is of this kind."""
+        return kind_of_files(source) == self.kind
 
     def load(self, source: str) -> RetrievalData:
-        """Read the splits that the names of the files say; a single file is train."""
-        return load_trainer_files(source)
+        """Read it."""
+        return self.read(source)
+
+
+def kind_of_files(source: str) -> str | None:
+    """Return what a path or pattern is: ``beir``, ``trainer`` or ``tables``; never raises.
+
+    A folder without any tables is taken for one of BEIR, so that a message says what it lacks.
+    """
+    # pathlib raises where a name is too long
+    if os.path.isfile(source):  # noqa: PTH113
+        suffix = table_suffix(Path(source))
+        if suffix in (".jsonl", ".ndjson") and not is_json_table(Path(source)):
+            return "trainer" if suffix == ".jsonl" else None
+        return "tables" if suffix in TABLE_SUFFIXES else None
+    if not (is_pattern(source) or os.path.isdir(source)):  # noqa: PTH112
+        return None
+    if holds_trainer_files(source):
+        return "trainer"
+    if is_pattern(source):
+        return None
+    return "tables" if holds_tables(Path(source)) else "beir"
 
 
 @dataclass
@@ -118,25 +129,6 @@ class NamedData:
     def load(self, source: str) -> RetrievalData:
         """Read it from the cache, or where it comes from; code is never run or imported."""
         return self.read(source.removeprefix(self.prefix))
-
-
-class TableFileOrFolder:
-    """A table of pairs, or a folder of such tables."""
-
-    description = "a table of pairs (.csv, .tsv, .jsonl, .parquet, .arrow, or a folder of these)"
-
-    def matches(self, source: str) -> bool:
-        """Whether ``source`` is such a file or folder, and none of BEIR's or FlagEmbedding's."""
-        path = Path(source)
-        if os.path.isdir(source):  # noqa: PTH112 - as above
-            return holds_tables(path) and not holds_trainer_files(source)
-        if table_suffix(path) not in TABLE_SUFFIXES or not os.path.isfile(source):  # noqa: PTH113 - as above
-            return False
-        return table_suffix(path) not in (".jsonl", ".ndjson") or is_json_table(path)
-
-    def load(self, source: str) -> RetrievalData:
-        """Read the pairs, and the texts in them."""
-        return load_tables(TableSource.of(source), source)
 
 
 def load_table_source(text: str) -> RetrievalData:
@@ -179,10 +171,23 @@ def load_tables(tables: TableSource, source: str | None = None) -> RetrievalData
     return load_or_parse(digest, name, text, parse)
 
 
+LOCAL = [
+    LocalData(
+        "beir",
+        "a BEIR folder (corpus.jsonl, queries.jsonl, qrels/)",
+        lambda source: load_beir(Path(source)),
+    ),
+    LocalData(
+        "trainer", "a .jsonl file or a folder of FlagEmbedding or Tevatron", load_trainer_files
+    ),
+    LocalData(
+        "tables",
+        "a table of pairs (.csv, .tsv, .jsonl, .parquet, .arrow, or a folder of these)",
+        lambda source: load_tables(TableSource.of(source), source),
+    ),
+]
 SOURCES: list[DataSource] = [
-    BeirFolder(),
-    TrainingFiles(),
-    TableFileOrFolder(),
+    *LOCAL,
     NamedData("python:", "python:PACKAGE", load_python),
     NamedData("paper:", "paper:NAME", load_paper_set),
     NamedData("irds:", "irds:ID", load_irds),

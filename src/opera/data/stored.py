@@ -14,14 +14,7 @@ from opera.core.terminal import shortened
 from opera.data.hub_source import local_folder
 from opera.data.names import TABLES
 from opera.data.retrieval_data import RetrievalData
-from opera.data.sources import (
-    SOURCES,
-    BeirFolder,
-    NamedData,
-    TableFileOrFolder,
-    TrainingFiles,
-    load_tables,
-)
+from opera.data.sources import LOCAL, SOURCES, LocalData, NamedData, kind_of_files, load_tables
 from opera.data.tables.files import TableSource
 from opera.data.trainer_files import is_pattern, listed_files
 
@@ -37,7 +30,7 @@ def load_stored(source: str) -> RetrievalData:
     check_cache_stays_out(source)
     if source.startswith(TABLES):
         return load_tables(TableSource.parse(source))
-    for known in (BeirFolder(), TrainingFiles(), TableFileOrFolder()):
+    for known in LOCAL:
         if known.matches(source):
             return known.load(source)
     raise DataError(
@@ -55,9 +48,9 @@ def files_read(source: str | Path | RetrievalData) -> list[Path]:
         return [Path(file) for file in TableSource.parse(text).files if os.path.lexists(file)]
     text = expand_user(text, "data")
     reader = next((known for known in SOURCES if known.matches(text)), None)
-    if isinstance(reader, BeirFolder):
+    if isinstance(reader, LocalData) and reader.kind == "beir":
         return [Path(text) / name for name in ("corpus.jsonl", "queries.jsonl", "qrels")]
-    if isinstance(reader, TrainingFiles):
+    if isinstance(reader, LocalData) and reader.kind == "trainer":
         return listed_files(text)
     if isinstance(reader, NamedData) and reader.prefix == "hf:":
         text = local_folder(text.removeprefix("hf:")) or text
@@ -117,7 +110,8 @@ def _home_of_data(source: str, place: Path, folder: bool) -> Path | None:
         except (OSError, ValueError):  # elsewhere; or the current folder has been deleted
             continue
         hidden = any(part.startswith(".") for part in parts)
-        beir = home == source and BeirFolder().matches(home)
-        if parts and not hidden and not (beir and parts[0] != "qrels"):
+        kind = kind_of_files(home) if home == source else None
+        beside = kind == "beir" or (kind == "trainer" and (folder or len(parts) > 1))
+        if parts and not hidden and not (beside and parts[0] != "qrels"):
             return Path(home)
     return None

@@ -140,8 +140,8 @@ def _aligned(queries: Any, documents: Any) -> MemoryTable:
     return MemoryTable("pairs", pa.table(both))
 
 
-def _list(values: Any, name: str, labels: Sequence[Any] | None = None) -> pa.Array:
-    """A list of texts, whose places are numbers, or labels of theirs."""
+def _list(values: Any, name: str) -> pa.Array:
+    """A list of texts."""
     _check_ordered(values, name)
     odd = isinstance(values, str | bytes | Mapping) or hasattr(values, "columns")
     if odd or not hasattr(values, "__iter__"):
@@ -150,9 +150,7 @@ def _list(values: Any, name: str, labels: Sequence[Any] | None = None) -> pa.Arr
     found = list(values)
     for at, text in enumerate(found):
         if not isinstance(text, str):
-            place = f"{name}[{at if labels is None else shown(labels[at])}]"
-            advice = "; tables need pairs" if labels is None else ""
-            raise DataError(f"{place}: must be a text, got {shown(text)}{advice}")
+            raise DataError(f"{name}[{at}]: must be a text, got {shown(text)}")
     try:
         return pa.array(found, pa.string())
     except UnicodeError:
@@ -164,26 +162,25 @@ def _texts(value: Any, name: str) -> MemoryTable:
 
     A pandas Series holds its texts by its index.
     """
-    if _is_series(value):
-        return _by_id(value.index.tolist(), value.tolist(), name)
-    columns = isinstance(value, Mapping) and any(
-        hasattr(own, "__iter__") and not isinstance(own, str | bytes) for own in value.values()
-    )
-    if isinstance(value, Mapping) and not columns:
-        return _by_id(list(value), list(value.values()), name)
     rows = _as_list(value)
-    if isinstance(rows, list | tuple) and rows and isinstance(rows[0], str):
-        ids = pa.array([str(row) for row in range(len(rows))])
-        return MemoryTable(name, pa.table({"id": ids, "text": _list(rows, name)}))
-    return _as_table(value, name, ("id", "text", "title"))
-
-
-def _by_id(ids: list[Any], texts: list[Any], name: str) -> MemoryTable:
+    if _is_series(value):
+        ids, texts = value.index.tolist(), value.tolist()
+    elif isinstance(value, Mapping) and not any(map(_is_column, value.values())):
+        ids, texts = list(value), list(value.values())
+    elif isinstance(rows, list | tuple) and rows and isinstance(rows[0], str):
+        ids, texts = list(range(len(rows))), rows
+    else:
+        return _as_table(value, name, ("id", "text", "title"))
     for own in ids:
         if not isinstance(own, str | Integral):
             raise DataError(f"{name}: ids must be texts or whole numbers, got {shown(own)}")
     found = pa.array([str(own) for own in ids], pa.string())
-    return MemoryTable(name, pa.table({"id": found, "text": _list(texts, name, ids)}))
+    return MemoryTable(name, pa.table({"id": found, "text": _list(texts, name)}))
+
+
+def _is_column(value: Any) -> bool:
+    """Whether a value of a dictionary is a column, and not a text, a number or nothing."""
+    return hasattr(value, "__iter__") and not isinstance(value, str | bytes)
 
 
 def _as_table(value: Any, name: str, columns: Sequence[str]) -> MemoryTable:
