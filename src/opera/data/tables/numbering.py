@@ -19,6 +19,7 @@ from opera.data.texts import TextRow, TextTable, join_title
 
 Rows = NDArray[np.int64]
 _DIGEST = pa.binary(16)
+_digest = xxhash.xxh3_128_digest
 
 
 @dataclass
@@ -42,17 +43,19 @@ class Texts:
 
     def digests(self) -> pa.Array:
         """Hash title and text of each, null for null: binary of 16 bytes."""
-        titles = [""] * len(self) if self.titles is None else self.titles.to_pylist()
-        pairs = zip(titles, self.text.to_pylist(), strict=True)
-        return pa.array([self._digest(*pair) for pair in pairs], _DIGEST)
+        if self.titles is None:
+            texts = self.text.cast(pa.binary()).to_pylist()
+            return pa.array([None if own is None else _digest(own) for own in texts], _DIGEST)
+        pairs = zip(self.titles.to_pylist(), self.text.to_pylist(), strict=True)
+        return pa.array([self._titled(*pair) for pair in pairs], _DIGEST)
 
-    def _digest(self, title: str, text: str | None) -> bytes | None:
+    def _titled(self, title: str, text: str | None) -> bytes | None:
         if text is None:
             return None
         if not title or self.joined:
-            return xxhash.xxh3_128_digest(join_title(title, text).encode())
+            return _digest(join_title(title, text).encode())
         # the length says where the title ends, and the seed sets both apart from any text alone
-        return xxhash.xxh3_128_digest(f"{len(title)} {title}{text}".encode(), seed=1)
+        return _digest(f"{len(title)} {title}{text}".encode(), seed=1)
 
 
 UNKNOWN, NOTHING = -1, -2

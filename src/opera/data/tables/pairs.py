@@ -332,6 +332,8 @@ class PairStore:
         """Keep each negative of a query once, unless it is a relevant document of its query."""
         if not self._lines:
             negatives = negatives.take(negatives.split == self._splits.get("train", -1))
+        if len(negatives.query) == 0:
+            return
         splits = self._builder.splits
         relevant = [
             own.relevant().keys for name, own in splits.items() if self._lines or name == "train"
