@@ -121,15 +121,13 @@ def evaluate(
     parse_measures(names)
     split = text(split, "split")
     reading = {
+        "precision": precision,
         "max_query_length": max_query_length,
         "max_passage_length": max_passage_length,
         "query_prompt": query_prompt,
         "document_prompt": document_prompt,
     }
-    given = {
-        "precision": precision,
-        **{name: value for name, value in reading.items() if value is not None},
-    }
+    given = {name: value for name, value in reading.items() if value is not None}
     encoding = EncodingSettings.parse(given).model_dump(exclude_unset=True)
     model = expand_user(model, "model")
     original = load_data(data)

@@ -58,8 +58,13 @@ def check_model(model: SentenceTransformer, missing: list[str], place: str) -> N
     check_numbers(model, place)
     _check_vocabulary(model, place)
     _try_out(model, place)
-    if missing:
-        _check_missing(model, missing, place)
+    unused = unused_parameters(model) if missing else []
+    needed = [name for name in missing if not any(other.endswith(f".{name}") for other in unused)]
+    if needed:  # such as a pooler's are not
+        raise ModelError(
+            f"{place}: its files lack {len(needed):,} of the weights that its configuration asks "
+            f"for, such as {shown(needed[0])}; use a whole copy of it"
+        )
 
 
 @torch.inference_mode(False)
@@ -67,11 +72,12 @@ def unused_parameters(model: SentenceTransformer) -> list[str]:
     """Return the names of the parameters that no embedding depends on, such as a pooler's."""
     was_training = model.training
     model.eval()  # dropout would advance the random state
+    total = torch.zeros((), device=model.device)
     for role in ("query", "document"):
-        features = model.preprocess(["0"], **({"task": role} if has_routes(model) else {}))
-        model({k: v.to(model.device) if hasattr(v, "to") else v for k, v in features.items()})[
-            "sentence_embedding"
-        ].float().sum().backward()
+        features = model.preprocess(["0"], task=role)
+        given = {k: v.to(model.device) if hasattr(v, "to") else v for k, v in features.items()}
+        total = total + model(given, task=role)["sentence_embedding"].float().sum()
+    total.backward()
     unused = [
         name for name, part in model.named_parameters() if part.requires_grad and part.grad is None
     ]
@@ -79,11 +85,6 @@ def unused_parameters(model: SentenceTransformer) -> list[str]:
         part.grad = None
     model.train(was_training)
     return unused
-
-
-def has_routes(model: SentenceTransformer) -> bool:
-    """Whether the model encodes queries and documents with different modules."""
-    return any(type(module).__name__ == "Router" for module in model)
 
 
 def check_numbers(model: nn.Module, place: str) -> None:
@@ -101,17 +102,6 @@ def check_numbers(model: nn.Module, place: str) -> None:
                 f"{place}: the weights {shown(name)} hold values that are no numbers, or above "
                 f"{LARGEST:.0e}; use another copy of it"
             )
-
-
-def _check_missing(model: SentenceTransformer, missing: list[str], place: str) -> None:
-    """Allow what no embedding depends on, such as a pooler."""
-    unused = unused_parameters(model)
-    needed = [name for name in missing if not any(other.endswith(f".{name}") for other in unused)]
-    if needed:
-        raise ModelError(
-            f"{place}: its files lack {len(needed):,} of the weights that its configuration asks "
-            f"for, such as {shown(needed[0])}; use a whole copy of it"
-        )
 
 
 def _check_vocabulary(model: SentenceTransformer, place: str) -> None:
