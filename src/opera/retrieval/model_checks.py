@@ -72,7 +72,7 @@ def unused_parameters(model: SentenceTransformer) -> list[str]:
     """Return the names of the parameters that no embedding depends on, such as a pooler's."""
     was_training = model.training
     model.eval()  # dropout would advance the random state
-    total = torch.zeros((), device=model.device)
+    total: Any = torch.zeros((), device=model.device)
     for role in ("query", "document"):
         features = model.preprocess(["0"], task=role)
         given = {k: v.to(model.device) if hasattr(v, "to") else v for k, v in features.items()}
