@@ -24,7 +24,7 @@ from opera.training_set.prepare import prepare
 
 DATA = Path("../shared/data/entailmentbank")
 WARM_UP = 2
-SHARED = {"method": "ft", "per_device_train_batch_size": 256, "guard": False, "snapshots": 0}
+SHARED = {"method": "ft", "per_device_train_batch_size": 256, "guard": False}
 TRAININGS: dict[str, dict[str, Any]] = {
     "whole model": {"max_steps": 6},
     "adapter=query": {"max_steps": 300, "adapter": "query"},

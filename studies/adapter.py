@@ -40,7 +40,6 @@ START: dict[str, Any] = {
     "temperature": 0.05,
     "warmup_ratio": 0.0,
     "adapter": "query",
-    "snapshots": 0,
     "save_steps": 10_000,
 }
 STAGES: dict[str, dict[str, list[Any]]] = {

@@ -90,7 +90,7 @@ def measure_curves(
     """Train on train without a dev split, and measure dev and test at every share."""
     data = draw_missing_splits(world, seed=seed, test_fraction=0.1, needs_dev=True, future=future)
     queries = data.training_split().n_queries
-    fixed = {"seed": seed, "logging_steps": 1000, "snapshots": 0, "save_steps": 10**6}
+    fixed = {"seed": seed, "logging_steps": 1000, "save_steps": 10**6}
     recipe = make_recipe({"method": method, **fixed, **settings})
     prepared = prepare(data, MODEL, recipe)
     pretrained = embed(prepared.model, data)

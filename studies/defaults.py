@@ -101,7 +101,7 @@ def run_values(model: str, name: str, values: Mapping[str, Any], seed: int) -> d
 
 def measure(model: str, name: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """Train once, without a guard; return dev and test before and after, and the seconds of training."""
-    recipe = make_recipe({**values, "snapshots": 0, "save_steps": 10_000, "eval_steps": 10_000})
+    recipe = make_recipe({**values, "save_steps": 10_000, "eval_steps": 10_000})
     prepared = prepare(load(name), MODELS[model], recipe)
     data = prepared.data
     before = _before(model, data)

@@ -24,7 +24,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "distill 0.9": {"loss": "distill", "distill_weight": 0.9},
     "distill 1": {"loss": "distill", "distill_weight": 1},
 }
-SHARED = {"method": "ft", "negatives": "teacher", "guard": False, "snapshots": 0}
+SHARED = {"method": "ft", "negatives": "teacher", "guard": False}
 
 
 def per_query(run: opera.Run, measure: str, when: str) -> np.ndarray:

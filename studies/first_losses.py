@@ -72,7 +72,7 @@ def measure(world: str, kind: str, share: float) -> dict[str, str | float]:
     _, settings = settings_of(data.training_split().n_queries, "dp")  # dp, for its pretrained scores
     data = draw_missing_splits(data, seed=0, test_fraction=0.1, needs_dev=True, future="like-test")
     noise = {"noise": kind, "noise_share": share, "seed": 0}
-    fixed = {"method": "dp", "logging_steps": 1000, "snapshots": 0, "save_steps": 10**6}
+    fixed = {"method": "dp", "logging_steps": 1000, "save_steps": 10**6}
     prepared = prepare(data, MODEL, make_recipe({**fixed, **settings, **noise}))
     training_set = build_training_set(prepared)
     assert training_set.similarity is not None

@@ -49,7 +49,6 @@ def in_opera(data: opera.RetrievalData, options: argparse.Namespace, seed: int, 
         train_group_size=1,
         mask_known_positives=False,
         guard=False,
-        snapshots=0,
     )
 
 

@@ -27,7 +27,7 @@ from opera.experiments.analysis.significance import paired_test
 MEASURE = "nDCG@10"
 FALSE_SHARE, TRUE_CLICKS, FALSE_CLICKS = 0.3, 4.0, 1.0
 CELLS: dict[str, list[dict[str, Any]]] = {
-    "ft": [{}, {"pair_weights": "loss"}, {"min_pair_weight": 3}],
+    "ft": [{}, {"pair_weights": "loss"}],
     "sp": [{"k": 0.7}, {"k": 0.7, "pair_weights": "scores"}],
     "dp": [{}, {"pair_weights": "scores"}, {"pair_weights": "loss"}],
 }
@@ -61,7 +61,6 @@ def measured(
             max_steps=options.steps,
             batch_size=options.batch_size,
             guard=False,
-            snapshots=0,
             **more,
         )
         return np.array(run.per_query()[f"after {MEASURE}"])

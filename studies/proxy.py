@@ -42,7 +42,6 @@ SHARED = {
     "per_device_train_batch_size": 128,
     "temperature": 0.05,
     "warmup_ratio": 0.0,
-    "snapshots": 0,
     "save_steps": 10_000,
     "guard": False,
 }

@@ -49,7 +49,7 @@ SETTINGS = DynamicSettings(
 def training_set() -> tuple[Prepared, TrainingSet]:
     """NFCorpus with the small static model, prepared as a run with the release's preset."""
     trained = {"method": "dp", "preset": "release", "seed": 0, "max_steps": 400, "learning_rate": 1e-3}
-    quiet = {"logging_steps": 1000, "snapshots": 0, "save_steps": 10**6, "per_device_train_batch_size": BATCH}
+    quiet = {"logging_steps": 1000, "save_steps": 10**6, "per_device_train_batch_size": BATCH}
     prepared = prepare(load_world("nfcorpus"), MODEL, make_recipe({**trained, **quiet, "negatives": "random"}))
     return prepared, build_training_set(prepared)
 

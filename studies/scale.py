@@ -136,7 +136,7 @@ def phases(home: Path, model: Path, steps: int) -> dict[str, list[str]]:
     tables += [f"--documents={home / 'documents.parquet'}", f"--queries={home / 'queries.parquet'}"]
     run, own = home / "run", ["--model", str(model)]
     train = ["--method=dp", "--negatives=hard", "--range=10:50", f"--steps={steps}", "--batch-size=256"]
-    train += ["--set=max_mined_negatives=5", "--set=save_steps=50", "--set=guard=false"]
+    train += ["--set=save_steps=50", "--set=guard=false"]
     resumed = ["--resume"] if (run / "run.json").is_file() else []
     return {
         "load": ["load", *tables],

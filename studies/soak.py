@@ -128,7 +128,7 @@ def soak_grid(cells: int, home: Path) -> dict[str, Any]:
     def run() -> None:
         opera.compare(
             data, model=model, out=out, methods=["ft", "sp:k=0.5"], seeds=range(cells // 2), steps=[4],
-            per_device_train_batch_size=8, refit=False, snapshots=2,
+            per_device_train_batch_size=8, refit=False,
         )  # fmt: skip
 
     samples = watched(run, lambda: len(list(out.rglob("measures.json"))))

@@ -24,8 +24,7 @@ import opera.diagnostics
 import opera.methods
 from documents import find, parse
 from opera.config.automatic import Situation, resolve
-from opera.config.recipe import make_recipe
-from opera.config.recipe_files import read_recipes, recipe_names, recipe_path
+from opera.config.recipe import make_recipe, read_recipes, recipe_names, recipe_path
 from opera.config.training import TrainSettings
 from opera.config.yaml import parse_assignments, read_recipe
 from opera.core.errors import SettingError
@@ -150,7 +149,6 @@ def test_everything_in_backticks_exists() -> None:
         "update_interval=sometimes",
         "levels=documents",
         "k=2",
-        "noise_range=10",
         "nothing=1",
         "src/opera/recipes/absent.yaml",
         "studies/absent.py",
@@ -264,7 +262,7 @@ class TestRecipes:
             ranks,
             steps,
         )
-        assert (settings.global_batch_size, settings.gradient_accumulation_steps) == (64, 1)
+        assert (settings.global_batch_size, settings.trainer) == (64, None)
         assert settings.learning_rate == 1e-6
 
     @pytest.mark.parametrize("name", SHARED_BY_METHODS)
@@ -273,14 +271,13 @@ class TestRecipes:
         assert settings.temperature == 0.02
         assert settings.mask_known_positives is False
         assert (settings.max_query_length, settings.max_passage_length) == (128, 512)
-        assert (settings.lr_scheduler_type, settings.warmup_ratio, settings.weight_decay) == ("linear", 0, 0)
-        assert (settings.max_grad_norm, settings.train_group_size) == (1, 2)
+        assert (settings.warmup_ratio, settings.train_group_size) == (0, 2)
         assert settings.relevant_grade == (3 if name.startswith("antique") else 1)
 
     def test_those_of_appendices_c_3_and_c_4(self) -> None:
         qwen3 = SimpleNamespace(**make_recipe(read_recipe(RECIPES["qwen3"])).flat())
         assert (qwen3.max_steps, qwen3.learning_rate, qwen3.precision) == (2_000, 1e-5, "bf16")
-        assert (qwen3.global_batch_size, qwen3.gradient_accumulation_steps) == (64, 4)
+        assert (qwen3.global_batch_size, qwen3.trainer) == (64, {"gradient_accumulation_steps": 4})
         noisy, clean = (read_recipe(RECIPES[name]) for name in ("antique-noisy", "antique"))
         assert noisy == {**clean, "noise": "grade", "noise_grade": 2}
 

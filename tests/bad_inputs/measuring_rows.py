@@ -131,7 +131,7 @@ ROWS = [
     Bad(
         "mine: ranks backwards",
         "mine data --model model --out x.tsv --range 9:1",
-        "range: must be LO:HI with 1 <= LO <= HI (ranks count from 1, both ends included), got '9:1'",
+        "--range: must be LO:HI with 1 <= LO <= HI (ranks count from 1, both ends included), got '9:1'",
     ),
     Bad(
         "mine: ranks beyond the corpus",
@@ -141,7 +141,7 @@ ROWS = [
     Bad(
         "mine: ranks of 5,000 digits",
         f"mine data --model model --out x.tsv --range 1:{'9' * 5000}",
-        "range: must be LO:HI, two ranks such as 10:100, got "
+        "--range: must be LO:HI, two ranks such as 10:100, got "
         "'1:99999999999999999999999999999999999999999999999…99999999999999999999999999999999999999999999"
         "9999'",
     ),

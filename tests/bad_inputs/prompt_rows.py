@@ -82,16 +82,6 @@ ROWS = [
         backbone("bge"),
     ),
     Bad(
-        "prompt: in search alone, for an adapter",
-        "train data --model model --out run --adapter query --set prompt_phases=search",
-        "prompt_phases=search: with adapter=query the model itself does not train; leave the setting out",
-    ),
-    Bad(
-        "eval_corpus_sample: for an adapter",
-        "train data --model model --out run --adapter query --set eval_steps=2 --set eval_corpus_sample=5",
-        "eval_corpus_sample=5: with adapter=query documents are encoded once, so all are ranked; leave the setting out",
-    ),
-    Bad(
         "prompt: for vectors from files",
         "train data --out run --query-vectors q.npy --document-vectors d.npy --set query_prompt=a",
         "query_prompt=a: with adapter=query vectors come from files; leave the setting out",

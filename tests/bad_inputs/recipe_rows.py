@@ -32,22 +32,22 @@ TAGS = "tags such as !!int are not read; leave the tag out, or quote the value"
 ALIASES = "anchors and aliases (& and *) are not read; repeat the value, or quote it"
 BOMB = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]\n" for a, b in pairwise("abcdefghijkl"))
 RECIPES = [
-    recipe("a list", "- lag", "must map setting names to values, got ['lag']"),
+    recipe("a list", "- seed", "must map setting names to values, got ['seed']"),
     recipe("empty", "", "must map setting names to values, got None"),
     recipe("a number as name", "7: 1", "names of settings must be text, got 7"),
     recipe("a list as name", "? [a]\n: 1", "keys must be plain values, and one is a list or a mapping"),
-    recipe("an open list", "lag: [1", "not YAML (line 1: expected ',' or ']', but got '<stream end>')"),
-    recipe("a tab", "lag:\n\t- 1", "not YAML (line 2: found character '\\t' that cannot start any token)"),
+    recipe("an open list", "seed: [1", "not YAML (line 1: expected ',' or ']', but got '<stream end>')"),
+    recipe("a tab", "seed:\n\t- 1", "not YAML (line 2: found character '\\t' that cannot start any token)"),
     recipe(
         "a name twice",
-        "lag: 1\nlag: 2",
-        'not YAML (line 2: found duplicate key "lag" with value "2" (original value: "1"))',
+        "seed: 1\nseed: 2",
+        'not YAML (line 2: found duplicate key "seed" with value "2" (original value: "1"))',
     ),
-    recipe("two documents", "lag: 1\n---\nlag: 2", "not YAML (line 2: but found another document)"),
+    recipe("two documents", "seed: 1\n---\nseed: 2", "not YAML (line 2: but found another document)"),
     recipe("an alias bomb", BOMB, f"line 1: {ALIASES}"),
     recipe("an alias of itself", "a: &a [*a]", f"line 1: {ALIASES}"),
     *[
-        recipe(f"the tag {value.split()[0]}", f"seed: 1\nlag: {value}", f"line 2: {TAGS}")
+        recipe(f"the tag {value.split()[0]}", f"seed: 1\nseed: {value}", f"line 2: {TAGS}")
         for value in (
             "!!int foo",
             "!!float x",
@@ -61,23 +61,23 @@ RECIPES = [
             "! x",
         )
     ],
-    recipe("YAML 1.1", "%YAML 1.1\n---\nlag: on", "line 2: must be YAML 1.2; remove the directive %YAML"),
-    recipe("2,000 lists", "lag: " + "[" * 2000, "line 1: nested more than 20 deep"),
-    recipe("5,000 digits", "lag: " + "9" * 5000, "holds a number that is none, or one of more than 1,024 bits"),
+    recipe("YAML 1.1", "%YAML 1.1\n---\nseed: on", "line 2: must be YAML 1.2; remove the directive %YAML"),
+    recipe("2,000 lists", "seed: " + "[" * 2000, "line 1: nested more than 20 deep"),
+    recipe("5,000 digits", "seed: " + "9" * 5000, "holds a number that is none, or one of more than 1,024 bits"),
     recipe(
         "5,000 hexadecimal digits",
-        f"lag: 0x{'f' * 5000}",
+        f"seed: 0x{'f' * 5000}",
         "holds a number that is none, or one of more than 1,024 bits",
     ),
     recipe("a megabyte", "#" * 10**6, "has 1,000,000 characters; at most 20,000 are read"),
     recipe(
         "a NUL",
-        "lag: '\0'",
+        "seed: '\0'",
         "not YAML (unacceptable character #x0000: special characters are not allowed in "
-        '"<unicode string>", position 6)',
+        '"<unicode string>", position 7)',
     ),
-    recipe("UTF-16", "lag: 1".encode("utf-16"), "line 1 is not UTF-8; convert the file to UTF-8"),
-    recipe("Latin-1", b"lag: 1\n# caf\xe9", "line 2 is not UTF-8; convert the file to UTF-8"),
+    recipe("UTF-16", "seed: 1".encode("utf-16"), "line 1 is not UTF-8; convert the file to UTF-8"),
+    recipe("Latin-1", b"seed: 1\n# caf\xe9", "line 2 is not UTF-8; convert the file to UTF-8"),
     recipe(
         "a setting that is none",
         "temprature: 1",

@@ -227,7 +227,7 @@ ROWS += [
     Bad(
         "run.json: another format",
         REPORT,
-        "run/run.json: was written by another version of OPERA (format 99; this one reads 3); use that version, or "
+        "run/run.json: was written by another version of OPERA (format 99; this one reads 4); use that version, or "
         "train again with --overwrite",
         with_run,
         changed("run/run.json", put("format", value=99)),

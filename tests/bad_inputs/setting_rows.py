@@ -37,42 +37,32 @@ matryoshka=256,x: must be numbers of dimensions, such as 256,128,64, got '256,x'
 matryoshka=[]: must be numbers of dimensions, such as 256,128,64, got []
 lora=true: must be r alone, or r=16,alpha=32,dropout=0.05,target=query;value,merge=false, got True
 lora=r=0: r: must be greater than or equal to 1, got 0
-lora=rank=4: unknown setting 'rank' (such as lora=r=16,alpha=32,dropout=0.05,target=query;value,merge=false), \
-got 'rank=4'
-trainer=num_train_epochs=3: num_train_epochs: give --epochs, got 'num_train_epochs=3'
+lora=rank=4: unknown setting 'rank' (such as lora=r=16,alpha=32,dropout=0.05,target=query;value,merge=false), got \
+'rank=4'
+trainer=num_train_epochs=3 => trainer: num_train_epochs: OPERA sets this itself; see opera train --help-settings, \
+got 'num_train_epochs=3'
 trainer=3: must be fields and values, such as adam_beta2=0.98, got 3
+save_steps=0 => trainer: save_steps: must be a whole number above 0, got 0
+eval_steps=0.5 => trainer: eval_steps: must be a whole number above 0, got 0.5
+weight_decay=.nan => trainer: weight_decay: must be a finite number, got nan
+weight_decay=many => --trainer weight_decay: must be float, got 'many'
+trainer=adam_betta2=0.9 => --trainer adam_betta2: the trainer has no such field; did you mean 'adam_beta2'?
+snapshots=3 => unknown setting 'snapshots' (opera train --help-settings lists all)
 learning_rate=fast: must be a number, got 'fast'
 learning_rate=true: must be a number, got True
 learning_rate='': must be a number, got ''
 warmup_ratio=-0.1: must be greater than or equal to 0, got -0.1
 warmup_ratio=1: must be less than 1, got 1
 warmup_ratio=.nan: must be a finite number, got nan
-weight_decay=-1: must be greater than or equal to 0, got -1
-weight_decay=.inf: must be a finite number, got inf
-weight_decay=.nan: must be a finite number, got nan
-weight_decay=1e300: must be less than or equal to 10, got 1e+300
-max_grad_norm=-1: must be greater than or equal to 0, got -1
-max_grad_norm=.inf: must be a finite number, got inf
-max_grad_norm=.nan: must be a finite number, got nan
 temperature=0: must be greater than or equal to 0.0001, got 0
 temperature=1e-300: must be greater than or equal to 0.0001, got 1e-300
 temperature=.inf: must be a finite number, got inf
 temperature=.nan: must be a finite number, got nan
 temperature=-0.05: must be greater than or equal to 0.0001, got -0.05
 temperature=1000: must be less than or equal to 100, got 1000
-lr_scheduler_type=lineer: must be 'linear', 'cosine', 'constant', 'constant_with_warmup' or 'polynomial', got 'lineer'
-lr_scheduler_type=1: must be 'linear', 'cosine', 'constant', 'constant_with_warmup' or 'polynomial', got 1
-lr_scheduler_type=null: must be 'linear', 'cosine', 'constant', 'constant_with_warmup' or 'polynomial', got None
 loss=infonse: must be 'infonce' or 'distill', got 'infonse'
 loss=1: must be text, got 1
 loss='': must be 'infonce' or 'distill', got ''
-optim=adamw: must be an optimizer that OPERA offers, such as adamw_torch, adamw_torch_fused, adafactor, sgd, \
-adagrad, got 'adamw'
-optim=galore_adamw: must be an optimizer that OPERA offers, such as adamw_torch, adamw_torch_fused, \
-adafactor, sgd, adagrad, got 'galore_adamw'
-optim='adamw_torch ': must be an optimizer that OPERA offers, such as adamw_torch, adamw_torch_fused, \
-adafactor, sgd, adagrad, got 'adamw_torch '
-optim=1: must be text, got 1
 seed=-1: must be greater than or equal to 0, got -1
 seed=4294967296: must be less than 4294967296, got 4294967296
 seed=0.5: must be a whole number, got 0.5
@@ -83,31 +73,18 @@ per_device_train_batch_size=1.5: must be a whole number, got 1.5
 global_batch_size=0: must be greater than or equal to 1, got 0
 global_batch_size=99999999999: must be less than or equal to 1000000000, got 99999999999
 global_batch_size=6.4: must be a whole number, got 6.4
-gradient_accumulation_steps=0: must be greater than or equal to 1, got 0
-gradient_accumulation_steps=1000000000: must be less than or equal to 100000, got 1000000000
 train_group_size=0: must be greater than or equal to 1, got 0
 train_group_size=100000: must be less than or equal to 1000, got 100000
-dataloader_num_workers=-1: must be greater than or equal to 0, got -1
-dataloader_num_workers=5000: must be less than or equal to 256, got 5000
-lag=0: must be greater than or equal to 1, got 0
-lag=99999999999: must be less than or equal to 1000000000, got 99999999999
-prompt_phases=training: must be 'all' or 'search', got 'training'
-save_lengths=maybe: must be true or false, got 'maybe'
 max_query_length=0: must be greater than or equal to 1, got 0
 max_query_length=99999999999: must be less than or equal to 1000000000, got 99999999999
 max_passage_length=0: must be greater than or equal to 1, got 0
 max_passage_length=-1: must be greater than or equal to 1, got -1
-encode_batch_size=0: must be greater than or equal to 1, got 0
-encode_batch_size=1000000000: must be less than or equal to 100000, got 1000000000
 precision=fp8: must be 'auto', 'fp32', 'bf16' or 'fp16', got 'fp8'
 precision=16: must be 'auto', 'fp32', 'bf16' or 'fp16', got 16
 dropout=-0.1: must be greater than or equal to 0, got -0.1
 dropout=1: must be less than 1, got 1
 dropout=.nan: must be a finite number, got nan
-attn_implementation=flash: must be 'eager', 'sdpa' or 'flash_attention_2', got 'flash'
 corpus_text=title: must be 'title_text' or 'text', got 'title'
-gradient_checkpointing=2: must be true or false, got 2
-gradient_checkpointing=maybe: must be true or false, got 'maybe'
 range=5: must be LO:HI, two ranks such as 10:100, got 5
 range=0:5: must be LO:HI with 1 <= LO <= HI (ranks count from 1, both ends included), got '0:5'
 range=9:1: must be LO:HI with 1 <= LO <= HI (ranks count from 1, both ends included), got '9:1'
@@ -115,8 +92,6 @@ range=1:99999999999: must be LO:HI, two ranks such as 10:100, got '1:99999999999
 range=[1, 2, 3]: must be LO:HI, two ranks such as 10:100, got [1, 2, 3]
 range=[true, 2]: must be LO:HI, two ranks such as 10:100, got [True, 2]
 range=a:b: must be LO:HI, two ranks such as 10:100, got 'a:b'
-max_mined_negatives=0: must be greater than or equal to 1, got 0
-max_mined_negatives=99999999999: must be less than or equal to 100000, got 99999999999
 prune_before_mining=2: must be true or false, got 2
 prune_before_mining=perhaps: must be true or false, got 'perhaps'
 relevant_grade=0: must be greater than or equal to 1, got 0
@@ -129,39 +104,10 @@ noise_share=0.3 => noise_share=0.3 needs noise=random or hard, but noise is none
 noise_share=0: must be greater than 0, got 0
 noise_share=0.99: must be less than or equal to 0.95, got 0.99
 noise_share=.nan: must be a finite number, got nan
-eval_steps=0: must be greater than or equal to 1, got 0
-eval_steps=99999999999: must be less than or equal to 1000000000, got 99999999999
-early_stopping_patience=2 => early_stopping_patience=2 needs eval_steps: steps between two evaluations
-eval_corpus_sample=10 => eval_corpus_sample=10 needs eval_steps: steps between two evaluations
-search_memory=8: must be greater than or equal to 16, got 8
-search_memory=256MB: must be a whole number, got '256MB'
-search_index=hnsw => search_index=hnsw needs negatives=hard, but negatives is auto
-search_index=flat: must be 'exact', 'hnsw' or 'ivf', got 'flat'
-eval_corpus_sample=0: must be greater than or equal to 1, got 0
 load_best_model_at_end=true => load_best_model_at_end=True needs eval_steps: steps between two evaluations
 future=like-train: must be 'same-documents', 'new-documents', 'both' or 'like-test', got 'like-train'
-dev_fraction=0: must be greater than 0, got 0
-dev_fraction=1: must be less than 1, got 1
-dev_fraction=.nan: must be a finite number, got nan
-test_fraction=0: must be greater than 0, got 0
-test_fraction=1: must be less than 1, got 1
-test_fraction=.inf: must be a finite number, got inf
 guard=2: must be true or false, got 2
 guard=perhaps: must be true or false, got 'perhaps'
-guard_documents=99: must be greater than or equal to 100, got 99
-guard_documents=99999999999: must be less than or equal to 1000000000, got 99999999999
-logging_steps=0: must be greater than or equal to 1, got 0
-logging_steps=99999999999: must be less than or equal to 1000000000, got 99999999999
-report_to=wandbb: must be a logging service that OPERA offers, such as none, all, azure_ml, clearml, \
-codecarbon, got 'wandbb'
-report_to=1: must be text, got 1
-report_to=[wandb]: must be text, got ['wandb']
-save_steps=0: must be greater than or equal to 1, got 0
-save_steps=99999999999: must be less than or equal to 1000000000, got 99999999999
-save_total_limit=1: must be greater than or equal to 2, got 1
-save_total_limit=99999999999: must be less than or equal to 1000000000, got 99999999999
-snapshots=-1: must be greater than or equal to 0, got -1
-snapshots=99999999999: must be less than or equal to 100000, got 99999999999
 k=0.5 => setting 'k' applies only to the methods rp, sp, sp+cbs and sp+dp; this run's method is ft
 num_train_epochs=3 => unknown setting 'num_train_epochs' (opera train --help-settings lists all)
 fp16=true => unknown setting 'fp16' (opera train --help-settings lists all)

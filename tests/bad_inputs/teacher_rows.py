@@ -73,11 +73,6 @@ ROWS = [
         write("t.tsv", f"{HEADER}train0\td0\t1\n"),
     ),
     Bad(
-        "teacher: a temperature of zero",
-        f"{TRAIN} --set teacher_temperature=0",
-        "teacher_temperature: must be greater than 0, got 0",
-    ),
-    Bad(
         "teacher: more than all of the loss",
         f"{TRAIN} --set distill_weight=1.5",
         "distill_weight: must be less than or equal to 1, got 1.5",
@@ -123,11 +118,6 @@ ROWS = [
         "mine data --model model --out x.tsv --reranker run",
         matching(r"run: cannot be loaded as a reranker \(a cross-encoder\): .*"),
         with_run,
-    ),
-    Bad(
-        "reranker: without mining",
-        "train data --model model --out out --set mining_reranker=reranker",
-        "mining_reranker=reranker needs negatives=hard, but negatives is auto",
     ),
     Bad(
         "mine: a margin below zero",

@@ -48,7 +48,11 @@ def test_an_epoch_draws_every_query_once(
     queries: int, epochs: float, batch: int, accumulation: int, processes: int
 ) -> None:
     settings = TrainSettings.parse(
-        {"epochs": epochs, "per_device_train_batch_size": batch, "gradient_accumulation_steps": accumulation}
+        {
+            "epochs": epochs,
+            "per_device_train_batch_size": batch,
+            "trainer": {"gradient_accumulation_steps": accumulation},
+        }
     )
     resolved = resolve(settings, Situation(queries, "static", "cpu", processes))
     per_epoch = math.ceil(queries / (batch * accumulation * processes))

@@ -41,10 +41,10 @@ def test_the_paper_and_the_release_rank_queries_differently() -> None:
 
 
 def test_the_release_warms_up_and_decays_weights_and_has_twice_the_papers_batch() -> None:
-    for preset, expected in (("paper", (0, 0, 64)), ("release", (0.05, 0.01, 128))):
+    for preset, expected in (("paper", (0, None, 64)), ("release", (0.05, {"weight_decay": 0.01}, 128))):
         recipe = make_recipe({"preset": preset, "method": "ft"})
         settings = resolve(recipe.train, Situation(2590, "large", "cuda"))
-        assert (settings.warmup_ratio, settings.weight_decay, settings.queries_per_step(1)) == expected
+        assert (settings.warmup_ratio, settings.trainer, settings.queries_per_step(1)) == expected
 
 
 def test_what_is_given_overrides_the_preset() -> None:

@@ -19,15 +19,14 @@ def test_every_setting_has_one_group() -> None:
 
 
 def test_values_are_checked_and_come_back() -> None:
-    settings = TrainSettings.parse({"temperature": 0.1, "eval_steps": 5, "negatives": "hard", "range": "5:50"})
+    given = {"temperature": 0.1, "trainer": {"eval_steps": 5}, "negatives": "hard", "range": "5:50"}
+    settings = TrainSettings.parse(given)
     assert settings.temperature == 0.1
     assert settings.evaluates_on_dev
     assert settings.mining_range == (5, 50)
     assert settings.flat() == {
         **TrainSettings().flat(),
-        "temperature": 0.1,
-        "eval_steps": 5,
-        "negatives": "hard",
+        **given,
         "range": (5, 50),
     }
     assert TrainSettings.parse(settings.flat()) == settings
@@ -41,15 +40,22 @@ def test_what_the_user_chose_is_known() -> None:
 
 def test_mistakes_of_all_settings_are_reported_at_once() -> None:
     with pytest.raises(SettingError) as caught:
-        TrainSettings.parse({"max_steps": 0, "save_total_limit": 1, "noise": "some", "nothing": 1})
-    for part in ("max_steps: must be", "save_total_limit: must be", "noise: must be", "unknown setting 'nothing'"):
+        TrainSettings.parse({"max_steps": 0, "trainer": "save_steps=0", "noise": "some", "nothing": 1})
+    for part in (
+        "max_steps: must be",
+        "trainer: save_steps: must be a whole number above 0, got 0",
+        "noise: must be",
+        "unknown setting 'nothing'",
+    ):
         assert part in str(caught.value)
 
 
 @given(st.integers(1, 64), st.integers(1, 8), st.integers(1, 4), st.integers(1, 8))
 def test_batch_arithmetic(per_device: int, accumulation: int, group: int, processes: int) -> None:
     batching = BatchingSettings(
-        per_device_train_batch_size=per_device, gradient_accumulation_steps=accumulation, train_group_size=group
+        per_device_train_batch_size=per_device,
+        trainer={"gradient_accumulation_steps": accumulation},
+        train_group_size=group,
     )
     assert batching.n_negatives == group - 1
     assert batching.queries_per_pass(processes) == per_device * processes
@@ -59,7 +65,7 @@ def test_batch_arithmetic(per_device: int, accumulation: int, group: int, proces
 
 @given(st.integers(1, 10**6), st.integers(1, 8), st.integers(1, 16))
 def test_a_global_batch_is_divided_or_refused(whole: int, accumulation: int, processes: int) -> None:
-    values = {"global_batch_size": whole, "gradient_accumulation_steps": accumulation}
+    values = {"global_batch_size": whole, "trainer": {"gradient_accumulation_steps": accumulation}}
     settings, situation = TrainSettings.parse(values), Situation(5, "large", "cuda", processes)
     parts = accumulation * processes
     if whole % parts == 0:
@@ -71,13 +77,3 @@ def test_a_global_batch_is_divided_or_refused(whole: int, accumulation: int, pro
     numbers = [int(number) for number in str(e.value).split("; give ")[1].split(" or ")]
     assert all(number > 0 and number % parts == 0 for number in numbers)
     assert len([number for number in numbers if abs(number - whole) < parts]) == len(numbers)
-
-
-@pytest.mark.parametrize(("workers", "accumulation", "least"), [(0, 1, 1), (1, 1, 3), (1, 2, 2), (2, 3, 3)])
-def test_the_lag_covers_what_the_workers_read_ahead(workers: int, accumulation: int, least: int) -> None:
-    values = {"dataloader_num_workers": workers, "gradient_accumulation_steps": accumulation}
-    assert TrainSettings.parse(values).resolved_lag == least
-    assert TrainSettings.parse({**values, "lag": least + 1}).resolved_lag == least + 1
-    if least > 1:
-        with pytest.raises(SettingError, match=f"give {least} or more"):
-            TrainSettings.parse({**values, "lag": least - 1})

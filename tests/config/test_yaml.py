@@ -38,7 +38,7 @@ def test_scalars(text: str, value: object) -> None:
 
 
 def test_an_assignment_keeps_what_follows_the_first_equals_sign() -> None:
-    assert parse_assignments(["report_to=a=b", " lag = 2"]) == {"report_to": "a=b", "lag": 2}
+    assert parse_assignments(["report_to=a=b", " seed = 2"]) == {"report_to": "a=b", "seed": 2}
 
 
 def test_a_name_given_twice_in_a_recipe_is_refused(tmp_path: Path) -> None:

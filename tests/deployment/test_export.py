@@ -18,9 +18,7 @@ from commands import Opera
 from grids import write_unfinished_run
 from opera.core.errors import DataError, MissingExtraError, RunFolderError
 from opera.core.files import unfinished
-from opera.deployment.onnx_file import write_onnx
-from opera.deployment.onnx_model import load_onnx
-from opera.deployment.portable import save_portable
+from opera.deployment.onnx import load_onnx, save_portable, write_onnx
 from opera.deployment.record import Export, ExportedForm, Figures, verdict_sentence
 from opera.retrieval.models import load_model
 from small_runs import SMALL
@@ -153,7 +151,7 @@ def test_a_run_is_measured_on_its_own_data(beir: Path, bert_model: Path, tmp_pat
 def test_weights_of_more_than_two_gigabytes_stand_beside_the_graph(
     tmp_path: Path, bert_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("opera.deployment.onnx_file.MOST_IN_ONE_FILE", 100)
+    monkeypatch.setattr("opera.deployment.onnx.MOST_IN_ONE_FILE", 100)
     model = load_model(bert_model, "cpu")
     save_portable(model, tmp_path)
     write_onnx(model, tmp_path / "model.onnx")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fuzzing import BYTES, only_refusals, spoilt, workplace
-from opera.config.recipe_files import read_recipes
+from opera.config.recipe import read_recipes
 from opera.config.yaml import parse_assignments, parse_scalar, read_recipe
 from opera.core.errors import SettingError
 from opera.retrieval.prompts import as_setting

@@ -40,7 +40,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> RetrievalData:
 def run(tmp_path_factory: pytest.TempPathFactory, data: RetrievalData, static_model: Path) -> Path:
     """A finished run with everything in it: two groups of scores, a guard, evaluations, checkpoints."""
     out = tmp_path_factory.mktemp("fuzz-run") / "grid" / "run"
-    settings = {**SMALL, "per_device_train_batch_size": 4, "eval_steps": 4, "snapshots": 3}
+    settings = {**SMALL, "per_device_train_batch_size": 4, "eval_steps": 4}
     opera.adapt(data, model=static_model, out=out, method="dp", **settings)
     for folder in (out / "checkpoints").iterdir():  # the weights are torch's and safetensors' to read
         for big in [path for path in folder.rglob("*") if path.is_file() and path.stat().st_size > 50_000]:

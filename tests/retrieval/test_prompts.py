@@ -14,8 +14,7 @@ from sentence_transformers import SentenceTransformer
 
 import opera
 from backbones import write_backbone
-from opera.config.recipe import make_recipe
-from opera.config.recipe_files import read_recipes, recipe_names
+from opera.config.recipe import make_recipe, read_recipes, recipe_names
 from opera.config.yaml import parse_assignments
 from opera.core.errors import ModelError, SettingError
 from opera.data import load_data

@@ -26,7 +26,6 @@ QUICK: dict[str, Any] = {
     "learning_rate": 1e-2,
     "precision": "fp32",
     "guard": False,
-    "snapshots": 0,
     "save_steps": 2,
 }
 LENGTHS = {name: {"max_query_length": 6, "max_passage_length": 7} for name in BACKBONES}
@@ -130,13 +129,6 @@ def test_a_run_is_measured_with_its_own_lengths(backbone: str, world: Path, prom
     read = "read {max_query_length} tokens of a query and {max_passage_length} of a document".format(**lengths)
     assert f"{read}; this model keeps its own limit" in card
     assert "queries with `" in card
-
-
-def test_lengths_are_saved_where_that_is_asked_for(world: Path, backbones: dict[str, Path], tmp_path: Path) -> None:
-    run = opera.adapt(world, model=backbones["bge"], out=tmp_path / "run", **QUICK, **LENGTHS["bge"], save_lengths=True)
-    model = SentenceTransformer(str(run.model_path), device="cpu")
-    assert (model[0].query_length, model[0].document_length) == (6, 7)
-    assert "; so does this model" in (run.model_path / "README.md").read_text()
 
 
 def test_an_adapter_over_cut_texts_leaves_the_model_its_limit(

@@ -193,7 +193,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, beir: Path, static_model: Pa
     return opera.adapt(beir, model=static_model, out=tmp_path_factory.mktemp("whole") / "run", **TWELVE)
 
 
-TWELVE: dict[str, Any] = {**SMALL, "max_steps": 12, "snapshots": 3}
+TWELVE: dict[str, Any] = {**SMALL, "max_steps": 12}
 
 
 def spoil_the_runs_trace(out: Path) -> None:

@@ -31,15 +31,12 @@ def prepared(beir: Path, static_model: Path) -> Callable[..., Prepared]:
     return lambda **settings: prepare(data, str(static_model), make_recipe({**SETTINGS, **settings}))
 
 
-@pytest.mark.parametrize("phases", ["all", "search"])
-def test_a_prompt_holds_in_the_phases_that_are_named(phases: str, prepared: Callable[..., Prepared]) -> None:
-    run, without = prepared(query_prompt=PROMPT, prompt_phases=phases), prepared(query_prompt="")
+def test_a_prompt_holds_in_every_phase(prepared: Callable[..., Prepared]) -> None:
+    run, without = prepared(query_prompt=PROMPT), prepared(query_prompt="")
     arguments = training_arguments(run.settings, run.model, Path("checkpoints"))
-    assert arguments.prompts == ({"anchor": PROMPT} if phases == "all" else None)
+    assert arguments.prompts == {"anchor": PROMPT}
     prompted, plain = build_training_set(run), build_training_set(without)
-    assert np.array_equal(prompted.similarity, plain.similarity) is (phases == "search")
-    everywhere = build_training_set(prepared(query_prompt=PROMPT))
-    assert np.array_equal(prompted.negatives.doc_rows, everywhere.negatives.doc_rows), "mining is search"
+    assert not np.array_equal(prompted.similarity, plain.similarity)
     assert not np.array_equal(prompted.negatives.doc_rows, plain.negatives.doc_rows)
     query = run.data.queries.texts(prompted.query_rows[:1], "text")
     with_prompt = open_encoder(run.model_source).encode([PROMPT + query[0]], "query")
@@ -74,26 +71,24 @@ def test_other_commands_use_the_prompt_that_data_bring(use: Callable[..., Any], 
     assert use(data, model=static_model, query_prompt="") == use(load_data(beir), model=static_model) != brought
 
 
-@pytest.mark.parametrize("phases", ["all", "search"])
-def test_a_run_is_used_with_its_own_prompts(phases: str, beir: Path, static_model: Path, tmp_path: Path) -> None:
-    settings = {**SETTINGS, "query_prompt": PROMPT, "prompt_phases": phases}
+def test_a_run_is_used_with_its_own_prompts(beir: Path, static_model: Path, tmp_path: Path) -> None:
+    settings = {**SETTINGS, "query_prompt": PROMPT}
     run = opera.adapt(beir, model=static_model, out=tmp_path / "run", **settings)
-    assert (run.settings["query_prompt"], run.settings["prompt_phases"]) == (PROMPT, phases)
+    assert run.settings["query_prompt"] == PROMPT
     assert opera.evaluate(beir, model=run.path).measures["nDCG@10"] == run.measures["after"]["nDCG@10"]
     assert (
         opera.evaluate(beir, model=run.path, query_prompt="").measures != opera.evaluate(beir, model=run.path).measures
     )
     scored = opera.score(beir, model=run.path)["similarity"]
-    as_told = opera.score(beir, model=run.path, query_prompt=PROMPT if phases == "all" else "")["similarity"]
+    as_told = opera.score(beir, model=run.path, query_prompt=PROMPT)["similarity"]
     assert scored == as_told
     seen, prompted = opera.inspect(beir, model=run.path), opera.inspect(beir, model=run.path, query_prompt=PROMPT)
     without = opera.inspect(beir, model=run.path, query_prompt="")
-    assert seen.similarities == (prompted if phases == "all" else without).similarities
-    assert seen.similarities != (without if phases == "all" else prompted).similarities
+    assert seen.similarities == prompted.similarities
+    assert seen.similarities != without.similarities
     assert (seen.leaks, seen.queries) == (prompted.leaks, prompted.queries), "duplicates are found by search"
     card = (run.model_path / "README.md").read_text()
     assert 'queries with `"t3w1 t3w2 t3w1 "`, as ' in card
-    assert ("training went without" in card) is (phases == "search")
     with pytest.raises(RunFolderError, match="query_prompt: the run has 't3w1 t3w2 t3w1 ', this call ''"):
         opera.adapt(beir, model=static_model, out=run.path, resume=True, **{**settings, "query_prompt": ""})
     assert opera.adapt(beir, model=static_model, out=run.path, resume=True, **settings).finished
@@ -121,5 +116,3 @@ def test_an_adapter_keeps_the_prompt_of_its_vectors(beir: Path, static_model: Pa
     settings = {**SMALL, "query_prompt": PROMPT, "adapter": "query"}
     run = opera.adapt(beir, model=static_model, out=tmp_path / "run", **settings)
     assert opera.evaluate(beir, model=run.path).measures["nDCG@10"] == pytest.approx(run.measures["after"]["nDCG@10"])
-    with pytest.raises(SettingError, match="prompt_phases=search: with adapter=query the model itself does not train"):
-        opera.adapt(beir, model=static_model, out=tmp_path / "no", prompt_phases="search", **settings)

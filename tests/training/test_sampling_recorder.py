@@ -154,10 +154,9 @@ def test_a_record_survives_its_file(name: str, recorded: int, tmp_path: Path, mo
     assert len(record.until(2).query_codes) == min(2, recorded)
 
 
-@pytest.mark.parametrize(("method", "snapshots"), [("sp+dp", 5), ("infobatch", 12)])
+@pytest.mark.parametrize("method", ["sp+dp", "infobatch"])
 def test_a_resumed_run_has_the_record_of_a_whole_one(
     method: str,
-    snapshots: int,
     beir: Path,
     static_model: Path,
     tmp_path: Path,
@@ -165,7 +164,7 @@ def test_a_resumed_run_has_the_record_of_a_whole_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sampling_recorder, "MIN_STEPS_BETWEEN", 1)
-    settings = {**SHORT, "method": method, "snapshots": snapshots}
+    settings = {**SHORT, "method": method}
     whole = opera.adapt(beir, model=static_model, out=tmp_path / "whole", **settings)
     with interrupted_at(10):
         opera.adapt(beir, model=static_model, out=tmp_path / "cut", **settings)
@@ -175,19 +174,6 @@ def test_a_resumed_run_has_the_record_of_a_whole_one(
     resumed = opera.adapt(beir, model=static_model, out=tmp_path / "cut", resume=True, **settings)
     assert resumed.training.resumed_from == 8
     assert_same(resumed.sampling(), whole.sampling())
-    assert len(arrays(whole.sampling())["steps"]) == snapshots
+    assert len(arrays(whole.sampling())["steps"]) == 12
     assert arrays(whole.sampling())["steps"][-1] == 11
     assert Run(whole.path).pairs().num_rows == len(arrays(whole.sampling())["pair_ids"])
-
-
-def test_snapshots_change_nothing_and_none_are_written_with_snapshots_0(
-    beir: Path, static_model: Path, tmp_path: Path
-) -> None:
-    without = opera.adapt(beir, model=static_model, out=tmp_path / "without", **SHORT, snapshots=0)
-    with_them = opera.adapt(beir, model=static_model, out=tmp_path / "with", **SHORT)
-    assert without.sampling() is None
-    assert not (without.path / "sampling.npz").exists()
-    assert with_them.sampling() is not None
-    assert without.pairs() == with_them.pairs()
-    again = opera.adapt(beir, model=static_model, out=tmp_path / "with", **SHORT, snapshots=0, overwrite=True)
-    assert again.sampling() is None

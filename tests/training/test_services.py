@@ -11,10 +11,9 @@ from transformers import TrainerCallback
 from transformers.integrations.integration_utils import INTEGRATION_TO_CALLBACK
 
 import opera
-from opera.config import optional
-from opera.config.optional import service_names
-from opera.config.training import TrainSettings
 from opera.core.errors import SettingError, TrainingError
+from opera.training import services
+from opera.training.services import service_names
 from small_runs import SMALL, InterruptedAt, assert_same_run
 
 
@@ -61,7 +60,7 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Any:
     def put(service: type[TrainerCallback]) -> None:
         Fake.heard = []
         monkeypatch.setitem(INTEGRATION_TO_CALLBACK, "wandb", service)
-        monkeypatch.setattr(optional, "find_spec", lambda name: object() if name == "wandb" else None)
+        monkeypatch.setattr(services, "get_available_reporting_integrations", lambda: ["wandb"])
 
     return put
 
@@ -132,17 +131,16 @@ def test_a_run_whose_service_fails_goes_on_without_it(
 def test_settings_without_effect_are_no_part_of_a_run(
     beir: Path, static_model: Path, tmp_path: Path, interrupted_at: InterruptedAt
 ) -> None:
-    assert TrainSettings.without_effect() >= {"report_to", "logging_steps", "save_steps", "save_total_limit"}
     with interrupted_at(6):
         opera.adapt(beir, model=static_model, out=tmp_path / "run", method="dp", **SMALL)
     other = {**SMALL, "logging_steps": 3, "save_steps": 2, "save_total_limit": 5}
     resumed = opera.adapt(beir, model=static_model, out=tmp_path / "run", method="dp", resume=True, **other)
-    assert not TrainSettings.without_effect() & resumed.record.identity.keys()
-    assert resumed.settings["save_steps"] == 2
+    assert resumed.record.identity["trainer"] is None
+    assert resumed.settings["trainer"]["save_steps"] == 2
     np.testing.assert_array_equal(resumed.trace()["step"], np.arange(1, 9))
 
 
 def test_all_is_what_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(optional, "find_spec", lambda name: object() if name in ("mlflow", "comet_ml") else None)
+    monkeypatch.setattr(services, "get_available_reporting_integrations", lambda: ["comet_ml", "mlflow"])
     assert service_names("all") == ["comet_ml", "mlflow"]
-    assert (service_names("none"), service_names("wandb")) == ([], ["wandb"])
+    assert (service_names("none"), service_names("wandb"), service_names(["wandb"])) == ([], ["wandb"], ["wandb"])

@@ -69,8 +69,7 @@ def test_negatives_have_a_text(folder: Path, static_model: Path, kind: str, corp
 @pytest.mark.parametrize("noise", ["random", "hard"])
 def test_false_positives_have_a_text(folder: Path, static_model: Path, noise: str) -> None:
     data = opera.load_data(folder)
-    ranks = {"noise_range": "1:180"} if noise == "hard" else {}
-    built = training_set(data, static_model, noise=noise, noise_share=0.5, **ranks)
+    built = training_set(data, static_model, noise=noise, noise_share=0.5)
     assert built.injected.any()
     assert not np.isin(built.pairs.pair_doc, data.corpus.empty_rows()).any()
 

@@ -64,9 +64,10 @@ def test_ranks_count_from_1_and_include_both_ends(pairs: TrainingPairs) -> None:
 
 
 @pytest.mark.parametrize("method", ["rp", "sp", "sp+cbs", "sp+dp"])
-def test_pruned_before_mining(method: str, beir: Path, static_model: Path) -> None:
+def test_pruned_before_mining(method: str, beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A pruned positive becomes a negative of its query, and neither mask nor mining knows it any more."""
-    values = {"method": method, "k": 0.6, "negatives": "hard", "range": (1, 1000), "max_mined_negatives": 1000}
+    monkeypatch.setattr("opera.training_set.negatives.MOST_MINED", 1000)
+    values = {"method": method, "k": 0.6, "negatives": "hard", "range": (1, 1000)}
     sets = {}
     for first in (False, True):
         recipe = make_recipe({**values, "prune_before_mining": first})

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from opera.config.weights import WeightSettings
 
 import opera
 from opera.config.recipe import make_recipe
-from opera.config.weights import WeightSettings
 from opera.core.errors import SettingError
 from opera.data import RetrievalData, load_data
-from opera.data.combined import combine, each_set
 from opera.training_set.build import build_training_set
 from opera.training_set.prepare import prepare
 from opera.training_set.weights import loss_weights, scores_by_weight
@@ -80,36 +79,6 @@ def test_equal_weights_stay_in_the_order_of_their_similarity(method: str, beir: 
         assert (np.diff(built.scores.similarity[same][order]) >= 0).all()
 
 
-def test_light_pairs_leave_train_and_stay_known_positives(beir: Path, static_model: Path) -> None:
-    data = weighted(beir, distinct=False)
-    run = prepared(data, static_model, min_pair_weight=2)
-    train = run.data.split("train")
-    assert (train.weights >= 2).all()
-    light = data.split("train").select_judgements(data.split("train").weights < 2)
-    assert run.data.held_out.contains(light).all()
-    assert (
-        f"min_pair_weight=2: {len(light.doc_rows)} of {len(data.split('train').doc_rows)} training pairs left train"
-        in (run.data.notes)
-    )
-    built = build_training_set(run)
-    first = int(np.flatnonzero(np.isin(built.query_rows, light.query_rows))[0])
-    own = light.doc_rows[light.query_rows[light.query_index] == built.query_rows[first]]
-    assert built.known.contains(np.full(len(own), first), own).all()
-
-
-def test_of_several_sets_only_those_with_weights_lose_pairs(beir: Path, static_model: Path) -> None:
-    plain = load_data(beir)
-    other = replace(plain, name="other", fingerprint="other")
-    run = prepared(combine([weighted(beir, distinct=False), other]), static_model, min_pair_weight=2)
-    light, whole = each_set(run.data)
-    assert light.split("train").weights.min() >= 2
-    assert whole.split("train").weights is None
-    assert np.array_equal(whole.split("train").doc_rows, plain.split("train").doc_rows)
-    assert (
-        "other: training pairs have no weights: pair_weights and min_pair_weight change nothing here" in run.data.notes
-    )
-
-
 def test_weights_that_are_not_used_are_noted(beir: Path, static_model: Path) -> None:
     notes = prepared(weighted(beir, distinct=False), static_model).data.notes
     assert "training pairs have weights from 1 to 2, not used: pair_weights=loss or scores uses them" in notes
@@ -119,7 +88,6 @@ def test_weights_that_are_not_used_are_noted(beir: Path, static_model: Path) -> 
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"min_pair_weight": 99}, r"min_pair_weight=99: every training pair of .* is lighter, 2 at most; lower it"),
         ({"pair_weights": "scores", "method": "ft"}, "pair_weights=scores: method ft uses no pair scores"),
     ],
 )
@@ -130,7 +98,7 @@ def test_weights_that_cannot_be_used_are_refused(
         prepared(weighted(beir, distinct=False), static_model, **settings)
 
 
-@pytest.mark.parametrize("setting", [{"pair_weights": "loss"}, {"pair_weights": "scores"}, {"min_pair_weight": 1}])
+@pytest.mark.parametrize("setting", [{"pair_weights": "loss"}, {"pair_weights": "scores"}])
 def test_data_without_weights_are_refused(setting: dict[str, Any], beir: Path, static_model: Path) -> None:
     with pytest.raises(SettingError, match=r"the pairs of .* have no weights; leave the setting out"):
         prepared(load_data(beir), static_model, **setting)

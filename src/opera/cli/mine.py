@@ -85,7 +85,7 @@ def mine(
     checked_output(out, NEGATIVES_FORMATS, overwrite, data, reads, "--out")
     ranks = mining_settings(
         range_, relative_margin, absolute_margin, max_score, reranker, index
-    ).mining_range
+    ).range
     loaded = load_training_data(data, model)
     check_range(ranks, len(loaded.corpus))
 

@@ -174,8 +174,7 @@ def collect_values(
     Raises:
         SettingError: for a recipe that cannot be read, or a setting given by ``--set`` and by its own option.
     """
-    from opera.config.recipe import with_full_names
-    from opera.config.recipe_files import override, read_recipes
+    from opera.config.recipe import override, read_recipes, with_full_names
 
     given = {name: value for name, value in options.items() if value is not None}
     if "trainer" in given:

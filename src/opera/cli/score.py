@@ -100,7 +100,7 @@ def score(
         model=model,
         reranker=reranker,
         negatives=asked.negatives,
-        range=asked.mining.mining_range,
+        range=asked.mining.range,
         out=out,
         cbs_pool=pool,
         relevant_grade=relevant_grade,

@@ -126,8 +126,7 @@ def train(
     columns: ColumnsOption = None,
 ) -> None:
     """Adapt a model to a data set, and measure it before and after on the test split."""
-    from opera.config.recipe import make_recipe
-    from opera.config.recipe_files import recipe_path
+    from opera.config.recipe import make_recipe, recipe_path
     from opera.runs.guard_words import gained
     from opera.runs.housekeeping import check_reads_survive
     from opera.training.adapt import adapt

@@ -1,18 +1,41 @@
-"""Settings of explicit negatives, and of which in-batch negatives count."""
+"""Settings of the training set: negatives, labels and their noise, weights, several data sets."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Annotated, Any, Self
+import math
+import re
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, model_validator
+from pydantic import AfterValidator, BeforeValidator, model_validator
 
-from opera.config.optimisation import MOST_AT_ONCE
-from opera.config.ranks import DEFAULT_RANGE, RankRange
 from opera.config.search_index import SearchIndex
-from opera.core.paths import expand_user
+from opera.core.arguments import MOST
 from opera.core.registry import Registry
 from opera.core.settings import OneOf, Settings, setting
+
+DEFAULT_RANGE = (10, 100)
+"""Ranks that hard negatives and hard false positives come from by default."""
+
+_RANK = re.compile(r" *\d{1,10} *", re.ASCII)
+
+
+def _parse_range(value: Any) -> Any:
+    """Read ``LO:HI`` as a pair of ranks."""
+    if isinstance(value, str):
+        low, colon, high = value.partition(":")
+        if not (colon and _RANK.fullmatch(low) and _RANK.fullmatch(high)):
+            raise ValueError("must be LO:HI, two ranks such as 10:100")
+        value = (int(low), int(high))
+    if isinstance(value, tuple | list) and len(value) == 2 and all(type(v) is int for v in value):
+        if not 1 <= value[0] <= value[1] <= MOST:
+            raise ValueError(
+                "must be LO:HI with 1 <= LO <= HI (ranks count from 1, both ends included)"
+            )
+        return tuple(value)
+    raise ValueError("must be LO:HI, two ranks such as 10:100")
+
+
+RankRange = Annotated[tuple[int, int], BeforeValidator(_parse_range)]
 
 NEGATIVES: Registry[Any] = Registry(
     "kind of negatives", shipped=("random", "hard", "given", "teacher")
@@ -20,6 +43,31 @@ NEGATIVES: Registry[Any] = Registry(
 """Values of ``negatives``; :mod:`opera.training_set.negatives` defines them."""
 
 NegativeKind = Annotated[str, OneOf(NEGATIVES)]
+
+
+class MiningSettings(Settings):
+    """Which documents of a ranking become hard negatives; ``opera mine`` takes all of these."""
+
+    listing = "see opera mine --help"
+
+    range: RankRange = setting(DEFAULT_RANGE, "ranks LO:HI to take negatives from", "Table 9")
+    relative_margin: float | None = setting(
+        None,
+        "leave out what is more similar than p - margin * |p|, p the query's least similar positive",
+        "sentence-transformers",
+        ge=0,
+        le=2,
+    )
+    absolute_margin: float | None = setting(
+        None, "leave out what is more similar than p - margin", "sentence-transformers", ge=0, le=2
+    )
+    max_score: float | None = setting(
+        None, "leave out what is more similar than this", "sentence-transformers", ge=-1, le=1
+    )
+    reranker: str | None = setting(
+        None, "cross-encoder: leave out what it scores as high as a positive", "OPERA"
+    )
+    index: SearchIndex = setting("exact", "how the corpus is searched", "OPERA")
 
 
 class NegativeSettings(Settings):
@@ -50,29 +98,6 @@ class NegativeSettings(Settings):
         ge=0,
         le=2,
     )
-    mining_absolute_margin: float | None = setting(
-        None, "likewise above p - margin; auto: none", "sentence-transformers", ge=0, le=2
-    )
-    mining_max_score: float | None = setting(
-        None, "likewise above this similarity; auto: none", "sentence-transformers", ge=-1, le=1
-    )
-    mining_reranker: (
-        Annotated[str, AfterValidator(partial(expand_user, name="mining_reranker"))] | None
-    ) = setting(
-        None,
-        "folder or hub id of a cross-encoder; leave out mined documents that it scores as high as the query's worst "
-        "positive; auto: none",
-        "OPERA",
-    )
-    search_index: SearchIndex = setting(
-        "exact",
-        "how hard negatives are searched for: exact, or approximately by FAISS's hnsw or ivf (extra faiss); evaluation "
-        "is always exact",
-        "OPERA",
-    )
-    max_mined_negatives: int = setting(
-        200, "hard negatives kept per query", "the release", ge=1, le=MOST_AT_ONCE
-    )
     prune_before_mining: bool = setting(
         False,
         "prune first (sp, sp+cbs, rp, sp+dp) and know only the kept positives from then on: a pruned positive may "
@@ -82,13 +107,9 @@ class NegativeSettings(Settings):
 
     @model_validator(mode="after")
     def _belongs_to_hard_negatives(self) -> Self:
-        for name in (
-            "range",
-            *(name for name in type(self).model_fields if name.startswith("mining_")),
-            "search_index",
-        ):
+        for name in ("range", "mining_relative_margin"):
             value = getattr(self, name)
-            if value not in (None, "exact") and self.negatives != "hard":
+            if value is not None and self.negatives != "hard":
                 written = ":".join(map(str, value)) if isinstance(value, tuple) else value
                 raise ValueError(
                     f"{name}={written} needs negatives=hard, but negatives is {self.negatives or 'auto'}"
@@ -96,6 +117,119 @@ class NegativeSettings(Settings):
         return self
 
     @property
+    def mining(self) -> MiningSettings:
+        """How training mines hard negatives."""
+        return MiningSettings(
+            range=self.range or DEFAULT_RANGE, relative_margin=self.mining_relative_margin
+        )
+
+    @property
     def mining_range(self) -> tuple[int, int]:
         """Ranks that hard negatives come from, 1-based, both ends included."""
         return self.range or DEFAULT_RANGE
+
+
+class LabelSettings(Settings):
+    """Which qrels count as relevant, and the label noise to inject for experiments."""
+
+    relevant_grade: int = setting(
+        1,
+        "lowest grade in the qrels that counts as relevant, in every split",
+        "BEIR",
+        ge=1,
+        le=MOST,
+    )
+    noise: Literal["none", "grade", "random", "hard"] = setting(
+        "none",
+        "false positives injected into the training pairs, for experiments: judged below relevant_grade, random "
+        "documents, or hard ones from the pretrained ranking",
+        "Section 3.5",
+    )
+    noise_grade: int | None = setting(
+        None,
+        "lowest grade injected by noise=grade (ANTIQUE: relevant_grade=3, noise_grade=2)",
+        "Appendix C.4",
+        ge=-MOST,
+        le=MOST,
+    )
+    noise_share: float | None = setting(
+        None,
+        "share of the training pairs that are false after noise=random or hard",
+        "OPERA",
+        gt=0,
+        le=0.95,
+    )
+
+    @model_validator(mode="after")
+    def _noise_is_consistent(self) -> Self:
+        for name, kinds in (
+            ("noise_grade", ["grade"]),
+            ("noise_share", ["random", "hard"]),
+        ):
+            value = getattr(self, name)
+            if value is not None and self.noise not in kinds:
+                raise ValueError(
+                    f"{name}={value} needs noise={' or '.join(kinds)}, but noise is {self.noise}"
+                )
+            if value is None and self.noise in kinds:
+                example = {"noise_grade": 2, "noise_share": 0.3}[name]
+                raise ValueError(f"noise={self.noise} needs {name}, such as {name}={example}")
+        if self.noise_grade is not None and self.noise_grade >= self.relevant_grade:
+            raise ValueError(
+                f"noise_grade={self.noise_grade} must be below relevant_grade={self.relevant_grade}, "
+                "which such documents would meet"
+            )
+        return self
+
+
+class WeightSettings(Settings):
+    """What the weights that the data give their pairs are used for."""
+
+    pair_weights: Literal["none", "loss", "scores"] = setting(
+        "none",
+        "what weights in the data do: none; loss multiplies a pair's loss by its weight, divided by the mean; scores "
+        "ranks pairs by weight where sp ranks, and dp starts, by the pretrained similarity",
+        "docs/data.md",
+    )
+
+
+def _check_mix(value: str) -> str:
+    """Check the form of ``mix``; which names there are, only the data say."""
+    if value not in ("proportional", "equal"):
+        shares_by_name(value)
+    return value
+
+
+def shares_by_name(mix: str) -> dict[str, float]:
+    """Read ``NAME=SHARE,NAME=SHARE``.
+
+    Raises:
+        ValueError: for anything else.
+    """
+    found = re.findall(r"(?:^|,) *([^,]+)=([0-9.eE+-]+) *(?=,|$)", mix)
+    try:
+        shares = {name: float(number) for name, number in found}
+        fit = len(shares) == mix.count(",") + 1 and all(0 < x < math.inf for x in shares.values())
+    except ValueError:
+        fit = False
+    if not fit:
+        raise ValueError(
+            "must be proportional, equal, or NAME=SHARE,... with shares above 0, such as nfcorpus=2,scifact=1"
+        )
+    return shares
+
+
+class MixingSettings(Settings):
+    """How several data sets are drawn in one run."""
+
+    mix: Annotated[str, AfterValidator(_check_mix)] = setting(
+        "proportional",
+        "how often each of several data sets is drawn: proportional to its training pairs, equal, or by shares, "
+        "NAME=2,NAME=1 (--mix)",
+        "OPERA",
+    )
+    one_set_per_step: bool = setting(
+        False,
+        "draw all pairs of a step from one data set, so that in-batch negatives are its own",
+        "FlagEmbedding",
+    )

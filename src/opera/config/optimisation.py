@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import re
 from functools import partial
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, model_validator
 
-from opera.config.optional import OPTIMIZERS, check_known
+from opera.config.trainer import READ, TrainerFields
 from opera.core.arguments import MOST, MOST_SEED
 from opera.core.errors import SettingError
+from opera.core.paths import expand_user
 from opera.core.registry import Registry
 from opera.core.settings import OneOf, Settings, resolved, setting
-
-PREFETCHED = 2
-"""Batches that each worker of the data loader reads ahead."""
 
 MOST_AT_ONCE = 100_000
 """Bounds of what no machine could hold or live to see: a typing mistake, found before it fills memory."""
@@ -54,9 +51,6 @@ def _check_rate(value: float | None) -> float | None:
 
 Sizes = Annotated[tuple[int, ...], BeforeValidator(_parse_sizes)]
 LossName = Annotated[str, OneOf(LOSSES)]
-Optimizer = Annotated[
-    str, AfterValidator(partial(check_known, known=OPTIMIZERS, kind="an optimizer"))
-]
 
 
 class OptimisationSettings(Settings):
@@ -91,22 +85,12 @@ class OptimisationSettings(Settings):
         "docs/defaults.md (the paper: 1e-6 for bge-large over 32,000 steps)",
         gt=0,
     )
-    lr_scheduler_type: Literal[
-        "linear", "cosine", "constant", "constant_with_warmup", "polynomial"
-    ] = setting("linear", "decay of the learning rate after warm-up", "Appendix C.2")
     warmup_ratio: float | None = setting(
         None,
         "share of the steps spent warming up; auto: 0.1 for a transformer, 0 for others",
         "docs/defaults.md (the paper: 0)",
         ge=0,
         lt=1,
-    )
-    weight_decay: float = setting(0.0, "AdamW's weight decay", "Appendix C.2", ge=0, le=10)
-    max_grad_norm: float = setting(
-        1.0, "gradient norm to clip at; 0 turns clipping off", "Appendix C.2", ge=0, le=MOST
-    )
-    optim: Optimizer = setting(
-        "adamw_torch", "optimizer, by its name in transformers", "transformers"
     )
     temperature: float | None = setting(
         None,
@@ -128,6 +112,81 @@ class OptimisationSettings(Settings):
     )
     seed: int = setting(0, "seed of every random draw (--seed)", "OPERA", ge=0, lt=MOST_SEED + 1)
 
+    teacher_scores: (
+        Annotated[str, AfterValidator(partial(expand_user, name="teacher_scores"))] | None
+    ) = setting(
+        None,
+        "file of a teacher's scores that opera score wrote, .parquet, .tsv or .jsonl (--teacher); auto: those that "
+        "came with the data, such as FlagEmbedding's pos_scores and neg_scores",
+        "OPERA",
+    )
+    distill_weight: float = setting(
+        0.5,
+        "share of the divergence from the teacher in the loss, the rest is InfoNCE: 0.5 weighs both as FlagEmbedding "
+        "does, 1 leaves InfoNCE out",
+        "FlagEmbedding",
+        gt=0,
+        le=1,
+    )
+    trainer: TrainerFields | None = setting(
+        None,
+        "fields of sentence-transformers' training arguments by their own names, such as weight_decay=0.01 "
+        "(--trainer adam_beta2=0.98, repeatable; --set and recipes take them beside the settings); auto: none",
+        "sentence-transformers",
+    )
+
+    def of_trainer(self, name: str) -> Any:
+        """The value of a field of the trainer that OPERA reads itself."""
+        return (self.trainer or {}).get(name, READ[name])
+
+    @property
+    def gradient_accumulation_steps(self) -> int:
+        """Batches per optimizer step."""
+        return int(self.of_trainer("gradient_accumulation_steps"))
+
+    @property
+    def gradient_checkpointing(self) -> bool:
+        """Whether activations are computed again in the backward pass."""
+        return bool(self.of_trainer("gradient_checkpointing"))
+
+    @property
+    def encode_batch_size(self) -> int:
+        """Texts of 128 tokens per batch when encoding, or as many tokens."""
+        return int(self.of_trainer("per_device_eval_batch_size"))
+
+    @property
+    def eval_steps(self) -> int | None:
+        """Steps between two evaluations on the dev split; ``None`` for none."""
+        steps: int | None = self.of_trainer("eval_steps")
+        return steps
+
+    @property
+    def metric_for_best_model(self) -> str:
+        """The dev measure that chooses the guard's share, and the best model."""
+        return str(self.of_trainer("metric_for_best_model"))
+
+    @property
+    def steps_between_checkpoints(self) -> int:
+        """``save_steps``, or a tenth of the run; with ``load_best_model_at_end`` every evaluation."""
+        if self.of_trainer("load_best_model_at_end") and self.eval_steps is not None:
+            return self.eval_steps
+        given: int | None = self.of_trainer("save_steps")
+        return given or min(500, max(1, resolved(self.max_steps) // 10))
+
+    @model_validator(mode="after")
+    def _no_setting_twice(self) -> Self:
+        if taken := [name for name in self.trainer or () if name in type(self).model_fields]:
+            raise ValueError(f"trainer: {taken[0]}: is a setting: give it as {taken[0]}")
+        return self
+
+    @model_validator(mode="after")
+    def _best_model_needs_evaluations(self) -> Self:
+        if self.of_trainer("load_best_model_at_end") and self.eval_steps is None:
+            raise ValueError(
+                "load_best_model_at_end=True needs eval_steps: steps between two evaluations"
+            )
+        return self
+
     @model_validator(mode="after")
     def _one_length(self) -> Self:
         if self.epochs is not None and self.max_steps is not None:
@@ -137,7 +196,7 @@ class OptimisationSettings(Settings):
         return self
 
 
-class BatchingSettings(Settings):
+class BatchingSettings(OptimisationSettings):
     """The size of a batch, and how it is loaded."""
 
     global_batch_size: int | None = setting(
@@ -156,9 +215,6 @@ class BatchingSettings(Settings):
         ge=1,
         le=MOST_AT_ONCE,
     )
-    gradient_accumulation_steps: int = setting(
-        1, "batches per optimizer step", "transformers", ge=1, le=MOST_AT_ONCE
-    )
     gradient_cache: int | None = setting(
         None,
         "texts per forward pass, to train large batches in the memory of small ones, at the cost of a second forward "
@@ -174,17 +230,6 @@ class BatchingSettings(Settings):
         ge=1,
         le=1000,
     )
-    dataloader_num_workers: int = setting(
-        0, "processes that look texts up ahead of training", "transformers", ge=0, le=256
-    )
-    lag: int | None = setting(
-        None,
-        "steps between an observation and the first draw that uses it; auto: as few as the loader's workers allow, "
-        "1 without workers",
-        "OPERA",
-        ge=1,
-        le=MOST,
-    )
 
     @model_validator(mode="after")
     def _one_size(self) -> Self:
@@ -195,30 +240,10 @@ class BatchingSettings(Settings):
             )
         return self
 
-    @model_validator(mode="after")
-    def _lag_covers_the_workers(self) -> Self:
-        least = self._least_lag
-        if self.lag is not None and self.lag < least:
-            raise ValueError(
-                f"lag={self.lag}: with dataloader_num_workers={self.dataloader_num_workers} batches are drawn "
-                f"{least - 1} steps ahead; give {least} or more"
-            )
-        return self
-
     @property
     def n_negatives(self) -> int:
         """Explicit negatives per query."""
         return self.train_group_size - 1
-
-    @property
-    def resolved_lag(self) -> int:
-        """``lag``, or the least that the loader's workers allow."""
-        return self.lag or self._least_lag
-
-    @property
-    def _least_lag(self) -> int:
-        ahead = PREFETCHED * self.dataloader_num_workers
-        return 1 + math.ceil(ahead / self.gradient_accumulation_steps)
 
     def given_per_device(self, processes: int) -> int | None:
         """Queries per batch and device, where either batch size is given; ``None`` where it is automatic.

@@ -11,8 +11,6 @@ PRESET_LEARNING_RATE = 1e-6
 _BOTH: dict[str, Any] = {
     "max_steps": 32_000,
     "learning_rate": PRESET_LEARNING_RATE,
-    "lr_scheduler_type": "linear",
-    "max_grad_norm": 1.0,
     "temperature": 0.02,
     "train_group_size": 2,
     "mask_known_positives": False,
@@ -36,7 +34,6 @@ PRESETS: dict[str, dict[str, Any]] = {
         **_BOTH,
         "global_batch_size": 64,
         "warmup_ratio": 0.0,
-        "weight_decay": 0.0,
         "corpus_text": "title_text",
         "query_score": "loss",
         "update_interval": 1,
@@ -46,10 +43,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         **_BOTH,
         "global_batch_size": 128,
         "warmup_ratio": 0.05,
-        "weight_decay": 0.01,
+        "trainer": {"weight_decay": 0.01},
         "corpus_text": "text",
-        "prompt_phases": "all",
-        "max_mined_negatives": 200,
         "prune_before_mining": True,
         "query_score": "similarity",
         "update_interval": "epoch",
@@ -65,10 +60,10 @@ _DIFFERENT = {
     name
     for name in PRESETS["paper"].keys() | PRESETS["release"].keys()
     if PRESETS["paper"].get(name) != PRESETS["release"].get(name)
-}
+} - {"trainer"}
 """What the two presets are about: the settings that they set differently, or one of them alone."""
-_PAPERS_ALONE = {"gradient_accumulation_steps"}
-"""What the paper's recipes hold besides, and the release's do not (Qwen3, Appendix C.3)."""
+_PAPERS_ALONE = {"trainer"}
+"""What the paper's recipes hold besides, and the release's do not: accumulation, for Qwen3 (Appendix C.3)."""
 
 ALTERNATIVES = ({"max_steps", "epochs"}, {"global_batch_size", "per_device_train_batch_size"})
 """Settings that say the same in two ways; whoever gives one of them replaces both of a preset or a recipe file."""
@@ -104,4 +99,7 @@ def with_preset(values: Mapping[str, Any], known: Collection[str]) -> dict[str, 
         known: every setting of the run: those of training and those of its method.
     """
     preset = without_replaced(PRESETS.get(str(values.get("preset")), {}), values)
-    return {**{name: value for name, value in preset.items() if name in known}, **values}
+    merged = {**{name: value for name, value in preset.items() if name in known}, **values}
+    if isinstance(values.get("trainer"), Mapping) and "trainer" in preset:
+        merged["trainer"] = {**preset["trainer"], **values["trainer"]}
+    return merged

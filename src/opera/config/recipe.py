@@ -1,20 +1,22 @@
-"""A recipe: everything that decides a run apart from its data and model, made of flat values."""
+"""A recipe: everything that decides a run apart from its data and model, made of flat values or read from files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
-from opera.config.optional import check_installed
-from opera.config.presets import with_preset
-from opera.config.search_index import require_index
-from opera.config.trainer_arguments import check_trainer_fields
+from opera.config.presets import fitted_to_preset, with_preset, without_replaced
+from opera.config.trainer import as_fields, check_trainer_fields, is_trainer_field
 from opera.config.training import GROUPS, TrainSettings
-from opera.core.errors import SettingError
+from opera.config.yaml import read_recipe
+from opera.core.errors import SettingError, nearest
 from opera.core.extras import require
-from opera.core.settings import SettingDoc, Settings, resolved, unknown_setting
+from opera.core.paths import expand_user, kind_of_place
+from opera.core.settings import SettingDoc, Settings, explain, resolved, unknown_setting
+from opera.core.terminal import shortened
 from opera.data.pairs import TrainingPairs
 from opera.methods import (
     AUTO,
@@ -97,7 +99,7 @@ def make_recipe(values: Mapping[str, Any]) -> Recipe:
     Raises:
         SettingError: reporting every mistake at once: unknown names with the nearest known one, values out of range,
             settings that contradict each other, settings of another method.
-        MissingExtraError: if the optimizer, the logging service, LoRA or the index needs a package that is absent.
+        MissingExtraError: if LoRA needs a package that is absent.
     """
     values = with_full_names(values)
     name = str(values.pop("method", AUTO))
@@ -121,26 +123,40 @@ def make_recipe(values: Mapping[str, Any]) -> Recipe:
     if mistakes:
         raise SettingError(*mistakes)
     train, method_settings = built
-    check_installed(train.optim, train.report_to, train.trainer)
     if train.lora is not None:
         require("peft", "lora")
-    index = train.search_index
-    require_index(index, f"search_index={index}")
     if train.trainer is not None:
         check_trainer_fields(train.trainer)
     return Recipe(method=method.name, train=train, method_settings=method_settings)
 
 
 def with_full_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace the short names of settings by their full ones.
+    """Replace the short names of settings by their full ones, and put fields of the trainer into ``trainer``.
 
     Raises:
-        SettingError: if a setting is given by both of its names.
+        SettingError: if a setting is given by both of its names, or ``trainer`` is no mapping.
     """
     for short, full in ALIASES.items():
         if short in values and full in values:
             raise SettingError(f"given twice, as {short} and as {full}: leave one of them out")
-    return {ALIASES.get(name, name): value for name, value in values.items()}
+    full_names = {ALIASES.get(name, name): value for name, value in values.items()}
+    known = {*TrainSettings.flat_fields, *_methods_settings(), *ADAPT_ARGUMENTS, "method"}
+    unknown = [name for name in full_names if name not in known]
+    passed = {name: full_names.pop(name) for name in unknown if is_trainer_field(name)}
+    if passed:
+        full_names["trainer"] = {**_fields(full_names.get("trainer")), **passed}
+    return full_names
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    try:
+        return as_fields(value or {})
+    except ValueError as error:
+        raise SettingError(f"trainer: {error}") from None
+
+
+def _methods_settings() -> set[str]:
+    return set().union(*(method.settings_class.model_fields for method in METHODS.values()))
 
 
 def parse_value(name: str, value: Any) -> Any:
@@ -183,3 +199,97 @@ def unknown_name(name: str, known: Iterable[str]) -> str:
 
 def _listed(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+
+
+HOME = Path(__file__).parents[1] / "recipes"
+"""The folder of OPERA's own recipes, within the package."""
+
+
+def recipe_names() -> list[str]:
+    """List OPERA's own recipes: ``fiqa``, ``models/bge-m3``, ..."""
+    return sorted(
+        path.relative_to(HOME).with_suffix("").as_posix() for path in HOME.rglob("*.yaml")
+    )
+
+
+def recipe_path(source: str | Path) -> Path:
+    """Return the file of a recipe.
+
+    Args:
+        source: a name of :func:`recipe_names`, or a file; a file whose name is also a recipe's is given as ``./NAME``.
+
+    Raises:
+        SettingError: if there is neither.
+    """
+    text = expand_user(source, "--config")
+    if text in recipe_names():
+        return HOME / f"{text}.yaml"
+    if kind_of_place(Path(text)) is None:
+        raise SettingError(
+            f"--config {shortened(text)}: no such file, and OPERA has no recipe of that name"
+            f"{nearest(text, recipe_names())}"
+        )
+    return Path(text)
+
+
+def read_recipes(sources: Iterable[str | Path], preset: str | None = None) -> dict[str, Any]:
+    """Read recipes and merge their settings, under their full names; a later recipe replaces settings of earlier ones.
+
+    OPERA's own recipes of data sets hold the paper's settings. Beside a preset they leave to it what it is about:
+    :func:`opera.config.presets.fitted_to_preset`. Files of users stay as they are.
+
+    Args:
+        sources: what :func:`recipe_path` takes.
+        preset: the preset that is given besides; ``None`` for that of the recipes, if one names it.
+
+    Raises:
+        SettingError: naming the recipe that cannot be read, or whose settings are unknown or out of their bounds.
+    """
+    read = []
+    for source in sources:
+        path = recipe_path(source)
+        read.append((path, _checked(read_recipe(path), f"--config {shortened(str(source))}")))
+        preset = preset or read[-1][1].get("preset")
+    merged: dict[str, Any] = {}
+    for path, values in read:
+        merged = override(
+            merged, fitted_to_preset(values, preset) if path.parent == HOME else values
+        )
+    return merged
+
+
+def override(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
+    """Replace settings by later ones, also by those that say the same in another way (``epochs``)."""
+    merged = {**without_replaced(earlier, later), **later}
+    if earlier.get("trainer") and later.get("trainer"):
+        merged["trainer"] = {**_fields(earlier["trainer"]), **_fields(later["trainer"])}
+    return merged
+
+
+def _checked(values: Mapping[str, Any], place: str) -> dict[str, Any]:
+    """Check each setting of a recipe by itself, because the merged ones no longer say where they come from."""
+    try:
+        full = with_full_names(values)
+    except SettingError as error:
+        raise SettingError(*(f"{place}: {line}" for line in error.lines)) from None
+    mistakes = [mistake for name, value in full.items() for mistake in _mistakes(name, value)]
+    if mistakes:
+        raise SettingError(*(f"{place}: {mistake}" for mistake in mistakes))
+    return full
+
+
+def _mistakes(name: str, value: Any) -> list[str]:
+    """List what is wrong with one setting, whatever the others are."""
+    if name == "method":
+        return []
+    owners: list[type[Settings]] = [TrainSettings]
+    owners += [method.settings_class for method in METHODS.values()]
+    owner = next((owner for owner in owners if name in owner.model_fields), None)
+    if owner is None:
+        return [unknown_name(name, [*TrainSettings.flat_fields, *_methods_settings()])]
+    try:
+        owner(**{name: value})
+    except ValidationError as error:
+        lines = explain(error, owner.model_fields)
+        return [line for line in lines if line.startswith(f"{name}: ")]
+    return []

@@ -3,44 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic.fields import FieldInfo
 
-from opera.config.distillation import DistillationSettings
 from opera.config.encoding import EncodingSettings
-from opera.config.evaluation import EvaluationSettings, GuardSettings
-from opera.config.labels import LabelSettings
-from opera.config.logs import LoggingSettings
-from opera.config.mixing import MixingSettings
-from opera.config.negatives import NegativeSettings
-from opera.config.optimisation import BatchingSettings, OptimisationSettings
-from opera.config.trainer_arguments import WITHOUT_EFFECT
+from opera.config.negatives import LabelSettings, MixingSettings, NegativeSettings, WeightSettings
+from opera.config.optimisation import BatchingSettings
+from opera.config.trainer import WITHOUT_EFFECT
 from opera.config.tuning import AdapterSettings
-from opera.config.weights import WeightSettings
-from opera.core.settings import Settings, resolved
+from opera.core.settings import Settings, setting
 
-GROUPS: dict[str, type[Settings]] = {
-    "optimisation": OptimisationSettings,
-    "distillation": DistillationSettings,
-    "batching": BatchingSettings,
-    "encoding": EncodingSettings,
-    "adapter": AdapterSettings,
-    "negative sampling": NegativeSettings,
-    "labels": LabelSettings,
-    "weights": WeightSettings,
-    "mixing": MixingSettings,
-    "evaluation": EvaluationSettings,
-    "guard": GuardSettings,
-    "logging": LoggingSettings,
-}
-"""The groups of ``opera train --help-settings``, in its order."""
+
+class GuardSettings(Settings):
+    """How what is handed over is chosen on the dev split."""
+
+    future: Literal["same-documents", "new-documents", "both", "like-test"] | None = setting(
+        None,
+        "what tomorrow's queries ask about (--future): same-documents, those that training names; new-documents, none "
+        "of them; both, then no half may lose; like-test, as new as those of the test split; auto: like-test where the "
+        "data has a test split, else by how often train queries share documents",
+        "issue 23",
+    )
+    guard: bool = setting(
+        True,
+        "hand over (1-share)·untrained + share·fine-tuned weights, the share chosen on the dev split; "
+        "false hands over the fine-tuned weights as they are",
+        "issue 11",
+    )
+    refit: bool | None = setting(
+        None,
+        "train once more with the drawn dev split back in train, and the share that the first training chose; "
+        "auto: where dev took more than 5% of the train queries or pairs and no other query's, for static models, "
+        "adapters and trainings of at most 200 steps, and eval_steps is not set",
+        "issue 11",
+    )
 
 
 class TrainSettings(
-    LoggingSettings,
     GuardSettings,
-    EvaluationSettings,
     MixingSettings,
     WeightSettings,
     LabelSettings,
@@ -48,30 +49,20 @@ class TrainSettings(
     AdapterSettings,
     EncodingSettings,
     BatchingSettings,
-    DistillationSettings,
-    OptimisationSettings,
 ):
     """All settings of a run but its method's, one flat list of names."""
 
-    @classmethod
-    def with_effect(cls, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Leave out the settings that change no result, fields of the trainer among them."""
-        kept = {name: value for name, value in values.items() if name not in cls.without_effect()}
-        fields = {
-            name: value
-            for name, value in (kept.get("trainer") or {}).items()
-            if name not in WITHOUT_EFFECT
-        }
-        return {**kept, "trainer": fields or None} if "trainer" in kept else kept
+    flat_fields: ClassVar[dict[str, FieldInfo]]
+    """The declaration of each setting, by its name."""
 
     @classmethod
-    def without_effect(cls) -> set[str]:
-        """The settings that change no result, and so are no part of a run's identity."""
-        return {
-            name
-            for name, field in cls.model_fields.items()
-            if not (field.json_schema_extra or {})["effect"]  # type: ignore[index]
+    def with_effect(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Leave out the fields of the trainer that change no result."""
+        fields = values.get("trainer") or {}
+        kept = {
+            name: value for name, value in fields.items() if not name.startswith(WITHOUT_EFFECT)
         }
+        return {**values, "trainer": kept or None}
 
     def with_values(self, values: Mapping[str, Any]) -> Self:
         """Replace settings. The values are taken as they are, contradictions among them."""
@@ -82,19 +73,27 @@ class TrainSettings(
         return {name: getattr(self, name) for name in type(self).model_fields}
 
     @property
+    def evaluates_on_dev(self) -> bool:
+        """Whether the dev split is evaluated during training."""
+        return self.eval_steps is not None
+
+    @property
     def needs_dev(self) -> bool:
         """Whether the run uses the dev split, during training or after it."""
         return self.evaluates_on_dev or self.guard
 
-    @property
-    def steps_between_checkpoints(self) -> int:
-        """``save_steps``, or its automatic value; with ``load_best_model_at_end`` every evaluation is saved."""
-        if self.load_best_model_at_end and self.eval_steps is not None:
-            return self.eval_steps
-        return self.save_steps or min(500, max(1, resolved(self.max_steps) // 10))
-
-    flat_fields: ClassVar[dict[str, FieldInfo]]
-    """The declaration of each setting, by its name."""
-
 
 TrainSettings.flat_fields = TrainSettings.model_fields
+TEST_FRACTION = 0.1
+"""Share of the train queries that becomes test where the data has no such split."""
+GROUPS: dict[str, type[Settings]] = {
+    "training": BatchingSettings,
+    "encoding": EncodingSettings,
+    "adapter": AdapterSettings,
+    "negatives": NegativeSettings,
+    "labels": LabelSettings,
+    "weights": WeightSettings,
+    "several data sets": MixingSettings,
+    "guard": GuardSettings,
+}
+"""The groups of ``opera train --help-settings``, in its order."""

@@ -2,14 +2,93 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, model_validator
+from pydantic import AfterValidator, BeforeValidator, model_validator
 
-from opera.config.lora import LoraOptions, LoraText, lora_options
+from opera.config.yaml import parse_assignments
+from opera.core.errors import SettingError
 from opera.core.paths import expand_user
 from opera.core.settings import Settings, setting
+
+EXAMPLE = "r=16,alpha=32,dropout=0.05,target=query;value,merge=false"
+
+
+class LoraOptions(Settings):
+    """What trains beside frozen weights W: W + alpha/r · B A, with B ``[out, r]`` and A ``[r, in]``.
+
+    Attributes:
+        r: rank.
+        alpha: weight of the product, times r.
+        dropout: of what A reads.
+        target: names of the layers, with semicolons between them; ``all-linear`` for all linear ones.
+        merge: whether the saved model holds W + alpha/r · B A; else it holds A and B, and names
+            the model that they belong to.
+    """
+
+    listing = f"such as lora={EXAMPLE}"
+
+    r: int = setting(16, "rank", "peft", ge=1, le=10_000)
+    alpha: float | None = setting(
+        None, "weight of the product, times r; auto: 2 r", "OPERA", gt=0, le=100_000
+    )
+    dropout: float = setting(0.0, "dropout rate", "peft", ge=0, lt=1)
+    target: str = setting("all-linear", "layers", "arXiv:2305.14314")
+    merge: bool = setting(True, "add the product to the weights when the model is saved", "OPERA")
+
+    @property
+    def targets(self) -> str | list[str]:
+        """The layers, as peft takes them."""
+        return self.target if self.target == "all-linear" else self.target.split(";")
+
+    @property
+    def scale(self) -> float:
+        """Alpha, or its automatic value."""
+        return 2.0 * self.r if self.alpha is None else self.alpha
+
+    def __str__(self) -> str:
+        chosen = {
+            name: value
+            for name, value in self.model_dump(exclude_defaults=True).items()
+            if name != "r"
+        }
+        return ",".join(
+            [f"r={self.r}", *(f"{name}={_as_text(value)}" for name, value in chosen.items())]
+        )
+
+
+def lora_options(text: str) -> LoraOptions:
+    """Read the text of the setting ``lora``.
+
+    Raises:
+        SettingError: naming the option, the rule and the value.
+    """
+    return LoraOptions.parse(parse_assignments(text.split(","), "lora", EXAMPLE))
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.12g}" if isinstance(value, float) else str(value)
+
+
+def _spelt_out(value: Any) -> Any:
+    """Return r and every option that is not the default, as text, from text, from a mapping, or from r alone."""
+    if type(value) is int:
+        value = {"r": value}
+    try:
+        if isinstance(value, Mapping):
+            return str(LoraOptions.parse({str(name): given for name, given in value.items()}))
+        if isinstance(value, str):
+            return str(lora_options(value))
+    except SettingError as error:
+        raise ValueError("; ".join(error.lines)) from None
+    raise ValueError(f"must be r alone, or {EXAMPLE}")
+
+
+LoraText = Annotated[str, BeforeValidator(_spelt_out)]
 
 
 class AdapterSettings(Settings):
@@ -30,7 +109,9 @@ class AdapterSettings(Settings):
     )
     document_vectors: (
         Annotated[str, AfterValidator(partial(expand_user, name="document_vectors"))] | None
-    ) = setting(None, "file of the documents' vectors, likewise (--document-vectors)", "OPERA")
+    ) = setting(
+        None, "file of the documents' vectors, as for queries (--document-vectors)", "OPERA"
+    )
 
     lora: LoraText | None = setting(
         None,

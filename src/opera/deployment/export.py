@@ -26,21 +26,20 @@ from opera.core.paths import expand_user, user_path
 from opera.core.terminal import place, shown
 from opera.data import RetrievalData, check_stays_out, files_read, load_all, load_data
 from opera.data.stored import load_stored
-from opera.deployment.card import write_card
 from opera.deployment.measure import SPLIT, Reference, megabytes
-from opera.deployment.onnx_file import (
+from opera.deployment.onnx import (
     ONNX_FILE,
     ONNX_FOLDER,
     int8_name,
+    load_onnx,
     processor_kind,
+    save_portable,
     write_int8,
     write_onnx,
 )
-from opera.deployment.onnx_model import load_onnx
-from opera.deployment.portable import save_portable
 from opera.deployment.push import checked_languages, checked_name
 from opera.deployment.push import push as push_folder
-from opera.deployment.record import EXPORT_FILE, FORMS, Export, ExportedForm, Form
+from opera.deployment.record import EXPORT_FILE, FORMS, Export, ExportedForm, Form, write_card
 from opera.deployment.static import write_static
 from opera.retrieval.locate import locate_model, with_run_splits
 from opera.retrieval.models import is_static, load_model

@@ -1,4 +1,4 @@
-"""``export.json``: what was exported, and what that changed in quality, speed and size."""
+"""``export.json`` and the README: what was exported, and what that changed in quality, speed and size."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from opera.core.intervals import points
+from opera.core.reading import read_text
+from opera.runs.folder import CARD_FILE
 
 EXPORT_FILE = "export.json"
 FORMAT = 1
@@ -141,3 +143,53 @@ def table_rows(exported: Export) -> list[tuple[str, ...]]:
             )
         rows.append((form.form, form.file, *cells, f"{form.megabytes:.1f}"))
     return rows
+
+
+PLAIN_CARD = """---
+library_name: sentence-transformers
+pipeline_tag: sentence-similarity
+tags:
+- sentence-transformers
+- feature-extraction
+---
+
+# {name}
+"""
+USE = {
+    "onnx": 'SentenceTransformer(folder, backend="onnx", model_kwargs={{"file_name": "{file}"}})',
+    "int8": 'SentenceTransformer(folder, backend="onnx", model_kwargs={{"file_name": "{file}"}})',
+    "static": "SentenceTransformer(folder)",
+}
+"""How each form is loaded."""
+
+
+def write_card(model: Path, name: str, folder: Path, exported: Export) -> None:
+    """Write the README of an exported folder.
+
+    Args:
+        model: the folder of the model that was exported.
+        name: what to call it where it has no README.
+        folder: the exported folder.
+        exported: what was measured.
+    """
+    try:
+        text = read_text(model / CARD_FILE)
+    except (OSError, ValueError):
+        text = PLAIN_CARD.format(name=Path(name).name)
+    how = f"On {exported.queries:,} test queries; speed on the CPU ({exported.processor})."
+    lines = [
+        "## Exported by OPERA",
+        "",
+        *(
+            f"| {' | '.join(cells)} |"
+            for cells in (HEADS, ["---"] * len(HEADS), *table_rows(exported))
+        ),
+        "",
+        how if exported.queries else "Nothing was measured.",
+        "",
+        *(f"- {form.form}: {verdict_sentence(form)}" for form in exported.forms),
+        *(f"- {form.form}: `{USE[form.form].format(file=form.file)}`" for form in exported.forms),
+    ]
+    (folder / CARD_FILE).write_text(
+        f"{text.rstrip()}\n\n" + "\n".join(lines) + "\n", encoding="utf-8"
+    )

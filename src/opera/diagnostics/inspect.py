@@ -40,7 +40,7 @@ from opera.retrieval.encoder import open_encoder, pair_similarities
 from opera.retrieval.locate import run_corpus_text
 from opera.retrieval.prompts import given_prompts, with_data_prompt
 from opera.training_set.documents import DocumentPool
-from opera.training_set.pretrained_scores import CBSRanks, pair_encoder, rank_among_random
+from opera.training_set.pretrained_scores import CBSRanks, rank_among_random
 
 
 @dataclass(frozen=True)
@@ -296,7 +296,7 @@ def embed(data: RetrievalData, model: str | Path, prompts: Mapping[str, Any]) ->
         open_encoder(model, **with_data_prompt(prompts, data, model)),
         run_corpus_text(model),
     )
-    of_pairs = pair_encoder(encoder, model, prompts)
+    of_pairs = encoder
     judged_rows = np.unique(np.concatenate([qrels.query_rows for qrels in data.splits.values()]))
     documents: Vectors = encoder.encode_corpus(data, corpus_text)
     judged = np.asarray(encoder.encode_queries(data, judged_rows))

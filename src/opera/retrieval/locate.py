@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from opera.config.training import TrainSettings
+from opera.config.training import TEST_FRACTION, TrainSettings
 from opera.core.errors import ModelError, SettingError
 from opera.core.extras import missing
 from opera.core.paths import expand_user, kind_of_place
@@ -23,12 +23,10 @@ from opera.runs.record import RunRecord
 MINILM = "minilm"
 SPLIT_SETTINGS = (
     "seed",
-    "test_fraction",
-    "dev_fraction",
     "future",
     "relevant_grade",
     "guard",
-    "eval_steps",
+    "trainer",
 )
 """What decides which splits a run draws."""
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -133,9 +131,8 @@ def with_run_splits(data: RetrievalData, model: str | Path) -> RetrievalData:
     return draw_missing_splits(
         data.with_relevant_grade(settings.relevant_grade),
         seed=settings.seed,
-        test_fraction=settings.test_fraction,
+        test_fraction=TEST_FRACTION,
         needs_dev=settings.needs_dev,
-        dev_fraction=settings.dev_fraction,
         future=settings.future,
     )
 
@@ -162,12 +159,6 @@ def run_lengths(model: str | Path) -> dict[str, int]:
     given = {name: run.settings[name] for name in names if run.settings.get(name) is not None}
     settings = recorded_settings(run, given)
     return {name: getattr(settings, name) for name in given}
-
-
-def run_scores_without_prompts(model: str | Path) -> bool:
-    """Whether ``model`` is a run whose prompts hold in search alone."""
-    run = _run(model)
-    return run is not None and run.settings.get("prompt_phases") == "search"
 
 
 def recorded_settings(run: Run, values: Mapping[str, Any]) -> TrainSettings:

@@ -23,7 +23,7 @@ from opera.core.files import replace_file
 from opera.core.terminal import shown
 from opera.runs.reading import read_model, read_object
 
-FORMAT: Literal[3] = 3
+FORMAT: Literal[4] = 4
 """Raised whenever a field changes its name or meaning; runs of other formats are refused."""
 
 
@@ -314,7 +314,7 @@ class RunRecord(_Part):
             one.
     """
 
-    format: Literal[3] = FORMAT
+    format: Literal[4] = FORMAT
     status: Literal["running", "failed", "finished"]
     started: str
     identity: dict[str, Any]

@@ -194,13 +194,6 @@ class Stopper(TrainerCallback):  # type: ignore[misc]
             raise KeyboardInterrupt
 
 
-def ignore_signals(worker: int) -> None:
-    """Leave signals to the training process: a loader's worker that dies of one would take it
-    along."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-
-
 class Progress(TrainerCallback):  # type: ignore[misc]
     """The progress of training: steps, time left, loss, and the dev measure where there is one."""
 

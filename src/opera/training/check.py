@@ -16,7 +16,7 @@ from opera.core.errors import DataError, SettingError
 from opera.core.paths import expand_user, user_path
 from opera.core.terminal import shown
 from opera.data import RetrievalData, check_stays_out, files_read, load_all
-from opera.retrieval.locate import inputs_of, locate_model
+from opera.retrieval.locate import inputs_of
 from opera.runs.housekeeping import check_out_folder, check_reads_survive
 
 
@@ -83,11 +83,9 @@ def check(
 
 def _reads(data: str | Path | RetrievalData, model: str, settings: TrainSettings) -> list[Path]:
     """The files and folders that a run reads."""
-    reranker = settings.mining_reranker
     files = [settings.query_vectors, settings.document_vectors, settings.teacher_scores]
     # fields of the trainer may name files too, such as deepspeed's
     files += [value for value in (settings.trainer or {}).values() if isinstance(value, str)]
     read = [Path(file) for file in files if file is not None and "\0" not in file]
-    read += [Path(locate_model(reranker))] if reranker is not None else []
     own = files_read(data) if settings.query_vectors is not None else inputs_of(data, model)
     return [*own, *read]

@@ -14,7 +14,6 @@ from pickle import UnpicklingError
 from typing import Any
 
 import numpy as np
-from transformers import TrainerState
 from transformers.trainer import TRAINER_STATE_NAME
 
 from opera.core.errors import OperaError, RunFolderError, is_out_of_memory
@@ -156,15 +155,6 @@ def newest_checkpoint(checkpoints: Path) -> Path | None:
         with writing(folder):
             remove(folder)
     return None
-
-
-def stopped_early(checkpoint: Path, patience: int | None) -> bool:
-    """Whether patience had run out when a checkpoint was saved; transformers restores the count,
-    not the stop."""
-    state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
-    callback = state.stateful_callbacks.get("EarlyStoppingCallback", {})
-    count = callback.get("attributes", {}).get("early_stopping_patience_counter", 0)
-    return patience is not None and count >= patience
 
 
 def flatten(state: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -104,8 +104,6 @@ def column_roles(settings: TrainSettings) -> dict[str, Role]:
 
 def training_prompts(model: SentenceTransformer, settings: TrainSettings) -> dict[Role, str]:
     """Return the prompts that training puts before queries and documents; empty for none."""
-    if settings.prompt_phases == "search":
-        return dict.fromkeys(ROLES, "")
     return {role: prompt_for(model, role) for role in ROLES}
 
 

@@ -17,6 +17,7 @@ from opera.data.teacher import TeacherScores
 from opera.training.loss import InBatchLoss, info_nce_losses
 from opera.training.sampler import Batch
 from opera.training_set.build import TrainingSet
+from opera.training_set.prepare import is_cosines
 
 log = logging.getLogger("opera")
 
@@ -79,7 +80,8 @@ class DistillationLoss(InBatchLoss):
         assert training_set.teacher is not None
         self.teacher, self.query_rows = training_set.teacher, training_set.query_rows
         self.weight = settings.distill_weight
-        self.teacher_temperature = resolved(settings.teacher_temperature)
+        cosines = is_cosines(self.teacher)
+        self.teacher_temperature = resolved(settings.temperature) if cosines else 1.0
         _log_coverage(training_set, self.teacher)
 
     def batch_losses(self, similarity: Tensor, excluded: Tensor | None, batch: Batch) -> Tensor:

@@ -14,8 +14,6 @@ from accelerate import PartialState
 from transformers import TrainerCallback
 
 from opera.config.automatic import AUTOMATIC
-from opera.config.optional import service_names
-from opera.config.training import TrainSettings
 from opera.core.errors import OperaError, StorageError
 from opera.core.locks import sole_use
 from opera.core.processes import everywhere
@@ -26,7 +24,7 @@ from opera.retrieval.locate import recorded_settings
 from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import load_model, reads_vectors, set_lengths
 from opera.runs.changes import changes_on_test
-from opera.runs.folder import FINE_TUNED_FOLDER, MODEL_FOLDER, RUN_FILE, Run, RunWriter
+from opera.runs.folder import MODEL_FOLDER, RUN_FILE, Run, RunWriter
 from opera.runs.housekeeping import (
     check_free,
     clear_leftovers,
@@ -41,7 +39,7 @@ from opera.training.guard.choice import Guard
 from opera.training.guard.rule import guarded_measure
 from opera.training.guard.weights import Weights, mix
 from opera.training.model_card import write_model_card
-from opera.training.services import Services
+from opera.training.services import Services, service_names
 from opera.training.session import Session, announce, new_record
 from opera.training.train import Fit
 from opera.training.trainer import check_trainer, training_arguments
@@ -94,12 +92,12 @@ def prepare(
         check_trainer(prepared.settings, arguments, prepared.model)
         earlier = None
         if resume:
-            refuse_other_settings(folder, prepared.identity, TrainSettings.without_effect())
+            refuse_other_settings(folder, prepared.identity)
             earlier = Run.open(folder)
             prepared = _as_before(earlier, prepared)
         done = earlier is not None and earlier.finished
         record = new_record(prepared) if earlier is None else earlier.record
-        names = [] if done else service_names(prepared.settings.report_to)
+        names = [] if done else service_names(prepared.settings.of_trainer("report_to"))
         processes.wait_for_everyone()  # every process has looked at the folder
         services = Services(names, arguments, prepared.model)
         run = RunWriter(folder, main)
@@ -224,8 +222,6 @@ def _hand_over(
     """
     prepared, model, fine_tuned = session.prepared, session.prepared.model, None
     share = 1.0 if chosen.guard is None else chosen.guard.share
-    if prepared.settings.keep_fine_tuned:
-        _save_model(session, FINE_TUNED_FOLDER)
     if untrained.guard is not None and share < 1:
         with session.phase("evaluate_fine_tuned", "measuring the fine-tuned model on test"):
             fine_tuned = _on_test(encoder_of(model, prepared.settings), prepared)

@@ -10,11 +10,22 @@ from typing import Any
 from accelerate import PartialState
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainingArguments
 from transformers import TrainerCallback, TrainerState
-from transformers.integrations import get_reporting_integration_callbacks
+from transformers.integrations import (
+    get_available_reporting_integrations,
+    get_reporting_integration_callbacks,
+)
 
 from opera.core.errors import SettingError, TrainingError
 from opera.core.processes import everywhere
 from opera.core.terminal import shortened
+
+
+def service_names(report_to: str | list[str]) -> list[str]:
+    """The services that ``report_to`` stands for; ``all`` is what is installed."""
+    if report_to == "all":
+        return list(get_available_reporting_integrations())
+    given = [report_to] if isinstance(report_to, str) else report_to
+    return [name for name in given if name != "none"]
 
 
 class Services(TrainerCallback):  # type: ignore[misc]

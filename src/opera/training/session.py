@@ -156,16 +156,15 @@ def announce(session: Session) -> None:
             given / usual,
             usual,
         )
-    teacher, chosen = prepared.data.teacher, prepared.given.train.teacher_temperature
-    if teacher is not None and len(teacher) and chosen is None and settings.loss == "distill":
+    teacher = prepared.data.teacher
+    if teacher is not None and len(teacher) and settings.loss == "distill":
         log.info(
-            "note: teacher_temperature=%g: the teacher's scores are from %.3g to %.3g, %s",
-            resolved(settings.teacher_temperature),
+            "note: the teacher's temperature is %g: the teacher's scores are from %.3g to %.3g, %s",
+            resolved(settings.temperature) if is_cosines(teacher) else 1.0,
             teacher.scores.min(),
             teacher.scores.max(),
-            "so they count as cosines and get the student's temperature; set teacher_temperature "
-            "if "
-            "they are probabilities"
+            "so they count as cosines and get the student's temperature; of probabilities give the "
+            "logits"
             if is_cosines(teacher)
             else "so they are not cosines",
         )

@@ -14,7 +14,7 @@ import numpy as np
 from accelerate import PartialState
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
-from transformers import EarlyStoppingCallback, PrinterCallback, ProgressCallback, TrainerCallback
+from transformers import PrinterCallback, ProgressCallback, TrainerCallback
 
 from opera.config.optimisation import LOSSES
 from opera.config.training import TrainSettings
@@ -30,7 +30,7 @@ from opera.runs.housekeeping import last_complete_checkpoint
 from opera.runs.reading import broken
 from opera.runs.record import NoiseRecord, TrainingRecord
 from opera.training.callbacks import Progress, Stopper, Trace
-from opera.training.checkpoint import load_sampler, loading, newest_checkpoint, stopped_early
+from opera.training.checkpoint import load_sampler, loading, newest_checkpoint
 from opera.training.dataset import make_dataset
 from opera.training.distillation import DistillationLoss  # noqa: F401 (registers itself)
 from opera.training.distributed import refuse_differences
@@ -44,6 +44,11 @@ from opera.training_set.build import TrainingSet
 from opera.training_set.mixing import build_mixed
 
 log = logging.getLogger("opera")
+
+LAG = 1
+"""Steps between an observation and the first draw that uses it: the loader reads nothing ahead."""
+SNAPSHOTS = 50
+"""Steps at which all sampling probabilities are recorded for ``opera report``."""
 
 
 @dataclass(frozen=True)
@@ -190,7 +195,7 @@ def train(
     sampler = make_sampler(training_set, method, settings)
     trace, stopper = Trace(sampler, run), Stopper()
     loss = _make_loss(model, training_set, trace, settings)
-    progress = Progress(settings.dev_measure)
+    progress = Progress(settings.metric_for_best_model)
     trainer = _make_trainer(
         model, training_set, loss, trace, settings, [stopper, progress, *callbacks]
     )
@@ -204,9 +209,6 @@ def train(
             packing(model) if loss.packs else nullcontext(),
             loading(checkpoint, lambda: trace.begun),
         ):
-            if checkpoint and stopped_early(checkpoint, settings.early_stopping_patience):
-                # no step is left, but what follows training is
-                trainer.args.max_steps = sampler.max_steps = sampler.trained_steps
             trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
     except NotFiniteError as error:
         raise with_pairs(error, training_set, run, last_complete_checkpoint(run.path)) from None
@@ -216,7 +218,7 @@ def train(
     trace.write(run)
     if stopper.stopped:
         raise KeyboardInterrupt
-    measure = settings.dev_measure
+    measure = settings.metric_for_best_model
     metric = f"eval_{measure}"
     record = TrainingRecord(
         steps=trainer.state.global_step,
@@ -236,18 +238,18 @@ def make_sampler(
     training_set: TrainingSet, method: Method[Any], settings: TrainSettings
 ) -> PairSampler:
     """Return the sampler of this process; that of the main one records probabilities."""
-    processes, snapshots = PartialState(), settings.snapshots
-    records = snapshots > 0 and processes.is_main_process
+    processes = PartialState()
+    records = processes.is_main_process
     return PairSampler(
         method,
         training_set.pairs,
         training_set.negatives,
         settings.n_negatives,
         resolved(settings.per_device_train_batch_size),
-        settings.resolved_lag,
+        LAG,
         processes.process_index,
         processes.num_processes,
-        SamplingRecorder(method, snapshots) if records else None,
+        SamplingRecorder(method, SNAPSHOTS) if records else None,
         training_set.loss_weights,
     )
 
@@ -291,8 +293,6 @@ def _make_trainer(
     )
     for unwanted in (ProgressCallback, PrinterCallback):
         trainer.remove_callback(unwanted)
-    if settings.early_stopping_patience is not None:
-        trainer.add_callback(EarlyStoppingCallback(settings.early_stopping_patience))
     return trainer
 
 

@@ -22,7 +22,7 @@ from torch.utils.data import DataLoader
 from transformers import Trainer
 from transformers.trainer_utils import IntervalStrategy, speed_metrics
 
-from opera.config.optimisation import PREFETCHED
+from opera.config.trainer import READ
 from opera.config.training import TrainSettings
 from opera.core.errors import ModelError, SettingError
 from opera.core.settings import resolved
@@ -35,9 +35,8 @@ from opera.retrieval.lora import has_lora, load_trained, save_trained
 from opera.retrieval.model_checks import loading_model
 from opera.retrieval.models import is_static, reads_vectors
 from opera.retrieval.trust import check_model_folder
-from opera.training.callbacks import Trace, ignore_signals
+from opera.training.callbacks import Trace
 from opera.training.dataset import column_roles, training_prompts
-from opera.training.guard.dev_corpus import judged_and_sampled
 from opera.training.not_finite import NotFiniteError, check_weights
 from opera.training_set.prepare_model import encoder_of
 
@@ -73,9 +72,6 @@ class OperaTrainer(SentenceTransformerTrainer):  # type: ignore[misc]
                 self.args.seed
             ),  # leaves torch's global stream to dropout alone
             pin_memory=self.args.device.type == "cuda",
-            num_workers=self.args.dataloader_num_workers,
-            worker_init_fn=ignore_signals,
-            prefetch_factor=PREFETCHED if self.args.dataloader_num_workers else None,
         )
 
     def evaluate(
@@ -148,11 +144,8 @@ class DevEvaluator(BaseEvaluator):  # type: ignore[misc]
 
     def __init__(self, data: RetrievalData, settings: TrainSettings) -> None:
         super().__init__()
-        self.settings, self.primary_metric = settings, settings.dev_measure
-        sample, seed = settings.eval_corpus_sample, settings.seed
-        self.data = (
-            data if sample is None else judged_and_sampled(data, sample, settings.corpus_text, seed)
-        )
+        self.settings, self.primary_metric = settings, settings.metric_for_best_model
+        self.data = data
 
     def __call__(
         self,
@@ -182,14 +175,16 @@ def training_arguments(
         SettingError: if transformers refuses a value.
     """
     try:
-        arguments = SentenceTransformerTrainingArguments(
-            output_dir=str(checkpoints.resolve()),
+        passed = dict(settings.trainer or {})
+        passed.pop("gradient_checkpointing", None)  # prepare_model has switched it on
+        own = {
+            "output_dir": str(checkpoints.resolve()),
             **_optimisation(settings, model),
             **_saving_and_evaluation(settings),
             **_columns(settings, model),
             **_processes(model),
-            **(settings.trainer or {}),
-        )
+        }
+        arguments = SentenceTransformerTrainingArguments(**{**passed, **own})
         Trainer.get_optimizer_cls_and_kwargs(arguments, model)
     except (ValueError, ImportError, RuntimeError) as error:
         raise SettingError(f"transformers refuses the settings: {error}") from None
@@ -204,13 +199,9 @@ def _optimisation(settings: TrainSettings, model: SentenceTransformer) -> dict[s
         "max_steps": settings.max_steps,
         "per_device_train_batch_size": settings.per_device_train_batch_size,
         "gradient_accumulation_steps": settings.gradient_accumulation_steps,
-        "dataloader_num_workers": settings.dataloader_num_workers,
         "learning_rate": settings.learning_rate,
-        "lr_scheduler_type": settings.lr_scheduler_type,
         "warmup_steps": settings.warmup_ratio,
-        "weight_decay": settings.weight_decay,
-        "max_grad_norm": settings.max_grad_norm,
-        "optim": _optimizer(settings.optim, model.device.type),
+        "optim": _optimizer(settings.of_trainer("optim"), model.device.type),
         "seed": settings.seed,
         "bf16": precision == "bf16",
         "fp16": precision == "fp16",
@@ -220,15 +211,15 @@ def _optimisation(settings: TrainSettings, model: SentenceTransformer) -> dict[s
 
 def _saving_and_evaluation(settings: TrainSettings) -> dict[str, Any]:
     return {
-        "logging_steps": settings.logging_steps,
+        "logging_steps": settings.of_trainer("logging_steps"),
         "report_to": "none",  # the services are opened before anything is written
         "save_strategy": "steps",
         "save_steps": settings.steps_between_checkpoints,
-        "save_total_limit": settings.save_total_limit,
+        "save_total_limit": settings.of_trainer("save_total_limit"),
         "eval_strategy": "steps" if settings.evaluates_on_dev else "no",
         "eval_steps": settings.eval_steps,
-        "load_best_model_at_end": settings.load_best_model_at_end,
-        "metric_for_best_model": f"eval_{settings.dev_measure}"
+        "load_best_model_at_end": settings.of_trainer("load_best_model_at_end"),
+        "metric_for_best_model": f"eval_{settings.metric_for_best_model}"
         if settings.evaluates_on_dev
         else None,
         "greater_is_better": True if settings.evaluates_on_dev else None,
@@ -281,7 +272,7 @@ def check_trainer(
     Raises:
         SettingError: if the trainer refuses them.
     """
-    fields = settings.trainer
+    fields = {name: value for name, value in (settings.trainer or {}).items() if name not in READ}
     if not fields:
         return
     try:

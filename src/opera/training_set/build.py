@@ -140,8 +140,7 @@ def build_training_set(prepared: Prepared) -> TrainingSet:
         prepared.encoder,
         data,
         settings.corpus_text,
-        settings,
-        prepared.mining_reranker,
+        settings.mining,
     )
     veto = miner.veto(query_rows, pairs)
     inputs = NegativeInputs(
@@ -205,7 +204,7 @@ def _pretrained_scores(
     if not recipe.method_class.needs_scores(recipe.method_settings):
         return None, None, None
     pool_size = recipe.method_class.cbs_pool_size(recipe.method_settings)
-    encoder = prepared.pair_encoder
+    encoder = prepared.encoder
     query_embeddings = encoder.encode_queries(prepared.data, query_rows)
     document_embeddings = encoder.encode_corpus(prepared.data, settings.corpus_text)
     scores, smallest_pool = pretrained_scores(

@@ -42,7 +42,7 @@ from opera.training_set.export_inputs import (
 )
 from opera.training_set.mining import Miner
 from opera.training_set.negatives import ListedNegatives, check_range, given_negatives
-from opera.training_set.pretrained_scores import pair_encoder, pretrained_scores
+from opera.training_set.pretrained_scores import pretrained_scores
 
 log = logging.getLogger("opera")
 
@@ -126,7 +126,6 @@ def _score_pairs(
 ) -> pa.Table:
     """Score the training pairs as they train: similarity, estimated loss, CBS."""
     encoder, pairs = open_encoder(model, **with_data_prompt(prompts, loaded, model)), qrels.pairs()
-    encoder = pair_encoder(encoder, model, prompts)
     situation = Situation(pairs.n_queries, model_kind(encoder.model), encoder.device)
     defaults = resolve(TrainSettings(), situation)
     corpus_text = run_corpus_text(model)
@@ -211,7 +210,7 @@ def mine(
     keep, seed = whole_number(keep, "keep", 1), whole_number(seed, "seed", 0, MOST_SEED)
     sampling = mining_settings(range, relative_margin, absolute_margin, max_score, reranker, index)
     loaded, qrels = _training_qrels(data, relevant_grade, "mine")
-    check_range(sampling.mining_range, len(loaded.corpus))
+    check_range(sampling.range, len(loaded.corpus))
     judge = None if reranker is None else open_reranker(reranker)
     encoder = open_encoder(model, **with_data_prompt(prompts, loaded, model))
     miner = Miner(encoder, loaded, run_corpus_text(model), sampling, judge)
@@ -320,7 +319,7 @@ def score_by_teacher(
         seed: of the choice among mined negatives.
     """
     if isinstance(inputs.negatives, int):
-        check_range(inputs.mining.mining_range, len(data.corpus))
+        check_range(inputs.mining.range, len(data.corpus))
     reranker = encoder = None
     if inputs.reranker is not None:
         reranker = open_reranker(inputs.reranker, **prompts, max_length=inputs.max_length)

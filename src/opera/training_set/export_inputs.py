@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, Self
 
 import pyarrow as pa
 
-from opera.config.negatives import NegativeSettings
+from opera.config.negatives import MiningSettings
 from opera.config.search_index import checked_index
 from opera.core.arguments import flag, whole_number
 from opera.core.errors import SettingError
@@ -33,7 +33,7 @@ def mining_settings(
     max_score: float | None = None,
     reranker: str | Path | None = None,
     index: str = "exact",
-) -> NegativeSettings:
+) -> MiningSettings:
     """Check how a function or a command mines; what is ``None`` has its default.
 
     Raises:
@@ -42,27 +42,17 @@ def mining_settings(
     """
     given = {
         "range": ranks,
-        "mining_relative_margin": relative_margin,
-        "mining_absolute_margin": absolute_margin,
-        "mining_max_score": max_score,
-        "mining_reranker": None if reranker is None else str(reranker),
-        "search_index": checked_index(index),
+        "relative_margin": relative_margin,
+        "absolute_margin": absolute_margin,
+        "max_score": max_score,
+        "reranker": None if reranker is None else expand_user(reranker, "--reranker"),
+        "index": checked_index(index),
     }
     values = {name: value for name, value in given.items() if value is not None}
     try:
-        return NegativeSettings.parse({"negatives": "hard", **values})
+        return MiningSettings.parse(values)
     except SettingError as error:
-        raise SettingError(*map(_by_option, error.lines)) from None
-
-
-def _by_option(line: str) -> str:
-    """Call a setting of mining by its option, which has no ``mining_`` in front."""
-    name, colon, rule = line.partition(":")
-    return (
-        f"--{name.removeprefix('mining_').replace('_', '-')}{colon}{rule}"
-        if name.startswith("mining_")
-        else line
-    )
+        raise SettingError(*(f"--{line}".replace("_", "-", 1) for line in error.lines)) from None
 
 
 class ScoreInputs(NamedTuple):
@@ -81,7 +71,7 @@ class ScoreInputs(NamedTuple):
     model: str | None
     reranker: str | None
     negatives: int | Literal["given"] | None
-    mining: NegativeSettings
+    mining: MiningSettings
     cbs_pool: int
     max_length: int | None
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.config.negatives import NegativeSettings
+from opera.config.negatives import MiningSettings
 from opera.core.arrays import BoolArray, FloatArray, IntArray
 from opera.data import Qrels, RetrievalData
 from opera.data.pairs import TrainingPairs
@@ -140,14 +140,14 @@ class Miner:
     encoder: Encoder
     data: RetrievalData
     corpus_text: CorpusText
-    settings: NegativeSettings
+    settings: MiningSettings
     reranker: Reranker | None = None
 
     def mine(self, qrels: Qrels, keep: int, seed: int) -> ListedNegatives:
         """Mine at most ``keep`` negatives of each judged query, all of whose judgements are
         positives.
         """
-        ranks, pairs = self.settings.mining_range, qrels.pairs()
+        ranks, pairs = self.settings.range, qrels.pairs()
         ranking = self.rank(qrels.query_rows, ranks[1])
         known, pool = (
             KnownPositives(pairs, len(self.data.corpus)),
@@ -161,7 +161,7 @@ class Miner:
         """Rank the corpus for some queries, down to a depth, by the index that the settings
         name.
         """
-        index = self.settings.search_index
+        index = self.settings.index
         return search_corpus(self.encoder, self.data, query_rows, depth, self.corpus_text, index)
 
     def veto(self, query_rows: IntArray, pairs: TrainingPairs) -> Veto | None:
@@ -183,9 +183,9 @@ class Miner:
             )
 
         margins = Margins(
-            self.settings.mining_relative_margin,
-            self.settings.mining_absolute_margin,
-            self.settings.mining_max_score,
+            self.settings.relative_margin,
+            self.settings.absolute_margin,
+            self.settings.max_score,
         )
         if reranker is None and not margins.any:
             return None

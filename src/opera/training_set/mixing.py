@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.config.mixing import MixingSettings, shares_by_name
+from opera.config.negatives import MixingSettings, shares_by_name
 from opera.core.arrays import IntArray
 from opera.data import RetrievalData
 from opera.data.combined import each_set, first_rows

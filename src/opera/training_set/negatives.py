@@ -217,6 +217,10 @@ def mine_hard_negatives(
     return ListedNegatives(offsets, candidates[allowed].astype(np.int32), pool)
 
 
+MOST_MINED = 200
+"""Hard negatives kept per query in training, as in the release."""
+
+
 def _random(inputs: NegativeInputs) -> Negatives:
     return RandomNegatives(inputs.pool)
 
@@ -225,9 +229,8 @@ def _hard(inputs: NegativeInputs) -> Negatives:
     settings = inputs.settings
     ranking = inputs.search(settings.mining_range[1])
     seed = inputs.settings.seed
-    keep = settings.max_mined_negatives
     return mine_hard_negatives(
-        ranking, inputs.known, settings.mining_range, keep, seed, inputs.pool, inputs.veto
+        ranking, inputs.known, settings.mining_range, MOST_MINED, seed, inputs.pool, inputs.veto
     )
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from opera.config.negatives import DEFAULT_RANGE
 from opera.config.training import TrainSettings
 from opera.core.arrays import BoolArray, FloatArray, IntArray
 from opera.core.errors import SettingError
@@ -84,7 +85,7 @@ def check_noise(original: RetrievalData, data: RetrievalData, settings: TrainSet
         SettingError: with the numbers.
     """
     if settings.noise == "hard":
-        check_range(settings.noise_ranks, len(data.corpus), "noise_range")
+        check_range(DEFAULT_RANGE, len(data.corpus), "noise=hard")
     if settings.noise_grade is not None and _judged_below(original, data, settings).count == 0:
         raise SettingError(
             f"noise_grade={settings.noise_grade}: {data.title} has no train judgement with a score "
@@ -120,10 +121,8 @@ def inject_noise(
         noisy = add_false_positives(clean, _share(settings), seed, random_candidates(clean, pool))
     else:
         known = KnownPositives(clean.pairs(), len(data.corpus), clean.query_rows, data.held_out)
-        ranking = search(clean.query_rows, settings.noise_ranks[1])
-        mined = mine_hard_negatives(
-            ranking, known, settings.noise_ranks, len(data.corpus), seed, pool
-        )
+        ranking = search(clean.query_rows, DEFAULT_RANGE[1])
+        mined = mine_hard_negatives(ranking, known, DEFAULT_RANGE, len(data.corpus), seed, pool)
         noisy = add_false_positives(clean, _share(settings), seed, listed_candidates(mined))
     log.info(
         "noise=%s: %d of %d training pairs are false",

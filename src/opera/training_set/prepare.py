@@ -22,7 +22,6 @@ from opera.data.splits import Future
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.lora import lora_parameters, merged
 from opera.retrieval.models import holding_lengths, model_kind, parameter_count
-from opera.retrieval.reranker import Reranker, open_reranker
 from opera.training_set.prepare_data import prepare_data
 from opera.training_set.prepare_model import (
     add_lora_to,
@@ -64,7 +63,6 @@ class Prepared:
         lengths: ``max_query_length`` and ``max_passage_length`` in force; ``None`` for a model that reads whole texts.
         own_lengths: those that the pretrained model's folder holds, likewise.
         processes: how many processes train together.
-        mining_reranker: drops mined negatives that it scores as high as a positive.
     """
 
     given: Recipe
@@ -82,7 +80,6 @@ class Prepared:
     own_lengths: dict[str, int | None]
     processes: int
     base: SentenceTransformer | None = None
-    mining_reranker: Reranker | None = None
 
     @property
     def settings(self) -> TrainSettings:
@@ -155,10 +152,9 @@ class Prepared:
     @property
     def _others_fingerprints(self) -> dict[str, str]:
         """Those of what else decides the training set, where there is any."""
-        reranker, teacher = self.mining_reranker, self.data.teacher
+        teacher = self.data.teacher
         from_file = self.settings.teacher_scores is not None
         return {
-            **({} if reranker is None else {"reranker_fingerprint": reranker.fingerprint}),
             **(
                 {"teacher_fingerprint": teacher.fingerprint}
                 if from_file and teacher is not None
@@ -179,20 +175,13 @@ class Prepared:
             return {}
         return {f"{role}_prompt": prompt for role, prompt in self.encoder.prompts.items()}
 
-    @property
-    def pair_encoder(self) -> Encoder:
-        """The encoder of pair scores, without prompts where they hold in search alone."""
-        return (
-            self.encoder if self.settings.prompt_phases == "all" else self.encoder.without_prompts()
-        )
-
     def encode(self) -> None:
         """Encode every text once, where an adapter trains on the vectors."""
         if self.base is not None:
             set_vectors(self.model, encode_all(self.encoder, self.data, self.settings.corpus_text))
 
     def save_model(self, folder: Path) -> None:
-        """Write the trained model, as it is handed over: with its own lengths, unless the run's are wanted in it."""
+        """Write the trained model, as it is handed over: with its own lengths."""
         lora, sizes = self.settings.lora_options, self.settings.matryoshka
         if sizes is not None and hasattr(
             self.model[0], "auto_model"
@@ -201,7 +190,7 @@ class Prepared:
         with (
             holding_lengths(
                 self.base or self.model,
-                self.lengths if self.settings.save_lengths else self.own_lengths,
+                self.own_lengths,
             ),
             merged(self.model) if lora is not None and lora.merge else nullcontext(),
         ):
@@ -246,7 +235,6 @@ def prepare(data: RetrievalData, model_source: str, recipe: Recipe, processes: i
         if with_vectors
         else load_models(model_source, settings)
     )
-    reranker = settings.mining_reranker
     model = models["model"]
     everything = whole.training_split()  # a run has the same defaults with the guard and without it
     situation = Situation(
@@ -262,12 +250,7 @@ def prepare(data: RetrievalData, model_source: str, recipe: Recipe, processes: i
     return Prepared(
         given=recipe,
         recipe=recipe.model_copy(
-            update={
-                "train": _with_teacher_temperature(
-                    resolve(settings, situation).with_values({"matryoshka": sizes}),
-                    prepared_data.teacher,
-                )
-            }
+            update={"train": resolve(settings, situation).with_values({"matryoshka": sizes})}
         ),
         situation=situation,
         original=data,
@@ -277,7 +260,6 @@ def prepare(data: RetrievalData, model_source: str, recipe: Recipe, processes: i
         model_source=model_source,
         negatives=kind,
         processes=processes,
-        mining_reranker=None if reranker is None else open_reranker(reranker),
         **models,
     )
 
@@ -292,16 +274,6 @@ def _with_prompt_of(data: RetrievalData, settings: TrainSettings) -> TrainSettin
         return settings
     brought = TrainSettings.parse({"query_prompt": data.query_prompt}).query_prompt
     return settings.with_values({"query_prompt": brought})
-
-
-def _with_teacher_temperature(
-    settings: TrainSettings, teacher: TeacherScores | None
-) -> TrainSettings:
-    """Resolve an automatic ``teacher_temperature``: that of the student for cosines, 1 for other scores."""
-    if teacher is None or settings.teacher_temperature is not None:
-        return settings
-    temperature = settings.temperature if is_cosines(teacher) else 1.0
-    return settings.with_values({"teacher_temperature": temperature})
 
 
 def _with_held_out(whole: RetrievalData, data: RetrievalData) -> RetrievalData:

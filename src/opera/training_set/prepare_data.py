@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.config.mixing import MixingSettings, shares_by_name
+from opera.config.negatives import MixingSettings, shares_by_name
 from opera.config.recipe import Recipe
-from opera.config.training import TrainSettings
+from opera.config.training import TEST_FRACTION, TrainSettings
 from opera.core.errors import DataError, SettingError
 from opera.data import RetrievalData
 from opera.data.combined import each_set, for_each
@@ -26,7 +26,7 @@ from opera.data.texts import CorpusText
 from opera.retrieval.measures import parse_measures
 from opera.training_set.negatives import check_negatives
 from opera.training_set.noise import check_noise
-from opera.training_set.weights import check_weights, without_light_pairs
+from opera.training_set.weights import check_weights, with_weights_note
 
 
 class PreparedData(NamedTuple):
@@ -56,8 +56,8 @@ def prepare_data(data: RetrievalData, recipe: Recipe) -> PreparedData:
     data = _with_teacher(data, settings)
     drawn, whole, future = _drawn(data, settings)
     check_weights(drawn, recipe)
-    same, drawn = drawn is whole, without_light_pairs(drawn, settings)
-    whole = drawn if same else without_light_pairs(whole, settings)
+    same, drawn = drawn is whole, with_weights_note(drawn, settings)
+    whole = drawn if same else with_weights_note(whole, settings)
     check_mixing(drawn, settings)
     for own in each_set(drawn):
         training = own.training_split()
@@ -98,8 +98,7 @@ def _drawn(
         draw_missing_splits,
         graded,
         seed=settings.seed,
-        test_fraction=settings.test_fraction,
-        dev_fraction=settings.dev_fraction,
+        test_fraction=TEST_FRACTION,
         future=future,
     )
     prepared = draw(needs_dev=settings.needs_dev)

@@ -47,7 +47,7 @@ def load_models(model_source: str, settings: TrainSettings) -> dict[str, Any]:
     if process_index() == 0 and not holds_run(Path(model_source)):
         decided = [role for role in ROLES if getattr(settings, f"{role}_prompt") is not None]
         warn_of_missing_prompts(model.prompts, model_source, decided, as_setting)
-    set_dropout_and_attention(model, settings.dropout, settings.attn_implementation)
+    set_dropout_and_attention(model, settings.dropout, None)
     if settings.gradient_checkpointing:
         checkpoint_gradients(model)
     precision = preset_precision(settings, model_kind(model), pick_device())
@@ -55,8 +55,6 @@ def load_models(model_source: str, settings: TrainSettings) -> dict[str, Any]:
         model,
         precision,
         settings.encode_batch_size,
-        stored_as=settings.stored_embeddings,
-        search_memory=settings.search_bytes,
     )
     loaded = {"model": model, "encoder": encoder, "lengths": lengths, "own_lengths": own_lengths}
     if settings.adapter_kind is None:
@@ -71,7 +69,7 @@ def read_vectors(data: RetrievalData, settings: TrainSettings) -> dict[str, Any]
     _refuse_settings_of_models(settings)
     files = Path(settings.query_vectors or ""), Path(settings.document_vectors or "")
     base = service_model(*files, data, pick_device())
-    encoder = Encoder(base, settings.precision, search_memory=settings.search_bytes)
+    encoder = Encoder(base, settings.precision)
     encode_all(encoder, data, settings.corpus_text)  # finds each bad vector before a run is written
     lengths = lengths_of(base)
     model = adapter_model(encoder.dimension, settings.adapter_kind or "query", encoder.device)
@@ -91,10 +89,10 @@ def _refuse_settings_of_models(settings: TrainSettings) -> None:
     Raises:
         SettingError: naming the first.
     """
-    refused = {"dropout", "gradient_checkpointing", "prompt_phases"}
+    refused = {"dropout"}
     if settings.query_vectors is not None:
-        refused |= {"attn_implementation", "max_query_length", "max_passage_length", "corpus_text"}
-        refused |= {"save_lengths", "query_prompt", "document_prompt"}
+        refused |= {"max_query_length", "max_passage_length", "corpus_text"}
+        refused |= {"query_prompt", "document_prompt"}
     for name in sorted(refused & settings.model_fields_set):
         value = getattr(settings, name)
         if value != EncodingSettings.model_fields[name].default:
@@ -107,12 +105,6 @@ def _refuse_settings_of_models(settings: TrainSettings) -> None:
                 f"{name}={value}: with adapter={settings.adapter_kind} {reason}; leave the setting "
                 f"out"
             )
-    if sample := settings.eval_corpus_sample:
-        raise SettingError(
-            f"eval_corpus_sample={sample}: with adapter={settings.adapter_kind} documents are "
-            f"encoded once, so all are "
-            "ranked; leave the setting out"
-        )
 
 
 def add_lora_to(
@@ -166,7 +158,7 @@ def check_gradient_cache(texts: int | None, model: SentenceTransformer) -> None:
 
 
 def encoder_of(
-    model: SentenceTransformer, settings: EncodingSettings, show_progress: bool = True
+    model: SentenceTransformer, settings: TrainSettings, show_progress: bool = True
 ) -> Encoder:
     """Return an encoder without a cache, for a model that this run made."""
     return Encoder(
@@ -175,5 +167,4 @@ def encoder_of(
         settings.encode_batch_size,
         use_cache=False,
         show_progress=show_progress,
-        search_memory=settings.search_bytes,
     )

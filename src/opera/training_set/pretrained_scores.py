@@ -5,9 +5,7 @@ and CBS.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +15,7 @@ from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
 from opera.encoder.embeddings import Vectors
 from opera.methods import PairScores
-from opera.retrieval.encoder import Encoder, pair_similarities
-from opera.retrieval.locate import run_scores_without_prompts
+from opera.retrieval.encoder import pair_similarities
 from opera.training_set.documents import DocumentPool, KnownPositives
 
 CHUNK_CELLS = 8_000_000
@@ -111,20 +108,6 @@ def rank_among_random(
 log = logging.getLogger("opera")
 
 CHUNK_PAIRS = 8_192
-
-
-def pair_encoder(encoder: Encoder, model: str | Path, prompts: Mapping[str, str]) -> Encoder:
-    """Return the encoder of a model's pair scores: that of a run whose prompts hold in search alone
-    has none.
-
-    Args:
-        encoder: that of searches.
-        model: what the user passed.
-        prompts: those that the user gave, which hold everywhere.
-    """
-    return (
-        encoder.without_prompts() if not prompts and run_scores_without_prompts(model) else encoder
-    )
 
 
 def pretrained_losses(

@@ -9,8 +9,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from opera.config.negatives import WeightSettings
 from opera.config.recipe import Recipe
-from opera.config.weights import WeightSettings
 from opera.core.arrays import FloatArray
 from opera.core.errors import SettingError
 from opera.data import RetrievalData
@@ -29,12 +29,11 @@ def check_weights(data: RetrievalData, recipe: Recipe) -> None:
     """
     settings, weights = recipe.train, data.training_split().weights
     if weights is None:
-        for name, unset in (("pair_weights", "none"), ("min_pair_weight", None)):
-            if (value := getattr(settings, name)) != unset:
-                raise SettingError(
-                    f"{name}={value}: the pairs of {data.title} have no weights; leave the setting "
-                    f"out"
-                )
+        if settings.pair_weights != "none":
+            raise SettingError(
+                f"pair_weights={settings.pair_weights}: the pairs of {data.title} have no weights; "
+                "leave the setting out"
+            )
     elif settings.pair_weights == "loss" and not weights.any():
         raise SettingError(f"pair_weights=loss: every training pair of {data.title} has weight 0")
     if settings.pair_weights == "scores" and not recipe.method_class.needs_scores(
@@ -46,52 +45,23 @@ def check_weights(data: RetrievalData, recipe: Recipe) -> None:
         )
 
 
-def without_light_pairs(data: RetrievalData, settings: WeightSettings) -> RetrievalData:
-    """Move training pairs below ``min_pair_weight`` from train to ``held_out``, and add a note on
-    the weights.
-
-    Of several data sets, one without weights stays as it is, with a note.
-
-    Raises:
-        SettingError: if no pair of a data set is left.
-    """
+def with_weights_note(data: RetrievalData, settings: WeightSettings) -> RetrievalData:
+    """Add a note on the weights; of several data sets, one without weights gets a note where they are used."""
     if data.sets:
-        return for_each(lambda own: without_light_pairs(own, settings), data)
-    relevant, least = data.training_split(), settings.min_pair_weight
-    if relevant.weights is None:
-        if least is None and settings.pair_weights == "none":
+        return for_each(lambda own: with_weights_note(own, settings), data)
+    weights = data.training_split().weights
+    if weights is None:
+        if settings.pair_weights == "none":
             return data
-        note = (
-            "training pairs have no weights: pair_weights and min_pair_weight change nothing here"
-        )
-        return replace(data, notes=(*data.notes, note))
-    used = {"none": "not used: pair_weights=loss or scores uses them", "loss": "used in the loss"}
-    what = used.get(settings.pair_weights, "used as the start of the pair scores")
-    notes = [
-        f"training pairs have weights from {relevant.weights.min():g} to "
-        f"{relevant.weights.max():g}, {what}"
-    ]
-    if least is None:
-        return replace(data, notes=(*data.notes, *notes))
-    train = data.split("train")
-    light = (train.weights_or_ones() < least) & (train.grades > 0)
-    if (light | (train.grades <= 0)).all():
-        raise SettingError(
-            f"min_pair_weight={least:g}: every training pair of {data.title} is lighter, "
-            f"{relevant.weights.max():g} at most; lower it"
-        )
-    notes.append(
-        f"min_pair_weight={least:g}: {int(light.sum()):,} of {len(relevant.doc_rows):,} training "
-        f"pairs left train"
-    )
-    gone = train.select_judgements(light)
-    held_out = gone if data.held_out is None else gone.union(data.held_out)
-    return replace(
-        data,
-        splits={**data.splits, "train": train.select_judgements(~light)},
-        held_out=held_out if len(held_out.doc_rows) else None,
-        notes=(*data.notes, *notes),
-    )
+        note = "training pairs have no weights: pair_weights changes nothing here"
+    else:
+        used = {
+            "none": "not used: pair_weights=loss or scores uses them",
+            "loss": "used in the loss",
+        }
+        what = used.get(settings.pair_weights, "used as the start of the pair scores")
+        note = f"training pairs have weights from {weights.min():g} to {weights.max():g}, {what}"
+    return replace(data, notes=(*data.notes, note))
 
 
 def loss_weights(

@@ -39,7 +39,7 @@ def test_shared_settings_unfinished_runs_and_missing_cells(folder: RunsFolder) -
         folder.add(method=method, temperature=0.05, noise="random", noise_share=0.3)
     unfinished = folder.add(method="sp", status="running")
     other = folder.add(method="rp")
-    (other / "run.json").write_text((other / "run.json").read_text().replace('"format": 3', '"format": 1'))
+    (other / "run.json").write_text((other / "run.json").read_text().replace('"format": 4', '"format": 1'))
     GridRecord(model="models/small", settings={}, cells=["run0", "run1", "run2"]).write(folder.home)
     text = printed(analyse_runs(folder.home), 400)
     assert "all runs: temperature=0.05, noise=random, noise_share=0.3" in text

@@ -22,7 +22,7 @@ def test_runs_without_a_newer_setting_join_those_that_have_it(folder: RunsFolder
     folder.add(seed=0)
     path = folder.add(seed=1) / "run.json"
     record = json.loads(path.read_text())
-    del record["identity"]["snapshots"]
+    del record["identity"]["refit"]
     path.write_text(json.dumps(record))
     (group,) = folder.groups()
     assert (group.method, group.seeds) == ("ft", (0, 1))

@@ -20,7 +20,7 @@ def test_a_cell_is_trained_and_keeps_no_checkpoints(beir: Path, static_model: Pa
     assert run_job(job) == {}
     run = Run.open(tmp_path / "cell")
     assert run.finished
-    assert run.settings["save_steps"] == 2
+    assert run.settings["trainer"]["save_steps"] == 2
     assert not (run.path / "checkpoints").exists()
 
 

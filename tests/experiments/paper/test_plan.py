@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from opera.config.recipe import make_recipe
-from opera.config.recipe_files import read_recipes
+from opera.config.recipe import make_recipe, read_recipes
 from opera.core.errors import SettingError
 from opera.data.catalogue import PAPER_SETS
 from opera.experiments.paper.matching import row_methods
@@ -95,13 +94,13 @@ def test_the_releases_ranges_begin_one_rank_later() -> None:
 def test_qwen3_trains_by_its_own_recipe_unless_another_model_takes_its_place() -> None:
     paper = settings_of("qwen3").data_settings(PAPER_SETS["antique"])
     assert {cell.steps for cell in settings_of("qwen3").cells} == {2000}
-    assert (paper["learning_rate"], paper["gradient_accumulation_steps"]) == (1e-5, 4)
+    assert (paper["learning_rate"], paper["trainer"]["gradient_accumulation_steps"]) == (1e-5, 4)
     assert (paper["negatives"], paper["range"]) == ("hard", "50:500")
     release = settings_of("qwen3", preset="release").data_settings(PAPER_SETS["nfcorpus"])
     assert (release["range"], release["max_query_length"]) == ("51:500", 512)
-    assert "gradient_accumulation_steps" not in release
+    assert release["trainer"] == {"gradient_checkpointing": True}
     other = settings_of("qwen3", model="minilm").data_settings(PAPER_SETS["antique"])
-    assert "gradient_accumulation_steps" not in other
+    assert "trainer" not in other
     assert {cell.steps for cell in settings_of("qwen3", model="minilm").cells} == {2000}
 
 

@@ -105,7 +105,7 @@ def test_missing_cells_are_reported_first(grid: Path, tmp_path: Path) -> None:
     shutil.rmtree(part / cells[0])
     GridRecord(model="model", settings={}, cells=cells).write(part)
     other = part / cells[1]
-    (other / "run.json").write_text((other / "run.json").read_text().replace('"format": 3', '"format": 1'))
+    (other / "run.json").write_text((other / "run.json").read_text().replace('"format": 4', '"format": 1'))
     text = opera.report(part).read_text()
     assert f"Left out, written by another version of OPERA: {other}." in text
     assert f"2 of this grid's {len(cells)} cells are not finished" in text.split("<nav>")[0].split("<body>")[1]

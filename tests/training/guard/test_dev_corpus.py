@@ -12,11 +12,11 @@ import opera
 from opera.config.recipe import make_recipe
 from opera.data.teacher import TeacherScores
 from opera.retrieval.search import search_corpus
+from opera.training.guard import dev_corpus as dev_corpus_module
 from opera.training.guard.dev_corpus import (
     DevCorpus,
     dev_corpus,
     dev_values,
-    judged_and_sampled,
     reduced_corpus,
     untrained_values,
 )
@@ -24,9 +24,14 @@ from opera.training_set.prepare import Prepared, prepare
 from small_runs import SMALL
 
 
+@pytest.fixture(autouse=True)
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dev_corpus_module, "GUARD_DOCUMENTS", 100)
+
+
 @pytest.fixture(scope="module")
 def prepared(beir: Path, bert_model: Path) -> Prepared:
-    return prepare(opera.load_data(beir), str(bert_model), make_recipe({"method": "ft", "guard_documents": 100}))
+    return prepare(opera.load_data(beir), str(bert_model), make_recipe({"method": "ft"}))
 
 
 def relevant_rows(prepared: Prepared) -> np.ndarray:
@@ -78,7 +83,7 @@ def test_the_untrained_model_is_measured_as_by_encoding_again(prepared: Prepared
 
 
 def test_a_static_model_ranks_all_documents(beir: Path, static_model: Path) -> None:
-    static = prepare(opera.load_data(beir), str(static_model), make_recipe({"method": "ft", "guard_documents": 100}))
+    static = prepare(opera.load_data(beir), str(static_model), make_recipe({"method": "ft"}))
     assert dev_corpus(static.encoder, static.data, static.settings).rows is None
 
 
@@ -86,39 +91,10 @@ def test_a_run_says_how_many_documents_it_ranked(
     beir: Path, bert_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level("INFO", logger="opera"):
-        run = opera.adapt(beir, model=bert_model, out=tmp_path / "run", guard_documents=100, **SMALL)
+        run = opera.adapt(beir, model=bert_model, out=tmp_path / "run", **SMALL)
     assert run.record.guard is not None
     assert run.record.guard.dev_documents == 100
     assert "dev queries are ranked among 100 of 120 documents" in caplog.text
-
-
-class TestJudgedAndSampled:
-    def test_it_keeps_what_is_judged_and_draws_the_rest_by_the_seed(self, prepared: Prepared) -> None:
-        data = prepared.data
-        judged = set(data.corpus.ids(np.unique(data.judged_qrels("dev").doc_rows)))
-        sampled = [judged_and_sampled(data, 7, "title_text", seed) for seed in (0, 0, 1)]
-        found = [set(each.corpus.ids()) for each in sampled]
-        assert all(judged < ids and len(ids) == len(judged) + 7 for ids in found)
-        assert found[0] == found[1] != found[2]
-        part, whole = sampled[0].judged_qrels("dev"), data.judged_qrels("dev")
-        assert sampled[0].corpus.ids(part.doc_rows) == data.corpus.ids(whole.doc_rows)
-        assert len(judged_and_sampled(data, 10**6, "title_text", 0).corpus) == len(data.corpus)
-
-    def test_a_run_names_its_measure_for_it(self, beir: Path, static_model: Path, tmp_path: Path) -> None:
-        measured = {}
-        for sample in (None, 20):
-            own = {} if sample is None else {"eval_corpus_sample": sample}
-            settings = {**SMALL, "max_steps": 4, "eval_steps": 2, "load_best_model_at_end": True, "guard": False}
-            run = opera.adapt(beir, model=static_model, out=tmp_path / f"run{sample}", **{**settings, **own})
-            record = run.record.training
-            assert record is not None
-            measured[record.measure] = dict(record.evaluations)
-            assert record.best_value == max(measured[record.measure].values())
-            assert set(run.record.settings) >= {"eval_corpus_sample"}
-        full, sampled = measured["nDCG@10"], measured["nDCG@10 (judged + 20 sampled)"]
-        assert full.keys() == sampled.keys() == {2, 4}
-        assert all(sampled[step] >= full[step] for step in full)  # fewer documents move the relevant ones up
-        assert sampled != full
 
 
 def test_scores_of_a_teacher_are_of_other_rows(prepared: Prepared) -> None:

@@ -29,7 +29,6 @@ REFIT: dict[str, Any] = {
     "learning_rate": 0.05,
     "temperature": 0.1,
     "save_steps": 5,
-    "snapshots": 3,
 }
 
 
@@ -91,14 +90,6 @@ def test_between_the_ends_the_weights_are_interpolated(
     assert "25% fine-tuned and 75% untrained" in (run.model_path / "README.md").read_text()
 
 
-def test_the_fine_tuned_model_is_kept_on_request(
-    unguarded: Run, beir: Path, static_model: Path, tmp_path: Path, with_share: Callable[[float], None]
-) -> None:
-    with_share(0.5)
-    run = opera.adapt(beir, model=static_model, out=tmp_path / "run", keep_fine_tuned=True, **REFIT)
-    assert table(run.path / "fine_tuned").tobytes() == table(unguarded.model_path).tobytes()
-
-
 def test_at_share_0_the_untrained_model_is_handed_over(
     beir: Path, static_model: Path, tmp_path: Path, with_share: Callable[[float], None]
 ) -> None:
@@ -150,9 +141,7 @@ def test_a_dev_split_of_the_data_is_used_and_trained_around(
     ("model", "settings", "refits"),
     [
         ("static", {"max_steps": 1000}, True),
-        ("static", {"max_steps": 1000, "dev_fraction": 0.03}, False),
         ("static", {"max_steps": 10, "eval_steps": 5}, False),
-        ("static", {"max_steps": 1000, "dev_fraction": 0.03, "refit": True}, True),
         ("static", {"max_steps": 10, "refit": False}, False),
         ("static", {"max_steps": 10, "guard": False, "refit": True}, False),
         ("bert", {"max_steps": 200}, True),

@@ -22,7 +22,7 @@ from opera.training_set.prepare import prepare
 from small_runs import assert_same_run
 from tiny_world import static_model_of
 
-SETTINGS: dict[str, Any] = {"method": "ft", "max_steps": 60, "learning_rate": 0.05, "temperature": 0.07, "snapshots": 0}
+SETTINGS: dict[str, Any] = {"method": "ft", "max_steps": 60, "learning_rate": 0.05, "temperature": 0.07}
 ASK, POPULAR = [f"ask{n}" for n in range(6)], 5
 
 

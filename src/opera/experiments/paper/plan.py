@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from opera.config.presets import PRESETS
-from opera.config.recipe_files import override, read_recipes, recipe_names
+from opera.config.recipe import override, read_recipes, recipe_names
 from opera.core.errors import SettingError, nearest
 from opera.core.paths import expand_user
 from opera.core.settings import LISTING
@@ -51,10 +51,11 @@ NOISY = {"antique": "antique-noisy"}
 """Recipes with the false positives of Table 7."""
 OF_DATA = ("max_steps", "negatives", "range", "relevant_grade", "noise", "noise_grade")
 """What a data set's recipe decides; preset and model have the rest."""
-PAPERS_QWEN3 = ("gradient_accumulation_steps",)
+PAPERS_QWEN3 = ("trainer",)
 """What the paper's own recipe of Qwen3 adds to the model's."""
 RELEASES_QWEN3: Mapping[str, Any] = {
-    "negatives": "hard", "range": "51:500", "max_query_length": 512, "gradient_checkpointing": True,
+    "negatives": "hard", "range": "51:500", "max_query_length": 512,
+    "trainer": {"gradient_checkpointing": True},
 }  # fmt: skip
 """What the release's configuration of Qwen3 has on every data set."""
 SCALES = ("full", "small")
@@ -201,7 +202,7 @@ class Reproduction:
         if papers_model(self.model) == self.table.model == QWEN3:
             recipe = read_recipes(["qwen3"])
             papers = {name: recipe[name] for name in PAPERS_QWEN3}
-            values |= papers if self.preset == "paper" else RELEASES_QWEN3
+            values = override(values, papers if self.preset == "paper" else RELEASES_QWEN3)
         return {n: value for n, value in values.items() if (n, value) != ("precision", "fp16")}
 
     def _check(self) -> None:

@@ -37,10 +37,13 @@ class DevCorpus:
     rows: Rows | None = None
 
 
+GUARD_DOCUMENTS = 10_000  # of a transformer's corpus with more
+
+
 def dev_corpus(encoder: Encoder, data: RetrievalData, settings: TrainSettings) -> DevCorpus:
-    """The documents that the guard ranks: ``guard_documents`` of them for a transformer with
+    """The documents that the guard ranks: 10,000 of them for a transformer with
     more."""
-    limit, seed = settings.guard_documents, settings.seed
+    limit, seed = GUARD_DOCUMENTS, settings.seed
     if is_static(encoder.model) or settings.adapter_kind is not None or len(data.corpus) <= limit:
         return DevCorpus(data)
     return reduced_corpus(encoder, data, limit, settings.corpus_text, seed)
@@ -95,24 +98,6 @@ def reduced_corpus(
         return _filled(own, kept, empty, most - len(kept), seed, "guard.documents")
 
     return _keeping(data, choose)
-
-
-def judged_and_sampled(
-    data: RetrievalData, count: int, corpus_text: CorpusText, seed: int
-) -> RetrievalData:
-    """The dev split with the documents that it judges, relevant or not, and ``count`` others, drawn
-    at random.
-
-    Of several data sets, each keeps its own, and as many others. Documents without a text are not
-    drawn.
-    """
-
-    def choose(own: RetrievalData) -> Rows:
-        judged: IntArray = np.unique(own.judged_qrels("dev").doc_rows)
-        empty = own.corpus.empty_rows(corpus_text)
-        return _filled(own, judged, empty, count, seed, "evaluation.documents")
-
-    return _keeping(data, choose).data
 
 
 def _filled(

@@ -1,12 +1,16 @@
-"""Write a transformer as an ONNX file, and an ONNX file with weights of 8 bits.
+"""A transformer as an ONNX file, with weights of 32 or 8 bits: written, made portable, and in use.
 
 sentence-transformers exports through optimum-onnx, which no release of it lets be installed beside transformers 5. So
 torch writes the file here, with the names of inputs and outputs that sentence-transformers' ONNX backend and
 text-embeddings-inference read.
+
+sentence-transformers 6 names its modules and the pooling in a way that sentence-transformers 5, the newest that
+optimum-onnx can be installed with, and text-embeddings-inference do not know. All three read the names written here.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import platform
 import warnings
@@ -17,10 +21,14 @@ from typing import Any
 
 import torch
 from sentence_transformers import SentenceTransformer
+from transformers.modeling_outputs import BaseModelOutput
 
 from opera.core.errors import ModelError
 from opera.core.reading import read_text
+from opera.core.strict_json import read_json
 from opera.core.terminal import shortened
+from opera.retrieval.models import lengths_of, load_model
+from opera.retrieval.prompts import ROLES
 
 ONNX_FOLDER = "onnx"
 ONNX_FILE = "model.onnx"
@@ -30,6 +38,23 @@ OPSET = 18
 MOST_IN_ONE_FILE = 2_000_000_000
 """Bytes: a protobuf holds no more than 2 GiB, and the graph needs some of them."""
 EXAMPLE = ("a text", "a longer text, so that the other one is padded")
+
+
+MODULES_FILE = "modules.json"
+TOKENIZER_FILE = "tokenizer_config.json"
+TRANSFORMER_FILE = "sentence_bert_config.json"
+POOLING_FLAGS = {
+    "cls": "pooling_mode_cls_token",
+    "mean": "pooling_mode_mean_tokens",
+    "max": "pooling_mode_max_tokens",
+    "mean_sqrt_len_tokens": "pooling_mode_mean_sqrt_len_tokens",
+    "weightedmean": "pooling_mode_weightedmean_tokens",
+    "lasttoken": "pooling_mode_lasttoken",
+}
+"""Names of sentence-transformers' kinds of pooling, and the flags that say the same."""
+NO_LIMIT = 1_000_000
+"""Tokenizers without a limit name one above this."""
+KNOWN_EVERYWHERE = ("Transformer", "Pooling", "Normalize", "Dense")
 
 
 class _HiddenStates(torch.nn.Module):
@@ -163,3 +188,96 @@ def _quiet() -> Iterator[None]:
             yield
         finally:
             logging.disable(before)
+
+
+class OnnxTransformer(torch.nn.Module):
+    """Stands where a SentenceTransformer has its transformer, and computes with onnxruntime on the CPU.
+
+    Args:
+        file: the ONNX file.
+        config: the transformer's configuration.
+    """
+
+    def __init__(self, file: Path, config: Any) -> None:
+        import onnxruntime  # type: ignore[import-untyped]
+
+        super().__init__()
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = (
+            torch.get_num_threads()
+        )  # as many as torch, which it is compared with
+        options.log_severity_level = 3  # errors
+        self.config = config
+        self.session = onnxruntime.InferenceSession(
+            str(file), options, providers=["CPUExecutionProvider"]
+        )
+        self.names = [given.name for given in self.session.get_inputs()]
+
+    def forward(self, **features: Any) -> BaseModelOutput:
+        """Return the last hidden states: float32 ``[batch, tokens, dimension]``."""
+        one_segment = torch.zeros_like(features["input_ids"])
+        given = {
+            "token_type_ids": one_segment,
+            **features,
+        }  # a text of one segment may come without them
+        (states,) = self.session.run(None, {name: given[name].numpy() for name in self.names})
+        return BaseModelOutput(last_hidden_state=torch.from_numpy(states))
+
+
+def load_onnx(folder: Path, file: Path) -> SentenceTransformer:
+    """Load an exported folder on the CPU, with one of its ONNX files in place of the transformer."""
+    model = load_model(folder, "cpu")
+    model[0].model = OnnxTransformer(file, model[0].auto_model.config)
+    return model
+
+
+def save_portable(model: SentenceTransformer, folder: Path) -> None:
+    """Save a model without a card, under the names that all readers know."""
+    model.save_pretrained(str(folder), create_model_card=False)
+    modules = read_json(folder / MODULES_FILE)
+    for module in modules:
+        kind = module["type"].rpartition(".")[2]
+        if kind in KNOWN_EVERYWHERE:
+            module["type"] = f"sentence_transformers.models.{kind}"
+        if kind == "Pooling":
+            _name_pooling(folder / module["path"] / "config.json")
+    _write(folder / MODULES_FILE, modules)
+    _name_tokenizer(folder / TOKENIZER_FILE)
+    _name_length(model, folder / TRANSFORMER_FILE)
+
+
+def _name_pooling(file: Path) -> None:
+    values = read_json(file)
+    modes = (
+        values["pooling_mode"]
+        if isinstance(values["pooling_mode"], list)
+        else [values["pooling_mode"]]
+    )
+    flags = {flag: mode in modes for mode, flag in POOLING_FLAGS.items()}
+    _write(
+        file,
+        {
+            "word_embedding_dimension": values["embedding_dimension"],
+            **flags,
+            "include_prompt": values["include_prompt"],
+        },
+    )
+
+
+def _name_tokenizer(file: Path) -> None:
+    """Name the class of a tokenizer that is nothing but its file as transformers 4 does, which 5 reads too."""
+    values = read_json(file) if file.is_file() else {}
+    if values.get("tokenizer_class") == "TokenizersBackend":
+        _write(file, {**values, "tokenizer_class": "PreTrainedTokenizerFast"})
+
+
+def _name_length(model: SentenceTransformer, file: Path) -> None:
+    """Name the most tokens of a text, which servers take for queries and documents alike."""
+    given = [length for length in lengths_of(model).values() if length is not None]
+    longest = max(given) if len(given) == len(ROLES) else model.max_seq_length
+    if longest is not None and longest < NO_LIMIT:
+        _write(file, {**read_json(file), "max_seq_length": longest})
+
+
+def _write(file: Path, values: Any) -> None:
+    file.write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
