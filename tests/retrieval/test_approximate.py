@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 import opera
-from opera.config.recipe import make_recipe
 from opera.core import extras
-from opera.core.errors import MissingExtraError, OperaError, SettingError
+from opera.core.errors import MissingExtraError, OperaError
 from opera.retrieval.encoder import open_encoder
 from opera.retrieval.measures import Ranking
 from opera.retrieval.search import search_corpus
@@ -122,84 +121,6 @@ def test_the_package_is_an_extra(beir: Path, static_model: Path, monkeypatch: py
         opera.search(beir, "tea", model=static_model, index="hnsw")
     with pytest.raises(MissingExtraError, match=rf"^--index ivf: {reason}"):
         opera.mine(beir, model=static_model, index="ivf")
-
-
-def test_an_index_that_finds_too_little_is_made_up_for(
-    beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(approximate.ApproximateIndex, "_parameters", lambda *given: faiss.SearchParametersIVF(nprobe=1))
-    data, encoder = opera.load_data(beir), open_encoder(static_model)
-    with caplog.at_level("INFO", logger="opera"):
-        found = search_corpus(encoder, data, ROWS, len(data.corpus) - 1, index="ivf")
-    assert "note: 30 of 30 queries are searched exactly: the index found too little" in caplog.text
-    assert same(found, search_corpus(encoder, data, ROWS, len(data.corpus) - 1))
-
-
-@INDEXES
-def test_documents_and_queries_in_parts_find_the_same(
-    kind: str, beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data, encoder = opera.load_data(beir), open_encoder(static_model)
-    expected = search_corpus(encoder, data, ROWS, 5, index=kind)  # type: ignore[arg-type]
-    monkeypatch.setenv("OPERA_CACHE", str(tmp_path / "other"))
-    monkeypatch.setattr(approximate, "TILE", 50)
-    monkeypatch.setattr(approximate, "QUERIES", 7)
-    assert same(search_corpus(encoder, data, ROWS, 5, index=kind), expected)  # type: ignore[arg-type]
-
-
-@INDEXES
-def test_the_index_and_its_recall_are_kept(
-    kind: str, beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data, query = opera.load_data(beir), "a query of mine"
-    first = opera.search(data, query, model=static_model, index=kind)
-
-    def again(*given: object) -> None:
-        raise AssertionError("it is kept")
-
-    monkeypatch.setattr(approximate, "_build", again)
-    monkeypatch.setattr(approximate, "exact_search", again)
-    assert opera.search(data, query, model=static_model, index=kind) == first
-    monkeypatch.setattr(approximate, "LAYOUT", "another")
-    with pytest.raises(AssertionError, match="it is kept"):
-        opera.search(data, query, model=static_model, index=kind)
-
-
-def test_a_failure_of_faiss_is_an_error_of_one_line(
-    beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-
-    def refuse(*given: object) -> None:
-        raise RuntimeError("Error in faiss:\nwrite error: no space")
-
-    monkeypatch.setattr(faiss, "write_index", refuse)
-    with pytest.raises(
-        OperaError, match=r"search_index=hnsw: FAISS cannot build the index in .*: write error: no space$"
-    ):
-        opera.search(beir, "tea", model=static_model, index="hnsw")
-
-
-def test_training_mines_as_the_command_does(beir: Path, static_model: Path, tmp_path: Path) -> None:
-    settings = {"negatives": "hard", "range": "1:9", "search_index": "ivf", "max_steps": 1, "guard": False}
-    run = opera.adapt(beir, model=static_model, out=tmp_path / "run", method="ft", **settings)
-    table = opera.mine(beir, model=static_model, range=(1, 9), keep=200, index="ivf")
-    assert run.record.negatives is not None
-    assert run.record.negatives.listed == table.num_rows
-    assert run.record.identity["search_index"] == "ivf"
-
-
-def test_the_package_is_an_extra(beir: Path, static_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(extras, "find_spec", lambda name: None)
-    reason = r"needs the package faiss-cpu, which is not installed: pip install faiss-cpu \(it is in .* extra 'faiss'\)"
-    with pytest.raises(MissingExtraError, match=rf"^--index hnsw: {reason}"):
-        opera.search(beir, "tea", model=static_model, index="hnsw")
-    with pytest.raises(MissingExtraError, match=rf"^--index ivf: {reason}"):
-        opera.mine(beir, model=static_model, index="ivf")
-
-
-def test_an_index_needs_mining() -> None:
-    with pytest.raises(SettingError, match="search_index=hnsw needs negatives=hard, but negatives is random"):
-        make_recipe({"negatives": "random", "search_index": "hnsw"})
 
 
 def test_an_index_that_finds_next_to_nothing_is_refused(

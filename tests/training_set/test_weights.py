@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from opera.config.weights import WeightSettings
 
 import opera
+from opera.config.negatives import WeightSettings
 from opera.config.recipe import make_recipe
 from opera.core.errors import SettingError
 from opera.data import RetrievalData, load_data
