@@ -205,7 +205,7 @@ ROWS += [
         ("trace.parquet", "no steps", lambda found: found.slice(0, 0), "has no rows"),
     )
 ]  # fmt: skip
-NAMES = "steps, query_ids, pair_ids, query_codes, document_codes, similarity"
+NAMES = "steps, query_ids, pair_ids, query_codes, document_codes"
 ROWS += [
     Bad(
         f"sampling.npz: {kind}",

@@ -73,7 +73,7 @@ class SamplingRecord:
         Raises:
             RunFolderError: if the file holds anything else.
         """
-        arrays = {name: array for name, array in read_arrays(path).items() if name in ARRAYS}
+        arrays = read_arrays(path)
         kinds = {name: (array.dtype.name, array.ndim) for name, array in arrays.items()}
         if kinds != ARRAYS:
             raise broken(path, f"must hold the arrays {', '.join(ARRAYS)}")
