@@ -185,6 +185,7 @@ def find_set(name: str) -> PaperSet:
     if found is None:
         known = ", ".join(PAPER_SETS)
         raise DataError(
-            f"paper:{shown(name)[1:-1]}: no such data set{nearest(name[:100].lower(), PAPER_SETS)} (known: {known})"
+            f"paper:{shown(name)[1:-1]}: no such data set{nearest(name[:100].lower(), PAPER_SETS)} "
+            f"(known: {known})"
         )
     return found

@@ -1,7 +1,7 @@
-"""Several data sets as one: their tables one after another, ids with the name of their set in front.
+"""Several data sets as one: their tables one after another, ids after the name of their set.
 
-A document is ranked, and drawn as a negative, for queries of its own set alone. So whatever ranks, draws or splits goes
-through :func:`each_set`; what looks texts up, or trains, takes the whole.
+A document is ranked, and drawn as a negative, for queries of its own set alone. So whatever ranks,
+draws or splits goes through :func:`each_set`; what looks texts up, or trains, takes the whole.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from opera.data.texts import TextTable
 
 
 def combine(sets: Sequence[RetrievalData]) -> RetrievalData:
-    """Make one data set of several, each under a name of its own. Texts stay where they are, memory-mapped.
+    """Make one data set of several, each under its own name. Texts stay memory-mapped.
 
     Raises:
         DataError: if one is given twice, or is several data sets itself.
@@ -44,7 +44,7 @@ def combine(sets: Sequence[RetrievalData]) -> RetrievalData:
 
 
 def each_set(data: RetrievalData, split: str | None = None) -> list[RetrievalData]:
-    """Return the data sets that ``data`` is made of, or itself; with ``split`` those that have something relevant there."""
+    """Return the sets that ``data`` is made of, or itself; with relevant pairs in ``split``."""
     return [
         own
         for own in data.sets or (data,)
@@ -75,12 +75,12 @@ def for_each(change: Callable[..., RetrievalData], *data: RetrievalData) -> Retr
 
 
 def with_sets(data: RetrievalData, sets: Sequence[RetrievalData]) -> RetrievalData:
-    """Return the data with their sets in another version of the same texts: of a single data set, that version."""
+    """Return ``data`` with other versions of its sets; their texts must be the same."""
     return _joined(sets, data.corpus, data.queries) if data.sets else sets[0]
 
 
 def first_rows(data: RetrievalData) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return where the queries, and the documents, of each set begin, and where the last end: int64 ``[sets + 1]``."""
+    """First rows of the queries, and of the documents, of each set: int64 ``[sets + 1]``."""
     return (
         np.cumsum([0, *(len(own.queries) for own in each_set(data))]),
         np.cumsum([0, *(len(own.corpus) for own in each_set(data))]),
@@ -108,7 +108,8 @@ def _joined(sets: Sequence[RetrievalData], corpus: TextTable, queries: TextTable
     ]
     if len(prompts) > 1:
         notes.append(
-            "the data sets have different query prompts: none is used; give one for all with query_prompt"
+            "the data sets have different query prompts: none is used; give one for all with "
+            "query_prompt"
         )
     contents = "".join(f"\0{data.name}\0{data.fingerprint}" for data in sets)
     whole = RetrievalData(

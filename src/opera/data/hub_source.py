@@ -1,8 +1,9 @@
-"""``hf:OWNER/NAME[/CONFIG][:SPLIT]``: data sets of the Hugging Face hub, or a folder laid out like one.
+"""``hf:OWNER/NAME[/CONFIG][:SPLIT]``: data sets of the Hugging Face hub, or a folder like one.
 
-Two layouts are read. That of BEIR and MTEB on the hub: configurations ``corpus`` and ``queries``, and judgements in
-``qrels`` or ``default``, or in a data set of their own, ``OWNER/NAME-qrels``. And tables of pairs, as in
-:mod:`opera.data.tables`. No code of a data set runs: the library ``datasets`` has no way to, since 4.0.
+Two layouts are read. That of BEIR and MTEB on the hub: configurations ``corpus`` and ``queries``,
+and judgements in ``qrels`` or ``default``, or in a data set of their own, ``OWNER/NAME-qrels``. And
+tables of pairs, as in :mod:`opera.data.tables`. No code of a data set runs: the library
+``datasets`` has no way to, since 4.0.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class HubName(NamedTuple):
 
     @classmethod
     def parse(cls, name: str) -> HubName:
-        """Read what stands behind ``hf:``; a folder that is there goes before a data set of the hub."""
+        """Read what stands behind ``hf:``; a folder goes before a data set of the hub."""
         source = f"hf:{shown(name)[1:-1]}"
         folder, _, part = name.rpartition(":")
         for place, split in ((name, None), (folder, part)):
@@ -133,7 +134,8 @@ def _files(name: HubName, source: str) -> list[Path]:
     ]
     if linked := [path for path in found if path.is_symlink() and path.is_dir()]:
         raise DataError(
-            f"{source}: {linked[0]}: is a link to a folder, which is not read; put the folder itself there"
+            f"{source}: {linked[0]}: is a link to a folder, which is not read; put the folder "
+            "itself there"
         )
     files = [path for path in found if path.is_file()]
     if not files:
@@ -142,7 +144,7 @@ def _files(name: HubName, source: str) -> list[Path]:
 
 
 def _check_card(name: HubName, source: str) -> None:
-    """Check that what a folder says of its own files names none outside it, and no address to fetch."""
+    """Check that a folder's card names no file outside it, and no address to fetch."""
     from huggingface_hub import DatasetCard  # slow to import, and only a folder has a card
 
     for home in name.folders:
@@ -213,11 +215,13 @@ class _Hub:
         wanted = self.name.config or ("default" if "default" in configs else configs[0])
         if wanted not in configs:
             raise DataError(
-                f"{self.source}: has no configuration {shown(wanted)} (it has: {', '.join(configs)})"
+                f"{self.source}: has no configuration {shown(wanted)} (it has: "
+                f"{', '.join(configs)})"
             )
         if self.name.config is None and len(configs) > 1 and wanted != "default":
             raise DataError(
-                f"{self.source}: has several configurations; give one, as in hf:{self.name.place}/{wanted}"
+                f"{self.source}: has several configurations; give one, as in "
+                f"hf:{self.name.place}/{wanted}"
             )
         return wanted
 
@@ -241,7 +245,7 @@ class _Hub:
         return [str(name) for name in self.library.get_dataset_config_names(place)]
 
     def tables(self, place: str, config: str) -> dict[str, DatasetTable]:
-        """Return the splits of a configuration, memory-mapped, and note which commit of the hub was read."""
+        """Return the splits of a configuration, memory-mapped; note the commit that was read."""
         splits = self.library.load_dataset(place, config, cache_dir=self.cache)
         urls = " ".join(str(part.info.download_checksums) for part in splits.values())
         for commit in re.findall(r"@([0-9a-f]{12})[0-9a-f]{28}/", urls)[:1]:
@@ -262,5 +266,6 @@ class _Hub:
             return DataError(f"{self.source}: cannot be read ({reason})")
         fetch = f"hf download --repo-type dataset {self.name.place} --local-dir FOLDER"
         return DataError(
-            f"{self.source}: cannot be fetched ({reason}); where there is a network: {fetch}; then pass hf:FOLDER"
+            f"{self.source}: cannot be fetched ({reason}); where there is a network: {fetch}; then "
+            "pass hf:FOLDER"
         )

@@ -1,7 +1,8 @@
 """``irds:ID`` and ``paper:NAME``: data sets that ir_datasets downloads, streamed into the cache.
 
-A document is its field ``text``, with its ``title`` where it has one; a kind of document without a ``text`` gives what
-ir_datasets calls its default text. A query is its ``text``, or likewise its default text.
+A document is its field ``text``, with its ``title`` where it has one; a kind of document without a
+``text`` gives what ir_datasets calls its default text. A query is its ``text``, or likewise its
+default text.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
 
 
 def load_irds(identifier: str) -> RetrievalData:
-    """Load a data set by its id in ir_datasets; what is not in the cache or in IR_DATASETS_HOME is downloaded.
+    """Load a data set by its id in ir_datasets; what is neither cached nor there is downloaded.
 
     Args:
-        identifier: an id with judgements, such as ``antique/train``, which is one split; or one above the splits
-            train, dev and test, such as ``beir/nfcorpus``, which is all of them.
+        identifier: an id with judgements, such as ``antique/train``, which is one split; or one
+            above the splits train, dev and test, such as ``beir/nfcorpus``, which is all of them.
 
     Raises:
         MissingExtraError: if ir_datasets is not installed.
@@ -60,12 +61,13 @@ def load_paper_set(name: str) -> RetrievalData:
     data = _load_splits(entry.splits, entry.name, entry.source)
     if entry.relevant_grade == 1:
         return data
-    note = f"the paper counts grades from {entry.relevant_grade} up as relevant: relevant_grade={entry.relevant_grade}"
+    grade = entry.relevant_grade
+    note = f"the paper counts grades from {grade} up as relevant: relevant_grade={grade}"
     return replace(data, notes=(*data.notes, note))
 
 
 def find_splits(identifier: str) -> dict[str, str]:
-    """Return the id of each split of an id; an error if the id is unknown, or nothing there is judged."""
+    """Return the id of each split of an id; refuse one that is unknown or without judgements."""
     source = f"irds:{shown(identifier)[1:-1]}"
     if not _ID.fullmatch(identifier):
         raise DataError(f"{source}: must be an id of ir_datasets, such as irds:beir/nfcorpus")
@@ -96,7 +98,7 @@ def find_splits(identifier: str) -> dict[str, str]:
 
 
 def stored_at(splits: Mapping[str, str]) -> Path | None:
-    """Return the folder in the cache that holds the splits of a corpus; ``None`` where there is none."""
+    """Return the folder in the cache that holds the splits of a corpus; ``None``: there is none."""
     return stored_entry(_digest(splits))
 
 
@@ -127,7 +129,7 @@ def _parse(builder: DataBuilder, splits: Mapping[str, str], source: str) -> None
             raise _explained(error, source, next(iter(splits.values()))) from error
 
     def texts(rows: Iterable[TextRow], kind: str, total: int | None) -> Iterator[Placed]:
-        """Check the ids and texts; halves of characters, which no file can hold, become question marks."""
+        """Check ids and texts; half a character, which no file holds, becomes a question mark."""
         cut = 0
         for number, row in enumerate(counted(rows, f"reading {source}", total, kind)):
             check_id(f"{source}: id of {kind}", row[0])
@@ -203,7 +205,7 @@ def _library(source: str) -> Any:
 
 
 def _only_agreements(record: logging.LogRecord) -> bool:
-    """Whether to show a message of the library: only the terms of use that some authors ask to agree to."""
+    """Whether a message of the library is shown: only terms of use to agree to are."""
     return "agree" in record.getMessage().lower()
 
 

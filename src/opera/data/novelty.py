@@ -1,4 +1,4 @@
-"""How new the documents of a split are, and which queries are connected through shared documents."""
+"""How new the documents of a split are, and which queries share documents."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from opera.data.retrieval_data import RetrievalData
 
 
 def seen_share(data: RetrievalData, split: str) -> float:
-    """Compute the share of a split's relevant pairs whose document a training pair names, from 0 to 1 (issue 11).
+    """Compute the share of a split's relevant pairs whose document train names (issue 11).
 
-    At 1 the test asks new questions about the documents of the training set; at 0 every relevant document is new.
+    At 1 the test asks new questions about the documents of the training set; at 0 every relevant
+    document is new.
 
     Raises:
         DataError: if the split is missing, or train has no pair.
@@ -22,7 +23,7 @@ def seen_share(data: RetrievalData, split: str) -> float:
 
 
 def named_share(qrels: Qrels, train: Qrels, n_documents: int) -> float:
-    """Compute the share of the relevant judgements of ``qrels`` whose document ``train`` judges relevant.
+    """Compute the share of the relevant pairs of ``qrels`` whose document is relevant in ``train``.
 
     Args:
         qrels: the judgements of a split.
@@ -35,8 +36,8 @@ def named_share(qrels: Qrels, train: Qrels, n_documents: int) -> float:
 def recurring_share(train: Qrels) -> float:
     """Compute the share of the relevant pairs whose document another query names too (issue 23).
 
-    It is what random queries held out of train find: how often tomorrow's queries ask about a document that training
-    names, if they come as today's did. Reads nothing but train.
+    It is what random queries held out of train find: how often tomorrow's queries ask about a
+    document that training names, if they come as today's did. Reads nothing but train.
     """
     return float(recurring(train.relevant()).mean())
 
@@ -48,7 +49,7 @@ def recurring(relevant: Qrels) -> NDArray[np.bool_]:
 
 
 def asks_about_known(qrels: Qrels, train: Qrels, n_documents: int) -> NDArray[np.bool_]:
-    """Say of each query of ``qrels`` whether ``train`` names at least half of its relevant documents: ``[n]``.
+    """Whether ``train`` names at least half of each query's relevant documents: bool ``[n]``.
 
     Args:
         qrels: the judgements of a split, each query with a relevant document.
@@ -70,7 +71,7 @@ def _named(train: Qrels, n_documents: int) -> NDArray[np.bool_]:
 
 
 def query_components(pairs: TrainingPairs) -> NDArray[np.int32]:
-    """Number the connected components of the graph that joins queries by their documents: int32 ``[n]``.
+    """Number the components of the graph that joins queries by documents: int32 ``[n]``.
 
     Two queries are in one component if a chain of shared documents leads from one to the other.
     """

@@ -16,10 +16,11 @@ class TrainingPairs:
     """All (query, positive document) pairs of a training set, sorted by query.
 
     Attributes:
-        pair_query: int32 ``[N]``, the query of each pair, in ascending order; queries are numbered 0 to n-1, and
-            each has at least one pair.
+        pair_query: int32 ``[N]``, the query of each pair, in ascending order; queries are numbered
+            0 to n-1, and each has at least one pair.
         pair_doc: int32 ``[N]``, the corpus row of each pair's document.
-        query_offsets: int64 ``[n + 1]``; query q's pairs are ``query_offsets[q]`` to ``query_offsets[q + 1]``.
+        query_offsets: int64 ``[n + 1]``; query q's pairs are ``query_offsets[q]`` to
+            ``query_offsets[q + 1]``.
     """
 
     pair_query: NDArray[np.int32]
@@ -28,7 +29,7 @@ class TrainingPairs:
 
     @classmethod
     def from_arrays(cls, pair_query: IntArray, pair_doc: IntArray) -> TrainingPairs:
-        """Build from two parallel arrays ``[N]``; ``pair_query`` must be sorted and use every number from 0 up.
+        """Build from parallel arrays ``[N]``; ``pair_query`` is sorted and skips no number.
 
         Raises:
             ValueError: if it is not sorted, does not start at 0 or skips a number.
@@ -64,7 +65,7 @@ class TrainingPairs:
         return np.diff(self.query_offsets)
 
     def subset(self, kept: BoolArray) -> tuple[TrainingPairs, NDArray[np.int64]]:
-        """Return the pairs marked by ``kept``, bool ``[N]``, with queries renumbered, and the queries' old numbers."""
+        """Return the pairs of ``kept``, bool ``[N]``, queries renumbered, and their old numbers."""
         queries, renumbered = np.unique(self.pair_query[kept], return_inverse=True)
         return TrainingPairs.from_arrays(renumbered, self.pair_doc[kept]), queries.astype(np.int64)
 
@@ -76,7 +77,8 @@ class TrainingPairs:
         """Return the pairs of the given queries, int ``[m]``, one query's behind the other's.
 
         Returns:
-            Pair ids, int64 ``[M]``, and where each query's begin and the last one's end, int64 ``[m + 1]``.
+            Pair ids, int64 ``[M]``, and where each query's begin and the last one's end, int64 ``[m
+            + 1]``.
         """
         first = self.query_offsets[queries]
         offsets = np.concatenate(
@@ -86,7 +88,7 @@ class TrainingPairs:
 
 
 def pair_keys(queries: IntArray, documents: IntArray) -> NDArray[np.int64]:
-    """One int64 per pair of a query's number and a document's, in the order of query, then document.
+    """One int64 per pair of a query's and a document's number, ordered by query, then document.
 
     The two arrays are broadcast together; numbers are below 2³¹.
     """

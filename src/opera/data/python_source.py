@@ -1,8 +1,9 @@
 """``python:PACKAGE``: the source code of an installed package as retrieval data.
 
-The query of an object is the first paragraph of its docstring. Its documents are chunks of its code and of the rest of
-its docstring. So each query has several positives of uneven quality, as in any chunked corpus. Train and test objects
-come from different modules. Nothing is imported, so no code of the package runs.
+The query of an object is the first paragraph of its docstring. Its documents are chunks of its code
+and of the rest of its docstring. So each query has several positives of uneven quality, as in any
+chunked corpus. Train and test objects come from different modules. Nothing is imported, so no code
+of the package runs.
 """
 
 from __future__ import annotations
@@ -72,19 +73,21 @@ def load_python(
     Args:
         package: its import name.
         seed: of the draw of test modules, and of the objects to keep if there are limits.
-        train_queries: maximum number of train objects; the corpus holds the chunks of the kept objects.
+        train_queries: maximum number of train objects; the corpus holds the chunks of the kept
+            objects.
         test_queries: maximum number of test objects.
 
     Raises:
-        DataError: if the package is not installed, or has too few documented objects in too few modules.
+        DataError: if the package is not installed, or has too few documented objects in too few
+            modules.
     """
     objects, notes = _documented_objects(package)
     sizes = Counter(item.module for item in objects)
     if len(sizes) < 2:
         raise DataError(
             f"python:{package}: found {len(objects)} documented objects in {len(sizes)} modules; "
-            "at least 2 modules are needed, because train and test objects come from different modules"
-            + "".join(f"; {note}" for note in notes)
+            "at least 2 modules are needed, because train and test objects come from different "
+            "modules" + "".join(f"; {note}" for note in notes)
         )
     testing = _test_modules(sizes, seed)
     train = [item for item in objects if item.module not in testing]
@@ -119,7 +122,7 @@ def load_python(
 
 
 def _test_modules(sizes: Counter[str], seed: int) -> set[str]:
-    """Draw modules until they have a fifth of the objects; at least one module is left for train."""
+    """Draw modules until they have a fifth of the objects; at least one is left for train."""
     modules, target = sorted(sizes), TEST_SHARE * sizes.total()
     drawn: set[str] = set()
     for at in generator(seed, "python.modules").permutation(len(modules))[:-1]:
@@ -132,7 +135,7 @@ def _test_modules(sizes: Counter[str], seed: int) -> set[str]:
 def _sample(
     items: list[DocumentedObject], limit: int | None, seed: int, split: str
 ) -> list[DocumentedObject]:
-    """Keep ``limit`` random objects, taking turns between modules so that large modules do not crowd out the rest."""
+    """Keep ``limit`` random objects, modules taking turns, so that none crowds out others."""
     if limit is None or len(items) <= limit:
         return items
     taken: Counter[str] = Counter()
@@ -144,7 +147,7 @@ def _sample(
 
 
 def _source_files(package: str) -> list[tuple[str, Path]]:
-    """Return dotted name and file of each module of a package, or of the standard library as ``stdlib``, in order.
+    """Return dotted name and file of each module of a package, or of ``stdlib``, in order.
 
     Raises:
         DataError: if there is no such package, or none of its source is in files.
@@ -152,7 +155,8 @@ def _source_files(package: str) -> list[tuple[str, Path]]:
     top, *rest = package.split(".")
     if not all(part.isidentifier() for part in (top, *rest)):
         raise DataError(
-            f"python:PACKAGE: must be the import name of a package, such as json, got {shown(package)}"
+            "python:PACKAGE: must be the import name of a package, such as json, got "
+            f"{shown(package)}"
         )
     if package == "stdlib":
         home = Path(sysconfig.get_paths()["stdlib"])
@@ -161,7 +165,7 @@ def _source_files(package: str) -> list[tuple[str, Path]]:
             for name, path in _below(home, "")
             if not NOT_STDLIB & set(path.relative_to(home).parts)
         ]
-    # Of a top-level name, finders run none of its code. Those of editable installs are among the others.
+    # Of a top-level name, finders run no code. Those of editable installs are among the others.
     finders: list[Any] = [PathFinder, *sys.meta_path]
     specs = (finder.find_spec(top, None) for finder in finders)
     spec = next((spec for spec in specs if spec is not None), None)
@@ -173,13 +177,14 @@ def _source_files(package: str) -> list[tuple[str, Path]]:
     files = files or [(package, path) for path in alone if path.suffix == ".py" and path.is_file()]
     if not files:
         raise DataError(
-            f"python:{package}: no installed package of that name has its source in files (use its import name)"
+            f"python:{package}: no installed package of that name has its source in files (use its "
+            "import name)"
         )
     return files
 
 
 def _below(home: Path, package: str) -> Iterator[tuple[str, Path]]:
-    """Yield dotted name and path of each Python file below a folder; the name of ``__init__.py`` is its folder's."""
+    """Yield dotted name and path of each Python file in a folder; ``__init__`` is the folder."""
     for path in sorted(home.rglob("*.py")):
         if path.is_file():
             parts = path.relative_to(home).with_suffix("").parts
@@ -190,8 +195,8 @@ def _below(home: Path, package: str) -> Iterator[tuple[str, Path]]:
 def _documented_objects(package: str) -> tuple[list[DocumentedObject], list[str]]:
     """Return the objects with a summary of their own, and a note on the files that cannot be read.
 
-    Many packages hold templates, or files in other encodings. The second and later objects of one name, such as
-    setters, get a number.
+    Many packages hold templates, or files in other encodings. The second and later objects of one
+    name, such as setters, get a number.
     """
     found: list[DocumentedObject] = []
     left_out = []
@@ -255,7 +260,7 @@ def _first_line(node: ast.stmt) -> int:
 
 
 def _code_lines(node: Documentable, lines: Sequence[str], rest: str) -> list[str]:
-    """Return the object's source lines with ``rest`` as its docstring and without documented members."""
+    """Return the object's lines with ``rest`` as docstring and without documented members."""
     first, in_class = _first_line(node), isinstance(node, ast.ClassDef)
     own = list(lines[first - 1 : node.end_lineno])
     for child in reversed(node.body):
@@ -269,7 +274,7 @@ def _code_lines(node: Documentable, lines: Sequence[str], rest: str) -> list[str
 
 
 def _chunks(lines: Sequence[str]) -> list[str]:
-    """Pack lines into chunks of at most ``CHUNK_CHARACTERS``; drop chunks shorter than ``SHORTEST_CHUNK``."""
+    """Pack lines into chunks of ``CHUNK_CHARACTERS`` at most, ``SHORTEST_CHUNK`` at least."""
     chunks, longest = [""], CHUNK_CHARACTERS - 1
     for line in lines:
         for start in range(0, max(1, len(line)), longest):

@@ -1,14 +1,15 @@
-"""Draw the splits that a data set lacks from its train queries, and apply one data set's splits to another.
+"""Draw the splits that a data set lacks from train; apply one data set's splits to another.
 
-A split that stands for tomorrow's queries must be as new as they are, and only the user knows how new that is: the
-setting ``future`` says it (issue 23).
+A split that stands for tomorrow's queries must be as new as they are, and only the user knows how
+new that is: the setting ``future`` says it (issue 23).
 
 - ``same-documents``: any queries, drawn at random; train goes on naming the documents it names.
-- ``new-documents``: queries whose documents train does not name: whole connected components of the graph of queries
-  and documents; or, where it is one piece, documents held out with every pair that names them.
+- ``new-documents``: queries whose documents train does not name: whole connected components of the
+  graph of queries and documents; or, where it is one piece, documents held out with every pair that
+  names them.
 - ``both``: half of each.
-- ``like-test``: as large a part of the first as makes train name the share of the judged documents that it names of
-  test's. That share is all that is read of test, and by no other kind.
+- ``like-test``: as large a part of the first as makes train name the share of the judged documents
+  that it names of test's. That share is all that is read of test, and by no other kind.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from opera.data.retrieval_data import RetrievalData
 Future = Literal["same-documents", "new-documents", "both", "like-test"]
 
 DEV_FRACTION, LEAST_DEV, MOST_DEV, MOST_DEV_FRACTION = 0.1, 100, 1000, 0.25
-"""A dev split is a tenth of train, but at least 100 queries, at most 1,000, and never more than a quarter."""
+"""A dev split is a tenth of train, from 100 to 1,000 queries, and never more than a quarter."""
 MOST_PAIRS_LEFT_OUT = 0.3
 """Share of the training pairs that held-out documents may take with them."""
 ALIKE = 0.1
 """Shares of seen documents that differ by less than this count as alike."""
 MOSTLY_RECURRING = 0.5
-"""Where so many training pairs name a document that another query names too, tomorrow's are taken to do so as well."""
+"""If so many training pairs share their document with another query, tomorrow's are assumed to."""
 
 
 def draw_missing_splits(
@@ -48,30 +49,33 @@ def draw_missing_splits(
     dev_fraction: float | None = None,
     future: Future | None = None,
 ) -> RetrievalData:
-    """Draw a test split from train if there is none, then a dev split if one is needed and there is none.
+    """Draw a test split from train if there is none, then a dev split if one is needed.
 
     Args:
         data: the data set.
         seed: of the draws.
         test_fraction: share of the train queries that go to test.
         needs_dev: whether a dev split is needed.
-        dev_fraction: share of the remaining train queries that go to dev; ``None``: :func:`dev_count` decides.
+        dev_fraction: share of the remaining train queries that go to dev; ``None``:
+            :func:`dev_count` decides.
         future: what tomorrow's queries ask about; ``None``: :func:`assumed_future`.
 
     Raises:
-        DataError: if train has too few queries, or if dev is to be like a test split that is missing, or without a
-            relevant document.
+        DataError: if train has too few queries, or if dev is to be like a test split that is
+            missing, or without a relevant document.
     """
     if data.sets:
-        draw = partial(
-            draw_missing_splits,
-            seed=seed,
-            test_fraction=test_fraction,
-            needs_dev=needs_dev,
-            dev_fraction=dev_fraction,
-            future=future,
+        return for_each(
+            partial(
+                draw_missing_splits,
+                seed=seed,
+                test_fraction=test_fraction,
+                needs_dev=needs_dev,
+                dev_fraction=dev_fraction,
+                future=future,
+            ),
+            data,
         )
-        return for_each(draw, data)
     chosen = future or assumed_future(data)
     if "test" not in data.splits:
         if chosen == "like-test":
@@ -89,8 +93,8 @@ def draw_missing_splits(
 def assumed_future(data: RetrievalData) -> Future:
     """Say what tomorrow's queries are taken to ask about where the user does not say it.
 
-    As new documents as the test split, where one is given; else what train alone suggests: the same documents where
-    most of its pairs name one that another query names too, and new ones otherwise.
+    As new documents as the test split, where one is given; else what train alone suggests: the same
+    documents where most of its pairs name one that another query names too, and new ones otherwise.
     """
     if "test" in data.splits:
         return "like-test"
@@ -118,9 +122,10 @@ def hold_out(
 ) -> RetrievalData:
     """Move some of the train queries to a new split, and add a note.
 
-    Only queries with a relevant document are drawn. At least one is drawn, and at least one stays in train. Training
-    pairs that name a held-out document leave train for ``data.held_out``, and so do the judgements of a drawn query on
-    documents that train goes on naming, where its others are held out.
+    Only queries with a relevant document are drawn. At least one is drawn, and at least one stays
+    in train. Training pairs that name a held-out document leave train for ``data.held_out``, and so
+    do the judgements of a drawn query on documents that train goes on naming, where its others are
+    held out.
 
     Raises:
         DataError: if train has fewer than two queries with a relevant document.
@@ -156,7 +161,7 @@ def hold_out(
 
 
 def copy_splits(data: RetrievalData, *, source: RetrievalData) -> RetrievalData:
-    """Split the train queries of ``data`` as in ``source``, which was made from it; notes come from ``source``."""
+    """Split the train queries of ``data`` as in ``source``, made from it; take its notes."""
     if data.sets:
         return for_each(lambda own, other: copy_splits(own, source=other), data, source)
     train = data.split("train")
@@ -174,12 +179,13 @@ def _none() -> NDArray[np.int64]:
 
 @dataclass(frozen=True)
 class _Draw:
-    """Queries to move to a new split, numbered as in the relevant judgements, and documents that leave train.
+    """Queries to move to a new split, and documents that leave train.
 
     Attributes:
         queries: int64, ascending.
         documents: int64, corpus rows.
-        judged_in_part: int64, those of the queries whose judgements on other documents are left out.
+        judged_in_part: int64, those of the queries whose judgements on other documents are left
+            out.
     """
 
     queries: NDArray[np.int64]
@@ -210,7 +216,7 @@ def _draw_for(
 
 
 def _draw_new(relevant: Qrels, count: int, rng: np.random.Generator) -> _Draw:
-    """Draw queries about new documents: in whole components, by whole documents, or by the rarer documents alone."""
+    """Draw queries about new documents: by components, by documents, or by rare documents alone."""
     order, most = rng.permutation(relevant.n_queries), _Draw(_none())
     for draw in (_whole_components, _documents_held_out, _rare_documents_held_out):
         found = draw(relevant, count, order)
@@ -224,13 +230,11 @@ def _draw_new(relevant: Qrels, count: int, rng: np.random.Generator) -> _Draw:
 
 
 def _whole_components(relevant: Qrels, count: int, order: NDArray[np.int64]) -> _Draw:
-    """Fill ``count`` places with whole components, in the order of their first query, leaving out those too large."""
+    """Fill ``count`` places with whole components, ordered by first query, but those too large."""
     component = query_components(relevant.pairs())
     sizes = np.bincount(component)
-    first = component[order]
-    _, places = np.unique(first, return_index=True)
     chosen, left = np.zeros(len(sizes), dtype=bool), count
-    for label in first[np.sort(places)]:
+    for label in dict.fromkeys(component[order].tolist()):
         if sizes[label] <= left:
             chosen[label] = True
             left -= int(sizes[label])
@@ -238,10 +242,10 @@ def _whole_components(relevant: Qrels, count: int, order: NDArray[np.int64]) -> 
 
 
 def _documents_held_out(relevant: Qrels, count: int, order: NDArray[np.int64]) -> _Draw:
-    """Hold out all documents of queries drawn at random, until ``count`` queries have no other documents.
+    """Hold out all documents of random queries, until ``count`` queries have no other documents.
 
-    Queries are passed over whose documents would take too many pairs of other queries with them: more than
-    :data:`MOST_PAIRS_LEFT_OUT` of all.
+    Queries are passed over whose documents would take too many pairs of other queries with them:
+    more than :data:`MOST_PAIRS_LEFT_OUT` of all.
     """
     documents, index = np.unique(relevant.doc_rows, return_inverse=True)
     pairs_of = np.bincount(index)
@@ -268,10 +272,10 @@ def _documents_held_out(relevant: Qrels, count: int, order: NDArray[np.int64]) -
 
 
 def _rare_documents_held_out(relevant: Qrels, count: int, order: NDArray[np.int64]) -> _Draw:
-    """Hold out the rarest documents of queries drawn at random, and judge these queries by them alone.
+    """Hold out the rarest documents of random queries, and judge these queries by them alone.
 
-    This is what is left where a few documents that most queries name cannot leave train: they stay, and a query's
-    rank of the others is measured beside them. Each query may take its part of
+    This is what is left where a few documents that most queries name cannot leave train: they stay,
+    and a query's rank of the others is measured beside them. Each query may take its part of
     :data:`MOST_PAIRS_LEFT_OUT` of the pairs.
     """
     documents, index = np.unique(relevant.doc_rows, return_inverse=True)
@@ -295,12 +299,14 @@ def _rare_documents_held_out(relevant: Qrels, count: int, order: NDArray[np.int6
 
 
 def _assumption(train: Qrels, future: Future) -> str:
-    """Say what is assumed of tomorrow's queries where no test split says it, why, and how to say otherwise."""
+    """Say what is assumed of tomorrow's queries without a test split, why, and how to change it."""
     same = future == "same-documents"
     assumed, other = ("these", "new") if same else ("new", "these")
     return (
-        f"no test split is given: assumed that tomorrow's queries ask about {assumed} documents, since "
-        f"{recurring_share(train):.0%} of the train pairs name one that another query names too; if they ask about "
+        f"no test split is given: assumed that tomorrow's queries ask about {assumed} documents, "
+        "since "
+        f"{recurring_share(train):.0%} of the train pairs name one that another query names too; "
+        "if they ask about "
         f"{other} documents, pass --future {'new-documents' if same else 'same-documents'}"
     )
 
@@ -319,7 +325,7 @@ def _note(
 
 
 def _as_in(data: RetrievalData, train: Qrels, name: str, qrels: Qrels) -> Qrels:
-    """The judgements in ``data`` of the queries of ``qrels``: of its own split of that name, or drawn from train."""
+    """The judgements in ``data`` of the queries of ``qrels``: of that split or of train."""
     own = data.splits.get(name)
     if own is not None and name != "train" and np.array_equal(own.query_rows, qrels.query_rows):
         return own

@@ -15,7 +15,7 @@ from opera.data.pairs import pair_keys
 
 @dataclass(frozen=True)
 class TeacherScores:
-    """Scores of some (query, document) pairs, sorted by query row, then document row; each pair occurs once.
+    """Scores of some (query, document) pairs, each once, sorted by query row, then document row.
 
     Attributes:
         query_rows: int32 ``[K]``, rows of the query table.
@@ -31,7 +31,7 @@ class TeacherScores:
     def from_arrays(
         cls, query_rows: IntArray, doc_rows: IntArray, scores: FloatArray
     ) -> TeacherScores:
-        """Build from parallel arrays ``[K]`` in any order; of a pair that is scored twice the last score counts.
+        """Build from parallel arrays ``[K]`` in any order; of repeated pairs the last counts.
 
         Raises:
             ValueError: for a score that is not finite.
@@ -55,7 +55,7 @@ class TeacherScores:
         return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
 
     def lookup(self, query_rows: IntArray, doc_rows: IntArray) -> NDArray[np.float32]:
-        """Return the score of each pair, NaN where there is none: float32; the two arrays are broadcast together."""
+        """Return the score of each pair, NaN where there is none: float32; both are broadcast."""
         wanted = pair_keys(query_rows, doc_rows)
         if len(self) == 0:
             return np.full(wanted.shape, np.nan, dtype=np.float32)

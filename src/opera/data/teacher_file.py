@@ -29,11 +29,13 @@ def with_teacher(data: RetrievalData, path: Path) -> RetrievalData:
 
     Args:
         data: the data set.
-        path: a table with the columns ``query_id``, ``doc_id`` and ``score`` (or ``similarity``); others are not read.
-            Scores of pairs that the data lack are left out; a note counts them.
+        path: a table with the columns ``query_id``, ``doc_id`` and ``score`` (or ``similarity``);
+            others are not read. Scores of pairs that the data lack are left out; a note counts
+            them.
 
     Raises:
-        DataError: for a file that cannot be read, a score that is no finite number, or no pair of these data.
+        DataError: for a file that cannot be read, a score that is no finite number, or no pair of
+            these data.
     """
     queries, documents, scores = _read(path)
     query_rows, doc_rows = data.queries.find_rows(queries), data.corpus.find_rows(documents)
@@ -62,7 +64,8 @@ def with_teacher(data: RetrievalData, path: Path) -> RetrievalData:
         teacher = TeacherScores.from_arrays(*rows, scores[here]) if here.any() else None
         sets.append(replace(own, teacher=teacher))
     if left := int((~known).sum()):
-        note = f"{path}: {left:,} of {len(known):,} scores are of pairs that the data lack: they are not used"
+        count = f"{left:,} of {len(known):,} scores"
+        note = f"{path}: {count} are of pairs that the data lack: they are not used"
         sets[0] = replace(sets[0], notes=(*sets[0].notes, note))
     return with_sets(data, sets)
 
@@ -88,7 +91,8 @@ def _columns(place: str, has: Sequence[str]) -> list[str]:
     """Return the names of the three columns."""
     if "pos" in has:
         raise DataError(
-            f"{place}: is a training file with texts; pass it as the data, whose pos_scores and neg_scores are used"
+            f"{place}: is a training file with texts; pass it as the data, whose pos_scores and "
+            "neg_scores are used"
         )
     names = [SIMILARITY if name == "score" and name not in has else name for name in COLUMNS]
     for name, wanted in zip(names, COLUMNS, strict=True):

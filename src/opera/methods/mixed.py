@@ -1,4 +1,4 @@
-"""Several data sets in one run: every set has a method of its own, and each step takes a quota of pairs from it."""
+"""Several data sets in one run: each has a method of its own and gives a quota to each step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from opera.methods.base import Draw, Method, Plan, Probabilities
 from opera.methods.scores import PairScores
 
 GOLDEN = (math.sqrt(5) - 1) / 2
-"""Multiples of it, modulo 1, fill every part of the unit interval in proportion to its length, at any time."""
+"""Its multiples, modulo 1, fill every part of [0, 1) in proportion to its length, at any time."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Mixture:
     """Which training queries belong to which set, and how much each set is drawn.
 
     Attributes:
-        first_queries: int64 ``[sets + 1]``; the training queries of set i are ``first_queries[i]`` to
-            ``first_queries[i + 1]``.
+        first_queries: int64 ``[sets + 1]``; the training queries of set i are ``first_queries[i]``
+            to ``first_queries[i + 1]``.
         shares: float64 ``[sets]``, the share of the draws from each set; they add up to 1.
         one_set_per_step: whether all pairs of a step come from one set.
     """
@@ -39,7 +39,7 @@ class Mixture:
         return pairs.query_offsets[self.first_queries]
 
     def quotas(self, step: int, batch_size: int) -> NDArray[np.int64]:
-        """How many pairs each set gives to a step, its share of the batch rounded up or down: int64 ``[sets]``."""
+        """How many pairs each set gives to a step, by its share: int64 ``[sets]``."""
         unit = batch_size if self.one_set_per_step else 1
         exact = self.shares * batch_size / unit
         whole = np.floor(exact + 1e-9).astype(np.int64)
@@ -61,8 +61,8 @@ class Mixture:
 class MixedMethod(Method[Settings]):
     """A method of any class for each set.
 
-    Each draws whole batches of its own, and knows the scores of its own pairs alone. Its schedule runs over its own
-    steps. What a batch holds beyond a step's quota waits for the next.
+    Each draws whole batches of its own, and knows the scores of its own pairs alone. Its schedule
+    runs over its own steps. What a batch holds beyond a step's quota waits for the next.
 
     Args:
         method_class: the class that draws from each set.
@@ -117,7 +117,7 @@ class MixedMethod(Method[Settings]):
         return Draw(*(np.concatenate(arrays) for arrays in zip(*taken, strict=True)))
 
     def probabilities(self, step: int) -> Probabilities:
-        """Those of each set, times its share of the step drawn last (before any draw: the first)."""
+        """Those of each set, times its share of the step drawn last (before any: the first)."""
         shares = self.mixture.quotas(self._step, self.plan.batch_size) / self.plan.batch_size
         own = [
             method.probabilities(max(0, drawn - 1))

@@ -1,4 +1,4 @@
-"""The training set of several data sets: each is built by itself, and then they are put one after another."""
+"""The training set of several data sets: each is built by itself, then they are joined."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from opera.training_set.prepare import Prepared
 def shares_of(
     data: RetrievalData, pairs: Sequence[int], settings: MixingSettings
 ) -> NDArray[np.float64]:
-    """Return the share of the draws from each set, by the pairs that each has: float64 ``[sets]``; their sum is 1."""
+    """Return the share of the draws from each set, of sum 1, by its pairs: float64 ``[sets]``."""
     if settings.mix in ("proportional", "equal"):
         weights = np.array(pairs, dtype=np.float64) ** (settings.mix == "proportional")
     else:
@@ -38,7 +38,8 @@ def shares_of(
 def build_mixed(prepared: Prepared) -> TrainingSet:
     """Build the training set of one data set, or of several.
 
-    Noise, negatives and pretrained scores of a set come from its own documents. Weights of pairs have mean 1 in each.
+    Noise, negatives and pretrained scores of a set come from its own documents. Weights of pairs
+    have mean 1 in each.
     """
     sets = []
     for data, original in zip(each_set(prepared.data), each_set(prepared.original), strict=True):
@@ -76,7 +77,7 @@ def _joined(prepared: Prepared, sets: Sequence[TrainingSet]) -> TrainingSet:
     def together(
         get: Callable[[TrainingSet], Any], firsts: IntArray = zeros, fill: Any = None
     ) -> Any:
-        """Put an array of each set together, shifted to the rows of all; ``fill`` makes that of a set without one."""
+        """Join an array of each set, shifted to the rows of all; ``fill`` makes a missing one."""
         arrays = [get(own) for own in sets]
         without = [array is None for array in arrays]
         if all(without) or (any(without) and fill is None):
