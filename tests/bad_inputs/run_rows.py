@@ -218,7 +218,11 @@ ROWS += [
         ("an array missing", {"steps": None}, f"must hold the arrays {NAMES}"),
         ("an array too many", {"more": np.zeros(3)}, f"must hold the arrays {NAMES}"),
         ("words", {"steps": np.array(["a"])}, "steps holds no numbers"),
-        ("pickled objects", {"steps": np.array([{}], dtype=object)}, "Object arrays cannot be loaded when allow_pickle=False"),
+        (
+            "pickled objects",
+            {"steps": np.array([{}], dtype=object)},
+            "Object arrays cannot be loaded when allow_pickle=False",
+        ),
         ("another shape", {"query_codes": np.zeros((1, 1), dtype=np.uint8)}, "its arrays do not fit each other"),
         ("pairs of another run", {"pair_ids": None, "document_codes": None}, f"must hold the arrays {NAMES}"),
     )
