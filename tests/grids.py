@@ -128,7 +128,9 @@ def planned(out: Path, **changes: Any) -> list[Cell]:
     return plan_grid(given["data"], axes, out, shared)
 
 
-def finish_cell(cell: Cell, seconds: float = 8.0, ndcg: float = 0.5, fingerprint: str = "x") -> None:
+def finish_cell(
+    cell: Cell, per_step: float = 0.5, overhead: float = 3.0, ndcg: float = 0.5, fingerprint: str = "x"
+) -> None:
     """Write the run that a cell would leave."""
     values = ndcg + np.linspace(-0.1, 0.1, 5)
     write_run(
@@ -137,7 +139,8 @@ def finish_cell(cell: Cell, seconds: float = 8.0, ndcg: float = 0.5, fingerprint
         data=cell.data,
         measures={when: dict.fromkeys(DEFAULT_MEASURES, ndcg) for when in ("before", "after")},
         per_query={"query_id": list("abcde"), **{f"after {name}": values for name in DEFAULT_MEASURES}},
-        seconds={"load": 3.0, "train": seconds - 3.0},
+        step_seconds=per_step,
+        seconds={"load": overhead, "train": 1e9},
         fingerprint=fingerprint,
     )
 

@@ -181,15 +181,23 @@ def test_a_plan_needs_neither_the_data_nor_the_model(here: Any) -> None:
         "ft", "sp", "dp:soft=false", "dp:alpha_start=4:alpha_end=4:v_end=0.25", "dp",
     ]  # fmt: skip
     assert {cell["steps"] for cell in plan["cells"]} == {32_000}
-    assert {cell["seconds"] for cell in plan["cells"]} == {None}
+    assert plan["seconds_left"] is None
     hours = 5 * 32_000 / 2.43 / 3600
     assert any(f"about {hours:.0f} hours" in note for note in plan["notes"])
 
 
-def test_a_plan_checks_the_data_that_are_here(here: Any, beir: Path, static_model: Path, tmp_path: Path) -> None:
+def test_a_plan_with_a_setting_that_the_model_refuses_is_wrong_input(here: Any, beir: Path, static_model: Path) -> None:
+    call = here(command(beir, static_model, Path("grid"), "--plan", "--methods", "FT", "--set", "max_passage_length=1"))
+    assert call.returncode == 2, call.stderr
+    assert "max_passage_length" in call.stderr
+    assert "timing" not in call.stderr
+
+
+def test_a_plan_times_steps_on_data_that_are_here(here: Any, beir: Path, static_model: Path, tmp_path: Path) -> None:
     call = here(command(beir, static_model, tmp_path / "grid", "--plan", "--shard", "1/4"))
     assert call.returncode == 0, call.stderr
-    assert "0 of 1 cells done" in call.stdout
+    assert "0 of 1 cells done, about" in call.stdout
+    assert "each run keeps its trained model" in call.stdout
     assert "eight A100s" not in call.stdout
     assert "nfcorpus has other counts than Table 8" in " ".join(call.stdout.split())
     assert not (tmp_path / "grid").exists()

@@ -87,10 +87,7 @@ def compare(
     trainer: TrainerOption = None,
     config: ConfigOption = None,
     plan: Annotated[
-        bool,
-        typer.Option(
-            "--plan", help="print the cells and, once some are done, their times; then exit"
-        ),
+        bool, typer.Option("--plan", help="print the cells and estimated times, then exit")
     ] = False,
     json_: JsonOption = False,
     pairs: PairsOption = None,
@@ -106,6 +103,7 @@ def compare(
     from opera.experiments.grid.compare import analyse_grid, check_baseline, prepare_grid
     from opera.experiments.grid.folder import grid_record, opened_grid
     from opera.experiments.grid.plan import grid_axes
+    from opera.experiments.grid.preview import time_grid
     from opera.experiments.grid.run import run_grid
 
     sources = [one_source(each, pairs, documents, queries, columns) for each in data or (None,)]
@@ -119,7 +117,9 @@ def compare(
     status = prepare_grid(sources, axes, out, model, shared, jobs)
     baseline = check_baseline(baseline, axes)
     if plan:
-        print_plan(status, json_)
+        with interruptible(lambda: "nothing was written"):
+            timings = time_grid(status, model)
+        print_plan(status, timings, json_)
         return
     if not status.waiting:
         say(f"all {len(status.cells)} cells are already done", file=sys.stderr)

@@ -76,10 +76,7 @@ def reproduce(
     jobs: Annotated[int, typer.Option("--jobs", help="how many cells to run at once")] = 1,
     set_: SetOption = None,
     plan: Annotated[
-        bool,
-        typer.Option(
-            "--plan", help="print the cells and, once some are done, their times; then exit"
-        ),
+        bool, typer.Option("--plan", help="print the cells and estimated times, then exit")
     ] = False,
     table_only: Annotated[
         bool,
@@ -135,11 +132,11 @@ def _print_plan(planned: Reproduction, cells: Sequence[Cell], jobs: int, as_json
     from opera.experiments.paper.reproduce import preview
 
     with interruptible(lambda: "nothing was written"):
-        status, notes = preview(planned, cells, jobs)
+        status, timings, notes = preview(planned, cells, jobs)
     notes += _left_out(planned)
     about = {"table": planned.table.name, "model": planned.model, "notes": notes}
     notes = ["opera data lists what each data set takes on disk", *notes]
-    print_plan(status, as_json, about, notes)
+    print_plan(status, timings, as_json, about, notes)
 
 
 def _run(

@@ -39,7 +39,8 @@ def test_a_failure_is_a_message(
         raise error
 
     monkeypatch.setattr(cell, "load_data", fail)
-    assert run_job({"data": "x"}) == {"failed": reason}
+    blamed = {"input": True} if isinstance(error, SettingError) else {}
+    assert run_job({"data": "x"}) == {"failed": reason} | blamed
     assert capsys.readouterr().err.startswith(printed)
 
 

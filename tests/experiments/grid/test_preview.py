@@ -1,69 +1,118 @@
-"""``opera compare --plan``: what a grid will run, and how long by the cells that are done."""
+"""``opera compare --plan``: what a grid will run, and how long it will take."""
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
 
-from grids import finish_cell, planned
-from opera.cli.printing.plan import plan_records, plan_table
-from opera.experiments.grid.run import Status, seconds_of
+from grids import SITUATION, finish_cell, planned
+from opera.cli.printing.plan import plan_table
+from opera.config.automatic import resolve
+from opera.config.training import TrainSettings
+from opera.experiments.grid import preview
+from opera.experiments.grid.preview import Timing, plan_records, seconds_left, time_grid
+from opera.experiments.grid.run import Processes, Status
 
 Call = Callable[..., tuple[int, str, str]]
+TIMING = Timing(per_step=0.5, overhead=3.0, encoding=5.0, model_bytes=1, situation=SITUATION)
 
 
 @pytest.fixture
 def status(tmp_path: Path) -> Status:
-    """Of three methods, dp is finished, in a second per step."""
+    """Of three methods, dp is finished."""
     cells = planned(tmp_path, data=["data/[red]x"], methods=["ft", "dp", "rp"])
     for cell in cells:
         if cell.label == "dp":
-            finish_cell(cell, seconds=10.0)
+            finish_cell(cell)
     return Status.scan(cells)
 
 
 def test_the_plan_as_a_table(status: Status) -> None:
     screen = Console(width=120, highlight=False)
     with screen.capture() as captured:
-        screen.print(plan_table(status))
+        screen.print(plan_table(status, {"data/[red]x": TIMING}))
     rows = [line for line in captured.get().splitlines() if "[red]x" in line]
     cells = [[part.strip() for part in row.strip("│").split("│")] for row in rows]
-    assert ["[red]x", "dp", "10", "0, 1", "0", "10 s", "0 s"] in cells
-    assert ["[red]x", "rp", "10", "0, 1", "2", "10 s", "20 s"] in cells
+    assert ["[red]x", "dp", "10", "0, 1", "0", "8 s", "0 s"] in cells
+    assert ["[red]x", "rp", "10", "0, 1", "2", "8 s", "16 s"] in cells
 
 
 def test_the_plan_as_json(status: Status) -> None:
-    plan = plan_records(status)
-    assert plan["jobs"] == 1
+    plan = plan_records(status, {"data/[red]x": TIMING})
+    assert (plan["jobs"], plan["seconds_left"]) == (1, 4 * 8.0 + 5)
     first, second, *_ = plan["cells"]
     assert first == {
         "data": "data/[red]x", "method": "ft", "steps": 10, "seed": 0, "run": str(status.cells[0].folder),
-        "finished": False, "seconds": 10.0,
+        "finished": False, "seconds": 8.0,
     }  # fmt: skip
     assert second["finished"]
+    plan = plan_records(status, {})
+    assert (plan["cells"][0]["seconds"], plan["seconds_left"]) == (None, None)
 
 
-def test_seconds_are_those_of_the_finished_cells_on_the_same_data(tmp_path: Path) -> None:
-    cells = planned(tmp_path, data=["data/x", "data/y"], methods=["ft"], seeds=[0], steps=[10, 20])
-    finish_cell(cells[0], seconds=5.0)
-    status = Status.scan(cells)
-    assert [seconds_of(status, cell) for cell in cells] == [5.0, 10.0, None, None]
-    automatic = planned(tmp_path / "auto", methods=["dp:epochs=3:batch_size=100"], steps=None)
-    finish_cell(automatic[0], seconds=15.0)
-    assert seconds_of(Status.scan(automatic), automatic[1]) == 15.0
+@pytest.mark.parametrize(("jobs", "seconds"), [(1, 84), (2, 42), (3, 34), (100, 13)])
+def test_the_time_left_by_how_many_run_at_once(jobs: int, seconds: float, tmp_path: Path) -> None:
+    """With three: 8 13 13, 8 8 13 and 13 8."""
+    status = Status.scan(planned(tmp_path, steps=[10, 20]), jobs)
+    assert seconds_left(status, {"data/x": replace(TIMING, encoding=0.0)}) == seconds
 
 
-def test_a_plan_writes_nothing(call: Call, beir: Path, static_model: Path, tmp_path: Path) -> None:
+def test_automatic_steps_are_worked_out_once_timed(tmp_path: Path) -> None:
+    automatic, ten = planned(tmp_path, methods=["ft", "dp:epochs=3:batch_size=100"], seeds=[0], steps=None)
+    assert TIMING.steps(automatic) == resolve(TrainSettings(), SITUATION).max_steps
+    assert TIMING.steps(ten) == 30
+    assert [cell["steps"] for cell in plan_records(Status([automatic, ten]), {})["cells"]] == [None, None]
+
+
+def test_ctrl_c_while_it_is_timed(
+    call: Call, beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(self: Processes, job: object, log: Path) -> dict[str, Any]:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return {"failed": "stopped"}
+
+    monkeypatch.setattr(Processes, "run", interrupted)
+    code, out, error = call(beir, "--model", static_model, "--out", tmp_path / "grid", "--plan")
+    assert (code, out) == (130, "")
+    assert "opera: interrupted; nothing was written" in error
+
+
+def test_each_data_set_is_timed_once_with_the_cores_its_cells_will_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    used: list[tuple[int, int, int]] = []
+
+    def run_jobs(jobs: list[Any], at_once: int, share: int, ended: Callable[..., None]) -> None:
+        used.append((len(jobs), at_once, share))
+        for number in range(len(jobs)):
+            ended(number, {"timing": asdict(TIMING)})
+
+    monkeypatch.setattr(preview, "run_jobs", run_jobs)
+    cells = planned(tmp_path, data=["data/x", "data/y"])
+    for jobs in (1, 3, 50):
+        assert time_grid(Status.scan(cells, jobs), "model") == {"data/x": TIMING, "data/y": TIMING}
+    assert used == [(2, 1, 1), (2, 1, 3), (2, 1, 8)]
+
+
+def test_a_plan_times_real_steps_and_writes_nothing(call: Call, beir: Path, static_model: Path, tmp_path: Path) -> None:
     out = tmp_path / "grid"
-    steps = ["--methods", "ft,dp", "--steps", "100000,200000", "--plan"]
-    code, text, error = call(beir, "--model", static_model, "--out", out, *steps)
+    code, text, error = call(
+        beir, "--model", static_model, "--out", out, "--methods", "ft,dp", "--steps", "100000,200000", "--plan",
+        "--set", "batch_size=4",
+    )  # fmt: skip
     assert code == 0, error
     assert not out.exists()
     rows = [[part.strip() for part in line.strip("│").split("│")] for line in text.splitlines() if "│ topics" in line]
     assert [row[:5] for row in rows] == [
         ["topics", method, steps, "0, 1, 2", "3"] for steps in ("100,000", "200,000") for method in ("ft", "dp")
     ]
-    assert "0 of 12 cells done" in text
+    assert all(row[5].split()[1] in ("s", "min", "h") and row[6] for row in rows)
+    assert "0 of 12 cells done, about" in text
+    assert "each run keeps its trained model" in text

@@ -1,4 +1,4 @@
-"""The process of a cell, which trains it. Under torchrun, the processes of all cells."""
+"""The process of a cell: trains it, or times a few of its steps. Under torchrun, all cells."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ import threading
 import traceback
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-from opera.core.errors import OperaError
+from opera.core.errors import InputError, OperaError
 from opera.core.processes import from_main, process_index
 from opera.core.registry import load_extensions
 from opera.core.terminal import say
 from opera.data import RetrievalData, load_data
 from opera.experiments.grid.run import Message, Status
+from opera.experiments.grid.timing import time_cell
 from opera.retrieval.device import join_processes
 from opera.runs.folder import holds_run
 from opera.runs.housekeeping import drop_checkpoints
@@ -53,14 +55,18 @@ def end_with_parent() -> None:
 
 
 def run_job(job: Mapping[str, Any]) -> Message:
-    """Train a cell; returns how that went."""
+    """Train a cell, or time one that has no ``out``; returns how that went."""
     try:
         load_extensions()  # here, so that an error is in the message
-        train_cell(load_data(job["data"]), job["model"], Path(job["out"]), job["values"])
+        data = load_data(job["data"])
+        if "out" not in job:
+            return {"timing": asdict(time_cell(data, job["model"], job["values"]))}
+        train_cell(data, job["model"], Path(job["out"]), job["values"])
     except OperaError as error:
-        return _failed(str(error))
+        return _failed(str(error)) | ({"input": True} if isinstance(error, InputError) else {})
     except OSError as error:
-        return _failed(f"{error.filename or job['out']}: {(error.strerror or str(error)).lower()}")
+        where = error.filename or job.get("out", job["data"])
+        return _failed(f"{where}: {(error.strerror or str(error)).lower()}")
     except Exception as error:
         with suppress(OSError):
             traceback.print_exc()

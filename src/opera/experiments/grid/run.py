@@ -21,8 +21,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from opera.core.terminal import say
 from opera.experiments.analysis import PRIMARY
 from opera.experiments.grid.plan import Cell
@@ -33,8 +31,8 @@ WAIT_SECONDS = 0.25
 LOG_LINES = 3
 """How many lines of a failed cell's log are shown."""
 
-Message = dict[str, str]
-"""How a job went: ``{}``, or ``{"failed": reason}``."""
+Message = dict[str, Any]
+"""``{}``; ``{"failed": reason}``, with ``"input": true`` where the input is to blame; a timing."""
 
 
 @dataclass
@@ -115,15 +113,17 @@ class Processes:
 def run_jobs(
     jobs: Sequence[tuple[Mapping[str, Any], Path]],
     at_once: int,
+    share: int,
     ended: Callable[[int, Message], None],
 ) -> None:
     """Run jobs, each with its log, ``at_once`` at a time.
 
-    ``ended`` is called with a job's number and how it went. Ctrl-C or SIGTERM, or an error of
-    ``ended``, stops them, waits until they have saved, and is raised; a second Ctrl-C kills them.
+    Each gets the share of the cores that it has beside ``share - 1`` others. ``ended`` is called
+    with a job's number and how it went. Ctrl-C or SIGTERM, or an error of ``ended``, stops them,
+    waits until they have saved, and is raised; a second Ctrl-C kills them.
     """
-    processes = Processes(at_once)
-    with ThreadPoolExecutor(at_once) as pool, signals_as_interrupt():
+    processes = Processes(share)
+    with ThreadPoolExecutor(max(1, at_once)) as pool, signals_as_interrupt():
         numbers: dict[Future[Message], int] = {}
         try:
             for number, (job, log) in enumerate(jobs):
@@ -213,11 +213,13 @@ def run_grid(status: Status, model: str) -> None:
         state = f"{len(status.done)} of {len(status.cells)} cells done{about}"
         say(f"done: {cell.title}: {PRIMARY} {value:.4f}; {state}", file=sys.stderr)
 
-    jobs: list[tuple[Mapping[str, Any], Path]] = []
-    for cell in cells:
-        job = {"data": cell.data, "model": model, "values": dict(cell.values)}
-        jobs.append(({**job, "out": str(cell.folder)}, cell.log))
-    run_jobs(jobs, at_once, ended)
+    jobs = [({**job_of(cell, model), "out": str(cell.folder)}, cell.log) for cell in cells]
+    run_jobs(jobs, at_once, at_once, ended)
+
+
+def job_of(cell: Cell, model: str) -> dict[str, Any]:
+    """What a cell's process is told."""
+    return {"data": cell.data, "model": model, "values": dict(cell.values)}
 
 
 def _failure(cell: Cell, reason: str) -> str:
@@ -234,20 +236,6 @@ def _seconds_left(status: Status, cells: Sequence[Cell], elapsed: float) -> floa
     done = sum(steps for folder, steps in work.items() if folder in status.done)
     left = sum(work[cell.folder] for cell in status.waiting)
     return elapsed * left / done
-
-
-def seconds_of(status: Status, cell: Cell) -> float | None:
-    """Estimate the seconds of a cell by the finished ones on its data; ``None`` without one."""
-    records = [
-        Run.open(other.folder).record
-        for other in status.cells
-        if other.data == cell.data and other.folder in status.done
-    ]
-    if not records:
-        return None
-    steps = [record.settings["max_steps"] for record in records]
-    rates = [sum(r.seconds.values()) / count for r, count in zip(records, steps, strict=True)]
-    return float(np.median(rates)) * (cell.steps or steps[0])
 
 
 def format_duration(seconds: float) -> str:

@@ -20,6 +20,7 @@ from opera.experiments.analysis import Group, group_runs
 from opera.experiments.grid.compare import prepare_cells
 from opera.experiments.grid.folder import check_grid_folder, opened_grid
 from opera.experiments.grid.plan import Cell
+from opera.experiments.grid.preview import Timing, time_grid
 from opera.experiments.grid.run import Status, run_grid
 from opera.experiments.paper.align import ComparedRow, align_table, as_records
 from opera.experiments.paper.matching import data_key
@@ -46,15 +47,18 @@ def check_folder_and_model(plan: Reproduction) -> None:
     locate_model(plan.model)
 
 
-def preview(plan: Reproduction, cells: Sequence[Cell], jobs: int) -> tuple[Status, list[str]]:
-    """Check what a run of cells would refuse, as far as data and model are here; returns notes.
+def preview(
+    plan: Reproduction, cells: Sequence[Cell], jobs: int
+) -> tuple[Status, dict[str, Timing], list[str]]:
+    """Check what a run of cells would refuse and time steps, as far as data and model are here.
 
-    Fetches and writes nothing.
+    Fetches and writes nothing; returns notes besides.
     """
     check_folder_and_model(plan)
     here = [cell for cell in cells if is_here(cell.data)]
     notes = fetch_sets(plan.sources, {cell.data_name for cell in here})
-    prepare_cells(here, jobs)
+    status = prepare_cells(here, jobs)
+    timings = time_grid(status, plan.model) if isinstance(locate_model(plan.model), Path) else {}
     status = Status.scan(cells, jobs)
     if papers_model(plan.model) is not None:
         hours = sum(cell.steps or 0 for cell in status.waiting) / PAPER_RATE / 3600
@@ -62,7 +66,7 @@ def preview(plan: Reproduction, cells: Sequence[Cell], jobs: int) -> tuple[Statu
             f"On eight A100s, at the paper's {PAPER_RATE} steps per second of ft (Table 5): about "
             f"{hours:,.0f} hours, one cell after another, without mining and encoding."
         )
-    return status, [recipe_note(plan.model), *notes]
+    return status, timings, [recipe_note(plan.model), *notes]
 
 
 def run_reproduction(
