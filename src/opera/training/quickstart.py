@@ -34,8 +34,6 @@ RECIPE: dict[str, Any] = {
     "max_query_length": 32,
     "max_passage_length": 96,
     "dropout": 0.0,
-    "attn_implementation": "eager",
-    "guard_documents": 1000,
     "refit": False,
 }
 PACKAGE, TRAIN_QUERIES, TEST_QUERIES = "stdlib", 1500, 200

@@ -19,6 +19,7 @@ from opera.data import RetrievalData
 from opera.experiments.grid.preview import Timing
 from opera.retrieval.models import is_static
 from opera.runs.folder import Run, RunWriter
+from opera.training.guard.dev_corpus import GUARD_DOCUMENTS
 from opera.training.guard.rule import shares_to_try
 from opera.training.train import train
 from opera.training_set.build import build_training_set
@@ -34,22 +35,15 @@ CHECKPOINTS = 10
 
 TIMED_SETTINGS = {
     "adapter",
-    "attn_implementation",
     "corpus_text",
-    "dev_fraction",
     "document_prompt",
     "document_vectors",
     "dropout",
-    "encode_batch_size",
     "future",
     "global_batch_size",
-    "gradient_accumulation_steps",
-    "gradient_checkpointing",
     "guard",
-    "guard_documents",
     "max_passage_length",
     "max_query_length",
-    "optim",
     "per_device_train_batch_size",
     "precision",
     "preset",
@@ -57,8 +51,8 @@ TIMED_SETTINGS = {
     "query_vectors",
     "refit",
     "seed",
-    "test_fraction",
     "train_group_size",
+    "trainer",
 }
 """Settings that decide how long a step takes and what the guard adds; others are left out."""
 
@@ -115,7 +109,7 @@ def _encodings_after(prepared: Prepared) -> float:
     if not settings.guard:
         return 1.0
     static = is_static(prepared.model)
-    ranked = documents if static else min(documents, settings.guard_documents)
+    ranked = documents if static else min(documents, GUARD_DOCUMENTS)
     return 2.0 + (len(shares_to_try(static)) - 1) * ranked / documents
 
 
