@@ -76,7 +76,7 @@ def time_cell(data: RetrievalData, model: str, values: Mapping[str, Any]) -> Tim
     Mining, searching and the method itself are left out: they cost little beside a model's steps.
     """
     timed = {name: value for name, value in values.items() if name in TIMED_SETTINGS}
-    fixed = {"method": "ft", "max_steps": STEPS, "negatives": "random", "snapshots": 0}
+    fixed = {"method": "ft", "max_steps": STEPS, "negatives": "random"}
     recipe = make_recipe({**timed, **fixed, "save_steps": STEPS // 2})
     with TemporaryDirectory(prefix="opera-timing-") as folder:
         writer = RunWriter(Path(folder))
