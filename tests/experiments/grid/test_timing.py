@@ -49,11 +49,14 @@ def test_a_cell_is_timed_by_plain_fine_tuning_and_leaves_nothing(
     assert not list(tmp_path.iterdir())
 
 
-def test_the_guard_is_timed_with_the_rest(beir: Path, static_model: Path, bert_model: Path) -> None:
+def test_the_guard_is_timed_with_the_rest(
+    beir: Path, static_model: Path, bert_model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timing, "GUARD_DOCUMENTS", 100)
     data = opera.load_data(beir)
     expected = {(static_model, True): 2 + 8, (static_model, False): 1, (bert_model, True): 2 + 4 * 100 / 120}
     for (model, guard), encodings in expected.items():
-        prepared = prepare(data, str(model), make_recipe({"guard": guard, "guard_documents": 100}))
+        prepared = prepare(data, str(model), make_recipe({"guard": guard}))
         assert timing._encodings_after(prepared) == pytest.approx(encodings)
 
 
