@@ -16,7 +16,7 @@ from sentence_transformers import (
 from sentence_transformers.sentence_transformer import losses
 
 import opera
-from opera.retrieval.models import set_dropout_and_attention
+from opera.retrieval.models import set_dropout
 from opera.training.pruning import PairPruning
 
 ROWS = 48
@@ -68,7 +68,7 @@ def open_model(folder: Path) -> SentenceTransformer:
     """Load a model anew, without dropout."""
     model = SentenceTransformer(str(folder), device="cpu")
     if any(isinstance(module, torch.nn.Dropout) for module in model.modules()):
-        set_dropout_and_attention(model, 0.0, None)
+        set_dropout(model, 0.0)
     return model
 
 

@@ -113,17 +113,6 @@ def test_a_killed_encoding_goes_on_with_what_is_missing(bert_model: Path, beir: 
     assert not list((tmp_path / "cache").rglob(".*"))
 
 
-@pytest.mark.usefixtures("four_shards")
-def test_embeddings_in_half_precision_take_half_the_disk(bert_model: Path, beir: Path) -> None:
-    data, model = load_data(beir), load_model(bert_model, "cpu")
-    whole = np.asarray(Encoder(model).encode_corpus(data))
-    half = Encoder(model, stored_as="fp16").encode_corpus(data)
-    assert half[:].dtype == np.float32
-    assert np.array_equal(half, whole.astype(np.float16).astype(np.float32))
-    assert np.array_equal(half[np.array([119, 0])], np.asarray(half)[[119, 0]])
-    assert not np.array_equal(half, whole)
-
-
 def test_searching_first_and_lengths_of_the_other_side_keep_the_cache(
     bert_model: Path, beir: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

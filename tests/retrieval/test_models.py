@@ -17,7 +17,7 @@ from sentence_transformers.sentence_transformer.modules import Dense, Pooling, T
 from attacks import change
 from opera.core.errors import ModelError, SettingError
 from opera.retrieval.encoder import Encoder
-from opera.retrieval.models import fingerprint, load_model, set_dropout_and_attention, set_lengths
+from opera.retrieval.models import fingerprint, load_model, set_dropout, set_lengths
 from opera.retrieval.prompts import prompt_for
 
 
@@ -124,19 +124,16 @@ def test_fingerprints_tell_models_apart(bert_model: Path) -> None:
     assert fingerprint(first) != fingerprint(second)
 
 
-def test_dropout_and_attention(bert_model: Path, static_model: Path) -> None:
+def test_dropout(bert_model: Path, static_model: Path) -> None:
     model = load_model(bert_model, "cpu")
     model.train()
-    set_dropout_and_attention(model, 0.0, "eager")
+    set_dropout(model, 0.0)
     features = model.preprocess(["t1w1 t1w2 common3"])
     first, second = (model(dict(features))["sentence_embedding"] for _ in range(2))
     assert torch.equal(first, second)
-    assert model[0].auto_model.config._attn_implementation == "eager"
     static = load_model(static_model, "cpu")
     with pytest.raises(SettingError, match=r"dropout=0\.1: StaticEmbedding has no dropout"):
-        set_dropout_and_attention(static, 0.1, None)
-    with pytest.raises(SettingError, match="StaticEmbedding has no attention"):
-        set_dropout_and_attention(static, None, "sdpa")
+        set_dropout(static, 0.1)
 
 
 def test_warnings_of_the_libraries_are_shown(

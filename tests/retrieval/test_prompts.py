@@ -90,7 +90,8 @@ def test_a_prompt_must_leave_room_for_the_text(bert_model: Path) -> None:
 
 def test_an_encoder_uses_the_prompts_or_none(bert_model: Path) -> None:
     encoder = Encoder(load_model(bert_model, "cpu"), "fp32")
-    plain = encoder.without_prompts()
+    plain = Encoder(load_model(bert_model, "cpu"), "fp32")
+    plain.prompts = {"query": "", "document": ""}
     for role, prompt in (("query", "common1 "), ("document", "common2 ")):
         with_prompt, without = encoder.encode(["t1w1"], role), plain.encode(["t1w1"], role)  # type: ignore[arg-type]
         assert np.array_equal(with_prompt, plain.encode([f"{prompt}t1w1"], role))  # type: ignore[arg-type]

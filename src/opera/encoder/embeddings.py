@@ -10,7 +10,7 @@ import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from opera.core.arrays import IntArray
 from opera.core.cache import seal
 
-StoredAs = Literal["fp32", "fp16"]
-DTYPES: dict[StoredAs, type[np.floating[Any]]] = {"fp32": np.float32, "fp16": np.float16}
 SUFFIX = ".npy"
 
 Vectors: TypeAlias = "NDArray[np.float32] | Embeddings"
@@ -80,14 +78,13 @@ class Shards:
 
 
 class Embeddings:
-    """Vectors of a table's rows, read from shards as float32 whatever they are stored as.
+    """Vectors of a table's rows, read from shards.
 
     ``embeddings[rows]`` takes a slice or row numbers. Nothing but what is asked for is read into
     memory; ``np.asarray`` reads all.
 
     Args:
-        parts: arrays ``[rows, dimension]`` of float32 or float16, all of ``shards.size`` rows but
-            the last.
+        parts: float32 arrays ``[rows, dimension]``, all of ``shards.size`` rows but the last.
         shards: how the rows are cut.
 
     Attributes:
@@ -155,12 +152,10 @@ def as_embeddings(vectors: Vectors) -> Embeddings:
     return vectors if isinstance(vectors, Embeddings) else Embeddings.of(vectors)
 
 
-def write_shard(path: Path, vectors: NDArray[np.float32], stored_as: StoredAs) -> None:
+def write_shard(path: Path, vectors: NDArray[np.float32]) -> None:
     """Write the vectors of a shard, and seal it."""
     with path.open("wb") as file:
-        np.lib.format.write_array(
-            file, vectors.astype(DTYPES[stored_as], copy=False), allow_pickle=False
-        )
+        np.lib.format.write_array(file, vectors, allow_pickle=False)
     seal(path)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -33,7 +32,6 @@ from opera.encoder.embeddings import (
     SUFFIX,
     Embeddings,
     Shards,
-    StoredAs,
     Vectors,
     shard_number,
     write_shard,
@@ -118,7 +116,6 @@ class Encoder:
         device: the device it computes on.
         precision: ``fp32``, ``bf16`` or ``fp16``, for computing; embeddings are always float32.
         use_cache: whether embeddings of a data set are kept on disk.
-        stored_as: ``fp32`` or ``fp16``, of the embeddings in the cache; they are read as float32.
         search_memory: bytes that a search by its embeddings may take.
         prompts: what goes before a text, by role; empty for nothing.
     """
@@ -130,21 +127,14 @@ class Encoder:
         batch_size: int = 128,
         use_cache: bool = True,
         show_progress: bool = True,
-        stored_as: StoredAs = "fp32",
         search_memory: int = SEARCH_MEMORY,
     ) -> None:
         self.model, self.batch_size, self.use_cache = model, batch_size, use_cache
-        self.stored_as, self.search_memory = stored_as, search_memory
+        self.search_memory = search_memory
         self._shows_progress = show_progress
         self.device = model.device.type
         self.precision = resolve_precision(precision, self.device, not is_static(model))
         self.prompts: dict[Role, str] = {role: prompt_for(model, role) for role in ROLES}
-
-    def without_prompts(self) -> Encoder:
-        """The same encoder without prompts."""
-        plain = copy.copy(self)
-        plain.prompts = dict.fromkeys(ROLES, "")
-        return plain
 
     @property
     def fingerprint(self) -> str:
@@ -202,7 +192,7 @@ class Encoder:
         return cached_by_all(kind, self._key(*key, roles=roles), write)
 
     def _key(self, *key: str, roles: Iterable[Role]) -> str:
-        arithmetic = f"{self.precision} {self.stored_as}" + " reproducible" * is_reproducible()
+        arithmetic = self.precision + " reproducible" * is_reproducible()
         return self._digest([self._model_digest, arithmetic, *key], roles)[:32]
 
     def _digest(self, parts: Iterable[str], roles: Iterable[Role]) -> str:
@@ -236,7 +226,7 @@ class Encoder:
             ranges = [shards.rows(shard_number(name)) for name in names]
             parts = self._parts(texts, shards.size, *ranges)
             for name, part in zip(names, parts, strict=True):
-                write_shard(folder / name, part, self.stored_as)
+                write_shard(folder / name, part)
 
         key = [f"shards of {shards.size}", role, texts.source.corpus_text, contents]
         about = {
@@ -245,7 +235,6 @@ class Encoder:
             "prompt": self.prompts[role],
             "tokens_at_most": self._length(role) if self._length(role) != np.inf else None,
             "precision": self.precision,
-            "stored_as": self.stored_as,
             "rows": len(texts),
             "rows_per_file": shards.size,
             "dimension": self.dimension,

@@ -146,28 +146,18 @@ def holding_lengths(
         set_lengths(model, before)
 
 
-def set_dropout_and_attention(
-    model: SentenceTransformer, dropout: float | None, attention: str | None
-) -> None:
-    """Set dropout rate and attention implementation for training; neither is saved with the model.
+def set_dropout(model: SentenceTransformer, dropout: float) -> None:
+    """Set the dropout rate for training; it is not saved with the model.
 
     Raises:
-        SettingError: if the model has no dropout or no attention.
+        SettingError: if the model has no dropout.
     """
-    kind, transformer = type(model[0]).__name__, getattr(model[0], "auto_model", None)
     layers = [module for module in model.modules() if isinstance(module, torch.nn.Dropout)]
-    if dropout is not None and not layers:
+    if not layers:
+        kind = type(model[0]).__name__
         raise SettingError(f"dropout={dropout}: {kind} has no dropout; leave the setting out")
     for layer in layers:
-        layer.p = layer.p if dropout is None else dropout
-    if attention is None:
-        return
-    try:
-        if transformer is None:
-            raise ValueError(f"{kind} has no attention")
-        transformer.set_attn_implementation(attention)
-    except (ImportError, ValueError) as error:
-        raise SettingError(f"attn_implementation={attention}: {error}") from None
+        layer.p = dropout
 
 
 def checkpoint_gradients(model: SentenceTransformer) -> None:

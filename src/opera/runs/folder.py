@@ -4,13 +4,13 @@
       run.json            settings, versions, seed, fingerprints, seconds of each phase
       measures.json       {"before": {...}, "fine_tuned": {...}, "after": {...}} on the test split
       per_query.parquet   a row per test query
-      pairs.parquet       a row per training pair: how often it was drawn, whether it was injected
-      as noise trace.parquet       a row per step sampling.npz        the sampling probabilities at
-      about 50 steps model/              loads with SentenceTransformer(path) checkpoints/
-      what --resume continues from not_finite.json     after a loss that was no number: the pairs of
-      that batch fine_tuned/         with keep_fine_tuned: the model as trained, before the guard
-      mixes it trial/              where two trainings were run: those of the one that chose the
-      share
+      pairs.parquet       a row per training pair: how often it was drawn, whether it is injected
+      trace.parquet       a row per step
+      sampling.npz        the sampling probabilities at about 50 steps
+      model/              loads with SentenceTransformer(path)
+      checkpoints/        what --resume continues from
+      not_finite.json     after a loss that was no number: the pairs of that batch
+      trial/              of a run that trained twice: the training that chose the share
 
 Every file is written under a temporary name and then renamed, so a killed process leaves the old
 file or the new one.
@@ -49,7 +49,6 @@ CARD_FILE = "README.md"
 ADAPTER_FILE = "adapter.npz"
 CHECKPOINTS_FOLDER = "checkpoints"
 TRIAL_FOLDER = "trial"
-FINE_TUNED_FOLDER = "fine_tuned"
 SAMPLER_FILE = "sampler.npz"
 WHOLE_FILE = "whole.json"
 NOT_FINITE_FILE = "not_finite.json"
@@ -64,7 +63,6 @@ OURS = (
     MODEL_FOLDER,
     CHECKPOINTS_FOLDER,
     TRIAL_FOLDER,
-    FINE_TUNED_FOLDER,
 )
 
 

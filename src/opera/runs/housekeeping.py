@@ -21,7 +21,6 @@ from opera.core.locks import LOCK_FILE, refuse_in_use
 from opera.core.terminal import shortened, shown
 from opera.runs.folder import (
     CHECKPOINTS_FOLDER,
-    FINE_TUNED_FOLDER,
     MODEL_FOLDER,
     OURS,
     RUN_FILE,
@@ -33,7 +32,7 @@ from opera.runs.folder import (
     run_in,
 )
 
-FOLDERS = (MODEL_FOLDER, CHECKPOINTS_FOLDER, TRIAL_FOLDER, FINE_TUNED_FOLDER)
+FOLDERS = (MODEL_FOLDER, CHECKPOINTS_FOLDER, TRIAL_FOLDER)
 
 
 def run_started_after(path: Path, moment: float) -> bool:
@@ -124,18 +123,13 @@ def _refuse_unlisted(path: Path) -> None:
     Raises:
         RunFolderError: naming the folder.
     """
-    for home in (path / MODEL_FOLDER, path / FINE_TUNED_FOLDER):
-        if (
-            home.is_dir()
-            and not home.is_symlink()
-            and any(home.iterdir())
-            and not written_files(home)
-        ):
-            raise RunFolderError(
-                f"--out {path}: {home} has no list of the files that OPERA wrote there "
-                f"({LIST_FILE}); remove that "
-                "folder, or pass another --out"
-            )
+    home = path / MODEL_FOLDER
+    holds_files = home.is_dir() and not home.is_symlink() and any(home.iterdir())
+    if holds_files and not written_files(home):
+        raise RunFolderError(
+            f"--out {path}: {home} has no list of the files that OPERA wrote there ({LIST_FILE}); "
+            "remove that folder, or pass another --out"
+        )
 
 
 def _is_finished(path: Path) -> bool:
@@ -176,7 +170,7 @@ def clear_run(path: Path) -> None:
     for place in removed_by_overwrite(path):
         remove(place)
     for folder in (path / TRIAL_FOLDER, path):
-        for name in (MODEL_FOLDER, FINE_TUNED_FOLDER, CHECKPOINTS_FOLDER):
+        for name in (MODEL_FOLDER, CHECKPOINTS_FOLDER):
             remove_empty(folder / name)
     remove_empty(path / TRIAL_FOLDER)
 

@@ -296,13 +296,8 @@ def _reading(settings: Mapping[str, Any]) -> str:
     if query is None or document is None:
         lengths = "Training and these measures read whole texts."
     else:
-        kept = (
-            "so does this model"
-            if settings.get("save_lengths")
-            else "this model keeps its own limit"
-        )
         read = f"{query} tokens of a query and {document} of a document"
-        lengths = f"Training and these measures read {read}; {kept}."
+        lengths = f"Training and these measures read {read}; this model keeps its own limit."
     prompts = {
         "queries": settings.get("query_prompt"),
         "documents": settings.get("document_prompt"),
@@ -310,10 +305,5 @@ def _reading(settings: Mapping[str, Any]) -> str:
     named = [f"{texts} with `{json.dumps(prompt)}`" for texts, prompt in prompts.items() if prompt]
     if not named:
         return f"{lengths} No prompt goes before a text."
-    where = (
-        "in mining and evaluation; training went without"
-        if settings.get("prompt_phases") == "search"
-        else "throughout the run"
-    )
-    begin = f"they begin {' and '.join(named)}, as {where}"
+    begin = f"they begin {' and '.join(named)}, as throughout the run"
     return f"{lengths} `encode_query` and `encode_document` add prompts: {begin}."

@@ -28,7 +28,7 @@ from opera.retrieval.models import (
     load_model,
     model_kind,
     quiet_libraries,
-    set_dropout_and_attention,
+    set_dropout,
     set_lengths,
 )
 from opera.retrieval.prompts import ROLES, as_setting, set_prompts, warn_of_missing_prompts
@@ -47,7 +47,8 @@ def load_models(model_source: str, settings: TrainSettings) -> dict[str, Any]:
     if process_index() == 0 and not holds_run(Path(model_source)):
         decided = [role for role in ROLES if getattr(settings, f"{role}_prompt") is not None]
         warn_of_missing_prompts(model.prompts, model_source, decided, as_setting)
-    set_dropout_and_attention(model, settings.dropout, None)
+    if settings.dropout is not None:
+        set_dropout(model, settings.dropout)
     if settings.gradient_checkpointing:
         checkpoint_gradients(model)
     precision = preset_precision(settings, model_kind(model), pick_device())

@@ -1,9 +1,9 @@
 """The cells of a grid: methods, seeds and steps on some data sets, their settings and run folders.
 
     GRID/
-      grid.json                     the model, the settings that all cells share, and the list of
-      cells DATA/METHOD/steps500/seed0/   a run; autosteps instead of steps500 where the number is
-      automatic DATA/METHOD/steps500/seed0.log
+      grid.json                         the model, the settings that all cells share, the cells
+      DATA/METHOD/steps500/seed0/       a run; autosteps in place of an automatic number
+      DATA/METHOD/steps500/seed0.log    what it printed
 
 Every cell is an ordinary run folder, except that its checkpoints are deleted once it is finished.
 """
