@@ -117,8 +117,10 @@ class Embeddings:
         return self.shape[1]
 
     def __getitem__(self, rows: slice | IntArray) -> NDArray[np.float32]:
-        if isinstance(rows, slice) and len(self._parts) == 1:
-            return np.asarray(self._parts[0][rows], dtype=np.float32)
+        first = self._parts[0]
+        # A view of a file that is mapped would end the process where the file is cut: it is copied.
+        if isinstance(rows, slice) and len(self._parts) == 1 and not isinstance(first, np.memmap):
+            return np.asarray(first[rows], dtype=np.float32)
         return self.rows(np.arange(*rows.indices(len(self))) if isinstance(rows, slice) else rows)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
