@@ -1,4 +1,6 @@
-"""``python -m opera``, which is also what torchrun starts: ``torchrun --nproc-per-node 2 -m opera train ...``."""
+"""``python -m opera``, which is also what torchrun starts: ``torchrun --nproc-per-node 2 -m opera
+train ...``.
+"""
 
 from opera.cli import main
 

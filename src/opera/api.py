@@ -1,7 +1,7 @@
 """The public Python API: every name that ``opera`` exports, and where it is defined.
 
-Names are loaded when they are used, so ``import opera`` is quick and reading runs needs no torch. The modules that
-``OPERA_EXTENSIONS`` names are imported before them.
+Names are loaded when they are used, so ``import opera`` is quick and reading runs needs no torch.
+The modules that ``OPERA_EXTENSIONS`` names are imported before them.
 """
 
 from __future__ import annotations

@@ -129,7 +129,7 @@ def test_a_run_learns_from_a_file_and_notes_what_it_lacks(
         run = opera.adapt(beir, model=static_model, out=tmp_path / "run", **settings)
     assert "the teacher scored 405 of 405 training pairs" in caplog.text
     assert "the teacher scored 160 of 160 teacher negatives" in caplog.text
-    noted = "note: the teacher's temperature is 0.1: the teacher's scores are from .* to .*, so they count as cosines and get"
+    noted = "the teacher's temperature is 0.1: the teacher's scores are from .* to .*, so they count as cosines and get"
     assert re.search(noted, caplog.text)
     assert run.settings["negatives"] == "teacher"
     caplog.clear()

@@ -35,7 +35,8 @@ def test_of_training_the_settings_are_named(
     monkeypatch.setattr(InfoNCELoss, "pair_losses", fail(error))
     with pytest.raises(
         TrainingError,
-        match=r"^out of memory while training: lower per_device_train_batch_size \(now 16\), train_group_size \(now 2\), "
+        match=r"^out of memory while training: lower per_device_train_batch_size \(now 16\), "
+        r"train_group_size \(now 2\), "
         r"max_passage_length \(now 512\); then start again with --overwrite$",
     ):
         opera.adapt(beir, model=static_model, out=tmp_path / "run", **SMALL)

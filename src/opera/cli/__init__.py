@@ -1,7 +1,7 @@
 """The command line.
 
-Exit status: 0 success, 2 wrong input (one message, no traceback), 3 no gain with ``opera train --require-gain``,
-1 failure, 130 interrupted.
+Exit status: 0 success, 2 wrong input (one message, no traceback), 3 no gain with
+``opera train --require-gain``, 1 failure, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -131,7 +131,10 @@ def _run() -> NoReturn:
 def _fail_unforeseen(error: Exception) -> NoReturn:
     """End with what no command foresees."""
     if is_out_of_memory(error):
-        advice = "close other programs, raise a limit such as ulimit -v, or give the command less to hold at once"
+        advice = (
+            "close other programs, raise a limit such as ulimit -v, or give the command less to "
+            "hold at once"
+        )
         _fail(f"out of memory; {advice}", status=1)
     if isinstance(error, OSError):
         place = "" if error.filename is None else f"{error.filename}: "
@@ -141,7 +144,7 @@ def _fail_unforeseen(error: Exception) -> NoReturn:
             f"opera, process {os.environ['RANK']}: another process ended; see its message",
             file=sys.stderr,
         )
-    else:  # what no code expected; its message may hold a user's text, which Python would print as it is
+    else:  # what no code expected; Python would print a user's text in its message as it is
         say("".join(traceback.format_exception(error)).rstrip(), file=sys.stderr)
     sys.exit(1)
 

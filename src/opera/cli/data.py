@@ -36,7 +36,9 @@ def data(
     ] = None,
     json_: JsonOption = False,
 ) -> None:
-    """List the paper's data sets, or fetch some and check their counts against the paper's Table 8."""
+    """List the paper's data sets, or fetch some and check their counts against the paper's Table
+    8.
+    """
     from opera.cli.printing.console import console
     from opera.cli.printing.data import print_sets, set_record
 
@@ -52,7 +54,8 @@ def data(
         return
     if action != "get":
         raise SettingError(
-            f"{shown(action)}: must be get{nearest(action, ['get'])}; opera data alone lists the sets"
+            f"{shown(action)}: must be get{nearest(action, ['get'])}; opera data alone lists the "
+            "sets"
         )
     _get(names or [], out, json_)
 

@@ -70,7 +70,9 @@ def export(
     overwrite: OverwriteOption = False,
     json_: JsonOption = False,
 ) -> None:
-    """Write a trained model as ONNX, as ONNX of 8 bits or as a static model, and measure each beside it."""
+    """Write a trained model as ONNX, as ONNX of 8 bits or as a static model, and measure each
+    beside it.
+    """
     chosen: dict[Form, bool] = {"onnx": onnx, "int8": int8, "static": static}
     check_folder(
         out, "--out"

@@ -41,7 +41,9 @@ def inspect(
     queries: QueriesOption = None,
     columns: ColumnsOption = None,
 ) -> None:
-    """Analyse a data set before training: sizes, noise, duplicates, leaks, suspicious pairs. Suggests a method."""
+    """Analyse a data set before training: sizes, noise, duplicates, leaks, suspicious pairs.
+    Suggests a method.
+    """
     from opera.data import load_data
     from opera.retrieval.locate import locate_model
 

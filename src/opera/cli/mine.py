@@ -75,7 +75,9 @@ def mine(
     queries: QueriesOption = None,
     columns: ColumnsOption = None,
 ) -> None:
-    """Mine hard negatives for the training queries; OPERA and FlagEmbedding train with the .jsonl."""
+    """Mine hard negatives for the training queries; OPERA and FlagEmbedding train with the
+    .jsonl.
+    """
     from opera.retrieval.locate import inputs_of, locate_model
     from opera.training_set.export_inputs import NEGATIVES_FORMATS, checked_output, mining_settings
     from opera.training_set.negatives import check_range

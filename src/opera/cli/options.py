@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 
 def parser_of(parse: Callable[..., Any], name: str) -> Callable[[str], Any]:
-    """Return the parser of an argument or option that takes a path; older versions of typer refuse a ``partial``."""
+    """Return the parser of an argument or option that takes a path; older versions of typer refuse
+    a ``partial``.
+    """
 
     def path(value: str) -> Any:
         return parse(value, name=name)
@@ -33,7 +35,9 @@ def parser_of(parse: Callable[..., Any], name: str) -> Callable[[str], Any]:
 
 
 def path_option(name: str, help: str, **more: Any) -> Any:
-    """Declare an option that takes a path: ``~`` is expanded here, and what no path may be is refused."""
+    """Declare an option that takes a path: ``~`` is expanded here, and what no path may be is
+    refused.
+    """
     return typer.Option(name, help=help, metavar="PATH", parser=parser_of(user_path, name), **more)
 
 
@@ -43,7 +47,9 @@ def source_option(name: str, help: str) -> Any:
 
 
 def setting_option(flag: str, name: str, path: bool = False) -> Any:
-    """Declare the option of a training setting, with the setting's own help; its parameter has the setting's name."""
+    """Declare the option of a training setting, with the setting's own help; its parameter has the
+    setting's name.
+    """
     words = str(TrainSettings.flat_fields[name].description)
     about: dict[str, Any] = (
         {"metavar": "PATH", "parser": parser_of(expand_user, flag)} if path else {}
@@ -57,7 +63,8 @@ MODELS = "sentence-transformers folder or hub id, OPERA run, or 'minilm'"
 DataArgument = Annotated[
     str | None,
     typer.Argument(
-        help="BEIR folder, table of pairs (CSV, TSV, JSONL, Parquet, Arrow), FlagEmbedding .jsonl file, "
+        help="BEIR folder, table of pairs (CSV, TSV, JSONL, Parquet, Arrow), FlagEmbedding .jsonl "
+        "file, "
         "python:PACKAGE, paper:NAME, irds:ID, or hf:OWNER/NAME; or give --pairs",
         metavar="DATA",
     ),
@@ -66,7 +73,8 @@ PairsOption = Annotated[
     list[str] | None,
     typer.Option(
         "--pairs",
-        help="table of pairs, or SPLIT=FILE; repeatable: CSV, TSV, JSONL, Parquet, Arrow, TREC qrels",
+        help="table of pairs, or SPLIT=FILE; repeatable: CSV, TSV, JSONL, Parquet, Arrow, TREC "
+        "qrels",
         metavar="FILE",
     ),
 ]
@@ -157,7 +165,9 @@ ConfigOption = Annotated[
 
 
 def given_settings(context: typer.Context) -> dict[str, Any]:
-    """Return the settings that a command's options gave; their parameters have the settings' names."""
+    """Return the settings that a command's options gave; their parameters have the settings'
+    names.
+    """
     known = ("method", *TrainSettings.flat_fields)
     return {
         name: value
@@ -169,10 +179,12 @@ def given_settings(context: typer.Context) -> dict[str, Any]:
 def collect_values(
     config: list[str] | None, assignments: list[str] | None, options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Merge the settings of a command: recipes in their order, then ``--set``, then the options that were given.
+    """Merge the settings of a command: recipes in their order, then ``--set``, then the options
+    that were given.
 
     Raises:
-        SettingError: for a recipe that cannot be read, or a setting given by ``--set`` and by its own option.
+        SettingError: for a recipe that cannot be read, or a setting given by ``--set`` and by its
+            own option.
     """
     from opera.config.recipe import override, read_recipes, with_full_names
 
@@ -220,7 +232,8 @@ def numbers(name: str, text: str) -> list[int]:
     parts = listed(text)
     if bad := [part for part in parts if not re.fullmatch(r"[0-9]{1,10}", part)]:
         raise SettingError(
-            f"--{name}: must be whole numbers separated by commas, such as {EXAMPLES[name]}, got {shown(bad[0])}"
+            f"--{name}: must be whole numbers separated by commas, such as {EXAMPLES[name]}, got "
+            f"{shown(bad[0])}"
         )
     return [int(part) for part in parts]
 
@@ -247,18 +260,23 @@ def check_launcher() -> None:
         value = os.environ.get(name, "0")
         if not re.fullmatch(r"-?[0-9]{1,9}", value):
             raise SettingError(
-                f"{name}: must be a whole number, got {shown(value)}; unset it, or start with torchrun"
+                f"{name}: must be a whole number, got {shown(value)}; unset it, or start with "
+                "torchrun"
             )
 
 
 def several_processes() -> bool:
-    """Whether torchrun started this process beside others; what is no number is :func:`check_launcher`'s to refuse."""
+    """Whether torchrun started this process beside others; what is no number is
+    :func:`check_launcher`'s to refuse.
+    """
     size = os.environ.get("WORLD_SIZE", "1")
     return size.isdecimal() and int(size) > 1
 
 
 def is_main_process() -> bool:
-    """Whether this process prints results: the only one, or the first of those that torchrun started."""
+    """Whether this process prints results: the only one, or the first of those that torchrun
+    started.
+    """
     return not several_processes() or os.environ.get("RANK", "0") == "0"
 
 
@@ -274,7 +292,8 @@ def interruptible(advice: Callable[[], str]) -> Iterator[None]:
 
 def how_to_continue(status: Status) -> str:
     """Say after Ctrl-C how far a grid came."""
-    return f"{len(status.done)} of {len(status.cells)} cells are done; the same command continues where it stopped"
+    done = f"{len(status.done)} of {len(status.cells)} cells are done"
+    return f"{done}; the same command continues where it stopped"
 
 
 def end_if_failed(status: Status) -> None:

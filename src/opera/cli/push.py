@@ -24,7 +24,9 @@ def push(
     public: PublicOption = False,
     language: LanguageOption = None,
 ) -> None:
-    """Upload a model and its card to the Hugging Face Hub, to a private repository unless --public is given."""
+    """Upload a model and its card to the Hugging Face Hub, to a private repository unless --public
+    is given.
+    """
     from opera.retrieval.locate import locate_model
 
     locate_model(model)

@@ -41,7 +41,8 @@ def score(
         str | None,
         typer.Option(
             "--negatives",
-            help="also score the negatives 'given' with the data, or N per query mined with --model",
+            help="also score the negatives 'given' with the data, or N per query mined with "
+            "--model",
         ),
     ] = None,
     range_: Annotated[
@@ -72,12 +73,14 @@ def score(
     queries: QueriesOption = None,
     columns: ColumnsOption = None,
 ) -> None:
-    """Write the pretrained similarity and estimated loss of every training pair: what SP ranks by and DP starts from.
+    """Write the pretrained similarity and estimated loss of every training pair: what SP ranks by
+    and DP starts from.
 
     The loss is estimated by InfoNCE against random documents in place of a batch.
 
-    With --reranker or --negatives: write a teacher's scores of training pairs and negatives, for --teacher of opera
-    train; a .jsonl is a training file of FlagEmbedding with pos_scores and neg_scores."""
+    With --reranker or --negatives: write a teacher's scores of training pairs and negatives, for
+    --teacher of opera train; a .jsonl is a training file of FlagEmbedding with pos_scores and
+    neg_scores."""
     from opera.methods.selection import CBS_POOL
     from opera.training_set.export_inputs import SCORE_FORMATS, ScoreInputs, checked_output
 

@@ -33,7 +33,9 @@ def theory(
     seed: SeedOption = 0,
     json_: JsonOption = False,
 ) -> None:
-    """When does pruning help? Theorem 1 alongside a simulation using OPERA's own methods, as a table and a chart."""
+    """When does pruning help? Theorem 1 alongside a simulation using OPERA's own methods, as a
+    table and a chart.
+    """
     from opera.cli.printing.console import console
     from opera.cli.printing.theory import print_theory
     from opera.config.yaml import parse_assignments

@@ -67,7 +67,8 @@ def train(
         str | None,
         typer.Option(
             "--method",
-            help="ft (the default), rp, sp, sp+cbs, infobatch, dp, sp+dp, or one that you registered",
+            help="ft (the default), rp, sp, sp+cbs, infobatch, dp, sp+dp, or one that you "
+            "registered",
         ),
     ] = None,
     max_steps: StepsOption = None,

@@ -16,7 +16,9 @@ USAGE_ERROR: Any = typer.BadParameter.__base__
 TYPER_RULES = {
     "a valid integer": RULES["int_type"],
     "a valid number": RULES["float_type"],
-    "Unable to parse input string as an integer, exceeded maximum size": f"must be {RULES['int_parsing_size']}",
+    "Unable to parse input string as an integer, exceeded maximum size": (
+        f"must be {RULES['int_parsing_size']}"
+    ),
 }
 
 

@@ -1,7 +1,8 @@
-"""Automatic values of the loss and the optimizer, from the size of the data, the kind of model and the device.
+"""Automatic values of the loss and the optimizer, from the size of the data, the kind of model and
+the device.
 
-A setting that is ``None`` is automatic. :func:`resolve` turns it into a number before anything else reads it; explicit
-values stay. docs/defaults.md has the study that chose the numbers.
+A setting that is ``None`` is automatic. :func:`resolve` turns it into a number before anything else
+reads it; explicit values stay. docs/defaults.md has the study that chose the numbers.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from typing import Any, Literal
 from opera.config.training import TrainSettings
 
 ModelKind = Literal["adapter", "static", "small", "large"]
-"""A projection over frozen vectors, a static embedding table, a transformer below 50M parameters, or a larger one."""
+"""A projection over frozen vectors, a static embedding table, a transformer below 50M parameters,
+or a larger one.
+"""
 TRANSFORMERS: tuple[ModelKind, ...] = ("small", "large")
 """The kinds whose every encoding costs a forward pass."""
 
@@ -59,7 +62,8 @@ class Defaults:
         warmup_ratio: share of the steps spent warming up.
         epochs: passes over the training queries.
         least_steps: the fewest steps, however small the data.
-        most_steps: the most steps, however large the data, by device; others have those of ``cuda``.
+        most_steps: the most steps, however large the data, by device; others have those of
+            ``cuda``.
     """
 
     temperature: float
@@ -85,8 +89,8 @@ DEFAULTS: dict[ModelKind, Defaults] = {
 def resolve(settings: TrainSettings, situation: Situation) -> TrainSettings:
     """Turn automatic values into numbers; what was given stays as it is.
 
-    An epoch is as many steps as it takes to draw every training query once. ``epochs`` of the result says how many the
-    run has, whatever decided it.
+    An epoch is as many steps as it takes to draw every training query once. ``epochs`` of the
+    result says how many the run has, whatever decided it.
 
     Raises:
         SettingError: if ``global_batch_size`` does not divide evenly over the processes.
@@ -110,7 +114,9 @@ def resolve(settings: TrainSettings, situation: Situation) -> TrainSettings:
 
 
 def preset_precision(settings: TrainSettings, model: ModelKind, device: str) -> Any:
-    """The setting ``precision``; where it is not given, under a preset, a transformer on CUDA has fp16."""
+    """The setting ``precision``; where it is not given, under a preset, a transformer on CUDA has
+    fp16.
+    """
     has_transformer, given = model in TRANSFORMERS, "precision" in settings.model_fields_set
     if settings.preset and has_transformer and device == "cuda" and not given:
         return "fp16"

@@ -53,7 +53,8 @@ class MiningSettings(Settings):
     range: RankRange = setting(DEFAULT_RANGE, "ranks LO:HI to take negatives from", "Table 9")
     relative_margin: float | None = setting(
         None,
-        "leave out what is more similar than p - margin * |p|, p the query's least similar positive",
+        "leave out what is more similar than p - margin * |p|, p the query's least similar "
+        "positive",
         "sentence-transformers",
         ge=0,
         le=2,
@@ -80,19 +81,22 @@ class NegativeSettings(Settings):
     )
     negatives: NegativeKind | None = setting(
         None,
-        "explicit negatives: random from the corpus, hard (mined), given in the data, or those that a teacher scored; "
+        "explicit negatives: random from the corpus, hard (mined), given in the data, or those "
+        "that a teacher scored; "
         "auto: given where the data has them, else random; with loss=distill teacher",
         "Table 9",
     )
     range: RankRange | None = setting(
         None,
-        "ranks LO:HI of the pretrained ranking that hard negatives come from, 1 for the best, both ends included; the "
+        "ranks LO:HI of the pretrained ranking that hard negatives come from, 1 for the best, both "
+        "ends included; the "
         "release's 100-1100 is 101:1100; auto: 10:100",
         "Table 9; paper.md, row 13",
     )
     mining_relative_margin: float | None = setting(
         None,
-        "leave out mined documents more similar to the query than p - margin * |p|, p its least similar positive: they "
+        "leave out mined documents more similar to the query than p - margin * |p|, p its least "
+        "similar positive: they "
         "may be relevant without a label; 0.05 is NV-Retriever's; auto: none",
         "sentence-transformers",
         ge=0,
@@ -100,8 +104,10 @@ class NegativeSettings(Settings):
     )
     prune_before_mining: bool = setting(
         False,
-        "prune first (sp, sp+cbs, rp, sp+dp) and know only the kept positives from then on: a pruned positive may "
-        "become a negative of its query, and mask_known_positives does not leave it out; true as in the release",
+        "prune first (sp, sp+cbs, rp, sp+dp) and know only the kept positives from then on: a "
+        "pruned positive may "
+        "become a negative of its query, and mask_known_positives does not leave it out; true as "
+        "in the release",
         "paper.md, row 12",
     )
 
@@ -112,7 +118,8 @@ class NegativeSettings(Settings):
             if value is not None and self.negatives != "hard":
                 written = ":".join(map(str, value)) if isinstance(value, tuple) else value
                 raise ValueError(
-                    f"{name}={written} needs negatives=hard, but negatives is {self.negatives or 'auto'}"
+                    f"{name}={written} needs negatives=hard, but negatives is "
+                    f"{self.negatives or 'auto'}"
                 )
         return self
 
@@ -141,7 +148,8 @@ class LabelSettings(Settings):
     )
     noise: Literal["none", "grade", "random", "hard"] = setting(
         "none",
-        "false positives injected into the training pairs, for experiments: judged below relevant_grade, random "
+        "false positives injected into the training pairs, for experiments: judged below "
+        "relevant_grade, random "
         "documents, or hard ones from the pretrained ranking",
         "Section 3.5",
     )
@@ -176,7 +184,8 @@ class LabelSettings(Settings):
                 raise ValueError(f"noise={self.noise} needs {name}, such as {name}={example}")
         if self.noise_grade is not None and self.noise_grade >= self.relevant_grade:
             raise ValueError(
-                f"noise_grade={self.noise_grade} must be below relevant_grade={self.relevant_grade}, "
+                f"noise_grade={self.noise_grade} must be below "
+                f"relevant_grade={self.relevant_grade}, "
                 "which such documents would meet"
             )
         return self
@@ -187,7 +196,8 @@ class WeightSettings(Settings):
 
     pair_weights: Literal["none", "loss", "scores"] = setting(
         "none",
-        "what weights in the data do: none; loss multiplies a pair's loss by its weight, divided by the mean; scores "
+        "what weights in the data do: none; loss multiplies a pair's loss by its weight, divided "
+        "by the mean; scores "
         "ranks pairs by weight where sp ranks, and dp starts, by the pretrained similarity",
         "docs/data.md",
     )
@@ -214,7 +224,8 @@ def shares_by_name(mix: str) -> dict[str, float]:
         fit = False
     if not fit:
         raise ValueError(
-            "must be proportional, equal, or NAME=SHARE,... with shares above 0, such as nfcorpus=2,scifact=1"
+            "must be proportional, equal, or NAME=SHARE,... with shares above 0, such as "
+            "nfcorpus=2,scifact=1"
         )
     return shares
 
@@ -224,7 +235,8 @@ class MixingSettings(Settings):
 
     mix: Annotated[str, AfterValidator(_check_mix)] = setting(
         "proportional",
-        "how often each of several data sets is drawn: proportional to its training pairs, equal, or by shares, "
+        "how often each of several data sets is drawn: proportional to its training pairs, equal, "
+        "or by shares, "
         "NAME=2,NAME=1 (--mix)",
         "OPERA",
     )

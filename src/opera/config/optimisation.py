@@ -16,10 +16,14 @@ from opera.core.registry import Registry
 from opera.core.settings import OneOf, Settings, resolved, setting
 
 MOST_AT_ONCE = 100_000
-"""Bounds of what no machine could hold or live to see: a typing mistake, found before it fills memory."""
+"""Bounds of what no machine could hold or live to see: a typing mistake, found before it fills
+memory.
+"""
 
 LOSSES: Registry[Any] = Registry("loss", shipped=("infonce", "distill"))
-"""Values of ``loss``; :mod:`opera.training.loss` and :mod:`opera.training.distillation` define them."""
+"""Values of ``loss``; :mod:`opera.training.loss` and :mod:`opera.training.distillation` define
+them.
+"""
 
 
 def _parse_sizes(value: Any) -> Any:
@@ -44,7 +48,8 @@ def _check_rate(value: float | None) -> float | None:
     """Refuse learning rates that no training survives."""
     if value is not None and value > 1:
         raise ValueError(
-            "must be at most 1: AdamW moves each weight by about the rate per step; usual are 1e-5 to 1e-2"
+            "must be at most 1: AdamW moves each weight by about the rate per step; usual are 1e-5 "
+            "to 1e-2"
         )
     return value
 
@@ -61,12 +66,14 @@ class OptimisationSettings(Settings):
 
     preset: Literal["paper", "release"] | None = setting(
         None,
-        "settings of the paper's text or of the authors' release, where no others are given (--preset); auto: none",
+        "settings of the paper's text or of the authors' release, where no others are given "
+        "(--preset); auto: none",
         "docs/paper.md",
     )
     epochs: float | None = setting(
         None,
-        "passes over the training queries, instead of max_steps (--epochs); auto: from the data and the model",
+        "passes over the training queries, instead of max_steps (--epochs); auto: from the data "
+        "and the model",
         "docs/defaults.md",
         gt=0,
         le=1_000_000,
@@ -80,7 +87,8 @@ class OptimisationSettings(Settings):
     )
     learning_rate: Annotated[float | None, AfterValidator(_check_rate)] = setting(
         None,
-        "peak learning rate (--lr); auto: 1e-2 for a static model, 3e-3 for an adapter, 1e-4 for a transformer below "
+        "peak learning rate (--lr); auto: 1e-2 for a static model, 3e-3 for an adapter, 1e-4 for a "
+        "transformer below "
         "50M parameters, 2e-5 above, ten times as much with lora",
         "docs/defaults.md (the paper: 1e-6 for bge-large over 32,000 steps)",
         gt=0,
@@ -94,19 +102,22 @@ class OptimisationSettings(Settings):
     )
     temperature: float | None = setting(
         None,
-        "temperature of the InfoNCE loss over cosine similarities; auto: 0.07 for a static model, 0.05 for others",
+        "temperature of the InfoNCE loss over cosine similarities; auto: 0.07 for a static model, "
+        "0.05 for others",
         "docs/defaults.md (the paper: 0.02)",
         ge=0.0001,
         le=100,
     )
     loss: LossName = setting(
         "infonce",
-        "loss of a pair in its batch: infonce, distill (also from a teacher's scores), or one that you registered",
+        "loss of a pair in its batch: infonce, distill (also from a teacher's scores), or one "
+        "that you registered",
         "OPERA",
     )
     matryoshka: Sizes | None = setting(
         None,
-        "numbers of first dimensions, such as 256,128,64, to be used as embeddings on their own: the loss is the "
+        "numbers of first dimensions, such as 256,128,64, to be used as embeddings on their own: "
+        "the loss is the "
         "mean over them and the whole (--matryoshka); auto: none",
         "arXiv:2205.13147",
     )
@@ -116,13 +127,15 @@ class OptimisationSettings(Settings):
         Annotated[str, AfterValidator(partial(expand_user, name="teacher_scores"))] | None
     ) = setting(
         None,
-        "file of a teacher's scores that opera score wrote, .parquet, .tsv or .jsonl (--teacher); auto: those that "
+        "file of a teacher's scores that opera score wrote, .parquet, .tsv or .jsonl (--teacher); "
+        "auto: those that "
         "came with the data, such as FlagEmbedding's pos_scores and neg_scores",
         "OPERA",
     )
     distill_weight: float = setting(
         0.5,
-        "share of the divergence from the teacher in the loss, the rest is InfoNCE: 0.5 weighs both as FlagEmbedding "
+        "share of the divergence from the teacher in the loss, the rest is InfoNCE: 0.5 weighs "
+        "both as FlagEmbedding "
         "does, 1 leaves InfoNCE out",
         "FlagEmbedding",
         gt=0,
@@ -130,8 +143,10 @@ class OptimisationSettings(Settings):
     )
     trainer: TrainerFields | None = setting(
         None,
-        "fields of sentence-transformers' training arguments by their own names, such as weight_decay=0.01 "
-        "(--trainer adam_beta2=0.98, repeatable; --set and recipes take them beside the settings); auto: none",
+        "fields of sentence-transformers' training arguments by their own names, such as "
+        "weight_decay=0.01 "
+        "(--trainer adam_beta2=0.98, repeatable; --set and recipes take them beside the "
+        "settings); auto: none",
         "sentence-transformers",
     )
 
@@ -167,7 +182,9 @@ class OptimisationSettings(Settings):
 
     @property
     def steps_between_checkpoints(self) -> int:
-        """``save_steps``, or a tenth of the run; with ``load_best_model_at_end`` every evaluation."""
+        """``save_steps``, or a tenth of the run; with ``load_best_model_at_end`` every
+        evaluation.
+        """
         if self.of_trainer("load_best_model_at_end") and self.eval_steps is not None:
             return self.eval_steps
         given: int | None = self.of_trainer("save_steps")
@@ -191,7 +208,8 @@ class OptimisationSettings(Settings):
     def _one_length(self) -> Self:
         if self.epochs is not None and self.max_steps is not None:
             raise ValueError(
-                f"epochs={self.epochs:g} and max_steps={self.max_steps}: both say how long to train; give one of them"
+                f"epochs={self.epochs:g} and max_steps={self.max_steps}: both say how long to "
+                "train; give one of them"
             )
         return self
 
@@ -201,15 +219,18 @@ class BatchingSettings(OptimisationSettings):
 
     global_batch_size: int | None = setting(
         None,
-        "queries per optimizer step, over all processes and accumulated batches, instead of the size per device",
+        "queries per optimizer step, over all processes and accumulated batches, instead of the "
+        "size per device",
         "Appendix C.2",
         ge=1,
         le=MOST,
     )
     per_device_train_batch_size: int | None = setting(
         None,
-        "queries per batch and device (--batch-size); auto: the device's part of global_batch_size; without one, 512 "
-        "for a static model, 256 for an adapter, 64 for a transformer, over all devices together, and no more than "
+        "queries per batch and device (--batch-size); auto: the device's part of "
+        "global_batch_size; without one, 512 "
+        "for a static model, 256 for an adapter, 64 for a transformer, over all devices together, "
+        "and no more than "
         "there are training queries",
         "docs/defaults.md (the paper: 8 on each of 8 devices)",
         ge=1,
@@ -217,7 +238,8 @@ class BatchingSettings(OptimisationSettings):
     )
     gradient_cache: int | None = setting(
         None,
-        "texts per forward pass, to train large batches in the memory of small ones, at the cost of a second forward "
+        "texts per forward pass, to train large batches in the memory of small ones, at the cost "
+        "of a second forward "
         "pass; auto: the whole batch at once",
         "arXiv:2101.06983",
         ge=1,
@@ -236,7 +258,8 @@ class BatchingSettings(OptimisationSettings):
         if self.global_batch_size is not None and self.per_device_train_batch_size is not None:
             raise ValueError(
                 f"global_batch_size={self.global_batch_size} and per_device_train_batch_size="
-                f"{self.per_device_train_batch_size}: both say how large a batch is; give one of them"
+                f"{self.per_device_train_batch_size}: both say how large a batch is; give one of "
+                "them"
             )
         return self
 
@@ -246,7 +269,8 @@ class BatchingSettings(OptimisationSettings):
         return self.train_group_size - 1
 
     def given_per_device(self, processes: int) -> int | None:
-        """Queries per batch and device, where either batch size is given; ``None`` where it is automatic.
+        """Queries per batch and device, where either batch size is given; ``None`` where it is
+        automatic.
 
         Raises:
             SettingError: if ``global_batch_size`` does not divide evenly; it says which numbers do.
@@ -260,12 +284,17 @@ class BatchingSettings(OptimisationSettings):
         down = whole - whole % parts
         fitting = f"{down} or {down + parts}" if down else f"{parts}"
         raise SettingError(
-            f"global_batch_size={whole}: does not divide evenly over {processes} process{'es' * (processes > 1)} with "
-            f"gradient_accumulation_steps={accumulated}, {parts} batch{'es' * (parts > 1)} per step; give {fitting}"
+            f"global_batch_size={whole}: does not divide evenly over {processes} "
+            f"process{'es' * (processes > 1)} "
+            "with "
+            f"gradient_accumulation_steps={accumulated}, {parts} batch{'es' * (parts > 1)} per "
+            f"step; give {fitting}"
         )
 
     def queries_per_pass(self, processes: int) -> int:
-        """Queries in one forward pass of all processes: each sees the others' documents as in-batch negatives."""
+        """Queries in one forward pass of all processes: each sees the others' documents as in-batch
+        negatives.
+        """
         return resolved(self.per_device_train_batch_size) * processes
 
     def documents_per_pass(self, processes: int) -> int:

@@ -27,7 +27,9 @@ _BOTH: dict[str, Any] = {
     "rho": 0.25,
     "delta": 0.875,
 }
-"""Table 9's most frequent number of steps, Appendix C.2, and what both do not state as docs/paper.md has it."""
+"""Table 9's most frequent number of steps, Appendix C.2, and what both do not state as
+docs/paper.md has it.
+"""
 
 PRESETS: dict[str, dict[str, Any]] = {
     "paper": {
@@ -63,10 +65,14 @@ _DIFFERENT = {
 } - {"trainer"}
 """What the two presets are about: the settings that they set differently, or one of them alone."""
 _PAPERS_ALONE = {"trainer"}
-"""What the paper's recipes hold besides, and the release's do not: accumulation, for Qwen3 (Appendix C.3)."""
+"""What the paper's recipes hold besides, and the release's do not: accumulation, for Qwen3
+(Appendix C.3).
+"""
 
 ALTERNATIVES = ({"max_steps", "epochs"}, {"global_batch_size", "per_device_train_batch_size"})
-"""Settings that say the same in two ways; whoever gives one of them replaces both of a preset or a recipe file."""
+"""Settings that say the same in two ways; whoever gives one of them replaces both of a preset or a
+recipe file.
+"""
 
 
 def without_replaced(values: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -77,9 +83,11 @@ def without_replaced(values: Mapping[str, Any], given: Mapping[str, Any]) -> dic
 
 
 def fitted_to_preset(recipe: Mapping[str, Any], preset: str | None) -> dict[str, Any]:
-    """Fit a recipe of the paper's to a preset: leave to the preset what the two presets set differently.
+    """Fit a recipe of the paper's to a preset: leave to the preset what the two presets set
+    differently.
 
-    The release's ranks of hard negatives are a Python slice, which begins one rank later (paper.md, row 13).
+    The release's ranks of hard negatives are a Python slice, which begins one rank later (paper.md,
+    row 13).
     """
     if preset not in PRESETS:
         return dict(recipe)
@@ -92,7 +100,8 @@ def fitted_to_preset(recipe: Mapping[str, Any], preset: str | None) -> dict[str,
 
 
 def with_preset(values: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
-    """Put the settings of the preset that ``values`` names behind those given; without a preset, return the values.
+    """Put the settings of the preset that ``values`` names behind those given; without a preset,
+    return the values.
 
     Args:
         values: settings by their full names.

@@ -1,4 +1,6 @@
-"""A recipe: everything that decides a run apart from its data and model, made of flat values or read from files."""
+"""A recipe: everything that decides a run apart from its data and model, made of flat values or
+read from files.
+"""
 
 from __future__ import annotations
 
@@ -87,17 +89,21 @@ class Recipe(Settings):
         }
 
     def identity(self) -> dict[str, Any]:
-        """The settings that change a result, likewise; runs that differ in others alone are the same."""
+        """The settings that change a result, likewise; runs that differ in others alone are the
+        same.
+        """
         return TrainSettings.with_effect(self.flat())
 
 
 def make_recipe(values: Mapping[str, Any]) -> Recipe:
-    """Build a recipe from flat values: ``method`` (``auto`` if absent), any training setting, any of the method's.
+    """Build a recipe from flat values: ``method`` (``auto`` if absent), any training setting, any
+    of the method's.
 
     ``preset`` supplies those that are not given.
 
     Raises:
-        SettingError: reporting every mistake at once: unknown names with the nearest known one, values out of range,
+        SettingError: reporting every mistake at once: unknown names with the nearest known one,
+            values out of range,
             settings that contradict each other, settings of another method.
         MissingExtraError: if LoRA needs a package that is absent.
     """
@@ -131,7 +137,8 @@ def make_recipe(values: Mapping[str, Any]) -> Recipe:
 
 
 def with_full_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace the short names of settings by their full ones, and put fields of the trainer into ``trainer``.
+    """Replace the short names of settings by their full ones, and put fields of the trainer into
+    ``trainer``.
 
     Raises:
         SettingError: if a setting is given by both of its names, or ``trainer`` is no mapping.
@@ -160,7 +167,9 @@ def _methods_settings() -> set[str]:
 
 
 def parse_value(name: str, value: Any) -> Any:
-    """Parse one training setting as a recipe stores it: ``range`` as (1, 50), however it was written."""
+    """Parse one training setting as a recipe stores it: ``range`` as (1, 50), however it was
+    written.
+    """
     field = TrainSettings.flat_fields.get(ALIASES.get(name, name))
     if field is None:
         return value
@@ -186,7 +195,8 @@ def _misplaced(name: str, method: type[Method[Any]]) -> str:
     owners = [other for other, cls in METHODS.items() if name in cls.settings_class.model_fields]
     if owners:
         plural = "s" * (len(owners) > 1)
-        return f"setting '{name}' applies only to the method{plural} {_listed(owners)}; this run's method is {method.name}"
+        applies = f"setting '{name}' applies only to the method{plural} {_listed(owners)}"
+        return f"{applies}; this run's method is {method.name}"
     return unknown_name(name, [*TrainSettings.flat_fields, *method.settings_class.model_fields])
 
 
@@ -216,7 +226,8 @@ def recipe_path(source: str | Path) -> Path:
     """Return the file of a recipe.
 
     Args:
-        source: a name of :func:`recipe_names`, or a file; a file whose name is also a recipe's is given as ``./NAME``.
+        source: a name of :func:`recipe_names`, or a file; a file whose name is also a recipe's is
+            given as ``./NAME``.
 
     Raises:
         SettingError: if there is neither.
@@ -233,17 +244,20 @@ def recipe_path(source: str | Path) -> Path:
 
 
 def read_recipes(sources: Iterable[str | Path], preset: str | None = None) -> dict[str, Any]:
-    """Read recipes and merge their settings, under their full names; a later recipe replaces settings of earlier ones.
+    """Read recipes and merge their settings, under their full names; a later recipe replaces
+    settings of earlier ones.
 
-    OPERA's own recipes of data sets hold the paper's settings. Beside a preset they leave to it what it is about:
-    :func:`opera.config.presets.fitted_to_preset`. Files of users stay as they are.
+    OPERA's own recipes of data sets hold the paper's settings. Beside a preset they leave to it
+    what it is about: :func:`opera.config.presets.fitted_to_preset`. Files of users stay as they
+    are.
 
     Args:
         sources: what :func:`recipe_path` takes.
         preset: the preset that is given besides; ``None`` for that of the recipes, if one names it.
 
     Raises:
-        SettingError: naming the recipe that cannot be read, or whose settings are unknown or out of their bounds.
+        SettingError: naming the recipe that cannot be read, or whose settings are unknown or out of
+            their bounds.
     """
     read = []
     for source in sources:
@@ -259,7 +273,9 @@ def read_recipes(sources: Iterable[str | Path], preset: str | None = None) -> di
 
 
 def override(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
-    """Replace settings by later ones, also by those that say the same in another way (``epochs``)."""
+    """Replace settings by later ones, also by those that say the same in another way
+    (``epochs``).
+    """
     merged = {**without_replaced(earlier, later), **later}
     if earlier.get("trainer") and later.get("trainer"):
         merged["trainer"] = {**_fields(earlier["trainer"]), **_fields(later["trainer"])}
@@ -267,7 +283,9 @@ def override(earlier: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, 
 
 
 def _checked(values: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """Check each setting of a recipe by itself, because the merged ones no longer say where they come from."""
+    """Check each setting of a recipe by itself, because the merged ones no longer say where they
+    come from.
+    """
     try:
         full = with_full_names(values)
     except SettingError as error:

@@ -33,7 +33,8 @@ def require_index(index: SearchIndex, use: str) -> None:
     """Check that what an index needs is installed.
 
     Raises:
-        MissingExtraError: with the command that installs it; ``use`` is what needs it, as the user wrote it.
+        MissingExtraError: with the command that installs it; ``use`` is what needs it, as the user
+            wrote it.
     """
     if index != "exact":
         require("faiss", use)

@@ -1,4 +1,6 @@
-"""Fields of sentence-transformers' training arguments: what the trainer has is passed on under its own name."""
+"""Fields of sentence-transformers' training arguments: what the trainer has is passed on under its
+own name.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,15 @@ READ: Mapping[str, Any] = {
     "save_steps": None,
     "save_total_limit": 2,
 }
-"""The fields that OPERA reads itself, with its defaults; numbers among them are whole and above 0."""
+"""The fields that OPERA reads itself, with its defaults; numbers among them are whole and above
+0.
+"""
 
 OURS = (
     "accelerator_config", "activation_checkpointing", "auto_find_batch_size", "batch_", "bf16",
     "data_seed", "dataloader_", "ddp_", "disable_tqdm", "do_", "enable_jit_checkpoint",
-    "eval_accumulation", "eval_delay", "eval_do_concat", "eval_on_start", "eval_strategy", "eval_use_gather",
+    "eval_accumulation", "eval_delay", "eval_do_concat", "eval_on_start", "eval_strategy",
+    "eval_use_gather",
     "fp16", "gradient_checkpointing_kwargs", "greater_is_better", "hub_", "ignore_data_skip",
     "include_for_metrics", "label_", "length_column_name", "local_rank", "multi_dataset", "neftune",
     "num_train_epochs", "output_dir", "parallelism_config", "prediction_loss_only", "prompts",

@@ -20,21 +20,26 @@ class GuardSettings(Settings):
 
     future: Literal["same-documents", "new-documents", "both", "like-test"] | None = setting(
         None,
-        "what tomorrow's queries ask about (--future): same-documents, those that training names; new-documents, none "
-        "of them; both, then no half may lose; like-test, as new as those of the test split; auto: like-test where the "
+        "what tomorrow's queries ask about (--future): same-documents, those that training names; "
+        "new-documents, none "
+        "of them; both, then no half may lose; like-test, as new as those of the test split; auto: "
+        "like-test where the "
         "data has a test split, else by how often train queries share documents",
         "issue 23",
     )
     guard: bool = setting(
         True,
-        "hand over (1-share)·untrained + share·fine-tuned weights, the share chosen on the dev split; "
+        "hand over (1-share)·untrained + share·fine-tuned weights, the share chosen on the dev "
+        "split; "
         "false hands over the fine-tuned weights as they are",
         "issue 11",
     )
     refit: bool | None = setting(
         None,
-        "train once more with the drawn dev split back in train, and the share that the first training chose; "
-        "auto: where dev took more than 5% of the train queries or pairs and no other query's, for static models, "
+        "train once more with the drawn dev split back in train, and the share that the first "
+        "training chose; "
+        "auto: where dev took more than 5% of the train queries or pairs and no other query's, for "
+        "static models, "
         "adapters and trainings of at most 200 steps, and eval_steps is not set",
         "issue 11",
     )

@@ -1,4 +1,6 @@
-"""Settings of what trains in place of all weights: an adapter over frozen vectors, or LoRA's matrices."""
+"""Settings of what trains in place of all weights: an adapter over frozen vectors, or LoRA's
+matrices.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +19,15 @@ EXAMPLE = "r=16,alpha=32,dropout=0.05,target=query;value,merge=false"
 
 
 class LoraOptions(Settings):
-    """What trains beside frozen weights W: W + alpha/r · B A, with B ``[out, r]`` and A ``[r, in]``.
+    """What trains beside frozen weights W: W + alpha/r · B A, with B ``[out, r]`` and A ``[r,
+    in]``.
 
     Attributes:
         r: rank.
         alpha: weight of the product, times r.
         dropout: of what A reads.
-        target: names of the layers, with semicolons between them; ``all-linear`` for all linear ones.
+        target: names of the layers, with semicolons between them; ``all-linear`` for all linear
+            ones.
         merge: whether the saved model holds W + alpha/r · B A; else it holds A and B, and names
             the model that they belong to.
     """
@@ -75,7 +79,9 @@ def _as_text(value: Any) -> str:
 
 
 def _spelt_out(value: Any) -> Any:
-    """Return r and every option that is not the default, as text, from text, from a mapping, or from r alone."""
+    """Return r and every option that is not the default, as text, from text, from a mapping, or
+    from r alone.
+    """
     if type(value) is int:
         value = {"r": value}
     try:
@@ -92,11 +98,14 @@ LoraText = Annotated[str, BeforeValidator(_spelt_out)]
 
 
 class AdapterSettings(Settings):
-    """What trains instead of the whole model: a residual projection over frozen vectors, or LoRA's matrices."""
+    """What trains instead of the whole model: a residual projection over frozen vectors, or LoRA's
+    matrices.
+    """
 
     adapter: Literal["query", "both"] | None = setting(
         None,
-        "train a projection over frozen vectors instead of the model (--adapter): of queries, so that an index of "
+        "train a projection over frozen vectors instead of the model (--adapter): of queries, so "
+        "that an index of "
         "documents stays valid, or of both sides; auto: query with query_vectors, else none",
         "OPERA",
     )
@@ -104,7 +113,8 @@ class AdapterSettings(Settings):
         Annotated[str, AfterValidator(partial(expand_user, name="query_vectors"))] | None
     ) = setting(
         None,
-        "file of the queries' vectors, .npy or .parquet, for a model that cannot be loaded (--query-vectors)",
+        "file of the queries' vectors, .npy or .parquet, for a model that cannot be loaded "
+        "(--query-vectors)",
         "OPERA",
     )
     document_vectors: (
@@ -115,8 +125,10 @@ class AdapterSettings(Settings):
 
     lora: LoraText | None = setting(
         None,
-        "train matrices of rank r beside the frozen weights of a transformer (--lora r=16); more options after commas: "
-        "alpha=32 (auto: 2 r), dropout=0.05, target=query;value (auto: all-linear), and merge=false, which saves the "
+        "train matrices of rank r beside the frozen weights of a transformer (--lora r=16); more "
+        "options after commas: "
+        "alpha=32 (auto: 2 r), dropout=0.05, target=query;value (auto: all-linear), and "
+        "merge=false, which saves the "
         "matrices by themselves; auto: none",
         "arXiv:2106.09685",
     )
@@ -125,7 +137,8 @@ class AdapterSettings(Settings):
     def _belong_together(self) -> Self:
         if self.lora is not None and self.adapter_kind is not None:
             raise ValueError(
-                f"lora: with adapter={self.adapter_kind} the model itself does not train; give one of them"
+                f"lora: with adapter={self.adapter_kind} the model itself does not train; give one "
+                "of them"
             )
         if (self.query_vectors is None) != (self.document_vectors is None):
             given, absent = ("query", "document") if self.query_vectors else ("document", "query")

@@ -43,7 +43,8 @@ def read_recipe(path: Path) -> dict[str, Any]:
     """Read the flat values of a YAML recipe.
 
     Raises:
-        SettingError: if the file cannot be read, is not plain YAML (tags, anchors and YAML 1.1 are not read), or is not
+        SettingError: if the file cannot be read, is not plain YAML (tags, anchors and YAML 1.1 are
+            not read), or is not
             a mapping of names to values.
     """
     place = f"--config {shortened(str(path))}"
@@ -64,7 +65,8 @@ def read_recipe(path: Path) -> dict[str, Any]:
 def parse_assignments(
     assignments: Sequence[str], option: str = "--set", example: str = "temperature=0.05"
 ) -> dict[str, Any]:
-    """Read ``--set key=value`` arguments; values are YAML scalars, but those of :data:`VERBATIM` are kept as they are.
+    """Read ``--set key=value`` arguments; values are YAML scalars, but those of :data:`VERBATIM`
+    are kept as they are.
 
     Args:
         assignments: as they were given.
@@ -88,7 +90,9 @@ def parse_assignments(
 
 
 def _verbatim(text: str) -> Any:
-    """Keep a text as it is, with its colons and spaces; quotes around it are YAML's, and ``null`` is no value."""
+    """Keep a text as it is, with its colons and spaces; quotes around it are YAML's, and ``null``
+    is no value.
+    """
     quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "'\""
     return parse_scalar(text) if quoted or text == "null" else text
 
@@ -134,13 +138,16 @@ def _construct(text: str) -> Any:
 
 
 def _check_events(text: str) -> None:
-    """Refuse what is more than plain values before any value is made: an alias can stand for millions of them."""
+    """Refuse what is more than plain values before any value is made: an alias can stand for
+    millions of them.
+    """
     depth = 0
     for event in _loader().parse(text):
         place = f"line {event.start_mark.line + 1}"
         if isinstance(event, AliasEvent) or getattr(event, "anchor", None):
             raise ValueError(
-                f"{place}: anchors and aliases (& and *) are not read; repeat the value, or quote it"
+                f"{place}: anchors and aliases (& and *) are not read; repeat the value, or quote "
+                "it"
             )
         if isinstance(event, NodeEvent) and getattr(event, "tag", None):
             raise ValueError(

@@ -1,4 +1,6 @@
-"""The paper's eight data sets: where they come from, what they hold (Table 8), and under which terms."""
+"""The paper's eight data sets: where they come from, what they hold (Table 8), and under which
+terms.
+"""
 
 from __future__ import annotations
 
@@ -114,7 +116,9 @@ class PaperSet:
         return differing
 
     def embedding_bytes(self, dimension: int = 1024) -> int:
-        """Disk that the documents' embeddings take: fp32 numbers; 1,024 of them for bge-large-en-v1.5."""
+        """Disk that the documents' embeddings take: fp32 numbers; 1,024 of them for
+        bge-large-en-v1.5.
+        """
         return self.documents * dimension * 4
 
 
@@ -123,7 +127,8 @@ def _beir(name: str) -> dict[str, str]:
 
 
 def _tripclick(part: str) -> dict[str, str]:
-    # TripClick's own test has no public judgements; the counts of the paper's test are those of val.
+    # TripClick's own test has no public judgements; the counts of the paper's test are those of
+    # val.
     return {"train": f"tripclick/train/{part}", "test": f"tripclick/val/{part}"}
 
 

@@ -70,16 +70,19 @@ def export(
 ) -> Export:
     """Write a model in other forms, and measure each beside the model as it is.
 
-    ``onnx`` and ``int8`` make ``out`` a sentence-transformers folder with the files that its ONNX backend reads in
+    ``onnx`` and ``int8`` make ``out`` a sentence-transformers folder with the files that its ONNX
+    backend reads in
     ``onnx/``; ``static`` makes a sentence-transformers folder in ``out/static``.
 
     Args:
         model: an OPERA run, or anything else that :func:`opera.evaluate` takes.
         out: the folder to write.
-        forms: ``onnx``; ``int8``, ONNX with weights of 8 bits; ``static``, vectors of tokens without a transformer.
+        forms: ``onnx``; ``int8``, ONNX with weights of 8 bits; ``static``, vectors of tokens
+            without a transformer.
         data: what to measure on, its test split; the default is the run's own data.
         measure: whether to measure at all.
-        push: ``OWNER/NAME`` on the Hugging Face Hub to upload the folder to, as :func:`opera.push` does.
+        push: ``OWNER/NAME`` on the Hugging Face Hub to upload the folder to, as :func:`opera.push`
+            does.
         public: for ``push``.
         language: for ``push``.
         overwrite: replace an export in ``out``.
@@ -139,7 +142,8 @@ def _check_push(name: str, language: Sequence[str], forms: Sequence[Form]) -> No
     checked_languages(language)
     if "static" in forms and len(forms) > 1:
         raise SettingError(
-            "--push: a static model is a model of its own; export and push it alone, under another name"
+            "--push: a static model is a model of its own; export and push it alone, under another "
+            "name"
         )
 
 
@@ -150,11 +154,13 @@ def _check_free(folder: Path, overwrite: bool) -> None:
         return
     if folder / EXPORT_FILE not in written_files(folder):
         raise RunFolderError(
-            f"--out {place(folder)}: is not empty and holds no export; pass an empty or a new folder"
+            f"--out {place(folder)}: is not empty and holds no export; pass an empty or a new "
+            "folder"
         )
     if not overwrite:
         raise RunFolderError(
-            f"--out {place(folder)}: holds an export; pass --overwrite to replace it, or another folder"
+            f"--out {place(folder)}: holds an export; pass --overwrite to replace it, or another "
+            "folder"
         )
 
 
@@ -164,7 +170,8 @@ def _test_data(model: str, data: str | Path | RetrievalData | None) -> Retrieval
         found = with_run_splits(load_data(data), model)
     elif isinstance(locate_model(model), str):
         raise ModelError(
-            f"{model}: no such run or folder; with a model of the hub pass --data DATA, or --no-measure"
+            f"{model}: no such run or folder; with a model of the hub pass --data DATA, or "
+            "--no-measure"
         )
     elif not holds_run(Path(model)):
         raise SettingError(

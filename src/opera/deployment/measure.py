@@ -73,7 +73,9 @@ class Reference:
         )
 
     def _beside(self, encoder: Encoder) -> tuple[float, float | None]:
-        """Encode the sample with both in turn; the first round of each, which sets things up, counts for nothing."""
+        """Encode the sample with both in turn; the first round of each, which sets things up,
+        counts for nothing.
+        """
         ratios, embeddings = [], dict[str, NDArray[np.float32]]()
         for _ in range(ROUNDS + 1):
             seconds = {}

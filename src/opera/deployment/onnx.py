@@ -1,11 +1,12 @@
 """A transformer as an ONNX file, with weights of 32 or 8 bits: written, made portable, and in use.
 
-sentence-transformers exports through optimum-onnx, which no release of it lets be installed beside transformers 5. So
-torch writes the file here, with the names of inputs and outputs that sentence-transformers' ONNX backend and
-text-embeddings-inference read.
+sentence-transformers exports through optimum-onnx, which no release of it lets be installed beside
+transformers 5. So torch writes the file here, with the names of inputs and outputs that
+sentence-transformers' ONNX backend and text-embeddings-inference read.
 
-sentence-transformers 6 names its modules and the pooling in a way that sentence-transformers 5, the newest that
-optimum-onnx can be installed with, and text-embeddings-inference do not know. All three read the names written here.
+sentence-transformers 6 names its modules and the pooling in a way that sentence-transformers 5, the
+newest that optimum-onnx can be installed with, and text-embeddings-inference do not know. All three
+read the names written here.
 """
 
 from __future__ import annotations
@@ -79,7 +80,8 @@ class _HiddenStates(torch.nn.Module):
 
 
 def write_onnx(model: SentenceTransformer, file: Path) -> None:
-    """Write the transformer of a model, on the CPU in fp32, as an ONNX file; batch and length are free.
+    """Write the transformer of a model, on the CPU in fp32, as an ONNX file; batch and length are
+    free.
 
     Weights of more than 2 GB stand beside it, in ``NAME.onnx_data``.
 
@@ -104,7 +106,7 @@ def write_onnx(model: SentenceTransformer, file: Path) -> None:
                 verbose=False,
             )
             assert program is not None
-        except Exception as error:  # the exporter raises many types; all mean that it does not know this transformer
+        except Exception as error:  # of many types: it does not know this transformer
             reason = shortened((str(error).strip().splitlines() or [type(error).__name__])[0])
             kind = type(model[0].auto_model).__name__
             raise ModelError(
@@ -125,7 +127,8 @@ def write_onnx(model: SentenceTransformer, file: Path) -> None:
 
 
 def write_int8(source: Path, file: Path, reduced: bool) -> None:
-    """Write an ONNX file with weights of 8 bits, a scale per channel; activations are quantised as they come.
+    """Write an ONNX file with weights of 8 bits, a scale per channel; activations are quantised as
+    they come.
 
     Args:
         source: the ONNX file with weights of 32 bits.
@@ -165,7 +168,9 @@ def int8_name(kind: str) -> str:
 
 
 def _forget_places(graph: Any) -> None:
-    """Remove the lines of source, in files of this machine, that torch notes beside each node of a graph."""
+    """Remove the lines of source, in files of this machine, that torch notes beside each node of a
+    graph.
+    """
     for part in (
         graph,
         graph.graph,
@@ -191,7 +196,8 @@ def _quiet() -> Iterator[None]:
 
 
 class OnnxTransformer(torch.nn.Module):
-    """Stands where a SentenceTransformer has its transformer, and computes with onnxruntime on the CPU.
+    """Stands where a SentenceTransformer has its transformer, and computes with onnxruntime on the
+    CPU.
 
     Args:
         file: the ONNX file.
@@ -225,7 +231,9 @@ class OnnxTransformer(torch.nn.Module):
 
 
 def load_onnx(folder: Path, file: Path) -> SentenceTransformer:
-    """Load an exported folder on the CPU, with one of its ONNX files in place of the transformer."""
+    """Load an exported folder on the CPU, with one of its ONNX files in place of the
+    transformer.
+    """
     model = load_model(folder, "cpu")
     model[0].model = OnnxTransformer(file, model[0].auto_model.config)
     return model
@@ -265,7 +273,9 @@ def _name_pooling(file: Path) -> None:
 
 
 def _name_tokenizer(file: Path) -> None:
-    """Name the class of a tokenizer that is nothing but its file as transformers 4 does, which 5 reads too."""
+    """Name the class of a tokenizer that is nothing but its file as transformers 4 does, which 5
+    reads too.
+    """
     values = read_json(file) if file.is_file() else {}
     if values.get("tokenizer_class") == "TokenizersBackend":
         _write(file, {**values, "tokenizer_class": "PreTrainedTokenizerFast"})

@@ -36,7 +36,8 @@ EXAMPLE_FOLDER = "path/to/this/folder"
 def push(
     model: str | Path, name: str, *, public: bool = False, language: Sequence[str] = ()
 ) -> str:
-    """Upload a model to the Hugging Face Hub, in one commit; a repository that is not there is made.
+    """Upload a model to the Hugging Face Hub, in one commit; a repository that is not there is
+    made.
 
     The token is the one of ``hf auth login``, or of ``HF_TOKEN``.
 
@@ -44,13 +45,15 @@ def push(
         model: a run, or a folder that :func:`opera.export` wrote.
         name: ``OWNER/NAME`` of the repository.
         public: make a new repository public; one that is there stays as it is.
-        language: codes of the texts' languages, such as ``en``, for the card; without them it names none.
+        language: codes of the texts' languages, such as ``en``, for the card; without them it names
+            none.
 
     Returns:
         The address of the repository.
 
     Raises:
-        InputError: for anything that is no folder of a model that others can load, no name of a repository, or no token
+        InputError: for anything that is no folder of a model that others can load, no name of a
+            repository, or no token
             that may write there.
         StorageError: if the hub cannot be reached, or refuses the files.
     """
@@ -86,7 +89,8 @@ def push(
         status = getattr(error.response, "status_code", None)
         if status in REFUSED:
             raise SettingError(
-                f"{repository}: the hub refuses this token ({status}); log in with 'hf auth login' as someone who may "
+                f"{repository}: the hub refuses this token ({status}); log in with 'hf auth login' "
+                "as someone who may "
                 "write there, or set HF_TOKEN"
             ) from None
         raise StorageError(
@@ -102,23 +106,27 @@ def push(
 
 
 def _files_to_push(folder: Path) -> list[Path]:
-    """Return the files of a model that OPERA wrote. Links are not followed: they may lead to anything of the user's.
+    """Return the files of a model that OPERA wrote. Links are not followed: they may lead to
+    anything of the user's.
 
     Raises:
-        ModelError: if nobody knows what OPERA wrote there, or a link is in the place of a file of the model.
+        ModelError: if nobody knows what OPERA wrote there, or a link is in the place of a file of
+            the model.
     """
     if folder.is_symlink():
         raise ModelError(f"{place(folder)}: is a link; push the folder that it leads to")
     ours = written_files(folder)
     if not ours:
         raise ModelError(
-            f"{place(folder)}: has no list of the files that OPERA wrote there ({LIST_FILE}), so it is not known what "
+            f"{place(folder)}: has no list of the files that OPERA wrote there ({LIST_FILE}), so "
+            "it is not known what "
             "may be uploaded; train or export the model again, or upload it with 'hf upload'"
         )
     for path in (folder / name for name in sorted(written_names(folder))):
         if path not in ours and path.exists():
             raise ModelError(
-                f"{place(path)}: is a link in place of a file that OPERA wrote; put the file itself there"
+                f"{place(path)}: is a link in place of a file that OPERA wrote; put the file "
+                "itself there"
             )
     files = [path for path in ours if not path.name.startswith(".")]
     others = sorted(
@@ -155,7 +163,8 @@ def checked_languages(languages: Sequence[str]) -> tuple[str, ...]:
     for code in given:
         if not LANGUAGE.fullmatch(code):
             raise SettingError(
-                f"--language: must be codes such as en or pt-BR, separated by commas, got {shown(code)}"
+                "--language: must be codes such as en or pt-BR, separated by commas, got "
+                f"{shown(code)}"
             )
     return given
 
@@ -166,7 +175,8 @@ def _refuse_local_base(files: Sequence[Path]) -> None:
         base = read_object(path).get("base_model_name_or_path")
         if isinstance(base, str) and is_place(base):
             raise ModelError(
-                f"{place(path)}: these matrices belong to a model in a folder here, which nobody else has; train with "
+                f"{place(path)}: these matrices belong to a model in a folder here, which nobody "
+                "else has; train with "
                 "merge=true, or from a model of the hub"
             )
 

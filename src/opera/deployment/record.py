@@ -1,4 +1,6 @@
-"""``export.json`` and the README: what was exported, and what that changed in quality, speed and size."""
+"""``export.json`` and the README: what was exported, and what that changed in quality, speed and
+size.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ FORMAT = 1
 MEASURE = "nDCG@10"
 FORMS = ("onnx", "int8", "static")
 NEGLIGIBLE = 0.0005
-"""An interval within so little of zero, less than a tenth of a point, is rounding: the model is the same."""
+"""An interval within so little of zero, less than a tenth of a point, is rounding: the model is the
+same.
+"""
 
 Form = Literal["onnx", "int8", "static"]
 Verdict = Literal["same", "better", "worse", "not distinguishable", "not measured"]
@@ -32,8 +36,10 @@ class Figures:
         difference: ``after`` minus ``before``.
         low: lower end of the difference's 95% interval over the queries.
         high: upper end of the interval.
-        speed: documents per second beside those of the model as trained, both on the CPU; the median of several rounds.
-        least_cosine: of the two embeddings of a document, the smallest; ``None`` where they have other dimensions.
+        speed: documents per second beside those of the model as trained, both on the CPU; the
+            median of several rounds.
+        least_cosine: of the two embeddings of a document, the smallest; ``None`` where they have
+            other dimensions.
     """
 
     before: float
@@ -111,7 +117,9 @@ class Export:
 
 
 def verdict_sentence(form: ExportedForm) -> str:
-    """Say plainly what a form changed: ``worse: nDCG@10 −1.2 points (95% interval −1.9 to −0.5)``."""
+    """Say plainly what a form changed: ``worse: nDCG@10 −1.2 points (95% interval −1.9 to
+    −0.5)``.
+    """
     if form.figures is None:
         return "not measured"
     difference = f"{MEASURE} {points(form.figures.difference)} points"
@@ -127,7 +135,9 @@ HEADS = ("form", "file", MEASURE, "points", "95% interval", "speed", "MB")
 
 
 def table_rows(exported: Export) -> list[tuple[str, ...]]:
-    """Write the model as trained and each form as rows under :data:`HEADS`, blank where nothing was measured."""
+    """Write the model as trained and each form as rows under :data:`HEADS`, blank where nothing was
+    measured.
+    """
     measured = [form.figures for form in exported.forms if form.figures is not None]
     before = (f"{measured[0].before:.4f}", "", "", "1.0×") if measured else ("", "", "", "")
     rows: list[tuple[str, ...]] = [("as trained", "", *before, f"{exported.megabytes:.1f}")]

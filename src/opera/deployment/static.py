@@ -1,4 +1,6 @@
-"""A static model distilled from a trained one: one vector per token, looked up and averaged; no transformer runs."""
+"""A static model distilled from a trained one: one vector per token, looked up and averaged; no
+transformer runs.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,11 @@ POOLING = {"mean": "mean", "cls": "first", "lasttoken": "last"}
 
 
 def distil(model: SentenceTransformer) -> SentenceTransformer:
-    """Distil a static model: each token of the vocabulary is embedded by itself, then the vectors are reduced.
+    """Distil a static model: each token of the vocabulary is embedded by itself, then the vectors
+    are reduced.
 
-    Prompts are left behind: a text's vector is a mean over tokens, so a prompt would only shift all of them.
+    Prompts are left behind: a text's vector is a mean over tokens, so a prompt would only shift all
+        of them.
 
     Raises:
         ModelError: if model2vec cannot distil this model.

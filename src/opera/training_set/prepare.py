@@ -32,10 +32,13 @@ from opera.training_set.prepare_model import (
 )
 
 LITTLE_LOST = 0.05
-"""Share of the training queries, or of the pairs, that dev may take without a second training that puts them back."""
+"""Share of the training queries, or of the pairs, that dev may take without a second training that
+puts them back.
+"""
 MOST_SHARED = 0.3
-"""How much larger the share of pairs with a shared document may be among those that dev brings back than among the
-others; in the worlds of docs/when-fine-tuning-hurts.md, where a second training helps, it is up to .29 larger."""
+"""How much larger the share of pairs with a shared document may be among those that dev brings back
+than among the others; in the worlds of docs/when-fine-tuning-hurts.md, where a second training
+helps, it is up to .29 larger."""
 ROUNDING = 1e-3
 """How far above 1 a cosine may come out."""
 MOST_CHEAP_STEPS = 200
@@ -51,16 +54,21 @@ class Prepared:
         recipe: the same with automatic values resolved.
         situation: what these depend on.
         original: the data with its original grades and splits.
-        data: the data that trains: grades below ``relevant_grade`` are 0, and missing splits are drawn.
-        whole: the same with everything in train that was drawn or held out for dev; the same as ``data`` where dev was
+        data: the data that trains: grades below ``relevant_grade`` are 0, and missing splits are
+            drawn.
+        whole: the same with everything in train that was drawn or held out for dev; the same as
+            ``data`` where dev was
             not drawn.
-        future: what tomorrow's queries are taken to ask about; ``None`` for a run that needs no dev split.
+        future: what tomorrow's queries are taken to ask about; ``None`` for a run that needs no dev
+            split.
         model: the model that trains.
-        base: the untrained model under an adapter, which does not train; ``None`` without an adapter.
+        base: the untrained model under an adapter, which does not train; ``None`` without an
+            adapter.
         model_source: what the user called it.
         encoder: the model with its device and precision.
         negatives: the kind of explicit negatives.
-        lengths: ``max_query_length`` and ``max_passage_length`` in force; ``None`` for a model that reads whole texts.
+        lengths: ``max_query_length`` and ``max_passage_length`` in force; ``None`` for a model that
+            reads whole texts.
         own_lengths: those that the pretrained model's folder holds, likewise.
         processes: how many processes train together.
     """
@@ -88,15 +96,17 @@ class Prepared:
 
     @property
     def is_static(self) -> bool:
-        """Whether what trains is a table of token embeddings, or an adapter: a training takes seconds."""
+        """Whether what trains is a table of token embeddings, or an adapter: a training takes
+        seconds.
+        """
         return self.situation.model not in TRANSFORMERS
 
     @property
     def again(self) -> RetrievalData:
         """The data of a second training: the drawn dev split is back in train.
 
-        Pairs of other queries that left train because their documents are to be new stay out: the training that chose
-        the share had nothing like them (issue 23).
+        Pairs of other queries that left train because their documents are to be new stay out: the
+            training that chose the share had nothing like them (issue 23).
         """
         return for_each(_with_held_out, self.whole, self.data)
 
@@ -108,7 +118,9 @@ class Prepared:
 
     @property
     def _refit_pays(self) -> bool:
-        """Whether dev took enough of train to be worth another training, which is cheap and like the first."""
+        """Whether dev took enough of train to be worth another training, which is cheap and like
+        the first.
+        """
         left, whole = self.data.training_split(), self.whole.training_split()
         lost = 1 - min(left.n_queries / whole.n_queries, len(left.doc_rows) / len(whole.doc_rows))
         cheap = self.is_static or (self.settings.max_steps or 0) <= MOST_CHEAP_STEPS
@@ -123,9 +135,10 @@ class Prepared:
     def _comes_back_alike(self) -> bool:
         """Whether what comes back to train with dev is like what was there (issue 23).
 
-        It is not where documents had to leave train so that dev has new ones, nor where more of the pairs that come
-        back name a document that another query names too: such documents are found first for every query, and neither
-        the first training nor dev, which the second has seen, shows it.
+        It is not where documents had to leave train so that dev has new ones, nor where more of the
+            pairs that come back name a document that another query names too: such documents are
+            found first for every query, and neither the first training nor dev, which the second
+            has seen, shows it.
         """
         if _count(self.data.held_out) != _count(self.whole.held_out):
             return False

@@ -46,7 +46,9 @@ def check_weights(data: RetrievalData, recipe: Recipe) -> None:
 
 
 def with_weights_note(data: RetrievalData, settings: WeightSettings) -> RetrievalData:
-    """Add a note on the weights; of several data sets, one without weights gets a note where they are used."""
+    """Add a note on the weights; of several data sets, one without weights gets a note where they
+    are used.
+    """
     if data.sets:
         return for_each(lambda own: with_weights_note(own, settings), data)
     weights = data.training_split().weights

@@ -15,13 +15,17 @@ from opera.core.terminal import printable, printing_to
 
 
 class SafeConsole(Console):
-    """Escapes every text it is given. Plain strings are text and not markup; styles come from the caller alone."""
+    """Escapes every text it is given. Plain strings are text and not markup; styles come from the
+    caller alone.
+    """
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(**{"highlight": False, "markup": False, "emoji": False, **arguments})
 
     def print(self, *objects: Any, **arguments: Any) -> None:
-        """Print as rich does; an error names standard output, where that is what cannot be written."""
+        """Print as rich does; an error names standard output, where that is what cannot be
+        written.
+        """
         with printing_to(self.file):
             super().print(*objects, **arguments)
 
@@ -34,7 +38,9 @@ class SafeConsole(Console):
 
 
 def console() -> SafeConsole:
-    """Return the console for results, on standard output; if that is not a terminal, lines are at least 120 wide."""
+    """Return the console for results, on standard output; if that is not a terminal, lines are at
+    least 120 wide.
+    """
     width = None if sys.stdout.isatty() else max(120, shutil.get_terminal_size().columns)
     return SafeConsole(width=width)
 
@@ -45,7 +51,9 @@ def one_line(text: str) -> str:
 
 
 def table_of(columns: Sequence[str], rows: Iterable[Sequence[str]], words: int = 1) -> Table:
-    """Make a table whose first ``words`` columns hold words, and the others numbers, to the right."""
+    """Make a table whose first ``words`` columns hold words, and the others numbers, to the
+    right.
+    """
     table = Table()
     for at, column in enumerate(columns):
         table.add_column(column, justify="left" if at < words else "right")

@@ -40,12 +40,14 @@ def print_sets(screen: Console) -> None:
     screen.print(table_of(heads, origins, words=3))
     screen.print(
         Text(
-            "texts: in OPERA's cache. embeddings: of 1,024 fp32 numbers per document, as bge-large's."
+            "texts: in OPERA's cache. embeddings: of 1,024 fp32 numbers per document, as "
+            "bge-large's."
         )
     )
     screen.print(
         Text(
-            "opera data get NAME fetches one; then paper:NAME is a data set wherever one is asked for."
+            "opera data get NAME fetches one; then paper:NAME is a data set wherever one is asked "
+            "for."
         )
     )
 
@@ -85,7 +87,8 @@ def print_counts(
         say(f"  {COUNTS[found.name]}: {found.found:,}, and {found.table:,} in Table 8{reason}")
     if entry is not None and not all(found.reason for found in differences):
         say(
-            f"  no reason is known; are its files whole? They are read anew without {place(stored_at(entry.splits))}"
+            "  no reason is known; are its files whole? They are read anew without "
+            f"{place(stored_at(entry.splits))}"
         )
     if entry is not None and not differences:
         say("  all counts are those of Table 8")

@@ -13,7 +13,10 @@ from opera.deployment.record import HEADS, Export, table_rows, verdict_sentence
 def print_export(screen: Console, exported: Export) -> None:
     """Print what each form costs and gains beside the model as trained, then how to load it."""
     if exported.queries:
-        title = f"{exported.model} on {exported.data}, {exported.queries:,} test queries; speed on {exported.processor}"
+        title = (
+            f"{exported.model} on {exported.data}, {exported.queries:,} test queries; "
+            f"speed on {exported.processor}"
+        )
         screen.print(Text(title, style="bold"))
     screen.print(table_of(HEADS, table_rows(exported), words=2))
     for form in exported.forms:

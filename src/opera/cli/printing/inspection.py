@@ -34,7 +34,9 @@ def print_inspection(screen: Console, inspection: Inspection) -> None:
 
 
 def histogram(shares: Sequence[float], highest: float) -> str:
-    """Draw shares as one line of bars; ``highest`` is a full bar, and every share above 0 is visible."""
+    """Draw shares as one line of bars; ``highest`` is a full bar, and every share above 0 is
+    visible.
+    """
     levels = [
         0 if share == 0 else max(1, round(share / highest * (len(BARS) - 1))) for share in shares
     ]
@@ -54,8 +56,10 @@ def _print_counts(screen: Console, inspection: Inspection) -> None:
     )
     screen.print(
         Text(
-            f"positives per query: mean {positives.mean:.1f}; minimum {minimum}, 25% {quarter}, median {median}, "
-            f"75% {three_quarters}, maximum {maximum}; {positives.single_positive_share:.0%} of the queries have one. "
+            f"positives per query: mean {positives.mean:.1f}; minimum {minimum}, 25% {quarter}, "
+            f"median {median}, "
+            f"75% {three_quarters}, maximum {maximum}; {positives.single_positive_share:.0%} of "
+            "the queries have one. "
             f"The most common document is in {positives.most_common_document_pairs:,} pairs."
         )
     )
@@ -121,7 +125,8 @@ def _print_similarities(screen: Console, inspection: Inspection) -> None:
     )
     screen.print(
         Text(
-            f"Within a query: its labelled document is closer than a random one with probability {quality.auc:.3f} "
+            "Within a query: its labelled document is closer than a random one with probability "
+            f"{quality.auc:.3f} "
             f"(AUC). Each was ranked among at least {quality.pool:,} positives of other queries.\n"
             f"{_noise_in_words(quality)}"
         )
@@ -132,11 +137,15 @@ def _noise_in_words(quality: Quality) -> str:
     if quality.noise is None:
         return "These are too few to estimate noise."
     return (
-        f"Estimated noise: {quality.noise:.1%} ± {quality.noise_error:.1%} of the pairs have a document that scores no "
-        "better than a random one. These are false labels, or relevance that this model does not see. False labels "
+        f"Estimated noise: {quality.noise:.1%} ± {quality.noise_error:.1%} of the pairs have a "
+        "document that scores no "
+        "better than a random one. These are false labels, or relevance that this model does not "
+        "see. False labels "
         "close to the query are not counted.\n"
-        "Across queries: a pair that is not noise is more similar than a random pair of any query and document with "
-        f"probability {quality.pooled_auc:.3f}. The single threshold of static pruning depends on this."
+        "Across queries: a pair that is not noise is more similar than a random pair of any query "
+        "and document with "
+        f"probability {quality.pooled_auc:.3f}. The single threshold of static pruning depends on "
+        "this."
     )
 
 
@@ -155,9 +164,12 @@ def _print_retentions(screen: Console, inspection: Inspection) -> None:
     screen.print(table_of(heads, rows, words=0))
     screen.print(
         Text(
-            "True pairs: their estimated share among those kept. Gain: estimated change of the similarity that "
-            "training\nlearns from, beside training on all pairs (E of Theorem 1, docs/paper.md). Both assume that the "
-            f"estimated\nnoise is random. For comparison: {inspection.quality.true_share:.3f} of all pairs are true, "
+            "True pairs: their estimated share among those kept. Gain: estimated change of the "
+            "similarity that "
+            "training\nlearns from, beside training on all pairs (E of Theorem 1, docs/paper.md). "
+            "Both assume that the "
+            f"estimated\nnoise is random. For comparison: {inspection.quality.true_share:.3f} of "
+            "all pairs are true, "
             f"and dp gains {signed(inspection.dynamic_gain, 4)}.\n"
             "The gain ignores coverage: weigh it against the lost queries."
         )
@@ -172,9 +184,12 @@ def _print_duplicates(screen: Console, inspection: Inspection) -> None:
     for split, leak in inspection.leaks.items():
         screen.print(
             Text(
-                f"{split} in train: {leak.leaked_queries:,} of {leak.queries:,} {split} queries have a near-identical "
-                f"training query; for {leak.leaked_pairs:,} of {leak.pairs:,} pairs it has the same relevant "
-                f"document. {leak.shared_documents:,} of {leak.documents:,} relevant documents are also "
+                f"{split} in train: {leak.leaked_queries:,} of {leak.queries:,} {split} queries "
+                "have a near-identical "
+                f"training query; for {leak.leaked_pairs:,} of {leak.pairs:,} pairs it has the "
+                "same relevant "
+                f"document. {leak.shared_documents:,} of {leak.documents:,} relevant documents are "
+                "also "
                 "relevant in train."
             )
         )
@@ -182,7 +197,8 @@ def _print_duplicates(screen: Console, inspection: Inspection) -> None:
     if not inspection.leaks:
         screen.print(
             Text(
-                "There is no split but train: opera train draws test and dev from it, as --future says."
+                "There is no split but train: opera train draws test and dev from it, as --future "
+                "says."
             )
         )
 
@@ -215,7 +231,8 @@ def _print_suspicious(screen: Console, inspection: Inspection) -> None:
     for pair in inspection.suspicious:
         screen.print(
             Text(
-                f"{one_line(pair.query_id)} – {one_line(pair.doc_id)}: similarity {pair.similarity:.3f}, "
+                f"{one_line(pair.query_id)} – {one_line(pair.doc_id)}: similarity "
+                f"{pair.similarity:.3f}, "
                 f"{pair.closer_random_share:.1%} of random documents are closer"
             )
         )

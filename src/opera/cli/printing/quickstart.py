@@ -25,7 +25,9 @@ SHOWN_SEARCHES, SHOWN_DOCUMENTS = 3, 3
 
 
 def print_quickstart(console: Console, run: Run) -> None:
-    """Print three searches before and after, the measures, where the model is, and what to do next."""
+    """Print three searches before and after, the measures, where the model is, and what to do
+    next.
+    """
     data = load_data(run.record.data.source)
     console.print(
         "\nThree held-out queries, drawn at random from those whose best documents changed:",
@@ -36,7 +38,8 @@ def print_quickstart(console: Console, run: Run) -> None:
     counts = data.counts()
     settings = run.settings
     title = (
-        f"{counts['test_queries']} held-out queries, {counts['documents']:,} chunks, {run.steps} steps of "
+        f"{counts['test_queries']} held-out queries, {counts['documents']:,} chunks, {run.steps} "
+        "steps of "
         f"{settings['method']}, {format_rates(settings)}"
     )
     console.print()
@@ -50,7 +53,8 @@ def print_quickstart(console: Console, run: Run) -> None:
     console.print(Text(f'  {opera} search {data.source} "parse a date string" --model {run.path}'))
     console.print(
         Text(
-            f"  {opera} train {data.source} --model minilm --method sp --out {run.path.parent / 'sp'}"
+            f"  {opera} train {data.source} --model minilm --method sp "
+            f"--out {run.path.parent / 'sp'}"
         )
     )
     console.print(Text(f"  {opera} train python:YOUR_PACKAGE --model minilm --out yours"))

@@ -25,9 +25,11 @@ MEASURE = "nDCG@10"
 
 
 def print_before_after(screen: Console, run: Run, title: str) -> None:
-    """Print the main measures of a run on test: before, fine-tuned, after, and the gain in points with its interval.
+    """Print the main measures of a run on test: before, fine-tuned, after, and the gain in points
+    with its interval.
 
-    The fine-tuned model is left out where it is the one handed over. Few test queries are warned of.
+    The fine-tuned model is left out where it is the one handed over. Few test queries are warned
+    of.
     """
     measures, per_query = run.measures, run.per_query()
     changes = changes_on_test(per_query, DEFAULT_MEASURES)
@@ -58,7 +60,9 @@ def warn_of_few(screen: Console, queries: int, split: str = "test") -> None:
 
 
 def print_guard(screen: Console, guard: GuardRecord) -> None:
-    """Print the verdict, what the model handed over is made of, what it was chosen on, and reasons for doubt."""
+    """Print the verdict, what the model handed over is made of, what it was chosen on, and reasons
+    for doubt.
+    """
     screen.print(Text(verdict_sentence(guard), style="bold"))
     for sentence in (share_sentence(guard), dev_sentence(guard), *warnings_of(guard)):
         screen.print(Text(sentence))
@@ -76,7 +80,9 @@ def print_measures(
     head: str = "measure",
     intervals: Mapping[str, tuple[float, float]] | None = None,
 ) -> None:
-    """Print the measures of one evaluation with their intervals, or other named values under their ``head``."""
+    """Print the measures of one evaluation with their intervals, or other named values under their
+    ``head``.
+    """
     found = (
         {}
         if intervals is None
@@ -88,7 +94,9 @@ def print_measures(
 
 
 def print_sizes(screen: Console, run: Run) -> None:
-    """Print a measure of a run at each number of first dimensions; nothing for a run without sizes."""
+    """Print a measure of a run at each number of first dimensions; nothing for a run without
+    sizes.
+    """
     if sizes := run.record.matryoshka:
         measured = [
             ("all", run.measures),
@@ -100,7 +108,9 @@ def print_sizes(screen: Console, run: Run) -> None:
 
 
 def print_sets(screen: Console, run: Run) -> None:
-    """Print a measure of a run on each of several data sets, before and after; nothing for a run on one."""
+    """Print a measure of a run on each of several data sets, before and after; nothing for a run on
+    one.
+    """
     sets = run.record.sets
     if not sets:
         return
@@ -142,9 +152,13 @@ def print_document(screen: Console, heading: str, text: str) -> None:
 def how_to_use(run: Run) -> str:
     """Return the lines of Python that load what a run handed over."""
     if run.settings["query_vectors"] is not None:
-        return f"import opera.adapter\nadapter = opera.adapter.load({str(run.path)!r})\nqueries = adapter.queries(vectors)"
+        return (
+            f"import opera.adapter\nadapter = opera.adapter.load({str(run.path)!r})\n"
+            "queries = adapter.queries(vectors)"
+        )
     if run.settings["adapter"] == "query":
-        return f"{how_to_load(str(run.model_path))}\n# documents keep their embeddings: an index of them stays valid"
+        kept = "# documents keep their embeddings: an index of them stays valid"
+        return f"{how_to_load(str(run.model_path))}\n{kept}"
     return how_to_load(str(run.model_path))
 
 

@@ -12,7 +12,9 @@ WIDEST = 100
 
 
 def settings_text(groups: Mapping[str, Sequence[SettingDoc]]) -> str:
-    """List settings by group: name, default and values on a line; what it does and whence the default comes below."""
+    """List settings by group: name, default and values on a line; what it does and whence the
+    default comes below.
+    """
     width = min(shutil.get_terminal_size().columns, WIDEST)
     return "\n".join(_lines(groups, width))
 

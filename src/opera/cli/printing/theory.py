@@ -12,7 +12,9 @@ from opera.diagnostics.simulation import METHOD_NAMES, Outcome, Point
 
 
 def print_theory(screen: Console, points: Sequence[Point], held: str) -> None:
-    """Print Theorem 1 and the simulation for each world; ``held`` lists the settings that all worlds share."""
+    """Print Theorem 1 and the simulation for each world; ``held`` lists the settings that all
+    worlds share.
+    """
 
     def by_method(outcomes: Mapping[str, Outcome], field: str) -> str:
         return " ".join(f"{getattr(outcomes[name], field):.3f}" for name in METHOD_NAMES)
@@ -35,7 +37,10 @@ def print_theory(screen: Console, points: Sequence[Point], held: str) -> None:
     columns = ("noise", "AUC", "γ", "ρ", *heads, "best by\ntheorem")
     screen.print(table_of(columns, rows, words=0))
     screen.print(
-        "γ, ρ: share of true documents among those that sp keeps and dp prefers. Pruning beats ft if it exceeds\n"
-        "1 - noise; then, at γ = ρ, sp also beats dp. If scores mislead (AUC below 0.5), dp loses less than sp.\n"
-        f"simulated: the real methods, without variance, as in the theorem; standard errors up to {largest:.4f}."
+        "γ, ρ: share of true documents among those that sp keeps and dp prefers. Pruning beats ft "
+        "if it exceeds\n"
+        "1 - noise; then, at γ = ρ, sp also beats dp. If scores mislead (AUC below 0.5), dp loses "
+        "less than sp.\n"
+        "simulated: the real methods, without variance, as in the theorem; standard errors up to "
+        f"{largest:.4f}."
     )

@@ -63,7 +63,9 @@ UNKNOWN, NOTHING = -1, -2
 
 
 class KnownTexts:
-    """Numbers values by the rows of a table: by its ids, or by its texts if the first are no ids."""
+    """Numbers values by the rows of a table: by its ids, or by its texts if the first are no
+    ids.
+    """
 
     def __init__(self, table: TextTable) -> None:
         self.table, self.by_text = table, False

@@ -78,7 +78,8 @@ class PairStore:
         splits: numbers of the splits by name; complete once ``read`` is through.
         lines: whether they are lines of BEIR or of another trainer: a pair has one grade, and
             negatives stay in their order, of all splits. Else the highest grade counts.
-        lenient: leave out empty texts, and ids that are not there, as of published data, which nobody
+        lenient: leave out empty texts, and ids that are not there, as of published data, which
+            nobody
             here can correct.
     """
 
@@ -176,7 +177,8 @@ class PairStore:
             _, own, at = next(self._found(kind, unknown[:1]))
             example = shown(own.text[at].as_py())
             self._note(
-                f"left out {len(unknown):,} judgements of {plural} that are not there, such as {example}"
+                f"left out {len(unknown):,} judgements of {plural} that are not there, such as "
+                f"{example}"
             )
         elif len(unknown):
             place, own, at = next(self._found(kind, unknown[:1]))
@@ -259,7 +261,9 @@ class PairStore:
             raise DataError(f"{place}: {rule(at)}")
 
     def _found(self, kind: str, numbers: Rows) -> Iterator[tuple[str, Texts, int]]:
-        """Read again; yield the place of each of some texts, the texts around it, its number there."""
+        """Read again; yield the place of each of some texts, the texts around it, its number
+        there.
+        """
         start = 0
         for batch in self._read() if len(numbers) else ():
             texts = batch.query if kind == "query" else batch.document
