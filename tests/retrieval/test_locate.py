@@ -13,6 +13,7 @@ import pytest
 
 import opera
 from grids import write_unfinished_run
+from opera.config.training import TEST_FRACTION
 from opera.core.errors import DataError, MissingExtraError, ModelError
 from opera.data import RetrievalData
 from opera.data.splits import draw_missing_splits
@@ -38,14 +39,14 @@ def run_of(path: Path, data: RetrievalData, **values: Any) -> Path:
 
 
 def test_splits_are_drawn_as_the_run_drew_them(data: RetrievalData, tmp_path: Path) -> None:
-    path = run_of(tmp_path / "run", data, seed=5, test_fraction=0.3, relevant_grade=2, guard=False)
+    path = run_of(tmp_path / "run", data, seed=5, relevant_grade=2, guard=False)
     prepared = with_run_splits(data, path)
-    drawn = draw_missing_splits(data.with_relevant_grade(2), seed=5, test_fraction=0.3)
+    drawn = draw_missing_splits(data.with_relevant_grade(2), seed=5, test_fraction=TEST_FRACTION)
     assert list(prepared.splits) == ["train", "test"]
     for name, qrels in prepared.splits.items():
         assert qrels.query_rows.tolist() == drawn.splits[name].query_rows.tolist()
         assert set(qrels.grades.tolist()) == {0, 2}
-    assert prepared.splits["test"].n_queries == 6
+    assert prepared.splits["test"].n_queries == 2
 
 
 def test_dev_is_drawn_where_the_run_needed_it(data: RetrievalData, tmp_path: Path) -> None:

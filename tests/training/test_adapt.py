@@ -165,10 +165,10 @@ def test_a_folder_with_other_things_is_not_written_to(beir: Path, static_model: 
 
 
 def test_what_a_killed_start_left_is_no_obstacle(beir: Path, static_model: Path, tmp_path: Path) -> None:
-    (tmp_path / ".run.json-0123456789abcdef").write_text("{")
+    (tmp_path / ".run.json.part").write_text("{")
     run = opera.adapt(beir, model=static_model, out=tmp_path, **SMALL)
     assert run.finished
-    assert not (tmp_path / ".run.json-0123456789abcdef").exists()
+    assert not (tmp_path / ".run.json.part").exists()
 
 
 @pytest.mark.slow

@@ -22,6 +22,7 @@ import opera
 from attacks import Bomb, plant_bomb
 from killable import Killable, changes
 from opera.core.errors import InputError, ModelError, RunFolderError, TrainingError
+from opera.data import Qrels
 from opera.runs.folder import Run
 from opera.training.checkpoint import damage, flatten, nest, seal
 from small_runs import SMALL, InterruptedAt, assert_same_run, weights
@@ -130,7 +131,10 @@ def test_a_checkpoint_of_other_pairs_is_refused(
 
     from opera.training_set import noise
 
-    monkeypatch.setattr(noise.RandomCandidates, "draw", lambda self, query, rng, count: np.arange(count) + 60)
+    def others(clean: Qrels, pool: noise.DocumentPool) -> noise.Candidates:
+        return noise.Candidates(np.full(clean.n_queries, 60), lambda query, rng, count: np.arange(count) + 60)
+
+    monkeypatch.setattr(noise, "random_candidates", others)
     with pytest.raises(TrainingError, match="belongs to other training pairs"):
         opera.adapt(beir, model=static_model, out=tmp_path / "cut", resume=True, **settings)
 

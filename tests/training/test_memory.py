@@ -74,7 +74,9 @@ def test_of_encoding_other_settings_are_named(
     beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("opera.training.run.evaluate_encoder", fail(MemoryError()))
-    with pytest.raises(TrainingError, match=r"encoding texts: lower encode_batch_size \(now 128\), max_passage_length"):
+    with pytest.raises(
+        TrainingError, match=r"encoding texts: lower per_device_eval_batch_size \(now 128\), max_passage_length"
+    ):
         opera.adapt(beir, model=static_model, out=tmp_path / "run", **SMALL)
 
 

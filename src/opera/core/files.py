@@ -346,7 +346,7 @@ def _reading(path: Path, reads: Iterable[Path]) -> str:
             if where.is_relative_to(file.resolve()):
                 return (
                     "is read by this command"
-                    if file == path
+                    if path == read
                     else f"lies in {read}, which this command reads"
                 )
     return ""

@@ -112,13 +112,13 @@ class Session:
 def _memory_advice(phase: str, prepared: Prepared) -> str:
     """Name the settings that take memory in a phase, with their values."""
     settings = prepared.settings
-    now = settings.flat()
+    now = {**settings.flat(), "per_device_eval_batch_size": settings.encode_batch_size}
 
     def lower(*names: str) -> str:
         return "lower " + ", ".join(f"{name} (now {now[name]})" for name in names)
 
     if phase not in ("train", TRIAL_FOLDER):
-        return f"encoding texts: {lower('encode_batch_size', 'max_passage_length')}"
+        return f"encoding texts: {lower('per_device_eval_batch_size', 'max_passage_length')}"
     if settings.global_batch_size is None:
         ways = lower("per_device_train_batch_size", "train_group_size", "max_passage_length")
     else:

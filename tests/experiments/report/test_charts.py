@@ -51,7 +51,6 @@ def add_run(folder: RunsFolder, method: str, documents: str = "wxyz", **columns:
         pair_ids=np.arange(4, dtype=np.int32),
         query_codes=quantised(np.array([[1.0, 1.0, 1.0], [0.0, 2.0, 1.0]])),
         document_codes=quantised(np.ones((2, 4))),
-        similarity=np.zeros((2, 0), dtype=np.int64),
     )
     writer.write_sampling(record)
 
