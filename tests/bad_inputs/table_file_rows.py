@@ -258,8 +258,8 @@ ROWS = [
     ids(
         "ids that pandas made floats",
         "query_id,doc_id\n1,007\n2.0,8\n",
-        "pairs.csv:3: query '2.0' is no id in the table of queries; '2' is one: pandas writes numbers so, beside "
-        "missing ones; convert with astype('Int64')",
+        "pairs.csv:3: query '2.0' is no id in the table of queries; '2' is one: pandas adds .0 if values are "
+        "missing; convert with astype('Int64')",
     ),
     Bad(
         "table: a split that tables lack",

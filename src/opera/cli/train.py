@@ -37,6 +37,7 @@ from opera.cli.options import (
     path_option,
     setting_option,
 )
+from opera.config.trainer import PRIMARY
 from opera.core.errors import SettingError
 from opera.core.terminal import json_text, say
 
@@ -223,6 +224,6 @@ def _print_run(run: Run, as_json: bool) -> None:
     print_before_after(screen, run, title)
     print_sizes(screen, run)
     print_sets(screen, run)
-    if guard is None and run.measures["after"]["nDCG@10"] < run.measures["before"]["nDCG@10"]:
-        screen.print("nDCG@10 fell: leave guard=false out, or try fewer --steps or a lower --lr")
+    if guard is None and run.measures["after"][PRIMARY] < run.measures["before"][PRIMARY]:
+        screen.print(f"{PRIMARY} fell: leave guard=false out, or try fewer --steps or a lower --lr")
     screen.print(Text(f"\n{how_to_use(run)}"))

@@ -16,9 +16,7 @@ from opera.core.registry import Registry
 from opera.core.settings import OneOf, Settings, resolved, setting
 
 MOST_AT_ONCE = 100_000
-"""Bounds of what no machine could hold or live to see: a typing mistake, found before it fills
-memory.
-"""
+"""Upper bound that catches typing errors before they fill memory."""
 
 LOSSES: Registry[Any] = Registry("loss", shipped=("infonce", "distill"))
 """Values of ``loss``; :mod:`opera.training.loss` and :mod:`opera.training.distillation` define

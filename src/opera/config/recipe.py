@@ -103,8 +103,7 @@ def make_recipe(values: Mapping[str, Any]) -> Recipe:
 
     Raises:
         SettingError: reporting every mistake at once: unknown names with the nearest known one,
-            values out of range,
-            settings that contradict each other, settings of another method.
+            values out of range, settings that contradict each other, settings of another method.
         MissingExtraError: if LoRA needs a package that is absent.
     """
     values = with_full_names(values)

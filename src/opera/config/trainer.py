@@ -15,13 +15,18 @@ from opera.config.yaml import parse_assignments
 from opera.core.errors import SettingError, nearest
 from opera.core.terminal import shortened, shown
 
+PRIMARY = "nDCG@10"
+"""The measure by which models are chosen and compared, unless ``metric_for_best_model`` names
+another.
+"""
+
 READ: Mapping[str, Any] = {
     "eval_steps": None,
     "gradient_accumulation_steps": 1,
     "gradient_checkpointing": False,
     "load_best_model_at_end": False,
     "logging_steps": 10,
-    "metric_for_best_model": "nDCG@10",
+    "metric_for_best_model": PRIMARY,
     "optim": "adamw_torch",
     "per_device_eval_batch_size": 128,
     "report_to": "none",

@@ -44,8 +44,7 @@ def read_recipe(path: Path) -> dict[str, Any]:
 
     Raises:
         SettingError: if the file cannot be read, is not plain YAML (tags, anchors and YAML 1.1 are
-            not read), or is not
-            a mapping of names to values.
+            not read), or is not a mapping of names to values.
     """
     place = f"--config {shortened(str(path))}"
     try:

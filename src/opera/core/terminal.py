@@ -67,9 +67,7 @@ class Unfailing:
 
 @contextmanager
 def printing_to(file: object) -> Iterator[None]:
-    """Name standard output in the error of printing to it, as where it goes to a full disk; Python
-    leaves it out.
-    """
+    """Name standard output in an error of writing to it, such as a full disk; Python does not."""
     try:
         yield
     except OSError as error:

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
+from opera.config.trainer import PRIMARY
 from opera.core.intervals import mean_interval
 from opera.data import RetrievalData
 from opera.data.texts import CorpusText
-from opera.deployment.record import MEASURE, Figures
+from opera.deployment.record import Figures
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.evaluation import Evaluation, evaluate_encoder
 from opera.retrieval.locate import run_corpus_text
@@ -46,7 +47,7 @@ class Reference:
     def of(cls, model: str, data: RetrievalData) -> Reference:
         """Measure a model, as :func:`opera.evaluate` does, in fp32."""
         encoder, text = open_encoder(model, "fp32"), run_corpus_text(model)
-        evaluation = evaluate_encoder(encoder, data, SPLIT, [MEASURE], text)
+        evaluation = evaluate_encoder(encoder, data, SPLIT, [PRIMARY], text)
         on_cpu = load_model(model, "cpu")
         set_lengths(on_cpu, lengths_of(encoder.model))
         rows = np.linspace(0, len(data.corpus) - 1, min(TIMED_DOCUMENTS, len(data.corpus))).astype(
@@ -58,8 +59,8 @@ class Reference:
         """Measure a form, loaded as a user will load it."""
         set_lengths(exported, lengths_of(self.encoder.model))
         encoder = _encoder(exported)
-        evaluation = evaluate_encoder(encoder, self.data, SPLIT, [MEASURE], self.text)
-        before, after = (found.per_query[MEASURE] for found in (self.evaluation, evaluation))
+        evaluation = evaluate_encoder(encoder, self.data, SPLIT, [PRIMARY], self.text)
+        before, after = (found.per_query[PRIMARY] for found in (self.evaluation, evaluation))
         low, high = mean_interval(after - before)
         speed, least_cosine = self._beside(encoder)
         return Figures(

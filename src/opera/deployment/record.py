@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from opera.config.trainer import PRIMARY
 from opera.core.intervals import points
 from opera.core.reading import read_text
 from opera.runs.folder import CARD_FILE
 
 EXPORT_FILE = "export.json"
 FORMAT = 1
-MEASURE = "nDCG@10"
 FORMS = ("onnx", "int8", "static")
 NEGLIGIBLE = 0.0005
 """An interval within so little of zero, less than a tenth of a point, is rounding: the model is the
@@ -31,7 +31,7 @@ class Figures:
     """What a form was measured at, beside the model that it was made of.
 
     Attributes:
-        before: mean of :data:`MEASURE` on the test queries, of the model as trained.
+        before: mean of :data:`PRIMARY` on the test queries, of the model as trained.
         after: the same of the form.
         difference: ``after`` minus ``before``.
         low: lower end of the difference's 95% interval over the queries.
@@ -105,7 +105,7 @@ class Export:
 
     def as_dict(self) -> dict[str, Any]:
         """What ``export.json`` holds; the folder is where the file stands."""
-        values = {"format": FORMAT, "measure": MEASURE, **asdict(self)}
+        values = {"format": FORMAT, "measure": PRIMARY, **asdict(self)}
         values.pop("folder")
         values["forms"] = [{**asdict(form), "verdict": form.verdict} for form in self.forms]
         return values
@@ -122,7 +122,7 @@ def verdict_sentence(form: ExportedForm) -> str:
     """
     if form.figures is None:
         return "not measured"
-    difference = f"{MEASURE} {points(form.figures.difference)} points"
+    difference = f"{PRIMARY} {points(form.figures.difference)} points"
     interval = f"95% interval {points(form.figures.low)} to {points(form.figures.high)}"
     sentence = f"{form.verdict}: {difference} ({interval})"
     if form.verdict == "not distinguishable":
@@ -130,7 +130,7 @@ def verdict_sentence(form: ExportedForm) -> str:
     return sentence
 
 
-HEADS = ("form", "file", MEASURE, "points", "95% interval", "speed", "MB")
+HEADS = ("form", "file", PRIMARY, "points", "95% interval", "speed", "MB")
 """Columns of the table of an export, on the terminal and in its README."""
 
 

@@ -180,7 +180,8 @@ class DynamicPruning(Method[DynamicSettings]):
     Every ``update_interval`` steps the top queries and the threshold T are found again, and the
     queries of the whole interval are drawn from the pool. Documents are drawn at every step, from
     the latest similarities and the step's β. The cost of a step hardly grows with the number of
-    queries or pairs: both thresholds come from counts, and a draw reads only what it draws.
+    queries or pairs: both thresholds come from counts, and a draw proposes queries until it has
+    enough of each kind.
 
     Attributes:
         pool_size: n₀.

@@ -171,7 +171,7 @@ class Run:
         return read_table(self.path / TRACE_FILE, {"step": "whole"})
 
     def sampling(self) -> SamplingRecord | None:
-        """The recorded sampling probabilities, or ``None`` for a run with ``snapshots=0``."""
+        """The recorded sampling probabilities, or ``None`` before they are written."""
         path = self.path / SAMPLING_FILE
         return SamplingRecord.read(path) if os.path.lexists(path) else None
 

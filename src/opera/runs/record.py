@@ -108,8 +108,7 @@ class TrainingRecord(_Part):
         best_value: its measure.
         evaluations: step and measure of each evaluation on dev.
         lag: steps between an observation and the first draw that uses it.
-        measure: name of what evaluations measured; it says so where they ranked a sample of the
-            documents.
+        measure: name of what evaluations measured.
     """
 
     steps: int

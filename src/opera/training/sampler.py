@@ -2,8 +2,8 @@
 it knows by then.
 
 The lag is stated, not an accident of prefetching: the draw of step t uses the observations of steps
-up to t - lag, whatever was observed since, and fails where one of them is missing. Without loader
-workers the lag is 1.
+up to t - lag, whatever was observed since, and fails where one of them is missing. ``opera train``
+has lag 1; in a trainer of one's own it follows from how far that reads ahead.
 """
 
 from __future__ import annotations
@@ -76,10 +76,9 @@ class PairSampler:
     """A batch sampler that draws one optimizer step at a time and cuts it into the batches of this
     process.
 
-    Its length is fixed from the start, ``max_steps`` times ``accumulation`` batches, since trainers
-    count steps once. Every process draws the same steps from the same scores and takes its part of
-    each batch. So a step and a position in it say everything about a row, to the loss of every
-    process.
+    Its length is fixed from the start, since trainers count steps once. Every process draws the
+    same steps from the same scores and takes its part of each batch. So a step and a position in it
+    say everything about a row, to the loss of every process.
 
     Args:
         method: draws the pairs.

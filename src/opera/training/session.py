@@ -35,7 +35,7 @@ RECORDED_VERSIONS = (
     "numpy",
 )
 FAR = 50
-"""How many times the automatic learning rate is questioned."""
+"""Warn above this multiple of the automatic learning rate."""
 
 
 @dataclass

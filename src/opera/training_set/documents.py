@@ -123,7 +123,7 @@ class KnownPositives:
 
         Returns:
             The query of each one found, ascending, and the place of its document in ``docs``: both
-                int64 ``[m]``.
+            int64 ``[m]``.
         """
         found = [(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))]
         for start in range(0, len(self._keys), CHUNK_KEYS):

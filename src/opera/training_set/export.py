@@ -93,9 +93,8 @@ def score(
 
     Returns:
         A row per pair: ``query_id``, ``doc_id``, ``grade``, ``similarity``, the estimated ``loss``,
-            and ``cbs`` where
-        requested. A pool smaller than ``cbs_pool`` is logged. Of a teacher: ``query_id``,
-            ``doc_id``, ``score``.
+        and ``cbs`` if requested; a pool smaller than ``cbs_pool`` is logged. Of a teacher:
+        ``query_id``, ``doc_id``, ``score``.
 
     Raises:
         InputError: for invalid input.

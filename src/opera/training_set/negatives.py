@@ -1,5 +1,5 @@
-"""Explicit negatives of the training queries: random, mined from the pretrained ranking, or given
-with the data.
+"""Explicit negatives of the training queries: random, mined from the untrained model's ranking,
+given with the data, or those that a teacher scored.
 
 A new kind is a class and a line: the class takes a :class:`NegativeInputs` and has ``draw``, and
 ``@register_negatives("name")`` above it makes it a value of the setting ``negatives``.

@@ -56,9 +56,8 @@ class Prepared:
         original: the data with its original grades and splits.
         data: the data that trains: grades below ``relevant_grade`` are 0, and missing splits are
             drawn.
-        whole: the same with everything in train that was drawn or held out for dev; the same as
-            ``data`` where dev was
-            not drawn.
+        whole: the same with everything in train that was drawn or held out for dev; ``data`` itself
+            if dev was not drawn.
         future: what tomorrow's queries are taken to ask about; ``None`` for a run that needs no dev
             split.
         model: the model that trains.
@@ -135,10 +134,10 @@ class Prepared:
     def _comes_back_alike(self) -> bool:
         """Whether what comes back to train with dev is like what was there (issue 23).
 
-        It is not where documents had to leave train so that dev has new ones, nor where more of the
-            pairs that come back name a document that another query names too: such documents are
-            found first for every query, and neither the first training nor dev, which the second
-            has seen, shows it.
+        It is not if documents had to leave train so that dev has new ones, nor if more of the pairs
+        that come back name a document that another query names too: such documents are found first
+        for every query, and neither the first training nor dev, which the second has seen, shows
+        it.
         """
         if _count(self.data.held_out) != _count(self.whole.held_out):
             return False

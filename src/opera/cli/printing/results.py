@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from opera.cli.printing.console import one_line, table_of
+from opera.config.trainer import PRIMARY
 from opera.core.intervals import few_queries, points
 from opera.retrieval.measures import DEFAULT_MEASURES
 from opera.runs.changes import changes_on_test
@@ -20,24 +21,22 @@ if TYPE_CHECKING:
     from opera.runs.folder import Run
     from opera.runs.record import GuardRecord
 
-MEASURE = "nDCG@10"
-"""Of the tables by size and by data set."""
-
 
 def print_before_after(screen: Console, run: Run, title: str) -> None:
-    """Print the main measures of a run on test: before, fine-tuned, after, and the gain in points
-    with its interval.
+    """Print the main measures of a run on test, and the one that chose λ: before, fine-tuned,
+    after, and the gain in points with its interval.
 
     The fine-tuned model is left out where it is the one handed over. Few test queries are warned
     of.
     """
-    measures, per_query = run.measures, run.per_query()
-    changes = changes_on_test(per_query, DEFAULT_MEASURES)
+    measures, per_query, guard = run.measures, run.per_query(), run.record.guard
+    names = list(dict.fromkeys([*DEFAULT_MEASURES, *([] if guard is None else [guard.measure])]))
+    changes = changes_on_test(per_query, names)
     shown = {"before": "before", "fine_tuned": "fine-tuned", "after": "after"}
     if measures["fine_tuned"] == measures["after"]:
         del shown["fine_tuned"]
     rows = []
-    for name in DEFAULT_MEASURES:
+    for name in names:
         gain, change = measures["after"][name] - measures["before"][name], changes.get(name)
         interval = "" if change is None else interval_in_points(change.low, change.high)
         rows.append(
@@ -103,7 +102,7 @@ def print_sizes(screen: Console, run: Run) -> None:
             *((str(s.size), {"before": s.before, "after": s.after}) for s in sizes),
         ]
         rows = [(size, *_change_cells(test)) for size, test in measured]
-        screen.print(Text(f"\n{MEASURE} of the first dimensions alone", style="bold"))
+        screen.print(Text(f"\n{PRIMARY} of the first dimensions alone", style="bold"))
         screen.print(table_of(("dimensions", "before", "after", "points"), rows, words=0))
 
 
@@ -120,7 +119,7 @@ def print_sets(screen: Console, run: Run) -> None:
         queries = str(each.counts.get("test_queries", 0))
         rows.append((one_line(each.name), drawn, queries, *_change_cells(each.test)))
     rows.append(("mean of the sets", "", "", *_change_cells(mean_of_sets(sets))))
-    screen.print(Text(f"\n{MEASURE} on the test queries of each data set", style="bold"))
+    screen.print(Text(f"\n{PRIMARY} on the test queries of each data set", style="bold"))
     screen.print(table_of(("data set", "drawn", "test queries", "before", "after", "points"), rows))
 
 
@@ -128,7 +127,7 @@ def _change_cells(test: Mapping[str, Mapping[str, float]] | None) -> tuple[str, 
     """Write a measure before and after, and its change in points, as cells of a table."""
     if test is None:
         return ("", "", "")
-    before, after = test["before"][MEASURE], test["after"][MEASURE]
+    before, after = test["before"][PRIMARY], test["after"][PRIMARY]
     return f"{before:.4f}", f"{after:.4f}", points(after - before)
 
 

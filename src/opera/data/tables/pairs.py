@@ -78,9 +78,8 @@ class PairStore:
         splits: numbers of the splits by name; complete once ``read`` is through.
         lines: whether they are lines of BEIR or of another trainer: a pair has one grade, and
             negatives stay in their order, of all splits. Else the highest grade counts.
-        lenient: leave out empty texts, and ids that are not there, as of published data, which
-            nobody
-            here can correct.
+        lenient: leave out empty texts and ids that are not there, for published data, which a user
+            cannot correct.
     """
 
     def __init__(
@@ -191,7 +190,7 @@ class PairStore:
             advice = "add it there, or remove such pairs"
             other = value.removesuffix(".0") if value.endswith(".0") else f"{value}.0"
             if int(texts.table.find_rows([other])[0]) >= 0:
-                advice = f"{shown(other)} is one: pandas writes numbers so, beside missing ones; "
+                advice = f"{shown(other)} is one: pandas adds .0 if values are missing; "
                 advice += "convert with astype('Int64')"
             count = f" ({len(unknown):,} of {len(rows):,} are none)" if len(unknown) > 1 else ""
             raise DataError(

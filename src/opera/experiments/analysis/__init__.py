@@ -1,5 +1,6 @@
 """What finished runs show when their methods are compared; reads run folders alone."""
 
+from opera.config.trainer import PRIMARY
 from opera.experiments.analysis.figures import (
     BUCKETS,
     Convergence,
@@ -11,7 +12,6 @@ from opera.experiments.analysis.figures import (
 )
 from opera.experiments.analysis.groups import (
     PAPERS,
-    PRIMARY,
     RECALL,
     Group,
     MeanStd,

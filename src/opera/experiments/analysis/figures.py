@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
+from opera.config.trainer import PRIMARY
 from opera.core.arrays import FloatArray
-from opera.experiments.analysis.groups import PRIMARY, Group, ratio
+from opera.experiments.analysis.groups import Group, ratio
 
 BUCKETS = ("hard", "medium", "easy")
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from opera.config.trainer import PRIMARY
 from opera.core.errors import SettingError
 from opera.experiments.analysis.figures import (
     Convergence,
@@ -18,7 +19,6 @@ from opera.experiments.analysis.figures import (
 )
 from opera.experiments.analysis.groups import (
     PAPERS,
-    PRIMARY,
     RECALL,
     Group,
     MeanStd,

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from opera.config.trainer import PRIMARY
 from opera.core.intervals import points
-from opera.experiments.analysis.groups import PRIMARY, MeanStd
+from opera.experiments.analysis.groups import MeanStd
 from opera.experiments.analysis.labels import format_settings
 from opera.experiments.analysis.results import UNTRAINED, Comparison, ResultsTable
 from opera.experiments.analysis.significance import PairedTest

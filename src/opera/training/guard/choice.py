@@ -228,4 +228,4 @@ def _in_words(chosen: GuardRecord) -> str:
     highest = max(chosen.curve, key=lambda point: point.mean).share
     if highest == chosen.share:
         return said
-    return f"{said}; {highest:g} is higher, by less than what was best on other data weighs"
+    return f"{said}; {highest:g} is higher, but not enough to outweigh what was best on other data"

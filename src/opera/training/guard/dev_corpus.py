@@ -37,12 +37,12 @@ class DevCorpus:
     rows: Rows | None = None
 
 
-GUARD_DOCUMENTS = 10_000  # of a transformer's corpus with more
+GUARD_DOCUMENTS = 10_000
+"""Documents that a transformer's dev queries are ranked among, where the corpus has more."""
 
 
 def dev_corpus(encoder: Encoder, data: RetrievalData, settings: TrainSettings) -> DevCorpus:
-    """The documents that the guard ranks: 10,000 of them for a transformer with
-    more."""
+    """The documents that the guard ranks: all, or :data:`GUARD_DOCUMENTS` for a transformer."""
     limit, seed = GUARD_DOCUMENTS, settings.seed
     if is_static(encoder.model) or settings.adapter_kind is not None or len(data.corpus) <= limit:
         return DevCorpus(data)

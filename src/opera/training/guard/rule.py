@@ -101,9 +101,8 @@ def choose_share(per_query: PerQuery, kinds: Sequence[Kind], static: bool = True
         for share in shares
     ]
     harmless = np.array(standing) & (expected >= 0).all(axis=0)
-    measured = [
-        bool(kind.rows.any()) for kind in kinds
-    ]  # what is expected of the others bounds λ, and speaks for none
+    # Kinds without dev queries may limit λ, not favour one.
+    measured = [bool(kind.rows.any()) for kind in kinds]
     return shares[int(np.argmax(np.where(harmless, expected[measured].sum(axis=0), -np.inf)))]
 
 

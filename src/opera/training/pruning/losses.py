@@ -1,9 +1,8 @@
 """See and weigh what a loss of sentence-transformers trains on, and compare it with what was drawn.
 
 Hooks on the loss and on the model's last module see the embeddings. That module runs once for each
-text under every
-loss: Matryoshka losses shorten what it gave, and cached losses run it again, with gradients, after
-they have returned.
+text under every loss: Matryoshka losses shorten what it gave, and cached losses run it again, with
+gradients, after they have returned.
 """
 
 from __future__ import annotations
