@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opera.encoder.embeddings import DTYPES, LEAST_ROWS, MOST_ROWS, SHARDS, Embeddings, Shards, StoredAs
+from opera.encoder.embeddings import LEAST_ROWS, MOST_ROWS, SHARDS, Embeddings, Shards
 
 
 @given(st.integers(0, 50_000_000))
@@ -24,14 +24,13 @@ def test_shards_hold_every_row_and_suit_the_table(count: int) -> None:
     assert len(set(shards.names(".npy"))) == len(shards)
 
 
-@pytest.mark.parametrize("stored", ["fp32", "fp16"])
 @pytest.mark.parametrize("count", [0, 1, 7, 8, 9, 30])
-def test_shards_are_read_as_one_array(count: int, stored: StoredAs, tmp_path: Path) -> None:
+def test_shards_are_read_as_one_array(count: int, tmp_path: Path) -> None:
     shards = Shards(count, 8)
-    whole = np.random.default_rng(1).standard_normal((count, 3)).astype(DTYPES[stored])
+    whole = np.random.default_rng(1).standard_normal((count, 3)).astype(np.float32)
     for number, name in enumerate(shards.names(".npy")):
         np.save(tmp_path / name, whole[shards.rows(number)])
-    expected = whole.astype(np.float32)
+    expected = whole
     for found in (Embeddings.open(tmp_path, shards), Embeddings.of(expected)):
         assert (found.shape, len(found), found.dimension) == ((count, 3), count, 3)
         assert np.array_equal(np.asarray(found), expected)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from sentence_transformers import SentenceTransformerTrainingArguments
+from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 
 import opera
 from opera.config.recipe import make_recipe
@@ -96,3 +97,4 @@ def test_what_the_trainer_refuses_is_refused_before_anything_is_written(
         opera.adapt(beir, model=static_model, out=tmp_path / "run", trainer=given, **SMALL, eval_steps=3)
     assert message in str(caught.value)
     assert not (tmp_path / "run").exists()
+    assert not is_deepspeed_zero3_enabled(), "which loading the next model would ask"

@@ -20,6 +20,7 @@ from sentence_transformers.base.evaluation import BaseEvaluator
 from sentence_transformers.util import fullname
 from torch.utils.data import DataLoader
 from transformers import Trainer
+from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 from transformers.trainer_utils import IntervalStrategy, speed_metrics
 
 from opera.config.trainer import READ
@@ -187,6 +188,7 @@ def training_arguments(
         arguments = SentenceTransformerTrainingArguments(**{**passed, **own})
         Trainer.get_optimizer_cls_and_kwargs(arguments, model)
     except (ValueError, ImportError, RuntimeError) as error:
+        unset_hf_deepspeed_config()  # half made, it would be in the way of the next model
         raise SettingError(f"transformers refuses the settings: {error}") from None
     if arguments.n_gpu > 1:  # torch's DataParallel would split batches behind the sampler's back
         arguments._n_gpu = 1
