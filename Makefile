@@ -20,7 +20,7 @@ $(VENV)/.installed: pyproject.toml requirements.lock
 quickstart: install ## teach a real model to search the Python standard library (about 6 minutes on two idle cores)
 	$(RUN)opera quickstart --out quickstart --overwrite
 
-test: install ## run the tests (under 5 minutes on 2 cores)
+test: install ## run the tests (about 8 minutes on 2 cores)
 	$(RUN)python -m pytest $(IN_PARALLEL)
 
 test-slow: install ## run the tests that are marked slow
