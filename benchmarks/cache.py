@@ -18,7 +18,6 @@ from pathlib import Path
 
 import numpy as np
 
-from opera.core.arrays import save_rows
 from opera.core.cache import cached, damage
 
 DIMENSION, QUERIES, PART, ROUNDS = 384, 323, 10_000, 5
@@ -37,9 +36,13 @@ def main(documents: int) -> None:
     parts, rows = documents // PART, documents // PART * PART
     with tempfile.TemporaryDirectory() as folder:
         os.environ["OPERA_CACHE"] = folder
-        home = cached(
-            "vectors", "0" * 32, lambda new: save_rows(new / "v.npy", (part for _ in range(parts)), rows, DIMENSION)
-        )
+
+        def write(new: Path) -> None:
+            vectors = np.lib.format.open_memmap(new / "v.npy", "w+", np.float32, (rows, DIMENSION))
+            vectors.reshape(parts, PART, DIMENSION)[:] = part
+            vectors.flush()
+
+        home = cached("vectors", "0" * 32, write)
 
         def search(path: Path = home / "v.npy") -> None:
             vectors = np.load(path, mmap_mode="r")

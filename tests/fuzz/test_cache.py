@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fuzzing import spoilt, workplace
-from opera.core.arrays import save_rows
 from opera.core.cache import MANIFEST, cached, damage
 from opera.data import load_data
 from opera.retrieval.encoder import Encoder
@@ -22,7 +21,7 @@ VECTORS = np.arange(40, dtype=np.float32).reshape(8, 5)
 
 
 def write(folder: Path) -> None:
-    save_rows(folder / "vectors.npy", [VECTORS], 8, 5)
+    np.save(folder / "vectors.npy", VECTORS)
 
 
 def content_of(name: str) -> bytes:

@@ -55,18 +55,13 @@ def _record_batch(rows: Sequence[TextRow]) -> pa.RecordBatch:
     )
 
 
-def _blank(texts: pa.ChunkedArray) -> NDArray[np.bool_]:
+def blank(texts: pa.StringArray) -> NDArray[np.bool_]:
     """Whether each text is empty or white space: bool ``[texts]``.
 
     Reads no further than its first other character.
     """
-    nothing = [
-        pc.or_(pc.equal(pc.binary_length(chunk), 0), pc.utf8_is_space(chunk))
-        for chunk in texts.chunks
-    ]
-    return np.concatenate(
-        [np.empty(0, dtype=bool), *(part.to_numpy(zero_copy_only=False) for part in nothing)]
-    )
+    nothing = pc.or_(pc.equal(pc.binary_length(texts), 0), pc.utf8_is_space(texts))
+    return np.asarray(nothing.to_numpy(zero_copy_only=False), dtype=bool)
 
 
 @dataclass(frozen=True)
@@ -164,7 +159,8 @@ class TextTable:
 
     @cached_property
     def _without_text(self) -> NDArray[np.int64]:
-        return np.flatnonzero(_blank(self.table["text"]))
+        parts = [blank(chunk) for chunk in self.table["text"].chunks]
+        return np.flatnonzero(np.concatenate([np.empty(0, dtype=bool), *parts]))
 
     @cached_property
     def _without_both(self) -> NDArray[np.int64]:

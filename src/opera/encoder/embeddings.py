@@ -149,11 +149,6 @@ def _release(part: NDArray[np.floating[Any]]) -> None:
         part.base.madvise(mmap.MADV_DONTNEED)
 
 
-def as_embeddings(vectors: Vectors) -> Embeddings:
-    """Wrap an array; embeddings stay what they are."""
-    return vectors if isinstance(vectors, Embeddings) else Embeddings.of(vectors)
-
-
 def write_shard(path: Path, vectors: NDArray[np.float32]) -> None:
     """Write the vectors of a shard, and seal it."""
     with path.open("wb") as file:

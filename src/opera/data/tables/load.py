@@ -20,8 +20,8 @@ from opera.data.tables.columns import Columns, TableKind, note_of, unknown_colum
 from opera.data.tables.numbering import Texts
 from opera.data.tables.pairs import PairBatch, PairStore
 from opera.data.tables.rows import TREC_COLUMNS, DelimitedTable, JsonTable, Rows, TableFile
-from opera.data.tables.values import Place, as_ids, as_numbers, as_texts, blank, flattened
-from opera.data.texts import TextRow
+from opera.data.tables.values import Place, as_ids, as_numbers, as_texts, flattened
+from opera.data.texts import TextRow, blank
 
 RULES = "4"  # part of every key: change it when what is read from tables changes
 

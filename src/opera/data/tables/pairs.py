@@ -22,8 +22,9 @@ from opera.data.pairs import pair_keys
 from opera.data.qrels import GivenNegatives, Qrels
 from opera.data.store import DataBuilder
 from opera.data.tables.numbering import UNKNOWN, KnownTexts, NewTexts, Rows, Texts
-from opera.data.tables.values import Place, blank
+from opera.data.tables.values import Place
 from opera.data.teacher import TeacherScores
+from opera.data.texts import blank
 
 
 @dataclass

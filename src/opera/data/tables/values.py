@@ -13,6 +13,7 @@ from opera.core.arrays import BoolArray
 from opera.core.errors import DataError
 from opera.core.terminal import shown
 from opera.data.checks import CONTROL, check_id
+from opera.data.texts import blank
 
 Place = Callable[[int], str]
 """File and row of a value, by its number in the batch."""
@@ -111,12 +112,6 @@ def as_numbers(values: pa.Array, column: str, place: Place) -> NDArray[np.float6
 
     _refuse(~((sizes <= _LARGEST) & ((sizes >= _LEAST) | (sizes == 0))), column, place, rule)
     return numbers
-
-
-def blank(texts: pa.StringArray) -> BoolArray:
-    """Whether each text is empty or white space: bool."""
-    nothing = pc.or_(pc.equal(pc.binary_length(texts), 0), pc.utf8_is_space(texts))
-    return np.asarray(nothing.to_numpy(zero_copy_only=False), dtype=bool)
 
 
 def _is_text(kind: pa.DataType) -> bool:
