@@ -152,8 +152,8 @@ def frozen_or_latest(prepared: Prepared, trained_on: TrainingSet) -> float:
     return float(np.mean(method.distances))
 
 
-def tables(same: list[dict[str, Any]], whole: list[dict[str, Any]], frozen: float) -> dict[str, str]:
-    """The tables of docs/paper.md."""
+def table(same: list[dict[str, Any]]) -> str:
+    """The table of docs/paper.md: both at the same scores."""
     heads = [
         "step",
         "pool, ours",
@@ -163,29 +163,20 @@ def tables(same: list[dict[str, Any]], whole: list[dict[str, Any]], frozen: floa
         "in one only",
         "T apart",
         "P(d\\|q) apart",
+        "z²",
     ]
-    stages = [
-        [f"{row['step']:,}"]
-        + [f"{row[name]:,}" for name in ("pool_ours", "pool_release", "top_ours", "top_release", "top_in_one_only")]
+    counts = ("step", "pool_ours", "pool_release", "top_ours", "top_release", "top_in_one_only")
+    rows = [
+        [f"{row[name]:,}" for name in counts]
         + [f"{row[name]:.1e}" for name in ("threshold_difference", "greatest_P_document")]
+        + [f"{row['mean_square_z_query']:.2f}"]
         for row in same
     ]
-    quarters = [
-        [f"{row['quarter']}", *(f"{row[name]:.4f} ± {row[f'{name}_sd']:.4f}" for name in ("ours", "release"))]
-        for row in whole
-    ]
-    distance = f"Mean total variation distance of P(d|q) at the end of a pass: {frozen:.4f}.\n"
-    return {
-        "release-same": table_lines(
-            [*heads, "z²"], [[*s, f"{r['mean_square_z_query']:.2f}"] for s, r in zip(stages, same, strict=True)]
-        ),
-        "release-whole": table_lines(["quarter of the queries", "share of draws, ours", "release"], quarters),
-        "release-frozen": distance,
-    }
+    return table_lines(heads, rows)
 
 
 def main() -> None:
-    """Compare, write the rows, and fill in the tables."""
+    """Compare, write the rows, and fill in the table."""
     parser = argparse.ArgumentParser(description="Compare the release's sampler with ours.")
     parser.add_argument("--release", type=Path, required=True, help="its folder projects/opera")
     folder = parser.parse_args().release
@@ -205,7 +196,7 @@ def main() -> None:
         writer = csv.DictWriter(file, names, lineterminator="\n")
         writer.writeheader()
         writer.writerows({k: f"{v:.6g}" if isinstance(v, float) else v for k, v in row.items()} for row in rows)
-    fill(PAGE, tables(same, whole, frozen))
+    fill(PAGE, {"release-same": table(same)})
 
 
 if __name__ == "__main__":

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from typing import Any
 
 import typer
 
 from opera.cli import app
+
+ROOT = Path(__file__).parents[1]
 
 
 def find(name: str) -> object:
