@@ -1,193 +1,278 @@
-"""Models that are none, or are spoilt, or would run code."""
+"""Models, rerankers and teachers that are none, or are spoilt, or would run code; forms that cannot be exported."""
 
 from __future__ import annotations
 
-from bad_inputs.table import Bad, append, cut, link, make_folder, matching, pipe, remove, with_run, write
+import json
+from pathlib import Path
+
+from safetensors.numpy import load_file, save_file
+
+from backbones import write_backbone, write_reranker
+from bad_inputs.table import (
+    Bad,
+    Make,
+    append,
+    cut,
+    edit,
+    link,
+    make_folder,
+    matching,
+    pipe,
+    remove,
+    table,
+    with_run,
+    write,
+)  # fmt: skip
 
 EVALUATE = "evaluate data --model model"
 CONFIG = '{"architectures": ["BertModel"], "model_type": "bert"'
-
-
+NO_MODEL = "not a model folder: it holds neither modules.json (sentence-transformers) nor config.json (transformers)"
 WORDS = "cannot be loaded as a sentence-transformers model: [^\n]+"
 LOADER, LOADER_M, HUB = (matching(f"{place}: {WORDS}") for place in ("model", "m", "org/[a-z -]+"))
 """The place is ours; the reason, one line, is the library's."""
+LONG = "common1 " * 60
+NO_ROOM = (
+    "query_prompt: has 48 tokens, and max_query_length=48 leaves no room for the query; raise max_query_length, or "
+    "shorten the prompt"
+)
+POOLING = (
+    "bge-m3: has no modules.json, which says how tokens are pooled: sentence-transformers takes mean, and models of "
+    "the family bge-m3 need cls (model card of BAAI/bge-m3); use the model's whole folder, with modules.json, or save "
+    "it with sentence_transformers as the modules Transformer and Pooling(dimension, 'cls')"
+)
+NO_WEIGHTS = (
+    "model: the weights '0.embedding.weight' hold values that are no numbers, or above 1e+15; use another copy of it"
+)
+DISTILL = "train data --model model --steps 2 --batch-size 4 --out out --set loss=distill"
+HEADER = "query_id\tdoc_id\tscore\n"
+STATIC = (
+    "is a static model, which looks vectors up and runs no transformer: "
+    "there is nothing to gain; use its folder as it is"
+)
 
 
-ROWS = [
-    Bad(
-        "model: a file that chooses how it is loaded",
-        EVALUATE,
-        "model/sentence_bert_config.json: model_kwargs: 'device_map': a model may not set this argument; "
-        "take it out of the file",
-        write("model/sentence_bert_config.json", '{"model_kwargs": {"device_map": "auto", "offload_folder": "x"}}'),
-    ),
-    Bad(
-        "model: a kernel from the hub",
-        EVALUATE,
+def backbone(name: str) -> Make:
+    """Write a tiny transformer to ``whole``, and to ``NAME`` without its modules.json."""
+    return lambda folder: write_backbone(name, Path(folder, "whole")).with_name("plain").rename(Path(folder, name))
+
+
+def change_weights(value: float) -> Make:
+    """Put a value into the table of the model."""
+
+    def make(folder: Path) -> None:
+        (path,) = folder.rglob("model/**/*.safetensors")
+        weights = load_file(path)
+        weights["embedding.weight"][7, 3] = value
+        save_file(weights, path)
+
+    return make
+
+
+def two_scores(folder: Path) -> None:
+    """Write a cross-encoder that gives two scores per pair."""
+    write_reranker(folder / "reranker", labels=2)
+
+
+def source_in_run(source: str) -> Make:
+    """Let the record of the run name other data."""
+
+    def make(folder: Path) -> None:
+        record = json.loads((folder / "run" / "run.json").read_text())
+        record["data"]["source"] = source
+        (folder / "run" / "run.json").write_text(json.dumps(record))
+
+    return make
+
+
+MODELS = [
+    *table("", """
+evaluate data --model ./absent => ./absent: no such model folder
+evaluate data --model './\x1b[31mabsent\x07' => ./\\x1b[31mabsent\\x07: no such model folder
+evaluate data --model data/corpus.jsonl => data/corpus.jsonl: must be the folder of a model, but is a file
+evaluate data --model /dev/zero => /dev/zero: must be the folder of a model, but is a device
+evaluate data --model data => data: not a model folder: it holds neither modules.json (sentence-transformers) nor
+    config.json (transformers)
+evaluate data --model 'org/a model' =~ org/[a-z -]+: cannot be loaded as a sentence-transformers model: [^\\n]+
+evaluate data --model org/absent-model =~ org/[a-z -]+: cannot be loaded as a sentence-transformers model: [^\\n]+
+evaluate data --model https://example.org/model => https://example.org/model: no such model folder
+compare data --model ./absent --out grid => ./absent: no such model folder
+    """),
+    Bad(EVALUATE,
+        "model/sentence_bert_config.json: model_kwargs: 'device_map': a model may not set this argument; take it "
+        "out of the file",
+        write("model/sentence_bert_config.json", '{"model_kwargs": {"device_map": "auto", "offload_folder": "x"}}')),
+    Bad(EVALUATE,
         "model/config.json: attn_implementation: a model may ask for eager or sdpa, got 'owner/kernel'; other "
-        "implementations can be code from the hub. Take it out of the file; the setting attn_implementation is yours",
-        write("model/config.json", '{"model_type": "bert", "attn_implementation": "owner/kernel"}'),
-    ),
-    Bad(
-        "numba's settings in the current folder",
-        EVALUATE,
-        ".numba_config.yaml: numba would take settings from this file of the current folder, and these can make it run "
-        "code; remove it and set its values as variables NUMBA_..., or run the command elsewhere",
-        write(".numba_config.yaml", "cache_dir: x"),
-    ),
-    Bad("model: not there", "evaluate data --model ./absent", "./absent: no such model folder"),
-    Bad(
-        "model: not there, with control characters",
-        ["evaluate", "data", "--model", "./\x1b[31mabsent\x07"],
-        "./\\x1b[31mabsent\\x07: no such model folder",
-    ),
-    Bad(
-        "model: a file",
-        "evaluate data --model data/corpus.jsonl",
-        "data/corpus.jsonl: must be the folder of a model, but is a file",
-    ),
-    Bad("model: a pipe", "evaluate data --model m", "m: must be the folder of a model, but is a named pipe", pipe("m")),
-    Bad(
-        "model: a device",
-        "evaluate data --model /dev/zero",
-        "/dev/zero: must be the folder of a model, but is a device",
-    ),
-    Bad("model: a link to nothing", "evaluate data --model ./m", "./m: no such model folder", link("m", "absent")),
-    Bad(
-        "model: an empty folder",
-        "evaluate data --model m",
-        "m: not a model folder: it holds neither modules.json (sentence-transformers) nor config.json (transformers)",
-        make_folder("m"),
-    ),
-    Bad(
-        "model: the data",
-        "evaluate data --model data",
-        "data: not a model folder: it holds neither modules.json (sentence-transformers) nor "
-        "config.json (transformers)",
-    ),
-    Bad("model: a hub id with a space", ["evaluate", "data", "--model", "org/a model"], HUB),
-    Bad("model: a hub id that is not cached", "evaluate data --model org/absent-model", HUB),
-    Bad(
-        "model: an address",
-        "evaluate data --model https://example.org/model",
-        "https://example.org/model: no such model folder",
-    ),
-    Bad(
-        "model: a run that is not finished",
-        "evaluate data --model run",
-        "run: this run is not finished and holds no model yet; run its command again with --resume",
-        with_run,
-        remove("run/model"),
-    ),
-    Bad("model: modules.json is no JSON", EVALUATE, "model/modules.json: not JSON", write("model/modules.json", "{")),
-    Bad("model: modules.json is empty", EVALUATE, "model/modules.json: not JSON", write("model/modules.json", "")),
-    Bad(
-        "model: modules.json is a folder",
-        EVALUATE,
-        "model: not a model folder: it holds neither modules.json (sentence-transformers) nor "
-        "config.json (transformers)",
-        make_folder("model/modules.json"),
-    ),
-    Bad(
-        "model: modules.json is a pipe",
-        EVALUATE,
-        "model: not a model folder: it holds neither modules.json (sentence-transformers) nor "
-        "config.json (transformers)",
-        pipe("model/modules.json"),
-    ),
-    Bad(
-        "model: modules.json is a list of numbers",
-        EVALUATE,
-        "model/modules.json: must be a list of objects, one per module",
-        write("model/modules.json", "[1, 2]"),
-    ),
-    Bad(
-        "model: modules.json nested 2,000 deep",
-        EVALUATE,
-        "model/modules.json: not JSON",
-        write("model/modules.json", "[" * 2000 + "]" * 2000),
-    ),
-    Bad(
-        "model: a module of someone's",
-        EVALUATE,
-        "model/modules.json: the type of a module must be a module of sentence_transformers, got "
-        "'os.path'; OPERA runs no code that a model's folder names",
-        write("model/modules.json", '[{"idx": 0, "name": "0", "path": "", "type": "os.path"}]'),
-    ),
-    Bad(
-        "model: a module that is a path",
-        EVALUATE,
-        LOADER,
-        write(
-            "model/modules.json",
-            '[{"idx": 0, "name": "0", "path": "../../x", "type": "sentence_transformers.models.Normalize"}]',
-        ),
-    ),
-    Bad("model: weights cut off", EVALUATE, LOADER, cut("model/model.safetensors", 100)),
-    Bad("model: weights that are empty", EVALUATE, LOADER, write("model/model.safetensors", b"")),
-    Bad("model: weights of noise", EVALUATE, LOADER, write("model/model.safetensors", b"\x93" * 4096)),
-    Bad("model: weights that are gone", EVALUATE, LOADER, remove("model/model.safetensors")),
-    Bad("model: weights that are a folder", EVALUATE, LOADER, make_folder("model/model.safetensors")),
-    Bad("model: weights that are a link to nothing", EVALUATE, LOADER, link("model/model.safetensors", "absent")),
-    Bad(
-        "model: weights that are a pipe",
-        EVALUATE,
-        "model/model.safetensors: must be a file, but is a named pipe",
-        pipe("model/model.safetensors"),
-    ),
-    Bad(
-        "model: a tokenizer that is a pipe",
-        EVALUATE,
-        "model/tokenizer.json: must be a file, but is a named pipe",
-        pipe("model/tokenizer.json"),
-    ),
-    Bad(
-        "model: weights with a header beyond all",
-        EVALUATE,
-        LOADER,
-        write("model/model.safetensors", b"\xff" * 8 + b"{}"),
-    ),
-    Bad("model: a tokenizer that is no JSON", EVALUATE, LOADER, write("model/tokenizer.json", "{]")),
-    Bad("model: a tokenizer that is gone", EVALUATE, LOADER, remove("model/tokenizer.json")),
-    Bad(
-        "model: pickled weights alone",
-        "evaluate data --model m",
-        "m/pytorch_model.bin: weights must be .safetensors, and this is a pickle, which may run code; "
-        "if you trust it, load the model with sentence_transformers and save it again with "
-        "save_pretrained",
-        write("m/config.json", CONFIG + "}"),
-        write("m/pytorch_model.bin", b"\x80\x04."),
-    ),
-    Bad(
-        "model: code of its own, without weights",
-        "evaluate data --model m",
-        LOADER_M,
-        write("m/config.json", CONFIG + ', "auto_map": {"AutoModel": "evil.M"}}'),
-        write("m/evil.py", "raise SystemExit(9)"),
-    ),
-    Bad(
-        "model: a configuration that is no JSON",
-        "evaluate data --model m",
-        "m/config.json: not JSON",
-        write("m/config.json", "no"),
-    ),
-    Bad("model: a configuration that is a list", "evaluate data --model m", LOADER_M, write("m/config.json", "[]")),
-    Bad("model: a configuration without a kind", "evaluate data --model m", LOADER_M, write("m/config.json", "{}")),
-    Bad("model: spoilt, for train", "train data --model model --out run", LOADER, cut("model/model.safetensors", 50)),
-    Bad("model: spoilt, for score", "score data --model model --out x.tsv", LOADER, cut("model/model.safetensors", 50)),
-    Bad(
-        "model: spoilt, for mine",
-        "mine data --model model --range 1:5 --out x.tsv",
-        LOADER,
-        cut("model/model.safetensors", 50),
-    ),
-    Bad("model: spoilt, for search", "search data words --model model", LOADER, cut("model/model.safetensors", 50)),
-    Bad("model: spoilt, for inspect", "inspect data --model model", LOADER, cut("model/model.safetensors", 50)),
-    Bad("model: not there, for compare", "compare data --model ./absent --out grid", "./absent: no such model folder"),
-    Bad(
-        "model: a bit of its weights turned, with a file appended",
-        EVALUATE,
-        LOADER,
-        append("model/model.safetensors", b"x" * 64),
-    ),
-]
+        "implementations can be code from the hub. Take it out of the file; the setting attn_implementation is "
+        "yours", write("model/config.json", '{"model_type": "bert", "attn_implementation": "owner/kernel"}')),
+    Bad(EVALUATE,
+        ".numba_config.yaml: numba would take settings from this file of the current folder, and these can make "
+        "it run code; remove it and set its values as variables NUMBA_..., or run the command elsewhere",
+        write(".numba_config.yaml", "cache_dir: x")),
+    Bad("evaluate data --model m", "m: must be the folder of a model, but is a named pipe", pipe("m")),
+    Bad("evaluate data --model ./m", "./m: no such model folder", link("m", "absent")),
+    Bad("evaluate data --model m",
+        "m: not a model folder: it holds neither modules.json (sentence-transformers) nor config.json "
+        "(transformers)", make_folder("m")),
+    Bad("evaluate data --model run",
+        "run: this run is not finished and holds no model yet; run its command again with --resume", with_run,
+        remove("run/model")),
+    Bad(EVALUATE, "model/modules.json: not JSON", write("model/modules.json", "{")),
+    Bad(EVALUATE, "model/modules.json: not JSON", write("model/modules.json", "")),
+    Bad(EVALUATE, f"model: {NO_MODEL}", make_folder("model/modules.json")),
+    Bad(EVALUATE, f"model: {NO_MODEL}", pipe("model/modules.json")),
+    Bad(EVALUATE, "model/modules.json: must be a list of objects, one per module",
+        write("model/modules.json", "[1, 2]")),
+    Bad(EVALUATE, "model/modules.json: not JSON", write("model/modules.json", "[" * 2000 + "]" * 2000)),
+    Bad(EVALUATE,
+        "model/modules.json: the type of a module must be a module of sentence_transformers, got 'os.path'; OPERA "
+        "runs no code that a model's folder names",
+        write("model/modules.json", '[{"idx": 0, "name": "0", "path": "", "type": "os.path"}]')),
+    Bad(EVALUATE, LOADER,
+        write("model/modules.json", '[{"idx": 0, "name": "0", "path": "../../x", '
+              '"type": "sentence_transformers.models.Normalize"}]')),
+    Bad(EVALUATE, LOADER, cut("model/model.safetensors", 100)),
+    Bad(EVALUATE, LOADER, write("model/model.safetensors", b"")),
+    Bad(EVALUATE, LOADER, write("model/model.safetensors", b"\x93" * 4096)),
+    Bad(EVALUATE, LOADER, remove("model/model.safetensors")),
+    Bad(EVALUATE, LOADER, make_folder("model/model.safetensors")),
+    Bad(EVALUATE, LOADER, link("model/model.safetensors", "absent")),
+    Bad(EVALUATE, "model/model.safetensors: must be a file, but is a named pipe", pipe("model/model.safetensors")),
+    Bad(EVALUATE, "model/tokenizer.json: must be a file, but is a named pipe", pipe("model/tokenizer.json")),
+    Bad(EVALUATE, LOADER, write("model/model.safetensors", b"\xff" * 8 + b"{}")),
+    Bad(EVALUATE, LOADER, write("model/tokenizer.json", "{]")),
+    Bad(EVALUATE, LOADER, remove("model/tokenizer.json")),
+    Bad("evaluate data --model m",
+        "m/pytorch_model.bin: weights must be .safetensors, and this is a pickle, which may run code; if you "
+        "trust it, load the model with sentence_transformers and save it again with save_pretrained",
+        write("m/config.json", CONFIG + "}"), write("m/pytorch_model.bin", b"\x80\x04.")),
+    Bad("evaluate data --model m", LOADER_M, write("m/config.json", CONFIG + ', "auto_map": {"AutoModel": "evil.M"}}'),
+        write("m/evil.py", "raise SystemExit(9)")),
+    Bad("evaluate data --model m", "m/config.json: not JSON", write("m/config.json", "no")),
+    Bad("evaluate data --model m", LOADER_M, write("m/config.json", "[]")),
+    Bad("evaluate data --model m", LOADER_M, write("m/config.json", "{}")),
+    Bad("train data --model model --out run", LOADER, cut("model/model.safetensors", 50)),
+    Bad("score data --model model --out x.tsv", LOADER, cut("model/model.safetensors", 50)),
+    Bad("mine data --model model --range 1:5 --out x.tsv", LOADER, cut("model/model.safetensors", 50)),
+    Bad("search data words --model model", LOADER, cut("model/model.safetensors", 50)),
+    Bad("inspect data --model model", LOADER, cut("model/model.safetensors", 50)),
+    Bad(EVALUATE, LOADER, append("model/model.safetensors", b"x" * 64)),
+    *table("", """
+train data --out run --query-vectors q.npy --document-vectors d.npy --set query_prompt=a => query_prompt=a: with
+    adapter=query vectors come from files; leave the setting out
+    """),
+    *table("train data --model model --out run", """
+--set gradient_checkpointing=true => gradient_checkpointing=true: StaticEmbedding cannot; leave the setting out
+    """),
+    Bad(["train", "data", "--model", "whole", "--out", "run", "--set", f"query_prompt={LONG}"],
+        NO_ROOM, backbone("bge")),
+    Bad(["evaluate", "data", "--model", "whole", "--query-prompt", LONG], NO_ROOM,
+        backbone("bge")),
+    Bad("evaluate data --model bge-m3", POOLING, backbone("bge-m3")),
+    Bad(EVALUATE, NO_WEIGHTS, change_weights(float("nan"))),
+    Bad("search data x --model model", NO_WEIGHTS, change_weights(float("-inf"))),
+    Bad(EVALUATE, "model/x.json: must be a file, but is a named pipe", pipe("model/x.json")),
+]  # fmt: skip
+
+TEACHERS = [
+    *table("", """
+train data --model model --steps 2 --batch-size 4 --out out --set loss=distill =~ loss=distill: data holds no
+    scores of a teacher; .*--teacher
+train data --model model --steps 2 --batch-size 4 --out out --set loss=distill --teacher t.tsv => t.tsv: cannot be
+    read (No such file or directory)
+train data --model model --steps 2 --batch-size 4 --out out --set loss=distill --set distill_weight=1.5 =>
+    distill_weight: must be less than or equal to 1, got 1.5
+score data --out x.tsv => model: give a model, or a reranker
+    """),
+    *table("score data --out x.tsv", """
+--model model --reranker reranker => model: beside a reranker a model mines; give negatives=N, or leave the model
+    out
+--model model --negatives many => negatives: must be 'given' or how many to mine, got 'many'
+--model model --negatives given => negatives=given: data holds no negatives; use negatives=random or negatives=hard
+--reranker ./nowhere => ./nowhere: no such model folder
+--reranker model =~ model: cannot be loaded as a reranker \\(a cross-encoder\\): .*
+    """),
+    *table("mine data --model model --out x.tsv", """
+--relative-margin -0.1 => --relative-margin: must be greater than or equal to 0, got -0.1
+--absolute-margin wide => --absolute-margin: must be a number, got 'wide'; see opera mine --help
+--max-score 1.5 => --max-score: must be less than or equal to 1, got 1.5
+--index hsnw => --index: must be one of exact, hnsw, ivf, got 'hsnw'; did you mean 'hnsw'?
+    """),
+    Bad(f"{DISTILL} --teacher t.xlsx", matching(r"t\.xlsx: must be a table .*"), write("t.xlsx", "")),
+    Bad(f"{DISTILL} --teacher t.jsonl", matching(r"t\.jsonl: .*pipe.*"), pipe("t.jsonl")),
+    Bad(f"{DISTILL} --teacher t.tsv", "t.tsv: column 'query_id' is missing (it has: query-id, corpus-id, score)",
+        write("t.tsv", "query-id\tcorpus-id\tscore\n")),
+    Bad(f"{DISTILL} --teacher t.tsv", "t.tsv:2: column 'score' must be a number, got 'high'",
+        write("t.tsv", f"{HEADER}train0\td0\thigh\n")),
+    Bad(f"{DISTILL} --teacher t.tsv",
+        "t.tsv: none of its 1 pairs is of data (query 'q', document 'd'); was it scored on it?",
+        write("t.tsv", f"{HEADER}q\td\t1\n")),
+    Bad(f"{DISTILL} --teacher t.jsonl",
+        "t.jsonl: is a training file with texts; pass it as the data, whose pos_scores and neg_scores are used",
+        write("t.jsonl", '{"query": "q", "pos": ["d"], "neg": [], "pos_scores": [1]}\n')),
+    Bad(f"{DISTILL} --teacher t.parquet", matching(r"t\.parquet: cannot be read \(.*\)"),
+        write("t.parquet", "PAR1 and no more")),
+    Bad("train data --model model --out out --teacher t.tsv",
+        "teacher_scores=t.tsv: nothing uses them; pass loss=distill, or negatives=teacher",
+        write("t.tsv", f"{HEADER}train0\td0\t1\n")),
+    Bad(f"{DISTILL} --set train_group_size=1 --teacher t.tsv",
+        "loss=distill: needs negatives to compare the positive with; pass train_group_size=2 or more",
+        write("t.tsv", f"{HEADER}train0\td0\t1\n")),
+    Bad("score data --out x.tsv --reranker reranker",
+        "reranker: must give one score per pair to be a reranker, but gives 2", two_scores),
+    Bad("mine data --model model --out x.tsv --reranker run",
+        matching(r"run: cannot be loaded as a reranker \(a cross-encoder\): .*"), with_run),
+]  # fmt: skip
+
+EXPORTS = [
+    *table("", """
+export ./absent --onnx --out out --no-measure => ./absent: no such model folder
+export model --onnx --out out => model: is no run, so its data are not known; pass --data DATA, or --no-measure
+export absent --onnx --out out => absent: no such run or folder; with a model of the hub pass --data DATA, or
+    --no-measure
+push ./absent a/b => ./absent: no such model folder
+push a/b c/d => a/b: must be a folder to push, such as a run's
+push data a/b =~ data: not a model folder: .*
+    """),
+    Bad("export run --out out", "nothing to export: pass --onnx, --int8 or --static, or several of them", with_run),
+    Bad("export run --onnx --out out", f"--onnx: run {STATIC}", with_run),
+    Bad("export run --int8 --out out", f"--int8: run {STATIC}", with_run),
+    Bad("export run --onnx --out out --data ./absent", matching(r"\./absent: no such file or folder.*"), with_run),
+    Bad("export run --onnx --out out", matching(r"data: .*; it is the run's data: pass --data DATA, or --no-measure"),
+        with_run, remove("data")),
+    Bad("export run --onnx --out full", "--out full: is not empty and holds no export; pass an empty or a new folder",
+        with_run, write("full/mine.txt", "x")),
+    Bad("export run --onnx --out full",
+        "--out full: holds an export; pass --overwrite to replace it, or another folder", with_run,
+        write("full/export.json", "{}"), write("full/.written.json", '["export.json"]')),
+    Bad("export run --onnx --out full --overwrite",
+        "--out full: is not empty and holds no export; pass an empty or a new folder", with_run,
+        write("full/export.json", '{"format": 1, "forms": [], "model": "x"}')),
+    Bad("export full --onnx --out full --overwrite --no-measure",
+        "--out full: --overwrite would delete full, which this command reads; pass another folder",
+        write("full/.written.json", '["export.json", "modules.json"]'), write("full/export.json", "{}"),
+        write("full/modules.json", "[]")),
+    Bad("export run --onnx --out data/corpus.jsonl", matching(r"--out data/corpus.jsonl: .*"), with_run),
+    Bad("export run --onnx --out out", matching(r"run/run\.json: .*"), with_run, edit("run/run.json", 1, "[1]")),
+    Bad("export run --onnx --out out --push name",
+        "--push: must be OWNER/NAME, as the hub names repositories, got 'name'", with_run),
+    Bad("export run --onnx --static --out out --push a/b",
+        "--push: a static model is a model of its own; export and push it alone, under another name", with_run),
+    Bad("export run --onnx --out out",
+        "hf:someone/something: not a folder or file that OPERA reads; pass the data yourself to read them; it is "
+        "the run's data: pass --data DATA, or --no-measure", with_run, source_in_run("hf:someone/something")),
+    Bad("push run a/b",
+        "run/model: has no list of the files that OPERA wrote there (.written.json), so it is not known what may "
+        "be uploaded; train or export the model again, or upload it with 'hf upload'", with_run,
+        remove("run/model/.written.json")),
+    Bad("push run a/b",
+        "run/model/README.md: is a link in place of a file that OPERA wrote; put the file itself there", with_run,
+        link("run/model/README.md", "../../data/corpus.jsonl")),
+    Bad("push run name", "name: must be OWNER/NAME, as the hub names repositories, got 'name'", with_run),
+    Bad(["push", "run", "a/b\x1b[2J"], "name: must be OWNER/NAME, as the hub names repositories, got 'a/b\\x1b[2J'",
+        with_run),
+    Bad("push run a/b --language English",
+        "--language: must be codes such as en or pt-BR, separated by commas, got 'English'", with_run),
+]  # fmt: skip
+
+ROWS = [*MODELS, *TEACHERS, *EXPORTS]

@@ -1,10 +1,14 @@
-"""Values that no setting takes, by ``--set``; every one is refused before data or model are looked at."""
+"""Values that no setting takes, recipes that are none, and paths and prompts that cannot be, at every door."""
 
 from __future__ import annotations
 
-from bad_inputs.table import Bad
+from itertools import pairwise
 
-WRONG = """\
+from bad_inputs.table import Bad, link, matching, table, with_grid, with_run, write
+
+RECIPE = "train data --model model --config r.yaml --out run"
+
+SETTINGS = """\
 max_steps=0: must be greater than or equal to 1, got 0
 max_steps=-3: must be greater than or equal to 1, got -3
 max_steps=1.5: must be a whole number, got 1.5
@@ -116,13 +120,120 @@ out=elsewhere => 'out' is not a setting: pass it as the argument or option out
 """Each line ``SETTING=VALUE: RULE``, where the message is ``SETTING: RULE``; or ``SETTING=VALUE => MESSAGE``."""
 
 
-def row(line: str) -> Bad:
-    """Make the row of a line."""
+def setting(line: str) -> Bad:
+    """Make the row of a line; it is refused before data or model are looked at."""
     given, arrow, message = line.partition(" => ")
     if not arrow:
         given, _, message = line.partition(": ")
         message = f"{given.partition('=')[0]}: {message}"
-    return Bad(f"setting: {given}", ["train", "absent", "--model", "absent", "--out", "run", "--set", given], message)
+    return Bad(["train", "absent", "--model", "absent", "--out", "run", "--set", given], message)
 
 
-ROWS = [row(line) for line in WRONG.splitlines()]
+def recipe(content: str | bytes, message: str) -> Bad:
+    """A row whose recipe is ``content``."""
+    return Bad(RECIPE, f"--config r.yaml: {message}", write("r.yaml", content))
+
+
+BOMB = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [{', '.join([f'*{a}'] * 9)}]\n" for a, b in pairwise("abcdefghijkl"))
+ALIASES = "anchors and aliases (& and *) are not read; repeat the value, or quote it"
+DIGITS = "holds a number that is none, or one of more than 1,024 bits"
+
+RECIPES = [
+    *table(RECIPE, """
+- seed => must map setting names to values, got ['seed']
+=> must map setting names to values, got None
+7: 1 => names of settings must be text, got 7
+? [a]⏎: 1 => keys must be plain values, and one is a list or a mapping
+seed: [1 => not YAML (line 1: expected ',' or ']', but got '<stream end>')
+seed:⏎\t- 1 => not YAML (line 2: found character '\\t' that cannot start any token)
+seed: 1⏎seed: 2 => not YAML (line 2: found duplicate key "seed" with value "2" (original value: "1"))
+seed: 1⏎---⏎seed: 2 => not YAML (line 2: but found another document)
+a: &a [*a] => line 1: anchors and aliases (& and *) are not read; repeat the value, or quote it
+%YAML 1.1⏎---⏎seed: on => line 2: must be YAML 1.2; remove the directive %YAML
+seed: '\x00' => not YAML (unacceptable character #x0000: special characters are not allowed in "<unicode string>",
+    position 7)
+temprature: 1 => unknown setting 'temprature'; did you mean 'temperature'? (opera train --help-settings lists all)
+    """, lambda text: write("r.yaml", text), "--config r.yaml: "),
+    *(
+        recipe(f"seed: 1\nseed: {value}", "line 2: tags such as !!int are not read; leave the tag out, or quote the "
+               "value")
+        for value in (
+            "!!int foo", "!!float x", "!!bool maybe", "!!timestamp x", "!!binary ???", "!!set {a, b}", "!!omap [a: 1]",
+            "!!python/object/apply:os.system [id]", "!mine x", "! x",
+        )
+    ),
+    recipe(BOMB, f"line 1: {ALIASES}"),
+    recipe("seed: " + "[" * 2000, "line 1: nested more than 20 deep"),
+    recipe("seed: " + "9" * 5000, DIGITS),
+    recipe(f"seed: 0x{'f' * 5000}", DIGITS),
+    recipe("#" * 10**6, "has 1,000,000 characters; at most 20,000 are read"),
+    recipe("seed: 1".encode("utf-16"), "line 1 is not UTF-8; convert the file to UTF-8"),
+    recipe(b"seed: 1\n# caf\xe9", "line 2 is not UTF-8; convert the file to UTF-8"),
+    Bad("train data --model model --config fiqua --out run",
+        "--config fiqua: no such file, and OPERA has no recipe of that name; did you mean 'fiqa'?"),
+    Bad("compare data --model model --config fiqa --config r.yaml --out grid",
+        "--config r.yaml: max_steps: must be a whole number, got 'many'", write("r.yaml", "max_steps: many")),
+    recipe("document_prompt: 5", "document_prompt: must be text, got 5"),
+    recipe("query_prompt: query: ", "not YAML (line 1: mapping values are not allowed here)"),
+    Bad("train data --model model --out run --resume --steps 4 --batch-size 4 --set refit=false --set query_prompt=a",
+        matching("--resume run: was started differently; use the same settings, or --overwrite to start again:\n"
+                 "model_fingerprint: the run has '[0-9a-f]{64}', this call '[0-9a-f]{64}'\n"
+                 "query_prompt: the run has None, this call 'a'"), with_run),
+]  # fmt: skip
+
+PROMPT_DOORS = (
+    "train data --model model --out run --set query_prompt=",
+    "evaluate data --model model --query-prompt=",
+    "search data words --model model --query-prompt=",
+    "score data --model model --out x.tsv --query-prompt=",
+    "mine data --model model --range 1:5 --out x.tsv --query-prompt=",
+    "inspect data --model model --query-prompt=",
+)
+PROMPTS = [
+    Bad(f"{door}{prompt}".split(), f"query_prompt: {message}")
+    for door in PROMPT_DOORS
+    for prompt, message in (
+        ("caf\udce9", "must be text in UTF-8, without NUL, got 'caf\\udce9'"),
+        ("x" * 10_001, f"must have at most 10,000 characters, got '{'x' * 49}…{'x' * 48}'"),
+    )
+]
+
+PATH_DOORS = {
+    "DATA": "evaluate PATH --model model",
+    "--model": "evaluate data --model PATH",
+    "--out": "train data --model model --out PATH",
+    "--config": "train data --model model --out run --config PATH",
+    "--query-vectors": "train data --out run --document-vectors d.npy --query-vectors PATH",
+    "--run-file": "evaluate data --model model --run-file PATH",
+    "GRID|RUN": "report PATH",
+    "--grid": "paper --table main --grid PATH",
+    "--tables": "report grid --tables PATH",
+}
+"""A command line for each option or argument that takes a path; ``PATH`` stands for it."""
+
+LONG, CUT = "n" * 300, f"{'n' * 50}…{'n' * 49}"
+BAD_PATHS = {
+    "": "NAME: must not be empty",
+    " ": "NAME: must not be empty",
+    "a\0b": "NAME: must not hold a NUL character, got 'a\\x00b'",
+    "caf\udce9": "NAME: must be text in UTF-8, got 'caf\\udce9'; rename the file",
+    "~no-such-user/x": "NAME ~no-such-user/x: there is no such user",
+    LONG: f"NAME {CUT}: the name is too long for this file system",
+    "circle/x": "NAME circle/x: its links lead in a circle",
+    "circle\x1b[2J/x": "NAME circle\\x1b[2J/x: its links lead in a circle",
+}
+CIRCLES = link("circle", "circle"), link("circle\x1b[2J", "circle")
+
+PATHS = [
+    Bad([path if word == "PATH" else word for word in command.split()], message.replace("NAME", door),
+        with_grid, *CIRCLES)
+    for door, command in PATH_DOORS.items()
+    for path, message in BAD_PATHS.items()
+] + [
+    Bad(["train", "data", "--out", "run", "--set", f"{one}={path or repr(path)}", "--set", f"{other}=x.npy"],
+        BAD_PATHS[path].replace("NAME", one))
+    for one, other in (("query_vectors", "document_vectors"), ("document_vectors", "query_vectors"))
+    for path in ("", LONG, "~no-such-user/x")
+]  # fmt: skip
+
+ROWS = [*map(setting, SETTINGS.splitlines()), *RECIPES, *PROMPTS, *PATHS]

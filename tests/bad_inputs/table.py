@@ -3,20 +3,19 @@
 A file ``KIND_rows.py`` beside this one holds a list ``ROWS``; ``test_bad_inputs.py`` finds it and runs every row::
 
     ROWS = [
-        Bad(
-            "qrels: a grade that is no number",            # a name, unique over all files
-            "evaluate data --model model",                  # the command line, run in a folder of its own
-            "data/qrels/test.tsv:2: grade must be ..., got 'high'",  # the whole message, or matching(r"...")
-            edit("data/qrels/test.tsv", 2, "test0\td1\thigh"),       # how the folder is made bad; several in a row
-        ),
+        *table("evaluate data --model model", '''          # a command; each line is what it is given, and the message
+    --split dev => data: has no split 'dev' (it has: test, train)
+        '''),
+        Bad("evaluate data --model model", "data/qrels/test.tsv:2: grade must be ..., got 'high'",
+            edit("data/qrels/test.tsv", 2, "test0\td1\thigh")),    # how the folder is made bad; several in a row
     ]
 
 Every row starts in a fresh folder that holds ``data`` (a small BEIR data set: d0..., train0..., test0...) and ``model``
 (a static model). Give ``with_run`` or ``with_grid`` as the first of the functions for a finished run in ``run``, or a
 finished grid of two cells in ``grid``. HOME is that folder too. Whatever else a row needs, its functions make.
 
-The command must end with the row's exit status, print nothing but ``opera: error: MESSAGE`` on standard error, without
-a control character or a traceback, and leave every file as it was, the cache aside.
+The command must end with status 2, print nothing but ``opera: error: MESSAGE`` on standard error, without a control
+character or a traceback, and leave every file as it was, the cache aside.
 """
 
 from __future__ import annotations
@@ -44,22 +43,38 @@ class Bad:
     """One bad input.
 
     Args:
-        name: unique, ``kind: what is wrong``.
         command: the command line after ``opera``; or its words, where one cannot be written in a shell.
         message: the whole message, without ``opera: error: ``; or a pattern that matches the whole of it.
         make: what makes the folder bad, in this order.
-        status: the exit status; 2 is for wrong input.
     """
 
-    def __init__(
-        self, name: str, command: str | list[str], message: str | re.Pattern[str], *make: Make, status: int = 2
-    ) -> None:
-        self.name, self.message, self.make, self.status = name, message, make, status
+    def __init__(self, command: str | list[str], message: str | re.Pattern[str], *make: Make) -> None:
         self.words = shlex.split(command) if isinstance(command, str) else command
+        self.message, self.make = message, make
 
     def message_fits(self, text: str) -> bool:
         """Whether a message is the one that the row names."""
         return text == self.message if isinstance(self.message, str) else self.message.fullmatch(text) is not None
+
+
+def table(command: str, text: str, make: Callable[[str], Make] | None = None, start: str = "") -> list[Bad]:
+    """Make a row of each line ``GIVEN => MESSAGE``, or ``GIVEN =~ PATTERN``.
+
+    Args:
+        command: what all rows run.
+        text: the lines. One of four spaces and more goes on from the line before. ``{given}`` in a message is what is
+            given as Python writes it, and ⏎ in what is given a line break.
+        make: what makes the folder bad with what is given; without it these are more words of the command.
+        start: what all messages start with.
+    """
+    rows = []
+    for line in text.strip("\n").removesuffix("\n    ").replace("\n    ", " ").split("\n"):
+        given, sign, message = re.split(r"(?: |^)(=>|=~) ", line, maxsplit=1)
+        given = given.replace("⏎", "\n")
+        said = start + message.replace("{given}", repr(given))
+        words = command if make else f"{command} {given}"
+        rows.append(Bad(words, said if sign == "=>" else matching(said), *([make(given)] if make else [])))
+    return rows
 
 
 def matching(pattern: str) -> re.Pattern[str]:

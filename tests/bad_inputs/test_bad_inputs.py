@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections import Counter
 from pathlib import Path
 
 import matplotlib.font_manager  # noqa: F401 - it writes its list of fonts to the home folder, which is another in rows
@@ -22,6 +21,12 @@ from opera.runs.housekeeping import drop_checkpoints
 ROWS = table.all_rows()
 CONTROL = re.compile(r"(?!\n)[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 SETTINGS = {"per_device_train_batch_size": 4, "refit": False}
+
+
+def shown(value: object) -> str:
+    """What a row holds, short enough for the name of a test."""
+    text = " ".join(value) if isinstance(value, list) else getattr(value, "pattern", str(value))
+    return ascii(text[:60])[1:-1]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -53,7 +58,7 @@ def folder(tmp_path: Path, made: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return home
 
 
-@pytest.mark.parametrize("row", ROWS, ids=[row.name for row in ROWS])
+@pytest.mark.parametrize("row", ROWS, ids=[f"{shown(row.words)}: {shown(row.message)}" for row in ROWS])
 def test_a_bad_input_ends_in_one_message_and_writes_nothing(
     row: table.Bad, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -67,10 +72,9 @@ def test_a_bad_input_ends_in_one_message_and_writes_nothing(
     start, message = done.stderr[:14], done.stderr[14:].removesuffix("\n")
     assert start == "opera: error: ", done.stderr
     assert row.message_fits(message), f"\n{message!r} is not\n{row.message!r}"
-    assert done.returncode == row.status
+    assert done.returncode == 2
     assert table.snapshot(folder) == before
 
 
-def test_there_are_many_and_each_has_a_name_of_its_own() -> None:
-    assert len(ROWS) > 700
-    assert {name: times for name, times in Counter(row.name for row in ROWS).items() if times > 1} == {}
+def test_there_are_many() -> None:
+    assert len(ROWS) > 800

@@ -1,0 +1,277 @@
+"""Tables of one's own, files of other trainers, Python packages, and vectors from files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from bad_inputs.table import Bad, Make, cut, edit, make_folder, matching, pipe, remove, table, write
+
+ON = "evaluate --model model --split train"
+P_CSV, P_JSONL = "evaluate p.csv --model model --split train", "evaluate p.jsonl --model model --split train"
+GOOD = write("p.csv", "query,document\na,b\n")
+DOCS = write("docs.csv", "id,text\n007,bond\n8,eight\n")
+QUERIES = write("queries.csv", "id,text\n1,who\n2,what\n")
+BY_ID = f"{ON} --pairs pairs.csv --documents docs.csv --queries queries.csv"
+UNKNOWN = "no column has a name known for the"
+ROLES = "(known: query, document, query_id, document_id, title, grade, weight, split, negative, id, text)"
+
+
+def in_file(name: str) -> Callable[[str], Make]:
+    """Write lines to a file."""
+    return lambda lines: write(name, lines + "\n")
+
+
+TABLES = [
+    *table("", """
+evaluate data --pairs p.csv --documents d.csv --model model => --pairs --documents: not beside a data set (data);
+    give one of the two
+evaluate --model model --split train --pairs away.csv => away.csv: cannot be read (No such file or directory)
+evaluate --model model --split train --pairs eval=p.csv => --pairs: a split must be train, dev or test, got 'eval'
+search --pairs p.csv --model model => missing argument 'QUERY'; see opera search --help
+    """),
+    *table("evaluate data --model model", """
+--columns query=q => --columns: is for tables, and data is none that has columns to choose
+    """),
+    *table(P_CSV, """
+left,right⏎a,b => p.csv: no column has a name known for the query and the document; its columns are 'left',
+    'right'; say which to take, as in --columns query=left,document=right; if the first line is no header:
+    --columns query=1,document=2
+query,question,answer⏎a,b,c => p.csv: 'query' and 'question' could each be the query; say which: --columns
+    query=query
+query,query⏎a,b => p.csv: two columns are called 'query'; rename one
+query,document => p.csv: has no pairs
+query,document⏎"a⏎b",c⏎d => p.csv:4: must have 2 columns ('query', 'document'), got 1: 'd'
+query,document⏎a,b⏎c,"d⏎e,f => p.csv:3: quotation marks do not fit (unexpected end of data); a field with one
+    stands in quotation marks, and each within it is doubled: "5"" pipe"
+query,document⏎a,"b"c => p.csv:2: quotation marks do not fit (',' expected after '"'); a field with one stands
+    in quotation marks, and each within it is doubled: "5"" pipe"
+question,answer⏎a,b⏎c,  => p.csv:3: column 'answer' must not be empty; fill it or remove the row
+query,document,split⏎a,b,train⏎c,d,holdout => p.csv:3: column 'split' must be train, dev or test, got 'holdout'
+query,document,score⏎a,b,1⏎c,d,high => p.csv:3: column 'score' must be a number, got 'high'
+query,document,weight⏎a,b,1⏎c,d,-2 => p.csv:3: weight must be 0 or more, got -2
+query,document,score⏎a,b,1⏎c,d,4000 => p.csv:3: grade must lie between -1000 and 1000, got 4000; counts, as of
+    clicks, are weights: --columns weight=COLUMN
+query,document,clicks⏎a,b,1⏎c,d,1e39 => p.csv:3: column 'clicks' must be 0, or from 1e-37 to 1e+28 in size, got
+    1e+39; multiply all by one number
+query,document,clicks⏎a,b,3e38⏎a,b,3e38 => p.csv:2: column 'clicks' must be 0, or from 1e-37 to 1e+28 in size,
+    got 3e+38; multiply all by one number
+query,document,clicks⏎a,b,1⏎c,d,1e-50 => p.csv:3: column 'clicks' must be 0, or from 1e-37 to 1e+28 in size,
+    got 1e-50; multiply all by one number
+query,document⏎a,b⏎query,document⏎c,d => p.csv:3: is a header again ('query,document'), as where files were
+    joined; remove it, or pass the files one by one
+query,doc_id⏎a,1 => p.csv: holds ids of documents ('doc_id') and not their texts; give these with --documents
+    FILE
+query,doc_id,document⏎a,d1,x⏎b,d\t2,y => p.csv:3: column 'doc_id' must not hold a tab, a line break or another
+    control character, got 'd\\t2'
+qid,query,document⏎,a,x => p.csv:2: column 'qid' must not be empty
+query;one, two;document⏎a;b;c => p.csv: no column has a name known for the query and the document; its columns
+    are 'query;one', ' two;document'; say which to take, as in --columns query=query;one,document= two;document; if
+    the first line is no header: --columns query=1,document=2
+    """, in_file("p.csv")),
+    *table(P_JSONL, """
+{"question": "a", "reply": "b"} => p.jsonl: no column has a name known for the document; its columns are
+    'question', 'reply'; say which to take, as in --columns document=reply
+{"query": "a", "document": "b", "grade": 0.5}⏎{"query": "c", "document": "d", "grade": 1e39} => p.jsonl:2: column
+    'grade' must be 0, or from 1e-37 to 1e+28 in size, got 1e+39; multiply all by one number
+{"query": true, "document": "b"} => p.jsonl:1: column 'query' must hold texts or whole numbers, but holds bool
+{"query": "a", "document": ["b", true]} => p.jsonl:1: column 'document' must be a text, a number or a list of these,
+    got True
+{"query": "a", "document": ["b"]}⏎{"query": "c", "document": []} => p.jsonl:2: column 'document' must not be empty;
+    fill it or remove the row
+null => p.jsonl:1: must be a JSON object, got None
+    """, in_file("p.jsonl")),
+    *table(BY_ID, """
+query_id,doc_id⏎1,007⏎2,7 => pairs.csv:3: document '7' is no id in the table of documents; add it there, or
+    remove such pairs
+query_id,doc_id⏎1,007⏎2,7⏎2,007⏎1,9 => pairs.csv:3: document '7' is no id in the table of documents (2 of 4
+    are none); add it there, or remove such pairs
+query_id,doc_id⏎1,007⏎2.0,8 => pairs.csv:3: query '2.0' is no id in the table of queries; '2' is one: pandas
+    adds .0 if values are missing; convert with astype('Int64')
+    """, lambda text: lambda folder: [make(folder) for make in (DOCS, QUERIES, write("pairs.csv", text + "\n"))]),
+    Bad(f"{ON} --documents docs.csv", "--documents: needs --pairs FILE, the table of pairs", DOCS),
+    Bad(f"{ON} --pairs p.json",
+        "p.json: must be a table (.csv, .tsv, .jsonl, .ndjson, .parquet, .arrow, .feather, .gz of these); write "
+        "JSON as .jsonl, one object per line", write("p.json", "[]")),
+    Bad(f"{P_CSV} --columns query", "--columns: must be ROLE=COLUMN, separated by commas, as in "
+        "query=q,document=doc_id; got 'query'", GOOD),
+    Bad(f"{P_CSV} --columns querry=a", f"--columns: unknown role 'querry'; did you mean 'query'? {ROLES}", GOOD),
+    Bad(f"{P_CSV} --columns query=a,query=b", "--columns: the role query is given twice", write("p.csv", "a,b\n")),
+    Bad(f"{P_CSV} --columns query=qestion", "--columns query=qestion: no file has such a column that could be the "
+        "query; did you mean 'question'? (p.csv: 'question', 'answer')", write("p.csv", "question,answer\na,b\n")),
+    Bad(f"{P_JSONL} --columns grade=s", "p.jsonl:1: column 's' must hold numbers, but holds list<item: string>",
+        write("p.jsonl", '{"query": "a", "document": ["b", "c"], "s": [1, 2]}\n')),
+    Bad(P_CSV, "p.csv: is empty; it must have at least one row", write("p.csv", "")),
+    Bad(P_CSV, "p.csv:3: not UTF-8; convert the file to UTF-8", write("p.csv", b"query,document\na,b\nc,\xff\n")),
+    Bad(P_CSV, "p.csv:1: not UTF-8; convert the file to UTF-8", write("p.csv", "query,document\n".encode("utf-16"))),
+    Bad(BY_ID.replace("pairs.csv", "pairs.jsonl"),
+        "pairs.jsonl:1: column 'doc_id' must hold texts or whole numbers, but holds bool",
+        write("docs.csv", "id,text\n1,bond\n"), QUERIES, write("pairs.jsonl", '{"query_id": 1, "doc_id": true}\n')),
+    Bad("evaluate p.ndjson --model model --split train",
+        "p.ndjson:2: column 'answer' must be a text, a number or a list of these, got {'text': 'b'}",
+        write("p.ndjson", '{"question": "a", "answer": "b"}\n{"question": "a", "answer": {"text": "b"}}\n')),
+    Bad("evaluate p.parquet --model model --split train",
+        matching(r"p\.parquet: cannot be read \(Parquet magic bytes not found in footer\..*\)"),
+        write("p.parquet", b"PAR1 and more")),
+    Bad("evaluate p.csv.gz --model model --split train", matching(r"p\.csv\.gz: cannot be read \(.*\)"),
+        write("p.csv.gz", b"\x1f\x8b\x08\x00spoilt")),
+    Bad("evaluate --pairs valid=p.csv --model model --split train", "p.csv: has no split 'train' (it has: dev)", GOOD),
+    Bad(BY_ID, "docs.csv:4: duplicate id '7', first seen at docs.csv:2; ids must be unique",
+        write("docs.csv", "id,text\n7,a\n8,b\n7,c\n"), QUERIES, write("pairs.csv", "query_id,doc_id\n1,8\n")),
+    Bad(BY_ID, "pairs.csv:2: a relevant pair whose query or document has no text; give it one or remove the pair",
+        write("docs.csv", "id,text\n7,\n8,b\n"), QUERIES, write("pairs.csv", "query_id,doc_id\n1,7\n")),
+    Bad(f"{ON} --pairs run.txt --documents docs.csv --queries queries.csv",
+        "run.txt: is a ranking (TREC's run: QUERY Q0 DOCUMENT RANK SCORE NAME), not judgements; pass a qrels "
+        "file, QUERY 0 DOCUMENT GRADE", DOCS, QUERIES, write("run.txt", "1 Q0 007 1 3.25 bm25\n")),
+    Bad(f"{ON} --pairs qrels.txt --documents docs.csv --queries queries.csv",
+        "qrels.txt:2: must have 4 columns ('query_id', 'iteration', 'document_id', 'grade'), got 3: '2 0 8'", DOCS,
+        QUERIES, write("qrels.txt", "1 0 007 1\n2 0 8\n")),
+    Bad(f"{ON} --pairs qrels.txt --documents docs.tsv --queries queries.csv",
+        f"docs.tsv: {UNKNOWN} id and the text; its columns are 'D1', 'http://x', 'Body'; say which to take, "
+        "as in --columns documents.id=D1,documents.text=http://x; if the first line is no header: --columns "
+        "documents.id=1,documents.text=2",
+        write("docs.tsv", "D1\thttp://x\tBody\n"), QUERIES, write("qrels.txt", "1 0 D1 1\n")),
+]  # fmt: skip
+
+FIRST = '{"query": "q", "pos": ["a"]}\n'
+PAIRS = [
+    *table("train pairs.jsonl --model model --out run", """
+{ => not JSON (Expecting property name enclosed in double quotes at column 2): {given}
+{"query": "x", "pos": ["a"], "pos": ["b"]} => the key 'pos' occurs twice: {given}
+{"query": "x", "pos": ["\\ud83d"]} => holds half a character ('\\ud83d'); remove it: {given}
+{"query": "x"} => column 'pos' is missing (it has: query)
+{"query": "x", "pos": []} => column 'pos' must hold at least one text
+{"query": "x", "pos": null} => column 'pos' must hold at least one text
+{"query": "x", "pos": [""]} => column 'pos' holds an empty text
+{"query": " ", "pos": ["a"]} => column 'query' must not be empty
+{"query": ["x"], "pos": ["a"]} => column 'query' must be a string, got ['x']
+{"query": "x", "pos": ["a"], "negs": []} => unknown column 'negs'; did you mean 'neg'? (known: query, pos, neg,
+    pos_scores, neg_scores, prompt, type, id)
+{"query": "x", "pos": ["a"], "pos_scores": [1, 2]} => column 'pos_scores' has 2 numbers for the 1 texts of 'pos';
+    there must be one for each
+{"query": "x", "pos": ["a"], "neg_scores": [1]} => column 'neg_scores' has 1 numbers for the 0 texts of 'neg';
+    there must be one for each
+{"query": "x", "pos": ["a"], "pos_scores": [true]} => column 'pos_scores' must be a list of numbers, got [True]
+{"query": "x", "pos": ["a"], "pos_scores": ["1"]} => column 'pos_scores' must be a list of numbers, got ['1']
+    """, lambda line: write("pairs.jsonl", FIRST + line + "\n"), "pairs.jsonl:2: "),
+    *(
+        Bad("train pairs.jsonl --model model --out run",
+            f"pairs.jsonl:2: column '{key}' must be a list of strings, got {seen!r}",
+            write("pairs.jsonl", FIRST + json.dumps({"query": "x", "pos": ["a"], key: seen}) + "\n"))
+        for key in ("pos", "neg")
+        for seen in (0, "", False, {}, "a", [None], ["a", 1], [["a"]])
+    ),
+    Bad("train pairs.jsonl --model model --out run", "pairs.jsonl: has no pairs", write("pairs.jsonl", "\n")),
+]  # fmt: skip
+
+PACKAGES = [
+    *(
+        Bad(["evaluate", f"python:{name}", "--model", "model"],
+            f"python:PACKAGE: must be the import name of a package, such as json, got {name!r}")
+        for name in ("", ".", "..", "a..b", "json.", ".json", "a b", "a-b", "json/decoder", "../etc", "a;b")
+    ),
+    *(
+        Bad(f"evaluate python:{name} --model model", f"python:{name}: no installed package of that name has its source "
+            "in files (use its import name)")
+        for name in ("__main__", "no_such_package", "json.decoder.none", "sys", "math")
+    ),
+    Bad("evaluate python:json.decoder --model model", "python:json.decoder: found 6 documented objects in 1 modules; "
+        "at least 2 modules are needed, because train and test objects come from different modules"),
+]  # fmt: skip
+
+
+def vectors(message: str, *make: Make) -> Bad:
+    """A row that trains an adapter on vectors from files; the document vectors are good."""
+    command = "train data --query-vectors q.npy --document-vectors d.npy --out run"
+    return Bad(command, message, good_vectors, *make)
+
+
+def good_vectors(folder: Path) -> None:
+    """Write vectors of all queries and documents."""
+    for name, ids in (("q", "queries.jsonl"), ("d", "corpus.jsonl")):
+        names = [line.split('"')[3] for line in (folder / "data" / ids).read_text().splitlines()]
+        np.save(folder / f"{name}.npy", np.eye(len(names), 8, dtype=np.float32) + 1)
+        (folder / f"{name}.txt").write_text("\n".join(names) + "\n")
+
+
+def change_vectors(change: Callable[[np.ndarray], np.ndarray]) -> Make:
+    """Save changed query vectors."""
+    return lambda folder: np.save(folder / "q.npy", change(np.load(folder / "q.npy")), allow_pickle=True)
+
+
+NO_NUMBER = "q.npy: the vector of 'train0' is zero, too long, or holds a value that is no number"
+NO_ARRAY = "q.npy: is not a NumPy array that can be read"
+
+VECTORS = [
+    Bad("train data --query-vectors q.csv --document-vectors q.csv --out run",
+        "q.csv: must end in .npy or .parquet; the suffix decides the format"),
+    vectors("q.npy: needs q.txt beside it, with the id of each row, one per line", remove("q.txt")),
+    vectors("q.npy: has 18 rows, but q.txt has 1 ids", write("q.txt", "test0\n")),
+    vectors("q.npy: has two vectors for the id 'test0'", edit("q.txt", 1, "test0")),
+    vectors("q.npy: has no vector for query 'train0'; 1 of 18 have none, and each needs one",
+        edit("q.txt", 1, "other")),
+    vectors(NO_NUMBER, change_vectors(lambda v: v * np.float32("nan"))),
+    vectors(NO_NUMBER, change_vectors(lambda v: v * np.float32("inf"))),
+    vectors(NO_NUMBER, change_vectors(lambda v: v * 0)),
+    vectors("q.npy: must hold an array [n, d] of floats, got [18, 8] of int64",
+        change_vectors(lambda v: v.astype(int))),
+    vectors("q.npy: must hold an array [n, d] of floats, got [18] of float32", change_vectors(lambda v: v[:, 0])),
+    vectors("q.npy has vectors of length 4, d.npy of 8: both must come from one model",
+        change_vectors(lambda v: v[:, :4])),
+    vectors(f"{NO_ARRAY} (Array can't be memory-mapped: Python objects in dtype.)",
+        change_vectors(lambda v: v.astype(object))),
+    vectors(matching(NO_ARRAY + r" \(the magic string is not correct.*\)"), write("q.npy", "these are no vectors")),
+    vectors(matching(NO_ARRAY + r" \(mmap length is greater than file size\)"), cut("q.npy", 200)),
+    vectors(matching(NO_ARRAY + r" \(EOF.*\)"), write("q.npy", "")),
+    vectors("q.npy: cannot be read (it is a named pipe)", pipe("q.npy")),
+    vectors("q.npy: cannot be read (it is a folder)", make_folder("q.npy")),
+    vectors("q.npy: cannot be read (No such file or directory)", remove("q.npy")),
+    vectors("q.txt: cannot be read (it is a named pipe)", pipe("q.txt")),
+    vectors("q.txt:1: not UTF-8; convert the file to UTF-8", write("q.txt", b"caf\xe9")),
+]  # fmt: skip
+
+
+def trainer_files(message: str, *make: Make) -> Bad:
+    """A row of a folder with FlagEmbedding's evaluation files, which are good, and what the row makes."""
+    good = {
+        "corpus.jsonl": '{"id": "x", "text": "a"}\n',
+        "test_queries.jsonl": '{"id": "t", "text": "asked"}\n',
+        "test_qrels.jsonl": '{"qid": "t", "docid": "x", "relevance": 1}\n',
+    }
+    files = [write(f"mine/{file}", content) for file, content in good.items()]
+    return Bad("evaluate mine --model model", message, make_folder("mine"), *files, *make)
+
+
+TEVATRON = '{"query_id": "1", "query": "q", "positive_passages": '
+TRAINER_FILES = [
+    trainer_files("mine/test_qrels.jsonl:1: document 'y' has no text in the files that were read",
+        write("mine/test_qrels.jsonl", '{"qid": "t", "docid": "y", "relevance": 1}\n')),
+    trainer_files("mine/test_qrels.jsonl:2: document 'd1' has no text in the files that were read",
+        write("mine/train.jsonl", '{"query": "q", "pos": ["b"]}\n'),
+        write("mine/test_qrels.jsonl", '{"qid": "t", "docid": "x"}\n{"qid": "t", "docid": "d1"}\n')),
+    trainer_files(
+        "mine/test_qrels.jsonl:2: grade 0 for a pair that mine/test_qrels.jsonl:1 gives grade 1; a pair has one "
+        "grade",
+        write("mine/test_qrels.jsonl", '{"qid": "t", "docid": "x"}\n{"qid": "t", "docid": "x", "relevance": 0}\n')),
+    trainer_files(
+        "mine/dev.jsonl:2: has the columns of a file of FlagEmbedding (query, pos), but the first record lacks "
+        "some; give every record the same columns, null where it has no value, or move the file elsewhere",
+        write("mine/dev.jsonl", '{"query": "q"}\n{"query": "r", "pos": ["a"]}\n')),
+    trainer_files("mine/corpus.jsonl:2: document 'x' has another text than before; give it its own id",
+        write("mine/corpus.jsonl", '{"id": "x", "text": "a"}\n{"id": "x", "text": "b"}\n')),
+    trainer_files("mine/test_qrels.jsonl:1: score must be a whole number, got 0.5",
+        write("mine/test_qrels.jsonl", '{"qid": "t", "docid": "x", "relevance": 0.5}\n')),
+    trainer_files("mine/train.jsonl:1: column 'positive_passages' must be a list of objects, got ['x']",
+        write("mine/train.jsonl", TEVATRON + '["x"]}\n')),
+    trainer_files("mine/train.jsonl:1: column 'positive_passages': 'text' must be a string, got None",
+        write("mine/train.jsonl", TEVATRON + '[{"docid": "x"}]}\n')),
+    trainer_files("mine/train.jsonl:1: document 'z' has no text in the files that were read",
+        write("mine/train.jsonl", '{"query_id": "1", "query": "q", "positive_document_ids": ["z"]}\n')),
+    Bad(["evaluate", "none*.jsonl", "--model", "model"],
+        matching(r"none\*\.jsonl: no such file or folder; pass .*")),
+]  # fmt: skip
+
+ROWS = [*TABLES, *PAIRS, *PACKAGES, *VECTORS, *TRAINER_FILES]
