@@ -16,11 +16,13 @@ from opera.methods.counts import bucket_of
 from opera.methods.dynamic import (
     DynamicPruning,
     DynamicSettings,
+    cosine_schedule,
     document_weights,
     own_thresholds,
     query_scores,
+    top_ratio,
+    virtual_dataset_size,
 )
-from opera.methods.schedules import cosine_schedule, top_ratio, virtual_dataset_size
 from worlds import make, make_pairs, make_scores, mixed_pairs, top_k_of
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from opera.core.errors import SettingError
 from opera.data.pairs import TrainingPairs
 from opera.methods import METHODS, PairScores, Plan
-from opera.methods.schedules import virtual_dataset_size
+from opera.methods.dynamic import virtual_dataset_size
 from opera.methods.selection import keep_best_pairs, keep_highest, kept_count
 from opera.methods.static import StaticSettings, static_probabilities
 from worlds import make, make_pairs, make_scores, mixed_pairs

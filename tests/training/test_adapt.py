@@ -18,7 +18,7 @@ from transformers import TrainerCallback
 import opera
 from opera.core.errors import DataError, RunFolderError
 from opera.methods import METHODS
-from opera.methods.schedules import cosine_schedule
+from opera.methods.dynamic import cosine_schedule
 from opera.retrieval.measures import FULL_MEASURES
 from opera.retrieval.models import load_model
 from opera.runs.folder import Run

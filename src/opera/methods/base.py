@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
@@ -121,7 +122,7 @@ class Method(ABC, Generic[S]):
         pairs: the training pairs.
         plan: seed, steps and batch size of the run.
         settings: the method's own settings.
-        scores: the pretrained model's scores of all pairs; required where :meth:`needs_scores` says
+        scores: the untrained model's scores of all pairs; required where :meth:`needs_scores` says
             so.
 
     Class attributes:
@@ -129,6 +130,8 @@ class Method(ABC, Generic[S]):
         title: its full name, for tables.
         settings_class: the class of its own settings.
         weighs: whether draws have weights other than 1.
+        state: the attributes that resuming needs beside the constructor's arguments: arrays and
+            numbers.
 
     Attributes:
         kept: bool ``[N]``, the pairs that can be drawn at all; false for those pruned before
@@ -142,18 +145,24 @@ class Method(ABC, Generic[S]):
     title: ClassVar[str]
     settings_class: ClassVar[type[Settings]] = NoSettings
     weighs: ClassVar[bool] = False
+    state: ClassVar[tuple[str, ...]] = ()
 
     def __init__(
         self, pairs: TrainingPairs, plan: Plan, settings: S, scores: PairScores | None = None
     ) -> None:
         if scores is None and self.needs_scores(settings):
-            raise ValueError(f"{self.name} needs the pretrained scores of all pairs")
+            raise ValueError(f"{self.name} needs the untrained model's scores of all pairs")
         self.pairs, self.plan, self.settings, self.scores = pairs, plan, settings, scores
         self.kept: BoolArray = np.broadcast_to(np.True_, pairs.n_pairs)  # takes no memory
+        self.start()
+
+    def start(self) -> None:
+        """Set up what draws need; the last thing that the constructor does."""
+        return None
 
     @classmethod
     def needs_scores(cls, settings: S) -> bool:
-        """Whether the method starts from the pretrained model's scores of all pairs."""
+        """Whether the method starts from the untrained model's scores of all pairs."""
         return False
 
     @classmethod
@@ -202,13 +211,15 @@ class Method(ABC, Generic[S]):
 
     def state_dict(self) -> dict[str, Any]:
         """Return what resuming needs beside the constructor's arguments: arrays and numbers, in
-        nested dicts.
+        nested dicts. By default, the attributes that :attr:`state` names.
         """
-        return {}
+        return {name.lstrip("_"): copy(getattr(self, name)) for name in self.state}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned."""
-        return None
+        """Restore what :meth:`state_dict` returned; numbers may come back as arrays of no axis."""
+        for name in self.state:
+            value, kind = state[name.lstrip("_")], type(getattr(self, name))
+            setattr(self, name, np.array(value) if kind is np.ndarray else kind(value))
 
     @property
     def similarity(self) -> FloatArray | None:

@@ -16,7 +16,7 @@ from opera.core.errors import SettingError
 from opera.core.rng import generator
 from opera.core.settings import Settings, setting
 from opera.data.pairs import TrainingPairs
-from opera.methods.base import Draw, Method, Plan, Probabilities
+from opera.methods.base import Draw, Method, Probabilities
 from opera.methods.counts import NOTHING, Counts, TopK, bucket_of, upper_edge
 from opera.methods.draws import (
     ShuffledPasses,
@@ -25,10 +25,36 @@ from opera.methods.draws import (
     draw_weighted_documents,
 )
 from opera.methods.finetuning import uniform_documents, uniform_queries
-from opera.methods.schedules import cosine_schedule, top_ratio, virtual_dataset_size
 from opera.methods.scores import PairScores
 
 QueryScore = Literal["negative_loss", "similarity", "loss"]
+
+
+def cosine_schedule(start: float, end: float, step: int, max_steps: int) -> float:
+    """Equation 6: ``end + (1 + cos(π·t / t_max))·(start - end) / 2``, for α, β and v.
+
+    ``start`` at step 0, ``end`` at ``max_steps`` and after.
+    """
+    return end + (1 + math.cos(math.pi * min(step, max_steps) / max_steps)) * (start - end) / 2
+
+
+def virtual_dataset_size(n: int, strength: float, ratio: float) -> int:
+    """Algorithm 1: ``n₀ = ⌊n·(1 - r_s)/α_s + r_s·n⌋``, the number of queries in the pool; at least
+    1.
+
+    ``strength`` is the *smaller* end of the range of α, so that the reversed schedule keeps r in
+    (0, 1) (paper.md, row 3). In the paper's forward schedule that is α_s.
+    """
+    return max(1, math.floor(n * (1 - ratio) / strength + ratio * n))
+
+
+def top_ratio(strength: float, pool_size: float, n: int) -> float:
+    """Algorithm 1: ``r = (α·n₀ - n) / ((α - 1)·n)``, the share of high-quality queries.
+
+    ``strength`` (α) must exceed 1; at α = 1 sampling is uniform and needs no ratio (paper.md, row
+    3).
+    """
+    return (strength * pool_size - n) / ((strength - 1) * n)
 
 
 def query_scores(
@@ -190,24 +216,20 @@ class DynamicPruning(Method[DynamicSettings]):
     name = "dp"
     title = "Dynamic pruning"
     settings_class = DynamicSettings
+    state = ("_threshold", "_cutoff", "_queue", "_refreshes")
     scores: PairScores
 
-    def __init__(
-        self,
-        pairs: TrainingPairs,
-        plan: Plan,
-        settings: DynamicSettings,
-        scores: PairScores | None = None,
-    ) -> None:
-        super().__init__(pairs, plan, settings, scores)
+    def start(self) -> None:
+        """Count the untrained model's scores; nothing is ranked yet."""
+        settings, n = self.settings, self.pairs.n_queries
         smaller = min(settings.alpha_start, settings.alpha_end)  # paper.md, row 3
-        self.pool_size = virtual_dataset_size(pairs.n_queries, smaller, settings.r_start)
+        self.pool_size = virtual_dataset_size(n, smaller, settings.r_start)
         self._count()
         # What the last refresh found, and the queries it drew that are not used yet.
         self._top, self._threshold, self._cutoff = NOTHING, 0, settings.v_start
         self._queue = np.empty(0, dtype=np.int64)
         self._refreshes = 0
-        self._passes = ShuffledPasses(plan.seed, "dp.passes", pairs.n_queries)  # levels=document
+        self._passes = ShuffledPasses(self.plan.seed, "dp.passes", n)  # for levels=document
         # For `probabilities`: what changed since the last refresh ranked the queries, and their
         # scores then.
         self._changed_since: list[tuple[IntArray, NDArray[np.float64]]] = []
@@ -311,23 +333,19 @@ class DynamicPruning(Method[DynamicSettings]):
         changes = [(np.empty(0, dtype=np.int64), np.empty(0)), *reversed(self._changed_since)]
         queries, before = (np.concatenate(parts) for parts in zip(*changes, strict=True))
         return {
+            **super().state_dict(),
             "scores": self.scores.state_dict(),
             "top": np.array(astuple(self._top), dtype=np.int64),
-            "threshold": self._threshold,
-            "cutoff": self._cutoff,
-            "queue": self._queue.copy(),
-            "refreshes": self._refreshes,
             "changed_queries": queries,
             "changed_from": before,
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
+        super().load_state_dict(state)
         self.scores.load_state_dict(state["scores"])
         self._count()
         self._top = TopK(*state["top"].tolist())
-        self._threshold, self._cutoff = int(state["threshold"]), float(state["cutoff"])
-        self._queue, self._refreshes = np.array(state["queue"]), int(state["refreshes"])
         self._changed_since = [(state["changed_queries"], state["changed_from"])]
 
     def summary(self) -> dict[str, Any]:

@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from opera.core.rng import generator
 from opera.data.pairs import TrainingPairs
-from opera.methods.base import Draw, Method, NoSettings, Plan, Probabilities
+from opera.methods.base import Draw, Method, NoSettings, Probabilities
 from opera.methods.draws import ShuffledPasses, draw_documents
-from opera.methods.scores import PairScores
 
 
 def finetuning_probabilities(pairs: TrainingPairs) -> Probabilities:
@@ -37,15 +36,9 @@ class FineTuning(Method[NoSettings]):
     name = "ft"
     title = "Fine-tuning"
 
-    def __init__(
-        self,
-        pairs: TrainingPairs,
-        plan: Plan,
-        settings: NoSettings,
-        scores: PairScores | None = None,
-    ) -> None:
-        super().__init__(pairs, plan, settings, scores)
-        self._passes = ShuffledPasses(plan.seed, "ft.queries", pairs.n_queries)
+    def start(self) -> None:
+        """Set up the passes."""
+        self._passes = ShuffledPasses(self.plan.seed, "ft.queries", self.pairs.n_queries)
 
     def draw(self, step: int) -> Draw:
         """Return the next ``batch_size`` queries of the pass, each with a positive document."""

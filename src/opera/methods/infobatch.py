@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +11,9 @@ from opera.core.arrays import BoolArray, FloatArray, IntArray
 from opera.core.rng import generator
 from opera.core.settings import Settings, setting
 from opera.data.pairs import TrainingPairs
-from opera.methods.base import Draw, Method, Plan, Probabilities
+from opera.methods.base import Draw, Method, Probabilities
 from opera.methods.draws import draw_documents
 from opera.methods.finetuning import uniform_documents
-from opera.methods.scores import PairScores
 
 
 def learned_queries(loss: FloatArray) -> BoolArray:
@@ -91,18 +89,13 @@ class InfoBatch(Method[InfoBatchSettings]):
     title = "InfoBatch"
     settings_class = InfoBatchSettings
     weighs = True
+    state = ("_loss", "_learned", "_mean_loss", "_queue", "_passes")
 
-    def __init__(
-        self,
-        pairs: TrainingPairs,
-        plan: Plan,
-        settings: InfoBatchSettings,
-        scores: PairScores | None = None,
-    ) -> None:
-        super().__init__(pairs, plan, settings, scores)
-        self.anneal_from = math.ceil(settings.delta * plan.max_steps)
-        self._loss = np.full(pairs.n_queries, math.nan)
-        self._learned = np.zeros(pairs.n_queries, dtype=bool)
+    def start(self) -> None:
+        """No query is seen, and no pass begun."""
+        n = self.pairs.n_queries
+        self.anneal_from = math.ceil(self.settings.delta * self.plan.max_steps)
+        self._loss, self._learned = np.full(n, math.nan), np.zeros(n, dtype=bool)
         self._mean_loss = math.nan
         self._queue = np.empty(0, dtype=np.int64)
         self._passes = 0
@@ -137,24 +130,6 @@ class InfoBatch(Method[InfoBatchSettings]):
         pass.
         """
         return {"query_threshold": self._mean_loss}
-
-    def state_dict(self) -> dict[str, Any]:
-        """The losses, and what is left of the pass in force."""
-        return {
-            "loss": self._loss.copy(),
-            "learned": self._learned.copy(),
-            "mean_loss": self._mean_loss,
-            "queue": self._queue.copy(),
-            "passes": self._passes,
-        }
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore what :meth:`state_dict` returned."""
-        self._loss = np.array(state["loss"], dtype=np.float64)
-        self._learned = np.array(state["learned"], dtype=bool)
-        self._mean_loss = float(state["mean_loss"])
-        self._queue = np.array(state["queue"], dtype=np.int64)
-        self._passes = int(state["passes"])
 
     def _learned_at(self, step: int) -> BoolArray:
         """Mark the queries that a pass beginning at ``step`` prunes; none once annealing has

@@ -5,7 +5,6 @@ prune once.
 from __future__ import annotations
 
 import math
-from abc import abstractmethod
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -13,8 +12,7 @@ import numpy as np
 from opera.core.arrays import BoolArray, FloatArray
 from opera.core.errors import SettingError
 from opera.core.settings import Settings, setting
-from opera.data.pairs import TrainingPairs
-from opera.methods.base import Method, Plan
+from opera.methods.base import Method
 from opera.methods.scores import PairScores
 
 CBS_POOL = 10_000  # Appendix D.1
@@ -77,11 +75,11 @@ class SelectionSettings(RetentionSettings):
 
 
 R = TypeVar("R", bound=RetentionSettings)
-B = TypeVar("B", bound=SelectionSettings)
 
 
 class PruningMethod(Method[R]):
-    """Base of the methods that keep ⌊k·N⌋ pairs once, before training.
+    """Base of the methods that keep ⌊k·N⌋ pairs once, before training: those that the untrained
+    model scores highest.
 
     A checkpoint holds what was kept: scores computed again may rank the pairs at the cut
     differently.
@@ -92,21 +90,33 @@ class PruningMethod(Method[R]):
         kept_queries: int64, the queries with a pair kept (I_q = 1).
     """
 
-    def __init__(
-        self, pairs: TrainingPairs, plan: Plan, settings: R, scores: PairScores | None = None
-    ) -> None:
-        super().__init__(pairs, plan, settings, scores)
-        self._keep(self.select(kept_count(pairs.n_pairs, settings.k)))
+    def start(self) -> None:
+        """Select the pairs."""
+        self.keep(self.select(kept_count(self.pairs.n_pairs, self.settings.k)))
 
-    @abstractmethod
     def select(self, count: int) -> BoolArray:
         """Mark the ``count`` pairs to keep: bool ``[N]``."""
+        assert self.scores is not None
+        assert isinstance(self.settings, SelectionSettings)
+        return keep_best_pairs(self.scores, self.settings.score, count)
 
-    @abstractmethod
-    def start(self) -> None:
-        """Prepare to draw from the kept pairs. Called once they are known, and again when a run
-        resumes.
-        """
+    def keep(self, kept: BoolArray) -> None:
+        """Prepare to draw from the pairs marked, bool ``[N]``; called again when a run resumes."""
+        self.kept = kept
+        self.kept_ids = np.flatnonzero(kept)
+        self.kept_queries = np.flatnonzero(self.pairs.sum_by_query(kept))
+
+    @classmethod
+    def needs_scores(cls, settings: R) -> bool:
+        """Where the untrained model ranks the pairs."""
+        return isinstance(settings, SelectionSettings)
+
+    @classmethod
+    def cbs_pool_size(cls, settings: R) -> int:
+        """``cbs_pool`` with ``score=cbs``, else 0."""
+        if isinstance(settings, SelectionSettings) and settings.score == "cbs":
+            return settings.cbs_pool
+        return 0
 
     @classmethod
     def check(cls, settings: R, n_queries: int, n_pairs: int) -> None:
@@ -114,8 +124,7 @@ class PruningMethod(Method[R]):
         if kept_count(n_pairs, settings.k) == 0:
             raise SettingError(
                 f"k={settings.k} keeps ⌊{settings.k}·{n_pairs}⌋ = 0 of {n_pairs} pairs: all are "
-                f"pruned; "
-                f"give k of at least {math.ceil(1e6 / n_pairs) / 1e6:g}"
+                f"pruned; give k of at least {math.ceil(1e6 / n_pairs) / 1e6:g}"
             )
 
     def state_dict(self) -> dict[str, Any]:
@@ -124,7 +133,7 @@ class PruningMethod(Method[R]):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore what :meth:`state_dict` returned."""
-        self._keep(np.unpackbits(state["kept"], count=self.pairs.n_pairs).astype(bool))
+        self.keep(np.unpackbits(state["kept"], count=self.pairs.n_pairs).astype(bool))
 
     def summary(self) -> dict[str, Any]:
         """How much was kept."""
@@ -133,29 +142,3 @@ class PruningMethod(Method[R]):
             "kept_pairs": len(self.kept_ids),
             "kept_queries": len(self.kept_queries),
         }
-
-    def _keep(self, kept: BoolArray) -> None:
-        self.kept = kept
-        self.kept_ids = np.flatnonzero(kept)
-        self.kept_queries = np.flatnonzero(self.pairs.sum_by_query(kept))
-        self.start()
-
-
-class BestPairsMethod(PruningMethod[B]):
-    """Base of the methods that keep the pairs which the pretrained model scores highest."""
-
-    scores: PairScores
-
-    @classmethod
-    def needs_scores(cls, settings: B) -> bool:
-        """Always: the pretrained model ranks the pairs."""
-        return True
-
-    @classmethod
-    def cbs_pool_size(cls, settings: B) -> int:
-        """``cbs_pool`` with ``score=cbs``, else 0."""
-        return settings.cbs_pool if settings.score == "cbs" else 0
-
-    def select(self, count: int) -> BoolArray:
-        """Mark the best pairs by the score of the settings."""
-        return keep_best_pairs(self.scores, self.settings.score, count)

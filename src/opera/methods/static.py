@@ -4,19 +4,18 @@ ones (RP).
 
 from __future__ import annotations
 
-from typing import Literal, TypeVar
+from typing import ClassVar, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opera.core.arrays import BoolArray
 from opera.core.rng import generator
-from opera.core.settings import setting
+from opera.core.settings import Settings, setting
 from opera.data.pairs import TrainingPairs
 from opera.methods.base import Draw, Probabilities
 from opera.methods.draws import ShuffledPasses
 from opera.methods.selection import (
-    BestPairsMethod,
     PruningMethod,
     RetentionSettings,
     SelectionSettings,
@@ -65,19 +64,24 @@ class CBSSettings(StaticSettings):
 P = TypeVar("P", bound=KeptPassesSettings)
 
 
-class KeptPassesMethod(PruningMethod[P]):
-    """Base of the methods that train on the kept pairs in shuffled passes.
+class StaticPruning(PruningMethod[P]):
+    """Keep the ⌊k·N⌋ best pairs, by the untrained model's similarity or by CBS, and train on them
+    in shuffled passes.
 
     A pass holds every kept pair once; with ``query_weighting=uniform`` every kept query once, with
     a uniform pair.
     """
 
-    def start(self) -> None:
+    name = "sp"
+    title = "Static pruning"
+    settings_class: ClassVar[type[Settings]] = StaticSettings
+
+    def keep(self, kept: BoolArray) -> None:
         """Set up the passes."""
+        super().keep(kept)
         self._kept_per_query = self.pairs.sum_by_query(self.kept).astype(np.int64)
-        self._first_kept = np.concatenate(
-            [[0], np.cumsum(self._kept_per_query)[:-1]]
-        )  # places in kept_ids
+        # Where each query's begin in kept_ids.
+        self._first_kept = np.cumsum(self._kept_per_query) - self._kept_per_query
         weighting = self.settings.query_weighting
         items = self.kept_ids if weighting == "pairs" else self.kept_queries
         self._passes = ShuffledPasses(self.plan.seed, f"{self.name}.{weighting}", len(items))
@@ -99,15 +103,7 @@ class KeptPassesMethod(PruningMethod[P]):
         return static_probabilities(self.pairs, self.kept, self.settings.query_weighting)
 
 
-class StaticPruning(BestPairsMethod[StaticSettings], KeptPassesMethod[StaticSettings]):
-    """Keep the ⌊k·N⌋ best pairs: by the pretrained model's similarity, or by CBS."""
-
-    name = "sp"
-    title = "Static pruning"
-    settings_class = StaticSettings
-
-
-class CBSPruning(StaticPruning):
+class CBSPruning(StaticPruning[CBSSettings]):
     """SP with ``score=cbs`` as a method of its own: the CBS row of Table 10."""
 
     name = "sp+cbs"
@@ -115,7 +111,7 @@ class CBSPruning(StaticPruning):
     settings_class = CBSSettings
 
 
-class RandomPruning(KeptPassesMethod[KeptPassesSettings]):
+class RandomPruning(StaticPruning[KeptPassesSettings]):
     """Keep ⌊k·N⌋ pairs, drawn uniformly."""
 
     name = "rp"

@@ -8,22 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from opera.core.arrays import FloatArray, IntArray
+from opera.core.arrays import BoolArray, FloatArray, IntArray
 from opera.methods.base import Draw, Probabilities
 from opera.methods.dynamic import DynamicPruning, DynamicSettings
-from opera.methods.selection import BestPairsMethod, SelectionSettings, kept_count
+from opera.methods.scores import PairScores
+from opera.methods.selection import PruningMethod, SelectionSettings, kept_count
 
 
 class TwoStageSettings(SelectionSettings, DynamicSettings):
     """Settings of sp+dp: those of the selection and those of dp."""
 
 
-class StaticThenDynamic(BestPairsMethod[TwoStageSettings]):
+class StaticThenDynamic(PruningMethod[TwoStageSettings]):
     """Keep the ⌊k·N⌋ best pairs once, then run dynamic pruning on the queries and pairs that are
     left.
 
     Attributes:
-        scores: the pretrained model's; never updated.
+        scores: the untrained model's; never updated.
         dynamic: the second stage, on the kept pairs, renumbered, and their scores, which training
             updates.
     """
@@ -31,9 +32,11 @@ class StaticThenDynamic(BestPairsMethod[TwoStageSettings]):
     name = "sp+dp"
     title = "Static, then dynamic pruning"
     settings_class = TwoStageSettings
+    scores: PairScores
 
-    def start(self) -> None:
+    def keep(self, kept: BoolArray) -> None:
         """Set up the second stage."""
+        super().keep(kept)
         kept_pairs, _ = self.pairs.subset(self.kept)
         self._id_among_kept = np.cumsum(self.kept) - 1
         kept_scores = self.scores.subset(self.kept, kept_pairs)
@@ -47,7 +50,7 @@ class StaticThenDynamic(BestPairsMethod[TwoStageSettings]):
 
     @property
     def similarity(self) -> FloatArray:
-        """The latest similarity of the kept pairs, the pretrained one of the pruned: ``[N]``."""
+        """The latest similarity of the kept pairs, the untrained model's of the pruned: ``[N]``."""
         latest = self.scores.similarity.copy()
         latest[self.kept] = self.dynamic.scores.similarity
         return latest
