@@ -41,8 +41,8 @@ class TestDraws:
         """The paper's end of the schedule: P(top)/P(rest) = α, exactly and as drawn."""
         pairs = make_pairs([1, 2, 3, 4] * 40)
         counts = np.zeros(pairs.n_queries)
-        for seed in range(1500):
-            method = make("dp", {}, pairs, batch=8, steps=10**9, seed=seed)
+        for seed in range(500):
+            method = make("dp", {}, pairs, batch=24, steps=10**9, seed=seed)
             counts[pairs.pair_query[method.draw(10**9).pair_ids]] += 1
         p = method.probabilities(10**9).query
         top = p == p.max()

@@ -157,13 +157,13 @@ def check_frequencies(method: AnyMethod, settings: Settings) -> None:
 
     pairs = some_pairs(MIXED)
     counts, expected = np.zeros(pairs.n_pairs), np.zeros(pairs.n_pairs)
-    for seed in range(400):
-        made = method(pairs, Plan(seed, ENDLESS, 4), settings, some_scores(pairs))
+    for seed in range(100):
+        made = method(pairs, Plan(seed, ENDLESS, BATCH), settings, some_scores(pairs))
         latest = some_scores(pairs, seed=1)
         made.observe(np.arange(pairs.n_pairs), latest.similarity, latest.loss)
-        for step in range(5):
+        for step in range(10):
             np.add.at(counts, made.draw(step).pair_ids, 1)
-            expected += 4 * made.probabilities(step).pair
+            expected += BATCH * made.probabilities(step).pair
     possible = expected > 0
     _require({"pairs with probability 0 are drawn": counts[~possible] == 0})
     scaled = expected[possible] * (counts.sum() / expected.sum())
