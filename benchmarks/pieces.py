@@ -7,7 +7,7 @@ the ratios of the processor's seconds within a round, so other work on the machi
 is left of it. Packing is replaced by
 padding, attention by torch's over the same blocks, hashed dropout by torch's (which has one thread only, so on two it
 costs twice what is shown), memory that is kept by what glibc gives back by itself, portions of 8,192 tokens by all
-texts of a batch at once. Fills a table of docs/performance.md.
+texts of a batch at once.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from opera.encoder.token_ids import token_ids
 from opera.retrieval.locate import locate_model
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "studies"))
-from page import ROOT, fill, need, table_lines
+from page import ROOT, need, table_lines
 
 DATA = "../shared/data/nfcorpus"
 PAIRS = 8
@@ -107,7 +107,7 @@ def ratios(
 
 
 def main() -> None:
-    """Measure, print, fill the table."""
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--pairs", type=int, default=PAIRS)
@@ -135,9 +135,7 @@ def main() -> None:
     rows = [
         [piece, *(f"{found[piece]:.2f}" if piece in found else "" for found in columns.values())] for piece in PIECES
     ]
-    table = table_lines(["without", *columns], rows)
-    print(table)
-    fill(ROOT / "docs" / "performance.md", {"pieces": table})
+    print(table_lines(["without", *columns], rows))
 
 
 if __name__ == "__main__":

@@ -250,18 +250,7 @@ def tables() -> None:
         if row["kind"] in ("tiny", "least")
     ]
     gain = lambda row: f"{100 * (float(row['after']) - float(row['before'])):+.1f}"  # noqa: E731
-    runs = [
-        [
-            {"short": "20 steps on `asyncio`", "whole": "quickstart"}[row["kind"]],
-            *(row["variant"], row["seed"]),
-            *(f"{float(row[name]):.3f}" for name in ("before", "after")),
-            *(gain(row), f"{float(row['seconds']):.0f}"),
-        ]
-        for row in rows
-        if row["kind"] in ("short", "whole")
-    ]
-    runs_head = ["run", "how", "seed", "before", "after", "gain, points", "CPU seconds"]
-    fill(PAGE, {"tiny": table_lines(head, tiny), "runs": table_lines(runs_head, runs)})
+    fill(PAGE, {"tiny": table_lines(head, tiny)})
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Do MKL's matrix products agree between processors? Fills in a table of docs/determinism.md.
+"""Do MKL's matrix products agree between processors? Prints a table.
 
     .venv/bin/python studies/matrix_products.py --qemu /usr/bin/qemu-x86_64
 
@@ -14,9 +14,8 @@ import subprocess
 import sys
 
 from opera.core.environment import KERNELS
-from page import ROOT, fill, table_lines
+from page import table_lines
 
-PAGE = ROOT / "docs" / "determinism.md"
 PROCESSORS = {"Intel Haswell": "Haswell-noTSX", "AMD EPYC of 2017": "EPYC"}
 CHOICES = ("AUTO", "AVX2", "COMPATIBLE")
 MULTIPLY = """
@@ -51,7 +50,7 @@ def main() -> None:
             same = sum(one == other for one, other in zip(here, products(choice, qemu, "-cpu", processor), strict=True))
             cells.append(f"{same} of {len(here)} the same")
         rows.append([f"`{choice}`", *cells])
-    fill(PAGE, {"products": table_lines(["MKL_CBWR", *PROCESSORS], rows)})
+    print(table_lines(["MKL_CBWR", *PROCESSORS], rows))
 
 
 if __name__ == "__main__":

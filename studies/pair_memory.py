@@ -1,4 +1,4 @@
-"""Bytes per training pair that each part of a run allocates: at its peak, and kept. Fills a table of docs/scale.md.
+"""Bytes per training pair that each part of a run allocates: at its peak, and kept.
 
     OMP_NUM_THREADS=1 python studies/pair_memory.py 100000 1000000 10000000
 
@@ -21,7 +21,7 @@ from opera.training.sampler import PairSampler
 from opera.training.sampling_recorder import SamplingRecorder
 from opera.training_set.documents import DocumentPool, KnownPositives
 from opera.training_set.negatives import RandomNegatives
-from page import ROOT, fill, table_lines
+from page import table_lines
 
 DOCUMENTS, PER_QUERY, BATCH = 2**20, 100, 64
 
@@ -61,14 +61,14 @@ def measure(n_pairs: int) -> dict[str, tuple[float, float]]:
 
 
 def main() -> None:
-    """Measure each number of pairs and fill in the table."""
+    """Measure each number of pairs and print the table."""
     sizes = [int(size) for size in sys.argv[1:]] or [100_000, 1_000_000]
     measure(1000)  # loads the compiled loops
     measured = {size: measure(size) for size in sizes}
     heads = ["part", *(f"{size:,} pairs" for size in sizes)]
     names = measured[sizes[0]]
     rows = [[name, *("{:.1f}, {:.1f}".format(*map(abs, measured[size][name])) for size in sizes)] for name in names]
-    fill(ROOT / "docs" / "scale.md", {"pair-memory": table_lines(heads, rows)})
+    print(table_lines(heads, rows))
 
 
 if __name__ == "__main__":

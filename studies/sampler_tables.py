@@ -124,7 +124,7 @@ def label(method: str) -> str:
     return method.partition(":k=")[0] if ":k=" in method else method
 
 
-def all_tables(clean: Cells, attempts: Cells, noisy: Mapping[tuple[str, float], Cell]) -> dict[str, str]:
+def all_tables(clean: Cells, noisy: Mapping[tuple[str, float], Cell]) -> dict[str, str]:
     """Every table of the page, by name; those that nothing is finished for are left out."""
     tables = {}
     if clean:
@@ -133,9 +133,6 @@ def all_tables(clean: Cells, attempts: Cells, noisy: Mapping[tuple[str, float], 
             "worlds": worlds_table(clean),
             "against-ft": against_ft_table(clean, methods),
         }
-    if attempts:
-        names = list(next(iter(attempts.values())))
-        tables |= {"attempt": against_ft_table(attempts, names)}
     if noisy:
         tables |= {"noise": noise_table(noisy)}
     return tables

@@ -113,7 +113,7 @@ def write_tables() -> None:
     every = [(of, ATTEMPTS) for of in attempts.values()] + [(of, METHODS) for of in clean.values()]
     every += [(of, tuple(of)) for of in noisy.values()]
     write_rows([training for of, methods in every for method in methods for training in of[method]])
-    fill(PAGE, all_tables(clean, attempts, noisy))
+    fill(PAGE, all_tables(clean, noisy))
 
 
 def main() -> None:

@@ -34,7 +34,7 @@ HEAD = """# Licences of the dependencies
 Every package that `requirements.lock` pins, with the licence that its own metadata states. OPERA includes none of them;
 pip installs them. Made by `python tools/audit.py --licences`.
 
-| package | licence |
+| licence | packages |
 |---|---|
 """
 
@@ -131,7 +131,11 @@ def _title_of_its_file(name: str) -> str:
 
 def licences() -> str:
     """Return the page of licences."""
-    return HEAD + "".join(f"| {name} {version} | {licence(name)} |\n" for name, version in sorted(pinned().items()))
+    by_licence: dict[str, list[str]] = {}
+    for name, version in sorted(pinned().items()):
+        by_licence.setdefault(licence(name), []).append(f"{name} {version}")
+    rows = sorted(by_licence.items(), key=lambda row: (-len(row[1]), row[0]))
+    return HEAD + "".join(f"| {stated} | {', '.join(packages)} |\n" for stated, packages in rows)
 
 
 def main() -> int:
