@@ -249,7 +249,6 @@ def tables() -> None:
         for row in rows
         if row["kind"] in ("tiny", "least")
     ]
-    gain = lambda row: f"{100 * (float(row['after']) - float(row['before'])):+.1f}"  # noqa: E731
     fill(PAGE, {"tiny": table_lines(head, tiny)})
 
 

@@ -1,6 +1,6 @@
 """Tables that studies write into a Markdown page, between ``<!-- table NAME -->`` and ``<!-- end -->``.
 
-The prose around them is written by hand and left as it is.
+The prose around them is written by hand and left as it is. A table that the page does not show is printed.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ def fill(path: Path, tables: Mapping[str, str]) -> None:
     for name, text in tables.items():
         head, start, rest = page.partition(f"<!-- table {name} -->\n")
         _, end, tail = rest.partition("<!-- end -->")
-        if not end:
-            sys.exit(f"{path.name} has no table {name}: add '<!-- table {name} -->' and '<!-- end -->'")
-        page = f"{head}{start}\n{text}\n{end}{tail}"
+        if end:
+            page = f"{head}{start}\n{text}\n{end}{tail}"
+        else:
+            print(f"{name}:\n\n{text}")
     path.write_text(page, encoding="utf-8")
 
 
