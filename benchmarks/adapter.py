@@ -20,7 +20,7 @@ from opera.data import load_data
 from opera.runs.folder import Run, RunWriter
 from opera.training.train import train
 from opera.training_set.build import build_training_set
-from opera.training_set.prepare import prepare
+from opera.training_set.prepare import load_and_check
 
 DATA = Path("../shared/data/entailmentbank")
 WARM_UP = 2
@@ -34,7 +34,7 @@ TRAININGS: dict[str, dict[str, Any]] = {
 
 def seconds_of(values: dict[str, Any]) -> tuple[float, float, float]:
     """Train; return the seconds of encoding, those of the whole training, and the median ones of a step."""
-    prepared = prepare(load_data(str(DATA)), "minilm", make_recipe({**SHARED, **values, "save_steps": 300}))
+    prepared = load_and_check(load_data(str(DATA)), "minilm", make_recipe({**SHARED, **values, "save_steps": 300}))
     start = time.perf_counter()
     prepared.encode()
     encoded = time.perf_counter()
@@ -42,7 +42,7 @@ def seconds_of(values: dict[str, Any]) -> tuple[float, float, float]:
     with TemporaryDirectory() as folder:
         writer = RunWriter(Path(folder))
         method = prepared.recipe.make_method(training_set.pairs, training_set.scores, 1)
-        train(prepared.model, training_set, method, prepared.settings, writer)
+        train(prepared.model.trained, training_set, method, prepared.settings, writer)
         steps = Run(writer.path).trace()["seconds"].to_numpy()[WARM_UP:]
     return encoded - start, time.perf_counter() - encoded, float(np.median(steps))
 

@@ -30,8 +30,8 @@ from opera.training.services import Services
 from opera.training.session import Session, new_record
 from opera.training.train import fit
 from opera.training.trainer import training_arguments
-from opera.training_set.mixing import build_mixed
-from opera.training_set.prepare import Prepared, prepare
+from opera.training_set.build import build_training_set
+from opera.training_set.prepare import Prepared, load_and_check
 
 
 def prepared(work: dict[str, Any]) -> Prepared:
@@ -53,17 +53,19 @@ def prepared(work: dict[str, Any]) -> Prepared:
             **lengths,
         }
     )
-    return prepare(load_data(work["data"]), work["model"], recipe)
+    return load_and_check(load_data(work["data"]), work["model"], recipe)
 
 
 def train(work: dict[str, Any], turns: Turns, watch: TrainerCallback | None = None) -> None:
     """Train as ``opera train`` does, with its own draws; those of ``ft`` must be the rows of the job."""
     ready = prepared(work)
     run = RunWriter(Path(work["folder"]))
-    services = Services([], training_arguments(ready.settings, ready.model, run.checkpoints), ready.model)
+    services = Services(
+        [], training_arguments(ready.settings, ready.model.trained, run.checkpoints), ready.model.trained
+    )
     watch = watch or (Checked(turns, work) if work["method"] == "ft" else Stopwatch(turns))
     session = Session(ready, run, time.perf_counter(), False, [watch], services, new_record(ready))
-    fit(session, ready.data, run, "train", "training")
+    fit(session, ready.data.drawn, run, "train", "training")
 
 
 class Checked(Stopwatch):
@@ -111,7 +113,7 @@ class Documents:
 def write_rows(work: dict[str, Any], turns: Turns) -> None:
     """Write the pairs that ``ft`` draws as rows of FlagEmbedding's format, in their order; then their tokens."""
     ready = prepared({**work, "method": "ft"})
-    built = build_mixed(ready)
+    built = build_training_set(ready)
     method = ready.recipe.make_method(built.pairs, built.scores, 1, built.mixture)
     sampler = PairSampler(method, built.pairs, built.negatives, 1, work["batch_size"], lag=work["steps"])
     with Path(work["rows"]).open("w") as file:
@@ -123,8 +125,8 @@ def write_rows(work: dict[str, Any], turns: Turns) -> None:
                 file.write(json.dumps({"pair": pair, "query": query, "pos": [pos], "neg": [neg]}) + "\n")
     texts = built.data.corpus.texts(slice(0, work["texts_count"] or len(built.data.corpus)), "title_text")
     Path(work["texts"]).write_text(json.dumps(texts))
-    turns.ready(**shape(ready.model))
-    turns.done(lengths=token_counts(ready.model, work))
+    turns.ready(**shape(ready.model.trained))
+    turns.done(lengths=token_counts(ready.model.trained, work))
 
 
 def shape(model: SentenceTransformer) -> dict[str, Any]:

@@ -183,11 +183,11 @@ def test_states_of_the_sampler(run: Path, data: RetrievalData, static_model: Pat
     from opera.training.checkpoint import load_sampler, loading
     from opera.training.train import make_sampler
     from opera.training_set.build import build_training_set
-    from opera.training_set.prepare import prepare
+    from opera.training_set.prepare import load_and_check
 
     join_processes()
     settings = {**SMALL, "method": "dp", "per_device_train_batch_size": 4, "eval_steps": 4}
-    prepared = prepare(data, str(static_model), make_recipe(settings))
+    prepared = load_and_check(data, str(static_model), make_recipe(settings))
     training_set = build_training_set(prepared)
     whole = run / "checkpoints" / "checkpoint-8" / "sampler.npz"
 

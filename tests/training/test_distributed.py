@@ -106,7 +106,7 @@ columns = [name for name in items[0] if name != "label"]
 features = [model.preprocess([item[name] for item in items]) for name in columns]
 labels = torch.tensor([item["label"] for item in items])
 seen = []
-known, cache = KnownPositives(pairs, len(data.corpus)), int(os.environ.get("CACHE", 0)) or None
+known, cache = KnownPositives.of(pairs), int(os.environ.get("CACHE", 0)) or None
 loss = InfoNCELoss(model, sampler, 0.05, known, lambda *a: seen.append(a), gradient_cache=cache, sizes=(8,))
 value = loss(features, labels)
 value.backward()

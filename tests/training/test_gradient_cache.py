@@ -33,7 +33,7 @@ class Step:
         data, self.model = load_data(beir), load_model(bert_model, "cpu").double().train()
         training = data.training_split()
         pairs = training.pairs()
-        self.known = KnownPositives(pairs, len(data.corpus))
+        self.known = KnownPositives.of(pairs)
         method = METHODS["ft"](pairs, Plan(0, 1, BATCH), None)
         self.sampler = PairSampler(method, pairs, RandomNegatives(DocumentPool(len(data.corpus))), 2, BATCH)
         items = text_dataset(data, training.query_rows, 2, "title_text").__getitems__(next(iter(self.sampler)))

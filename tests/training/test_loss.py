@@ -75,7 +75,7 @@ def test_unmasked_it_is_sentence_transformers_own(beir: Path, static_model: Path
 def test_masked_columns_have_no_say(beir: Path, static_model: Path) -> None:
     model, sampler, features, labels = make_batch(beir, static_model, 2)
     pairs, drawn = sampler.pairs, sampler.batch_at(0, 0)
-    known = KnownPositives(pairs, 120)
+    known = KnownPositives.of(pairs)
     seen: list[tuple] = []
     InfoNCELoss(model, sampler, 0.05, known, lambda *args: seen.append(args))([dict(f) for f in features], labels)
     queries, *docs = (model(dict(f))["sentence_embedding"] for f in features)

@@ -17,7 +17,7 @@ from opera.data import load_data
 from opera.retrieval.encoder import open_encoder
 from opera.training.trainer import training_arguments
 from opera.training_set.build import build_training_set
-from opera.training_set.prepare import Prepared, prepare
+from opera.training_set.prepare import Prepared, load_and_check
 from small_runs import SMALL
 
 PROMPT = "t3w1 t3w2 t3w1 "
@@ -28,29 +28,29 @@ SETTINGS: dict[str, Any] = {**SMALL, "guard": False, "method": "sp", "negatives"
 @pytest.fixture
 def prepared(beir: Path, static_model: Path) -> Callable[..., Prepared]:
     data = load_data(beir)
-    return lambda **settings: prepare(data, str(static_model), make_recipe({**SETTINGS, **settings}))
+    return lambda **settings: load_and_check(data, str(static_model), make_recipe({**SETTINGS, **settings}))
 
 
 def test_a_prompt_holds_in_every_phase(prepared: Callable[..., Prepared]) -> None:
     run, without = prepared(query_prompt=PROMPT), prepared(query_prompt="")
-    arguments = training_arguments(run.settings, run.model, Path("checkpoints"))
+    arguments = training_arguments(run.settings, run.model.trained, Path("checkpoints"))
     assert arguments.prompts == {"anchor": PROMPT}
     prompted, plain = build_training_set(run), build_training_set(without)
     assert not np.array_equal(prompted.similarity, plain.similarity)
-    assert not np.array_equal(prompted.negatives.doc_rows, plain.negatives.doc_rows)
-    query = run.data.queries.texts(prompted.query_rows[:1], "text")
-    with_prompt = open_encoder(run.model_source).encode([PROMPT + query[0]], "query")
-    assert np.array_equal(run.encoder.encode(query, "query"), with_prompt), "evaluation is search"
+    assert not np.array_equal(prompted.listed.doc_rows, plain.listed.doc_rows)
+    query = run.data.drawn.queries.texts(prompted.query_rows[:1], "text")
+    with_prompt = open_encoder(run.model.source).encode([PROMPT + query[0]], "query")
+    assert np.array_equal(run.model.encoder.encode(query, "query"), with_prompt), "evaluation is search"
 
 
 def test_the_prompt_that_data_bring_holds_unless_another_is_given(beir: Path, static_model: Path) -> None:
     data = replace(load_data(beir), query_prompt=PROMPT)
     for given, expected in (({}, PROMPT), ({"query_prompt": ""}, "")):
-        run = prepare(data, str(static_model), make_recipe({**SETTINGS, **given}))
+        run = load_and_check(data, str(static_model), make_recipe({**SETTINGS, **given}))
         assert run.settings.query_prompt == expected
-        assert run.prompts["query_prompt"] == expected
+        assert run.model.prompts["query_prompt"] == expected
     with pytest.raises(SettingError, match="query_prompt: must be text in UTF-8, without NUL"):
-        prepare(replace(data, query_prompt="\0"), str(static_model), make_recipe(SETTINGS))
+        load_and_check(replace(data, query_prompt="\0"), str(static_model), make_recipe(SETTINGS))
 
 
 @pytest.mark.parametrize(

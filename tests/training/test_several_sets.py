@@ -18,9 +18,8 @@ from opera.data import RetrievalData, load_all, load_data
 from opera.data.combined import first_rows
 from opera.data.teacher_file import with_teacher
 from opera.deployment import export as export_module
-from opera.training_set.mixing import build_mixed
-from opera.training_set.negatives import Lists
-from opera.training_set.prepare import prepare
+from opera.training_set.build import build_training_set
+from opera.training_set.prepare import load_and_check
 from small_runs import FAST, SMALL, assert_same_run
 from tiny_world import write_beir
 
@@ -35,7 +34,7 @@ def sets(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 
 def prepared(sets: list[Path], model: Path, **settings: Any) -> Any:
-    return prepare(load_all(sets), str(model), make_recipe({**SMALL, "guard": False, **settings}))
+    return load_and_check(load_all(sets), str(model), make_recipe({**SMALL, "guard": False, **settings}))
 
 
 def in_set(data: RetrievalData, rows: np.ndarray) -> np.ndarray:
@@ -45,20 +44,20 @@ def in_set(data: RetrievalData, rows: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("negatives", ["random", "hard"])
 def test_negatives_are_documents_of_the_querys_own_set(negatives: str, sets: list[Path], static_model: Path) -> None:
     run = prepared(sets, static_model, negatives=negatives, method="dp")
-    built = build_mixed(run)
+    built = build_training_set(run)
     queries = np.arange(built.pairs.n_queries)
     drawn = built.negatives.draw(queries, 5, 0, 1)
     owner = np.searchsorted(built.mixture.first_queries, queries, side="right") - 1
-    assert (in_set(run.data, drawn) == owner[:, None]).all()
+    assert (in_set(run.data.drawn, drawn) == owner[:, None]).all()
     assert set(owner.tolist()) == {0, 1}
-    assert (in_set(run.data, built.pairs.pair_doc) == owner[built.pairs.pair_query]).all()
+    assert (in_set(run.data.drawn, built.pairs.pair_doc) == owner[built.pairs.pair_query]).all()
 
 
 def test_each_set_has_the_scores_and_positives_that_it_has_alone(sets: list[Path], static_model: Path) -> None:
-    built = build_mixed(prepared(sets, static_model, method="dp"))
+    built = build_training_set(prepared(sets, static_model, method="dp"))
     firsts = built.mixture.first_pairs(built.pairs)
     for number, folder in enumerate(sets):
-        alone = build_mixed(prepared([folder], static_model, method="dp"))
+        alone = build_training_set(prepared([folder], static_model, method="dp"))
         own = slice(firsts[number], firsts[number + 1])
         assert np.array_equal(built.similarity[own], alone.similarity)
         assert np.array_equal(built.scores.loss[own], alone.scores.loss)
@@ -71,13 +70,14 @@ def test_each_set_has_the_scores_and_positives_that_it_has_alone(sets: list[Path
 
 def test_listed_negatives_are_counted_over_the_sets(sets: list[Path], static_model: Path) -> None:
     settings = {"method": "sp", "negatives": "hard", "range": "1:3", "prune_before_mining": True}
-    built = build_mixed(prepared(sets, static_model, **settings))
-    alone = [build_mixed(prepared([folder], static_model, **settings)) for folder in sets]
+    built = build_training_set(prepared(sets, static_model, **settings))
+    alone = [build_training_set(prepared([folder], static_model, **settings)) for folder in sets]
     record = built.negatives_record
     for name in ("listed", "queries_without", "pruned_positives"):
         assert getattr(record, name) == sum(getattr(own.negatives_record, name) for own in alone)
     assert record.listed > 0
-    fewer = replace(built, listed=Lists(built.listed.counts, built.listed.doc_rows[::-1]))
+    lists = replace(built.listed, doc_rows=built.listed.doc_rows[::-1])
+    fewer = replace(built, negatives=replace(alone[0].negatives, lists=lists))
     weighted = replace(built, loss_weights=np.ones(built.pairs.n_pairs, dtype=np.float32))
     assert len({each.fingerprint for each in (built, fewer, weighted)}) == 3
 

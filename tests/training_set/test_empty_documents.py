@@ -18,7 +18,7 @@ from opera.data.texts import TextTable
 from opera.training.guard.dev_corpus import reduced_corpus
 from opera.training_set.build import TrainingSet, build_training_set
 from opera.training_set.documents import DocumentPool
-from opera.training_set.prepare import prepare
+from opera.training_set.prepare import load_and_check
 from small_runs import SMALL
 from tiny_world import write_beir
 
@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def training_set(data: RetrievalData, model: Path, **settings: object) -> TrainingSet:
-    return build_training_set(prepare(data, str(model), make_recipe({"method": "ft", **settings})))
+    return build_training_set(load_and_check(data, str(model), make_recipe({"method": "ft", **settings})))
 
 
 def test_a_pool_is_the_corpus_without_what_is_left_out() -> None:
@@ -102,11 +102,11 @@ def test_data_are_inspected_as_if_they_were_not_there(folder: Path, without: Pat
 
 
 def test_a_reduced_dev_corpus_has_none(folder: Path, bert_model: Path) -> None:
-    prepared = prepare(opera.load_data(folder), str(bert_model), make_recipe({"method": "ft"}))
-    rows = reduced_corpus(prepared.encoder, prepared.data, 120, "title_text", 0).rows
+    prepared = load_and_check(opera.load_data(folder), str(bert_model), make_recipe({"method": "ft"}))
+    rows = reduced_corpus(prepared.model.encoder, prepared.data.drawn, 120, "title_text", 0).rows
     assert rows is not None
     assert len(rows) == 120
-    assert not np.isin(rows, prepared.data.corpus.empty_rows()).any()
+    assert not np.isin(rows, prepared.data.drawn.corpus.empty_rows()).any()
 
 
 def test_mined_negatives_have_a_text(folder: Path, static_model: Path) -> None:

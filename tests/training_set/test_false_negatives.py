@@ -2,54 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from datasets import Dataset
-from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.util import mine_hard_negatives
 
 import opera
+from opera.config.negatives import MiningSettings
 from opera.core.errors import SettingError
 from opera.data import load_data
 from opera.data.pairs import TrainingPairs
-from opera.training_set.mining import Margins, Veto, lowest_positive
+from opera.retrieval.encoder import open_encoder
+from opera.training_set.documents import KnownPositives
+from opera.training_set.mining import Miner, highest_allowed, lowest_positive
 
 PAIRS = TrainingPairs.from_arrays(np.array([0, 0, 1, 2]), np.array([0, 1, 2, 3]))
 COSINES = np.array([0.8, 0.5, -0.4, 0.9], dtype=np.float32)
-CANDIDATES = np.array([[4, 5, 6], [4, 5, 6], [4, 5, 6]])
-SIMILARITY = np.array([[0.6, 0.48, 0.4], [-0.3, -0.41, -0.5], [0.95, 0.88, 0.1]], dtype=np.float32)
-
-
-def allowed(margins: Margins, reranker: Callable[..., Any] | None = None) -> list[list[bool]]:
-    veto = Veto(PAIRS, margins, lambda: COSINES, reranker)
-    found: NDArray[np.bool_] = veto(CANDIDATES, np.ones((3, 3), dtype=bool), SIMILARITY)
-    return found.tolist()
 
 
 def test_margins_are_measured_from_the_worst_positive() -> None:
-    assert lowest_positive(PAIRS, COSINES).tolist() == pytest.approx([0.5, -0.4, 0.9])
-    assert allowed(Margins(relative=0.05)) == [[False, False, True], [False, False, True], [False, False, True]]
-    assert allowed(Margins(relative=0)) == [[False, True, True], [False, True, True], [False, True, True]]
-    assert allowed(Margins(absolute=0.1)) == [[False, False, True], [False, False, True], [False, False, True]]
-    assert allowed(Margins(max_score=0.5)) == [[False, True, True], [True, True, True], [False, False, True]]
-    assert allowed(Margins(absolute=0.01, max_score=0.45))[0] == [False, False, True]
+    worst = lowest_positive(PAIRS, COSINES)
+    assert worst.tolist() == pytest.approx([0.5, -0.4, 0.9])
+    for margins, limits in (
+        ({"relative_margin": 0.05}, [0.475, -0.42, 0.855]),
+        ({"relative_margin": 0}, [0.5, -0.4, 0.9]),
+        ({"absolute_margin": 0.1}, [0.4, -0.5, 0.8]),
+        ({"max_score": 0.5}, [0.5, 0.5, 0.5]),
+        ({"absolute_margin": 0.01, "max_score": 0.45}, [0.45, -0.41, 0.45]),
+    ):
+        assert highest_allowed(worst, MiningSettings(**margins))[:, 0].tolist() == pytest.approx(limits)
 
 
-def test_the_reranker_sees_what_the_margins_left() -> None:
-    asked: list[tuple[list[int], list[int]]] = []
+def test_the_reranker_sees_what_the_margins_left(beir: Path, static_model: Path) -> None:
+    data, asked = load_data(beir), []
+    train = data.training_split()
+    pairs = train.pairs()
 
-    def reranker(queries: NDArray[np.int64], docs: NDArray[np.int64]) -> NDArray[np.float32]:
-        asked.append((queries.tolist(), docs.tolist()))
-        return np.asarray(docs, dtype=np.float32) if len(asked) > 1 else np.array([9, 6, 7, 1], dtype=np.float32)
+    class ByRow:
+        """A document's score is its row."""
 
-    # Documents are their own scores; the worst positives have 6, 7 and 1.
-    assert allowed(Margins(max_score=0.5), reranker) == [[False, True, False], [True, True, True], [False] * 3]
-    assert asked == [([0, 0, 1, 2], [0, 1, 2, 3]), ([0, 0, 1, 1, 1, 2], [5, 6, 4, 5, 6, 6])]
+        def score_pairs(self, data: object, queries: np.ndarray, docs: np.ndarray, text: str) -> np.ndarray:
+            asked.append(set(zip(queries.tolist(), docs.tolist(), strict=True)))
+            return np.asarray(docs, dtype=np.float32)
+
+    encoder, settings = open_encoder(str(static_model)), MiningSettings(range=(1, 40), absolute_margin=0.1)
+    alone, judged = (
+        Miner(encoder, data, "title_text", settings, reranker).mine(  # type: ignore[arg-type]
+            train.query_rows, pairs, KnownPositives.of(pairs), 99, 0
+        )
+        for reranker in (None, ByRow())
+    )
+    left = set(zip(train.query_rows[alone.queries].tolist(), alone.doc_rows.tolist(), strict=True))
+    assert asked == [set(zip(train.query_rows[train.query_index].tolist(), train.doc_rows.tolist(), strict=True)), left]
+    worst = lowest_positive(pairs, pairs.pair_doc.astype(np.float32))[alone.queries]
+    assert judged.doc_rows.tolist() == alone.doc_rows[alone.doc_rows < worst].tolist()
 
 
 @pytest.mark.parametrize("margins", [{"relative": 0.05}, {"absolute": 0.02}, {"max_score": 0.3}, {}])

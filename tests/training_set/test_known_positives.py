@@ -15,10 +15,10 @@ def test_known_positives_are_exactly_the_pairs(drawn: list[tuple[int, int]]) -> 
     queries = sorted({q for q, _ in drawn})
     renumbered = sorted((queries.index(q), d) for q, d in drawn)
     made = TrainingPairs.from_arrays(np.array([q for q, _ in renumbered]), np.array([d for _, d in renumbered]))
-    table = KnownPositives(made, 10).contains(np.arange(len(queries))[:, None], np.arange(10))
+    table = KnownPositives.of(made).contains(np.arange(len(queries))[:, None], np.arange(10))
     assert {(int(q), int(d)) for q, d in zip(*np.nonzero(table), strict=True)} == set(renumbered)
     few = np.arange(1, 10, 2)
-    among = {(int(q), int(few[place])) for q, place in zip(*KnownPositives(made, 10).among(few), strict=True)}
+    among = {(int(q), int(few[place])) for q, place in zip(*KnownPositives.of(made).among(few), strict=True)}
     assert among == {(query, document) for query, document in renumbered if document % 2}
-    left = KnownPositives(made, 10).without(made.pair_query[1::2], made.pair_doc[1::2])
+    left = KnownPositives.of(made).without(made.pair_query[1::2], made.pair_doc[1::2])
     assert np.array_equal(left.contains(made.pair_query, made.pair_doc), np.arange(made.n_pairs) % 2 == 0)

@@ -9,58 +9,44 @@ import numpy as np
 import pytest
 
 import opera
-from opera.config.negatives import NegativeSettings
+from opera.config.negatives import MiningSettings
 from opera.config.recipe import make_recipe
 from opera.core.errors import SettingError
 from opera.data import load_data
-from opera.data.pairs import TrainingPairs
 from opera.retrieval.encoder import Encoder
-from opera.retrieval.measures import Ranking
 from opera.retrieval.models import load_model
-from opera.retrieval.search import exact_search
+from opera.retrieval.search import search_corpus
 from opera.training_set.build import build_training_set
-from opera.training_set.documents import DocumentPool, KnownPositives
-from opera.training_set.negatives import ListedNegatives, RandomNegatives, mine_hard_negatives
-from opera.training_set.prepare import prepare
+from opera.training_set.documents import DocumentPool, KnownPositives, Lists
+from opera.training_set.mining import Miner
+from opera.training_set.negatives import ListedNegatives, RandomNegatives
+from opera.training_set.prepare import load_and_check
 from small_runs import SMALL, assert_same_run
 
 
-@pytest.fixture
-def pairs() -> TrainingPairs:
-    return TrainingPairs.from_arrays(np.array([0, 0, 1, 2, 2, 2, 3]), np.array([4, 7, 4, 1, 2, 3, 9]))
-
-
-def test_mined_come_from_the_ranks_and_are_no_positives(beir: Path, static_model: Path) -> None:
-    data = load_data(beir)
+@pytest.mark.parametrize("ranks", [(3, 20), (4, 20), (1, 120)])
+def test_mined_come_from_the_ranks_and_are_no_positives(ranks: tuple[int, int], beir: Path, static_model: Path) -> None:
+    """Ranks count from 1 and include both ends: the release's slice 100-1100 is 101:1100."""
+    data, encoder = load_data(beir), Encoder(load_model(static_model, "cpu"))
     training = data.training_split()
-    pairs, encoder = training.pairs(), Encoder(load_model(static_model, "cpu"))
-    queries, corpus = encoder.encode_queries(data, training.query_rows), encoder.encode_corpus(data)
-    known = KnownPositives(pairs, len(corpus))
-    ranking = exact_search(queries, corpus, data.corpus, 20)
-    mined = mine_hard_negatives(ranking, known, (3, 20), 5, seed=0, pool=DocumentPool(known.n_docs))
+    pairs = training.pairs()
+    miner = Miner(encoder, data, "title_text", MiningSettings(range=ranks))
+    few, whole = (miner.mine(training.query_rows, pairs, KnownPositives.of(pairs), keep, seed=0) for keep in (5, 120))
+    ranking = search_corpus(encoder, data, training.query_rows, 120).doc_rows
     for query in range(pairs.n_queries):
-        found = mined.doc_rows[mined.offsets[query] : mined.offsets[query + 1]]
-        allowed = set(ranking.doc_rows[query][2:20]) - set(pairs.pair_doc[pairs.pair_query == query])
-        assert set(found.tolist()) <= allowed
-        assert len(found) == min(5, len(allowed))
+        wanted = [
+            row
+            for row in ranking[query, ranks[0] - 1 : ranks[1]]
+            if row not in pairs.pair_doc[pairs.pair_query == query]
+        ]
+        assert whole.of_query(query).tolist() == wanted
+        assert set(few.of_query(query)) <= set(wanted)
+        assert few.counts[query] == min(5, len(wanted))
 
 
-def test_a_range_past_the_corpus_is_refused(pairs: TrainingPairs) -> None:
-    ranking = Ranking(np.zeros((4, 120), dtype=np.int32), np.zeros((4, 120), dtype=np.float32))
+def test_a_range_past_the_corpus_is_refused(beir: Path, static_model: Path) -> None:
     with pytest.raises(SettingError, match=r"range=500:600 starts past the end of the corpus \(120 documents\)"):
-        mine_hard_negatives(ranking, KnownPositives(pairs, 120), (500, 600), 5, 0, DocumentPool(120))
-
-
-def test_ranks_count_from_1_and_include_both_ends(pairs: TrainingPairs) -> None:
-    """The release's 100-1100 is a slice: ranks 101 to 1100, which are 101:1100 here."""
-    order = np.random.default_rng(0).permutation(2000).astype(np.int32)
-    ranking = Ranking(np.tile(order, (4, 1)), np.zeros((4, 2000), dtype=np.float32))
-    for ranks, rows in (((100, 1100), order[99:1100]), ((101, 1100), order[100:1100])):
-        mined = mine_hard_negatives(ranking, KnownPositives(pairs, 2000), ranks, 2000, 0, DocumentPool(2000))
-        positives = pairs.pair_doc[pairs.pair_query == 0]
-        assert np.array_equal(mined.doc_rows[: mined.offsets[1]], rows[~np.isin(rows, positives)])
-    (help_,) = (doc.help for doc in NegativeSettings.docs() if doc.name == "range")
-    assert "both ends included; the release's 100-1100 is 101:1100" in help_
+        opera.mine(beir, model=static_model, range=(500, 600))
 
 
 @pytest.mark.parametrize("method", ["rp", "sp", "sp+cbs", "sp+dp"])
@@ -71,15 +57,14 @@ def test_pruned_before_mining(method: str, beir: Path, static_model: Path, monke
     sets = {}
     for first in (False, True):
         recipe = make_recipe({**values, "prune_before_mining": first})
-        prepared = prepare(load_data(beir), str(static_model), recipe)
+        prepared = load_and_check(load_data(beir), str(static_model), recipe)
         sets[first] = build_training_set(prepared)
     kept = prepared.recipe.make_method(sets[True].pairs, sets[True].scores, 1).kept
-    pairs, n_docs = sets[True].pairs, sets[True].known.n_docs
+    pairs, n_docs = sets[True].pairs, len(sets[True].data.corpus)
     keys = pairs.pair_query.astype(np.int64) * n_docs + pairs.pair_doc
     listed = {}
     for first, found in sets.items():
-        queries = np.repeat(np.arange(pairs.n_queries), np.diff(found.negatives.offsets))
-        listed[first] = queries * n_docs + found.negatives.doc_rows
+        listed[first] = found.listed.queries * n_docs + found.listed.doc_rows
     assert not np.isin(listed[False], keys).any()
     assert not np.isin(listed[True], keys[kept]).any()
     pruned = keys[~kept & np.isin(keys, listed[True])]
@@ -103,8 +88,9 @@ def test_nothing_is_pruned_without_a_method_that_prunes(beir: Path, static_model
 
 
 def test_draws() -> None:
-    listed = ListedNegatives.from_lists([np.array([3, 5, 8]), np.array([], dtype=int), np.array([2])], DocumentPool(10))
-    assert listed.queries_without == 1
+    lists = Lists.of([np.array([3, 5, 8]), np.array([], dtype=int), np.array([2])])
+    assert lists.queries_without == 1
+    listed = ListedNegatives(lists, DocumentPool(10))
     for step in range(50):
         drawn = listed.draw(np.array([0, 1, 2]), 2, seed=0, step=step)
         assert set(drawn[0]) <= {3, 5, 8}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,11 +13,9 @@ import opera
 from opera.core.rng import generator
 from opera.data import Qrels
 from opera.retrieval.measures import FULL_MEASURES
-from opera.training_set.documents import DocumentPool
-from opera.training_set.negatives import ListedNegatives
+from opera.training_set.documents import DocumentPool, Lists
 from opera.training_set.noise import (
     add_false_positives,
-    add_lower_grades,
     false_positive_count,
     listed_candidates,
     random_candidates,
@@ -30,60 +29,42 @@ def clean() -> Qrels:
     return Qrels.from_arrays(query, np.concatenate([np.arange(4), [7], np.arange(7)]), np.ones(12, dtype=int))
 
 
-def test_false_positives_have_weights() -> None:
-    weights = np.array([4.0, 8.0, 5.0, 0.0])
-    judged = Qrels.from_arrays(np.array([3, 3, 3, 5]), np.array([0, 1, 2, 0]), np.array([2, 2, 1, 0]), weights)
-    clean = judged.select_judgements(judged.grades >= 2)
-    graded = add_lower_grades(clean, judged, relevant_grade=2, noise_grade=1)
-    assert graded.qrels.weights is not None
-    assert graded.qrels.weights.tolist() == [4, 8, 5], "its own"
-    drawn = add_false_positives(clean, 0.5, 0, random_candidates(clean, DocumentPool(50)))
-    assert drawn.qrels.weights is not None
-    assert drawn.qrels.weights[drawn.injected].tolist() == [6, 6], "the mean"
-
-
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
 def test_random_false_positives_make_up_the_share(clean: Qrels, share: float) -> None:
-    noisy = add_false_positives(clean, share, 0, random_candidates(clean, DocumentPool(500)))
-    assert noisy.count == false_positive_count(12, share)
-    assert noisy.injected.mean() == pytest.approx(share, abs=1 / 12)
-    keys = noisy.qrels.query_index.astype(int) * 500 + noisy.qrels.doc_rows
-    assert len(np.unique(keys)) == len(keys)
-    true = noisy.qrels.query_rows[noisy.qrels.query_index[~noisy.injected]]
-    assert true.tolist() == clean.query_rows[clean.query_index].tolist()
-    assert noisy.qrels.doc_rows[~noisy.injected].tolist() == clean.doc_rows.tolist()
-    again = add_false_positives(clean, share, 0, random_candidates(clean, DocumentPool(500)))
-    assert np.array_equal(noisy.qrels.doc_rows, again.qrels.doc_rows)
+    noisy, injected = add_false_positives(clean, share, 0, *random_candidates(clean, DocumentPool(500)))
+    assert injected.sum() == false_positive_count(12, share)
+    assert injected.mean() == pytest.approx(share, abs=1 / 12)
+    assert len(np.unique(noisy.keys)) == len(noisy.keys)
+    assert noisy.select_judgements(~injected).keys.tolist() == clean.keys.tolist()
+    again, _ = add_false_positives(clean, share, 0, *random_candidates(clean, DocumentPool(500)))
+    assert np.array_equal(noisy.doc_rows, again.doc_rows)
+
+
+def test_drawn_ones_have_the_mean_weight(clean: Qrels) -> None:
+    weighted = replace(clean, weights=np.arange(12, dtype=np.float32))
+    noisy, injected = add_false_positives(weighted, 0.5, 0, *random_candidates(weighted, DocumentPool(50)))
+    assert noisy.weights is not None
+    assert noisy.weights[injected].tolist() == [5.5] * 12
 
 
 def test_random_candidates_are_every_other_document(clean: Qrels) -> None:
-    candidates = random_candidates(clean, DocumentPool(9))
+    available, draw = random_candidates(clean, DocumentPool(9))
     for query, own in ((0, {0, 1, 2, 3}), (1, {7}), (2, set(range(7)))):
-        count = int(candidates.available[query])
-        assert set(candidates.draw(query, generator(0, "test"), count).tolist()) == set(range(9)) - own
+        drawn = draw(query, generator(0, "test"), int(available[query]))
+        assert set(drawn.tolist()) == set(range(9)) - own
 
 
 def test_hard_ones_come_from_the_list_until_it_ends(clean: Qrels) -> None:
-    mined = ListedNegatives.from_lists([np.array([20, 21]), np.array([22]), np.array([23, 24, 25])], DocumentPool(100))
-    noisy = add_false_positives(clean, 0.9, 0, listed_candidates(mined))
-    assert sorted(noisy.qrels.doc_rows[noisy.injected]) == [20, 21, 22, 23, 24, 25]
-    assert noisy.count < false_positive_count(12, 0.9)
+    mined = Lists.of([np.array([20, 21]), np.array([22]), np.array([23, 24, 25])])
+    noisy, injected = add_false_positives(clean, 0.9, 0, *listed_candidates(mined))
+    assert sorted(noisy.doc_rows[injected]) == [20, 21, 22, 23, 24, 25]
+    assert injected.sum() < false_positive_count(12, 0.9)
 
 
 def test_what_one_query_cannot_take_goes_to_the_others(clean: Qrels) -> None:
-    mined = ListedNegatives.from_lists([np.array([20]), np.array([], dtype=int), np.arange(30, 60)], DocumentPool(100))
-    noisy = add_false_positives(clean, 0.5, 0, listed_candidates(mined))
-    assert noisy.count == 12
-    assert noisy.injected.mean() == 0.5
-
-
-def test_graded_down_lets_in_the_levels_asked_for() -> None:
-    judged = Qrels.from_arrays(np.array([0, 0, 0, 0, 1]), np.arange(5), np.array([1, 2, 3, 4, 2]))
-    clean = judged.select_queries(np.array([True, False]))
-    clean = Qrels.from_arrays(np.zeros(2, dtype=int), np.array([2, 3]), np.array([3, 4]))
-    noisy = add_lower_grades(clean, judged, relevant_grade=3, noise_grade=2)
-    assert noisy.qrels.grades.tolist() == [2, 3, 4, 2]
-    assert noisy.injected.tolist() == [True, False, False, True]
+    mined = Lists.of([np.array([20]), np.array([], dtype=int), np.arange(30, 60)])
+    _, injected = add_false_positives(clean, 0.5, 0, *listed_candidates(mined))
+    assert (injected.sum(), injected.mean()) == (12, 0.5)
 
 
 @pytest.mark.parametrize("kind", ["random", "hard"])

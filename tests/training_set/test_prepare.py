@@ -117,8 +117,8 @@ def test_test_queries_that_train_too_are_noted() -> None:
     recipe = make_recipe({"guard": False})
     for test, counted in tests:
         data = opera.RetrievalData.from_dicts("m", corpus=corpus, queries=again, qrels={"train": train, "test": test})
-        notes = [note for note in prepare_data(data, recipe).data.notes if "train too" in note]
+        notes = [note for note in prepare_data(data, recipe).drawn.notes if "train too" in note]
         note = f"{counted} queries train too, with the same document: its scores may be optimistic"
         assert notes == ([] if counted is None else [note])
     drawn = opera.RetrievalData.from_dicts("m", corpus=corpus, queries=queries, qrels={"train": train})
-    assert not any("train too" in note for note in prepare_data(drawn, recipe).data.notes)
+    assert not any("train too" in note for note in prepare_data(drawn, recipe).drawn.notes)

@@ -22,7 +22,7 @@ def pairs() -> TrainingPairs:
 def test_similarity_and_loss_are_the_plain_formulas(pairs: TrainingPairs) -> None:
     rng = np.random.default_rng(0)
     queries, corpus = unit_vectors(rng, 4, 6), unit_vectors(rng, 12, 6)
-    known = KnownPositives(pairs, 12)
+    known = KnownPositives.of(pairs)
     similarity = pair_similarities(pairs, queries, corpus)
     for masked in (None, known):
         losses = pretrained_losses(pairs, queries, corpus, similarity, 0.1, 12, 0, masked, DocumentPool(12))

@@ -10,13 +10,11 @@ import numpy as np
 import pytest
 
 import opera
-from opera.config.negatives import WeightSettings
 from opera.config.recipe import make_recipe
 from opera.core.errors import SettingError
 from opera.data import RetrievalData, load_data
-from opera.training_set.build import build_training_set
-from opera.training_set.prepare import prepare
-from opera.training_set.weights import loss_weights, scores_by_weight
+from opera.training_set.build import build_training_set, loss_weights, scores_by_weight
+from opera.training_set.prepare import load_and_check
 from small_runs import SMALL
 
 SETTINGS: dict[str, Any] = {**SMALL, "guard": False, "method": "sp"}
@@ -31,12 +29,11 @@ def weighted(beir: Path, *, distinct: bool = True) -> RetrievalData:
 
 
 def prepared(data: RetrievalData, model: Path, **settings: Any) -> Any:
-    return prepare(data, str(model), make_recipe({**SETTINGS, **settings}))
+    return load_and_check(data, str(model), make_recipe({**SETTINGS, **settings}))
 
 
 def test_loss_weights_have_mean_1_and_reach_the_loss(beir: Path, static_model: Path, tmp_path: Path) -> None:
-    assert loss_weights(np.array([1.0, 3.0]), WeightSettings(pair_weights="loss")).tolist() == [0.5, 1.5]  # type: ignore[union-attr]
-    assert loss_weights(np.array([1.0, 3.0]), WeightSettings()) is None
+    assert loss_weights(np.array([1.0, 3.0])).tolist() == [0.5, 1.5]  # type: ignore[union-attr]
     data = weighted(beir)
     run = opera.adapt(data, model=static_model, out=tmp_path / "run", **{**SETTINGS, "pair_weights": "loss"})
     plain = opera.adapt(data, model=static_model, out=tmp_path / "plain", **SETTINGS)
@@ -80,9 +77,9 @@ def test_equal_weights_stay_in_the_order_of_their_similarity(method: str, beir: 
 
 
 def test_weights_that_are_not_used_are_noted(beir: Path, static_model: Path) -> None:
-    notes = prepared(weighted(beir, distinct=False), static_model).data.notes
+    notes = prepared(weighted(beir, distinct=False), static_model).data.drawn.notes
     assert "training pairs have weights from 1 to 2, not used: pair_weights=loss or scores uses them" in notes
-    assert not any("weights" in note for note in prepared(load_data(beir), static_model).data.notes)
+    assert not any("weights" in note for note in prepared(load_data(beir), static_model).data.drawn.notes)
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def mine(
     """
     from opera.retrieval.locate import inputs_of, locate_model
     from opera.training_set.export_inputs import NEGATIVES_FORMATS, checked_output, mining_settings
-    from opera.training_set.negatives import check_range
+    from opera.training_set.mining import check_range
 
     data = one_source(data, pairs, documents, queries, columns)
     reads = [*inputs_of(data, model), *([] if reranker is None else [Path(locate_model(reranker))])]

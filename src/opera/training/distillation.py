@@ -77,8 +77,9 @@ class DistillationLoss(InBatchLoss):
 
     def use(self, training_set: TrainingSet, settings: TrainSettings) -> None:
         """Take the teacher's scores; log how many pairs have one."""
-        assert training_set.teacher is not None
-        self.teacher, self.query_rows = training_set.teacher, training_set.query_rows
+        teacher, self.query_rows = training_set.data.teacher, training_set.query_rows
+        assert teacher is not None
+        self.teacher = teacher
         self.weight = settings.distill_weight
         cosines = is_cosines(self.teacher)
         self.teacher_temperature = resolved(settings.temperature) if cosines else 1.0

@@ -43,8 +43,7 @@ from opera.training.services import Services, service_names
 from opera.training.session import Session, announce, new_record
 from opera.training.train import Fit
 from opera.training.trainer import check_trainer, training_arguments
-from opera.training_set.prepare import Prepared
-from opera.training_set.prepare import prepare as load_and_check
+from opera.training_set.prepare import Prepared, load_and_check
 from opera.training_set.prepare_model import encoder_of
 
 log = logging.getLogger("opera")
@@ -87,9 +86,9 @@ def prepare(
             checked.data, checked.model, checked.recipe, processes.num_processes
         )
         arguments = training_arguments(
-            prepared.settings, prepared.model, RunWriter(folder).checkpoints
+            prepared.settings, prepared.model.trained, RunWriter(folder).checkpoints
         )
-        check_trainer(prepared.settings, arguments, prepared.model)
+        check_trainer(prepared.settings, arguments, prepared.model.trained)
         earlier = None
         if resume:
             refuse_other_settings(folder, prepared.identity)
@@ -99,7 +98,7 @@ def prepare(
         record = new_record(prepared) if earlier is None else earlier.record
         names = [] if done else service_names(prepared.settings.of_trainer("report_to"))
         processes.wait_for_everyone()  # every process has looked at the folder
-        services = Services(names, arguments, prepared.model)
+        services = Services(names, arguments, prepared.model.trained)
         run = RunWriter(folder, main)
         session = Session(prepared, run, checked.started, resume, own, services, record)
         if done:
@@ -149,17 +148,18 @@ def _held(checked: Checked) -> Iterator[None]:
 
 def measure(session: Session) -> Untrained:
     """Measure the untrained model on test and, for the guard, on dev."""
-    prepared, data = session.prepared, session.prepared.data
+    prepared, data = session.prepared, session.prepared.data.drawn
+    encoder = prepared.model.encoder
     announce(session)
     with session.phase("evaluate_before", "measuring the untrained model on test"):
-        test = _on_test(prepared.encoder, prepared)
+        test = _on_test(encoder, prepared)
         corpus_text = prepared.settings.corpus_text
         columns = {
             "query_id": test.query_ids,
             "relevant": relevant_ids(data, "test"),
-            "similarity": query_difficulty(prepared.encoder, data, "test", corpus_text),
+            "similarity": query_difficulty(encoder, data, "test", corpus_text),
         }
-    if prepared.base is not None:
+    if prepared.model.base is not None:
         with session.phase("encode", "encoding every text once, for the adapter"):
             prepared.encode()
     return Untrained(test, columns, Guard(session) if prepared.settings.guard else None)
@@ -220,7 +220,7 @@ def _hand_over(
     Returns:
         The fine-tuned model on test; and the one handed over, loaded as the user will load it.
     """
-    prepared, model, fine_tuned = session.prepared, session.prepared.model, None
+    prepared, model, fine_tuned = session.prepared, session.prepared.model.trained, None
     share = 1.0 if chosen.guard is None else chosen.guard.share
     if untrained.guard is not None and share < 1:
         with session.phase("evaluate_fine_tuned", "measuring the fine-tuned model on test"):
@@ -232,8 +232,8 @@ def _hand_over(
     else:
         with session.phase("evaluate_after", "measuring the model handed over on test"):
             if not reads_vectors(model):  # else an adapter, measured on the vectors it trained on
-                model = load_model(session.run.model_path, prepared.encoder.device)
-                set_lengths(model, prepared.lengths)
+                model = load_model(session.run.model_path, prepared.model.encoder.device)
+                set_lengths(model, prepared.model.lengths)
             after = _on_test(encoder_of(model, prepared.settings), prepared)
     return fine_tuned or after, after
 
@@ -250,7 +250,8 @@ def _on_test(encoder: Encoder, prepared: Prepared) -> Evaluation:
     if settings.guard and settings.metric_for_best_model not in names:
         names.append(settings.metric_for_best_model)
     sizes = settings.matryoshka or ()
-    return evaluate_encoder(encoder, prepared.data, "test", names, settings.corpus_text, sizes)
+    data = prepared.data.drawn
+    return evaluate_encoder(encoder, data, "test", names, settings.corpus_text, sizes)
 
 
 def _with_test(guard: GuardRecord | None, moments: dict[str, Evaluation]) -> GuardRecord | None:

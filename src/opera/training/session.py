@@ -135,10 +135,11 @@ def announce(session: Session) -> None:
     """Log the inputs of a run, and what is doubtful about them."""
     prepared, record = session.prepared, session.record
     settings = prepared.settings
-    for note in prepared.data.notes:
+    for note in prepared.data.drawn.notes:
         log.info("note: %s", note)
-    log.info("%s: %s", prepared.data.name, listed_counts(prepared.data.counts()))
-    log.info("model %s on %s, %s", record.model.source, record.device, prepared.encoder.precision)
+    log.info("%s: %s", prepared.data.drawn.name, listed_counts(prepared.data.drawn.counts()))
+    precision = prepared.model.encoder.precision
+    log.info("model %s on %s, %s", record.model.source, record.device, precision)
     log.info(
         "steps %d, epochs %g, queries per step %d, learning rate %g, temperature %g",
         settings.max_steps,
@@ -156,7 +157,7 @@ def announce(session: Session) -> None:
             given / usual,
             usual,
         )
-    teacher = prepared.data.teacher
+    teacher = prepared.data.drawn.teacher
     if teacher is not None and len(teacher) and settings.loss == "distill":
         log.info(
             "note: the teacher's temperature is %g: the teacher's scores are from %.3g to %.3g, %s",
@@ -182,12 +183,12 @@ def listed_counts(counts: dict[str, int]) -> str:
 
 def new_record(prepared: Prepared) -> RunRecord:
     """Describe a run that begins."""
-    data, encoder = prepared.data, prepared.encoder
+    data, encoder = prepared.data.drawn, prepared.model.encoder
     resolved_later = {
         "precision": encoder.precision,
-        "negatives": prepared.negatives,
-        **prepared.lengths,
-        **prepared.prompts,
+        "negatives": prepared.data.negatives,
+        **prepared.model.lengths,
+        **prepared.model.prompts,
     }
     return RunRecord(
         status="running",
@@ -200,9 +201,9 @@ def new_record(prepared: Prepared) -> RunRecord:
             notes=list(data.notes),
         ),
         model=ModelRecord(
-            source=prepared.model_source,
+            source=prepared.model.source,
             fingerprint=encoder.fingerprint,
-            parameters=prepared.n_parameters,
+            parameters=prepared.model.n_parameters,
         ),
         device=describe_device(encoder.device),
         processes=prepared.processes,

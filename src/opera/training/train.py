@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +40,7 @@ from opera.training.sampler import PairSampler
 from opera.training.sampling_recorder import SamplingRecorder
 from opera.training.session import Session, listed_counts
 from opera.training.trainer import DevEvaluator, OperaTrainer, training_arguments
-from opera.training_set.build import TrainingSet
-from opera.training_set.mixing import build_mixed
+from opera.training_set.build import TrainingSet, build_training_set
 
 log = logging.getLogger("opera")
 
@@ -121,13 +120,14 @@ def train_first(session: Session) -> Fit | None:
     prepared, run, chosen = session.prepared, session.run, session.record.guard
     if chosen is not None and chosen.refit and chosen.second is not None:
         return None
+    data = prepared.data.drawn
     if not prepared.settings.guard:
-        return fit(session, prepared.data, run, "train", "training")
-    queries = prepared.data.split("dev").n_queries
+        return fit(session, data, run, "train", "training")
+    queries = data.split("dev").n_queries
     what = f"training without the {queries:,} queries of the dev split"
     if prepared.refits:
-        return fit(session, prepared.data, run.nested(TRIAL_FOLDER), "trial", what)
-    return fit(session, prepared.data, run, "train", what)
+        return fit(session, data, run.nested(TRIAL_FOLDER), "trial", what)
+    return fit(session, data, run, "train", what)
 
 
 def fit(session: Session, data: RetrievalData, run: RunWriter, phase: str, what: str) -> Fit:
@@ -141,9 +141,9 @@ def fit(session: Session, data: RetrievalData, run: RunWriter, phase: str, what:
         phase: name of the training in ``seconds``.
         what: describes it in the log.
     """
-    prepared = replace(session.prepared, data=data)
+    prepared = session.prepared
     with session.phase("score_and_mine", "building the training set"):
-        training_set = build_mixed(prepared)
+        training_set = build_training_set(prepared, data)
         refuse_differences("training pairs, scores or negatives", training_set.fingerprint)
         method = prepared.recipe.make_method(
             training_set.pairs, training_set.scores, prepared.processes, training_set.mixture
@@ -152,7 +152,7 @@ def fit(session: Session, data: RetrievalData, run: RunWriter, phase: str, what:
     session.update(**_facts_of(training_set, method))
     with session.phase(phase, what):
         result = train(
-            prepared.model,
+            prepared.model.trained,
             training_set,
             method,
             prepared.settings,

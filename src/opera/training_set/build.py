@@ -1,38 +1,34 @@
-"""Build the training set of a run: pairs with injected noise, negatives, and pretrained scores."""
+"""Build the training set of a run: pairs with injected noise, negatives, and pretrained scores.
+
+Of several data sets each is built by itself, from its own documents; then they are joined.
+"""
 
 from __future__ import annotations
 
 import logging
 import zlib
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.core.arrays import BoolArray, FloatArray
+from opera.config.negatives import MixingSettings, shares_by_name
+from opera.core.arrays import BoolArray, FloatArray, IntArray
 from opera.core.settings import resolved
 from opera.data import RetrievalData
-from opera.data.pairs import TrainingPairs
-from opera.data.teacher import TeacherScores
+from opera.data.combined import each_set, first_rows
+from opera.data.pairs import TrainingPairs, pair_keys
 from opera.methods import PairScores
 from opera.methods.mixed import Mixture
-from opera.retrieval.measures import Ranking
-from opera.retrieval.search import search_corpus
 from opera.runs.record import NegativesRecord
-from opera.training_set.documents import DocumentPool, KnownPositives
-from opera.training_set.mining import Miner
-from opera.training_set.negatives import (
-    ListedNegatives,
-    Lists,
-    NegativeInputs,
-    Negatives,
-    build_negatives,
-)
+from opera.training_set.documents import DocumentPool, KnownPositives, Lists
+from opera.training_set.negatives import NegativeInputs, Negatives, build_negatives
 from opera.training_set.noise import inject_noise
 from opera.training_set.prepare import Prepared
 from opera.training_set.pretrained_scores import pretrained_scores
-from opera.training_set.weights import loss_weights, scores_by_weight
 
 log = logging.getLogger("opera")
 
@@ -47,21 +43,19 @@ class TrainingSet:
         pairs: the training pairs, injected ones among them.
         grades: int32 ``[N]``, the qrels' grade of each pair; 0 for an injected one.
         injected: bool ``[N]``, which pairs are false on purpose.
-        pair_weights: float32 ``[N]``, each pair's weight in the data, 1 for an injected one;
+        pair_weights: float32 ``[N]``, each pair's weight in the data, the mean for an injected one;
             ``None`` without weights.
         loss_weights: float32 ``[N]``, what the loss of each pair is multiplied by, of mean 1;
             ``None`` for nothing.
-        teacher: scores of a teacher for pairs of the query table and the corpus, or ``None``.
         known: the same pairs, to look up; injected ones count, since a trainer cannot know better.
             With ``prune_before_mining`` only those that the method keeps.
         negatives: where explicit negatives come from.
         negatives_kind: the kind of them.
-        listed: those that are listed per query; ``None`` where none are.
-        scores: pretrained scores of the pairs, where the method needs them; training overwrites
-            them.
         pruned_positives: how many listed negatives were pruned as positives of their query, among
             those of queries with a pair kept; ``None`` without ``prune_before_mining``, or without
             lists.
+        scores: pretrained scores of the pairs, where the method needs them; training overwrites
+            them.
         similarity: float32 ``[N]``, a copy of the pretrained similarities, or ``None``.
         start_scores: float32 ``[N]``, with ``pair_weights=scores``: what the method ranks or starts
             by in place of the similarities; else ``None``.
@@ -76,17 +70,20 @@ class TrainingSet:
     injected: BoolArray
     pair_weights: NDArray[np.float32] | None
     loss_weights: NDArray[np.float32] | None
-    teacher: TeacherScores | None
     known: KnownPositives
     negatives: Negatives
     negatives_kind: str
-    listed: Lists | None
     pruned_positives: int | None
     scores: PairScores | None
     similarity: FloatArray | None
+    start_scores: FloatArray | None
     smallest_cbs_pool: int | None
-    start_scores: FloatArray | None = None
     mixture: Mixture | None = None
+
+    @property
+    def listed(self) -> Lists | None:
+        """The negatives that are listed per query; ``None`` where none are."""
+        return getattr(self.negatives, "lists", None)
 
     @property
     def fingerprint(self) -> int:
@@ -114,61 +111,113 @@ class TrainingSet:
         )
 
 
-def build_training_set(prepared: Prepared) -> TrainingSet:
+def build_training_set(prepared: Prepared, data: RetrievalData | None = None) -> TrainingSet:
     """Build the training set; encodes queries and corpus where noise, mining or scores need them.
+
+    Args:
+        prepared: the run.
+        data: the version of its data whose train split trains; ``None``: ``drawn``.
+    """
+    data = prepared.data.drawn if data is None else data
+    originals = each_set(prepared.data.original)
+    sets = [
+        _build(prepared, own, original)
+        for own, original in zip(each_set(data), originals, strict=True)
+    ]
+    return _joined(data, sets, prepared) if data.sets else sets[0]
+
+
+def _build(prepared: Prepared, data: RetrievalData, original: RetrievalData) -> TrainingSet:
+    """Build the training set of one data set.
 
     Scores come before negatives: with ``prune_before_mining`` the method first says which pairs it
     keeps by them.
     """
-    settings, data = prepared.settings, prepared.data
-
-    def search(query_rows: NDArray[np.int32], depth: int) -> Ranking:
-        return search_corpus(prepared.encoder, data, query_rows, depth, settings.corpus_text)
-
-    noisy = inject_noise(prepared.original, data, settings, search)
-    query_rows, pairs = noisy.qrels.query_rows, noisy.qrels.pairs()
-    known = KnownPositives(pairs, len(data.corpus), query_rows, data.held_out)
-    scores, similarity, smallest_pool = _pretrained_scores(
-        prepared, pairs, query_rows, known, noisy.qrels.weights
-    )
-    by_weight = settings.pair_weights == "scores"
+    settings, encoder, kind = prepared.settings, prepared.model.encoder, prepared.data.negatives
+    if {"given": data.given_negatives, "teacher": data.teacher}.get(kind, data) is None:
+        kind = "random"  # another data set has them
+    noisy, injected = inject_noise(original, data, settings, encoder)
+    query_rows, pairs, weights = noisy.query_rows, noisy.pairs(), noisy.weights
+    known = KnownPositives.of(pairs, query_rows, data.held_out)
+    scores, smallest_pool = _scores(prepared, data, query_rows, pairs, known)
+    similarity = None if scores is None else scores.similarity.copy()
+    start_scores = None
+    if settings.pair_weights == "scores" and scores is not None:
+        if weights is not None:
+            scores.similarity = scores_by_weight(weights, scores.similarity)
+        start_scores = scores.similarity.copy()
     kept, left = None, known
     if settings.prune_before_mining:
         kept = prepared.recipe.make_method(pairs, scores, prepared.processes).kept
         left = known.without(pairs.pair_query[~kept], pairs.pair_doc[~kept])
-    miner = Miner(
-        prepared.encoder,
-        data,
-        settings.corpus_text,
-        settings.mining,
-    )
-    veto = miner.veto(query_rows, pairs)
-    inputs = NegativeInputs(
-        data, query_rows, left, settings, lambda depth: miner.rank(query_rows, depth), veto
-    )
-    negatives = build_negatives(prepared.negatives, inputs)
-    listed = negatives.lists if isinstance(negatives, ListedNegatives) else None
-    return TrainingSet(
+    inputs = NegativeInputs(data, query_rows, pairs, left, settings, encoder)
+    training_set = TrainingSet(
         data=data,
         query_rows=query_rows,
         pairs=pairs,
-        grades=noisy.qrels.grades,
-        injected=noisy.injected,
-        pair_weights=noisy.qrels.weights,
-        loss_weights=loss_weights(noisy.qrels.weights, settings),
-        teacher=data.teacher,
+        grades=noisy.grades,
+        injected=injected,
+        pair_weights=weights,
+        loss_weights=loss_weights(weights) if settings.pair_weights == "loss" else None,
         known=left,
-        negatives=negatives,
-        negatives_kind=prepared.negatives,
-        listed=listed,
-        pruned_positives=None
-        if kept is None or listed is None
-        else _pruned_positives(listed, pairs, kept, known),
+        negatives=build_negatives(kind, inputs),
+        negatives_kind=kind,
+        pruned_positives=None,
         scores=scores,
         similarity=similarity,
+        start_scores=start_scores,
         smallest_cbs_pool=smallest_pool,
-        start_scores=None if scores is None or not by_weight else scores.similarity.copy(),
     )
+    if kept is None or training_set.listed is None:
+        return training_set
+    return replace(
+        training_set, pruned_positives=_pruned_positives(training_set.listed, pairs, kept, known)
+    )
+
+
+def _scores(
+    prepared: Prepared,
+    data: RetrievalData,
+    query_rows: NDArray[np.int32],
+    pairs: TrainingPairs,
+    known: KnownPositives,
+) -> tuple[PairScores | None, int | None]:
+    """Compute the pretrained scores that the method needs, if any, and the smallest CBS pool."""
+    settings, method = prepared.settings, prepared.recipe.method_class
+    if not method.needs_scores(prepared.recipe.method_settings):
+        return None, None
+    encoder = prepared.model.encoder
+    return pretrained_scores(
+        pairs,
+        encoder.encode_queries(data, query_rows),
+        encoder.encode_corpus(data, settings.corpus_text),
+        temperature=resolved(settings.temperature),
+        set_size=settings.documents_per_pass(prepared.processes),
+        seed=settings.seed,
+        known=known if settings.mask_known_positives else None,
+        pool=DocumentPool.of(data, settings.corpus_text),
+        cbs_pool=method.cbs_pool_size(prepared.recipe.method_settings),
+    )
+
+
+def loss_weights(weights: FloatArray | None) -> NDArray[np.float32] | None:
+    """Return what the loss of each pair is multiplied by: the weights over their mean: float32."""
+    if weights is None:
+        return None
+    exact = np.asarray(weights, dtype=np.float64)
+    return np.asarray(exact / exact.mean(), dtype=np.float32)
+
+
+def scores_by_weight(weights: FloatArray, similarity: FloatArray) -> NDArray[np.float32]:
+    """Return similarities in the order of the weights, both ``[N]``: float32 ``[N]``.
+
+    The pair with the highest weight gets the highest similarity of the untrained model, and so on:
+    the values keep the scale of the cosines that training observes. Equal weights stay in the order
+    of their own similarities.
+    """
+    ordered = np.empty(len(weights), dtype=np.float32)
+    ordered[np.lexsort((similarity, weights))] = np.sort(similarity)
+    return ordered
 
 
 def _pruned_positives(
@@ -188,37 +237,104 @@ def _pruned_positives(
     return count
 
 
-def _pretrained_scores(
-    prepared: Prepared,
-    pairs: TrainingPairs,
-    query_rows: NDArray[np.int32],
-    known: KnownPositives,
-    weights: NDArray[np.float32] | None,
-) -> tuple[PairScores | None, FloatArray | None, int | None]:
-    """Compute the pretrained scores that the method needs, if any, the similarities, and the
-    smallest CBS pool.
+def shares_of(
+    data: RetrievalData, pairs: Sequence[int], settings: MixingSettings
+) -> NDArray[np.float64]:
+    """Return the share of the draws from each set, of sum 1, by its pairs: float64 ``[sets]``."""
+    if settings.mix in ("proportional", "equal"):
+        weights = np.array(pairs, dtype=np.float64) ** (settings.mix == "proportional")
+    else:
+        given = shares_by_name(settings.mix)
+        weights = np.array([given[own.name] for own in data.sets])
+    return np.asarray(weights / weights.sum(), dtype=np.float64)
 
-    With ``pair_weights=scores`` the weights order the similarities.
-    """
-    settings, recipe = prepared.settings, prepared.recipe
-    if not recipe.method_class.needs_scores(recipe.method_settings):
-        return None, None, None
-    pool_size = recipe.method_class.cbs_pool_size(recipe.method_settings)
-    encoder = prepared.encoder
-    query_embeddings = encoder.encode_queries(prepared.data, query_rows)
-    document_embeddings = encoder.encode_corpus(prepared.data, settings.corpus_text)
-    scores, smallest_pool = pretrained_scores(
-        pairs,
-        query_embeddings,
-        document_embeddings,
-        temperature=resolved(settings.temperature),
-        set_size=settings.documents_per_pass(prepared.processes),
-        seed=settings.seed,
-        known=known if settings.mask_known_positives else None,
-        pool=DocumentPool.of(prepared.data, settings.corpus_text),
-        cbs_pool=pool_size,
+
+@dataclass(frozen=True)
+class _NegativesOfSets:
+    """The negatives of each set, by training query."""
+
+    sets: Sequence[TrainingSet]
+    first_queries: NDArray[np.int64]
+    first_documents: NDArray[np.int64]
+
+    @cached_property
+    def lists(self) -> Lists | None:
+        """Those of all sets that are listed, by training query."""
+        counts, rows = [], [np.empty(0, dtype=np.int32)]
+        for own, first in zip(self.sets, self.first_documents, strict=False):
+            listed = own.listed
+            none = np.zeros(own.pairs.n_queries, dtype=np.int64)
+            counts.append(none if listed is None else listed.counts)
+            rows += [] if listed is None else [listed.doc_rows + np.int32(first)]
+        if all(own.listed is None for own in self.sets):
+            return None
+        return Lists.from_counts(np.concatenate(counts), np.concatenate(rows))
+
+    def draw(self, queries: IntArray, count: int, seed: int, step: int) -> NDArray[np.int64]:
+        """Return corpus rows, int64 ``[B, count]``, each of its query's own set."""
+        owner = np.searchsorted(self.first_queries, queries, side="right") - 1
+        rows = np.empty((len(queries), count), dtype=np.int64)
+        for number in np.unique(owner).tolist():
+            own = np.asarray(queries)[owner == number] - self.first_queries[number]
+            drawn = self.sets[number].negatives.draw(own, count, seed, step)
+            rows[owner == number] = drawn + self.first_documents[number]
+        return rows
+
+
+def _joined(data: RetrievalData, sets: Sequence[TrainingSet], prepared: Prepared) -> TrainingSet:
+    """Put the training sets of several data sets one after another, in the rows of all."""
+    first_queries = np.cumsum([0, *(own.pairs.n_queries for own in sets)])
+    first_query_rows, first_documents = first_rows(data)
+
+    def shifted(arrays: Sequence[NDArray[Any]], firsts: IntArray) -> Any:
+        moved = [own + own.dtype.type(first) for own, first in zip(arrays, firsts, strict=False)]
+        return np.concatenate(moved)
+
+    def together(arrays: Sequence[NDArray[Any] | None]) -> Any:
+        """Weights of a set without any are 1."""
+        if all(own is None for own in arrays):
+            return None
+        sizes = (own.pairs.n_pairs for own in sets)
+        filled = [
+            np.ones(size, dtype=np.float32) if own is None else own
+            for own, size in zip(arrays, sizes, strict=True)
+        ]
+        return np.concatenate(filled)
+
+    pairs = TrainingPairs.from_arrays(
+        shifted([own.pairs.pair_query for own in sets], first_queries),
+        shifted([own.pairs.pair_doc for own in sets], first_documents),
     )
-    similarity = scores.similarity.copy()
-    if weights is not None and settings.pair_weights == "scores":
-        scores = PairScores(pairs, scores_by_weight(weights, similarity), scores.loss, scores.cbs)
-    return scores, similarity, smallest_pool
+    keys = [
+        own.known.keys + pair_keys(query, document)
+        for own, query, document in zip(sets, first_queries, first_documents, strict=False)
+    ]
+    scores = [own.scores for own in sets if own.scores is not None]
+    pruned = [own.pruned_positives for own in sets if own.pruned_positives is not None]
+    pools = [own.smallest_cbs_pool for own in sets if own.smallest_cbs_pool is not None]
+    shares = shares_of(data, [own.pairs.n_pairs for own in sets], prepared.settings)
+    return TrainingSet(
+        data=data,
+        query_rows=shifted([own.query_rows for own in sets], first_query_rows),
+        pairs=pairs,
+        grades=together([own.grades for own in sets]),
+        injected=together([own.injected for own in sets]),
+        pair_weights=together([own.pair_weights for own in sets]),
+        loss_weights=together([own.loss_weights for own in sets]),
+        known=KnownPositives(np.sort(np.concatenate(keys))),
+        negatives=_NegativesOfSets(sets, first_queries, first_documents),
+        negatives_kind=prepared.data.negatives,
+        pruned_positives=sum(pruned) if pruned else None,
+        scores=PairScores(
+            pairs,
+            together([own.similarity for own in scores]),
+            together([own.loss for own in scores]),
+            together([own.cbs for own in scores]),
+        )
+        if scores
+        else None,
+        similarity=together([own.similarity for own in sets]),
+        start_scores=together([own.start_scores for own in sets]),
+        smallest_cbs_pool=min(pools, default=None),
+        mixture=Mixture(first_queries, shares, prepared.settings.one_set_per_step),
+    )

@@ -1,11 +1,10 @@
 """Which documents may be drawn for which training query: those with a text that are no known
-positive of it.
+positive of it; and lists of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -55,67 +54,93 @@ class DocumentPool:
         return np.asarray(places + shift, dtype=np.int64)
 
 
+@dataclass(frozen=True)
+class Lists:
+    """Documents listed per training query, such as mined ones.
+
+    Attributes:
+        offsets: int64 ``[n + 1]``; query q's list is ``offsets[q]`` to ``offsets[q + 1]``.
+        doc_rows: int32 ``[K]``, corpus rows.
+    """
+
+    offsets: NDArray[np.int64]
+    doc_rows: NDArray[np.int32]
+
+    @classmethod
+    def from_counts(cls, counts: IntArray, doc_rows: IntArray) -> Lists:
+        """Build from the length of each list, int ``[n]``, and their corpus rows ``[K]``."""
+        offsets = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        return cls(offsets, np.asarray(doc_rows).astype(np.int32))
+
+    @classmethod
+    def of(cls, lists: Sequence[IntArray]) -> Lists:
+        """Build from one array of corpus rows per query."""
+        rows = np.concatenate([np.empty(0, dtype=np.int32), *lists])
+        return cls.from_counts(np.array([len(own) for own in lists], dtype=np.int64), rows)
+
+    def of_query(self, query: int) -> NDArray[np.int32]:
+        """The documents of one query."""
+        return self.doc_rows[self.offsets[query] : self.offsets[query + 1]]
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Length of each query's list: int64 ``[n]``."""
+        return np.diff(self.offsets)
+
+    @property
+    def queries(self) -> NDArray[np.int64]:
+        """The training query of each document: int64 ``[K]``."""
+        return np.repeat(np.arange(len(self.counts)), self.counts)
+
+    @property
+    def queries_without(self) -> int:
+        """How many queries have an empty list."""
+        return int((self.counts == 0).sum())
+
+
 CHUNK_KEYS = 2**16
 
 
+@dataclass(frozen=True)
 class KnownPositives:
-    """All labelled positives of the training queries, as sorted int64 keys (8 bytes per pair).
+    """All labelled positives of the training queries.
 
-    Args:
-        pairs: the training pairs.
-        n_docs: size of the corpus.
-        query_rows: int ``[n]``, ascending, the query table's row of each training query; needed
-            with ``held_out``.
-        held_out: more positives of the same queries, which do not train.
+    Attributes:
+        keys: int64, ascending, one of ``pair_keys`` per pair: 8 bytes.
     """
 
-    def __init__(
-        self,
+    keys: NDArray[np.int64]
+
+    @classmethod
+    def of(
+        cls,
         pairs: TrainingPairs,
-        n_docs: int,
         query_rows: IntArray | None = None,
         held_out: Qrels | None = None,
-    ) -> None:
-        self.n_docs = n_docs
+    ) -> KnownPositives:
+        """The training pairs; and more positives of the same queries, which do not train.
+
+        ``query_rows``, int ``[n]``, ascending, are the query table's rows of the training queries;
+        ``held_out`` needs them.
+        """
         keys = pair_keys(pairs.pair_query, pairs.pair_doc)
         if held_out is not None and query_rows is not None:
             left = held_out.select_queries(np.isin(held_out.query_rows, query_rows))
             queries = np.searchsorted(query_rows, left.query_rows[left.query_index])
             keys = np.concatenate([keys, pair_keys(queries, left.doc_rows)])
-        self._keys = np.sort(keys)
-
-    @classmethod
-    def joined(
-        cls,
-        parts: Sequence[KnownPositives],
-        first_queries: IntArray,
-        first_documents: IntArray,
-        n_docs: int,
-    ) -> KnownPositives:
-        """Put those of several data sets together, whose queries and documents begin at these rows
-        of all.
-        """
-        whole, keys = copy(parts[0]), []
-        for part, query, document in zip(
-            parts, first_queries.tolist(), first_documents.tolist(), strict=True
-        ):
-            keys.append(part._keys + pair_keys(query, document))
-        whole.n_docs, whole._keys = n_docs, np.sort(np.concatenate(keys))
-        return whole
+        return cls(np.sort(keys))
 
     def without(self, queries: IntArray, docs: IntArray) -> KnownPositives:
         """Forget some pairs: training queries ``[m]`` and their corpus rows ``[m]``."""
-        left = copy(self)
-        left._keys = np.setdiff1d(self._keys, pair_keys(queries, docs))
-        return left
+        return KnownPositives(np.setdiff1d(self.keys, pair_keys(queries, docs)))
 
     def contains(self, queries: IntArray, docs: IntArray) -> NDArray[np.bool_]:
         """Return whether documents are known positives of queries; the two arrays are broadcast
         together.
         """
-        keys = pair_keys(queries, docs)
-        at = np.minimum(np.searchsorted(self._keys, keys), len(self._keys) - 1)
-        return np.asarray(self._keys[at] == keys)
+        wanted = pair_keys(queries, docs)
+        at = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
+        return np.asarray(self.keys[at] == wanted)
 
     def among(self, docs: IntArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Find the known positives among a few documents ``[c]``, ascending, going through all
@@ -126,8 +151,8 @@ class KnownPositives:
             int64 ``[m]``.
         """
         found = [(np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))]
-        for start in range(0, len(self._keys), CHUNK_KEYS):
-            queries, documents = split_keys(self._keys[start : start + CHUNK_KEYS])
+        for start in range(0, len(self.keys), CHUNK_KEYS):
+            queries, documents = split_keys(self.keys[start : start + CHUNK_KEYS])
             places = np.minimum(np.searchsorted(docs, documents), len(docs) - 1)
             hit = docs[places] == documents
             found.append((queries[hit], places[hit]))

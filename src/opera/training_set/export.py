@@ -5,8 +5,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,31 +16,30 @@ from numpy.typing import NDArray
 from opera.config.automatic import Situation, resolve
 from opera.config.training import TrainSettings
 from opera.core.arguments import MOST_SEED, whole_number
+from opera.core.arrays import IntArray
 from opera.core.paths import expand_user
 from opera.core.processes import process_index
 from opera.core.settings import resolved
 from opera.data import Qrels, RetrievalData, load_data
 from opera.data.combined import one_set
 from opera.data.texts import CorpusText
-from opera.retrieval.encoder import Encoder, open_encoder, pair_similarities
+from opera.retrieval.encoder import open_encoder, pair_similarities
 from opera.retrieval.locate import inputs_of, locate_model, run_corpus_text
 from opera.retrieval.models import model_kind
 from opera.retrieval.prompts import given_prompts, with_data_prompt
 from opera.retrieval.reranker import open_reranker
-from opera.training_set.documents import DocumentPool, KnownPositives
+from opera.training_set.documents import DocumentPool, KnownPositives, Lists
 from opera.training_set.export_inputs import (
     NEGATIVES_FORMATS,
     SCORE_FORMATS,
     ScoreInputs,
     checked_output,
     mining_settings,
-    records,
     write_jsonl,
     write_table,
-    write_tsv,
 )
-from opera.training_set.mining import Miner
-from opera.training_set.negatives import ListedNegatives, check_range, given_negatives
+from opera.training_set.mining import Miner, check_range
+from opera.training_set.negatives import given_negatives
 from opera.training_set.pretrained_scores import pretrained_scores
 
 log = logging.getLogger("opera")
@@ -104,15 +102,30 @@ def score(
     prompts = given_prompts(query_prompt, document_prompt)
     seed = whole_number(seed, "seed", 0, MOST_SEED)
     loaded, qrels = _training_qrels(data, relevant_grade, "score")
-    if inputs.by_teacher:
-        scored = score_by_teacher(inputs, loaded, qrels, prompts, seed)
+    if not inputs.by_teacher:
+        table = _score_pairs(str(inputs.model), loaded, qrels, prompts, inputs.cbs_pool, seed)
         if path is not None and process_index() == 0:
-            scored.write(path)
-        return scored.table
-    table = _score_pairs(str(inputs.model), loaded, qrels, prompts, inputs.cbs_pool, seed)
+            write_table(path, table)
+        return table
+    pairs, scores = _score_by_teacher(inputs, loaded, qrels, prompts, seed)
+    table = _table_of(loaded, pairs.query_rows[pairs.query_index], pairs.doc_rows, score=scores)
     if path is not None and process_index() == 0:
-        write_table(path, table)
+        if path.suffix == ".jsonl":
+            write_jsonl(path, _scored_records(loaded, pairs, scores))
+        else:
+            write_table(path, table)
     return table
+
+
+def _table_of(
+    data: RetrievalData, query_rows: IntArray, doc_rows: IntArray, **columns: Any
+) -> pa.Table:
+    """A row per pair: its ids, and more columns."""
+    ids = {
+        "query_id": data.queries.id_column(query_rows),
+        "doc_id": data.corpus.id_column(doc_rows),
+    }
+    return pa.table({**ids, **columns})
 
 
 def _score_pairs(
@@ -128,30 +141,21 @@ def _score_pairs(
     situation = Situation(pairs.n_queries, model_kind(encoder.model), encoder.device)
     defaults = resolve(TrainSettings(), situation)
     corpus_text = run_corpus_text(model)
-    query_embeddings = encoder.encode_queries(loaded, qrels.query_rows)
-    document_embeddings = encoder.encode_corpus(loaded, corpus_text)
     scores, _ = pretrained_scores(
         pairs,
-        query_embeddings,
-        document_embeddings,
+        encoder.encode_queries(loaded, qrels.query_rows),
+        encoder.encode_corpus(loaded, corpus_text),
         temperature=resolved(defaults.temperature),
         set_size=defaults.documents_per_pass(processes=1),
         seed=seed,
-        known=KnownPositives(pairs, len(loaded.corpus)),
+        known=KnownPositives.of(pairs),
         pool=DocumentPool.of(loaded, corpus_text),
         cbs_pool=cbs_pool,
     )
-    del query_embeddings, document_embeddings  # mapped: their pages need not stay
-    columns = {
-        "query_id": loaded.queries.id_column(qrels.query_rows[pairs.pair_query]),
-        "doc_id": loaded.corpus.id_column(pairs.pair_doc),
-        "grade": qrels.grades,
-        "similarity": scores.similarity,
-        "loss": scores.loss,
-    }
+    columns = {"grade": qrels.grades, "similarity": scores.similarity, "loss": scores.loss}
     if scores.cbs is not None:
         columns["cbs"] = scores.cbs
-    return pa.table(columns)
+    return _table_of(loaded, qrels.query_rows[pairs.pair_query], pairs.pair_doc, **columns)
 
 
 def mine(
@@ -211,29 +215,21 @@ def mine(
     loaded, qrels = _training_qrels(data, relevant_grade, "mine")
     check_range(sampling.range, len(loaded.corpus))
     judge = None if reranker is None else open_reranker(reranker)
-    encoder = open_encoder(model, **with_data_prompt(prompts, loaded, model))
+    encoder, pairs = open_encoder(model, **with_data_prompt(prompts, loaded, model)), qrels.pairs()
     miner = Miner(encoder, loaded, run_corpus_text(model), sampling, judge)
-    mined = miner.mine(qrels, keep, seed)
+    mined = miner.mine(qrels.query_rows, pairs, KnownPositives.of(pairs), keep, seed)
     if mined.queries_without:
         log.info(
             "note: %d of %d queries have no negative at these ranks",
             mined.queries_without,
             len(qrels.query_rows),
         )
-    table = pa.table(
-        {
-            "query_id": loaded.queries.id_column(
-                np.repeat(qrels.query_rows, np.diff(mined.offsets))
-            ),
-            "doc_id": loaded.corpus.id_column(mined.doc_rows),
-        }
-    )
-    if path is None or process_index() > 0:
-        return table
-    if path.suffix == ".tsv":
-        write_tsv(path, ["query-id", "corpus-id"], (row.values() for row in records(table)))
-    else:
-        write_jsonl(path, _flagembedding_records(loaded, qrels, mined))
+    table = _table_of(loaded, qrels.query_rows[mined.queries], mined.doc_rows)
+    if path is not None and process_index() == 0:
+        if path.suffix == ".jsonl":
+            write_jsonl(path, _mined_records(loaded, qrels, mined))
+        else:
+            write_table(path, table.rename_columns(["query-id", "corpus-id"]))
     return table
 
 
@@ -245,69 +241,29 @@ def _training_qrels(
     return loaded, loaded.training_split()
 
 
-def _flagembedding_records(
-    data: RetrievalData, qrels: Qrels, mined: ListedNegatives
-) -> Iterable[dict[str, str | list[str]]]:
+def _mined_records(data: RetrievalData, qrels: Qrels, mined: Lists) -> Iterator[dict[str, Any]]:
+    """Rows of a training file of FlagEmbedding."""
+    positives = Lists(qrels.offsets, qrels.doc_rows)
     for at, query in enumerate(data.queries.texts_by_turns(qrels.query_rows)):
-        positives = qrels.doc_rows[qrels.offsets[at] : qrels.offsets[at + 1]]
-        negatives = mined.doc_rows[mined.offsets[at] : mined.offsets[at + 1]]
-        yield {
-            "query": query,
-            "pos": data.corpus.texts(positives),
-            "neg": data.corpus.texts(negatives),
-        }
+        pos, neg = (data.corpus.texts(lists.of_query(at)) for lists in (positives, mined))
+        yield {"query": query, "pos": pos, "neg": neg}
 
 
-@dataclass(frozen=True)
-class ScoredPairs:
-    """Pairs with a teacher's scores.
-
-    Attributes:
-        data: the texts.
-        pairs: the training pairs, and negatives with grade 0.
-        scores: float32 ``[M]``.
-    """
-
-    data: RetrievalData
-    pairs: Qrels
-    scores: NDArray[np.float32]
-
-    @property
-    def table(self) -> pa.Table:
-        """A row per pair: ``query_id``, ``doc_id``, ``score``."""
-        columns = {
-            "query_id": self.data.queries.id_column(self.pairs.query_rows[self.pairs.query_index]),
-            "doc_id": self.data.corpus.id_column(self.pairs.doc_rows),
-            "score": self.scores,
-        }
-        return pa.table(columns)
-
-    def write(self, path: Path) -> None:
-        """Write the scores: ``.jsonl`` as FlagEmbedding reads them, with texts; ``.parquet`` and
-        ``.tsv`` by ids.
-        """
-        if path.suffix == ".jsonl":
-            write_jsonl(path, self._flagembedding_records())
-        else:
-            write_table(path, self.table)
-
-    def _flagembedding_records(self) -> Iterator[dict[str, Any]]:
-        pairs, corpus = self.pairs, self.data.corpus
-        for at, query in enumerate(self.data.queries.texts_by_turns(pairs.query_rows)):
-            part = slice(*pairs.offsets[at : at + 2])
-            rows, scores = pairs.doc_rows[part], self.scores[part]
-            kinds = {"pos": pairs.grades[part] > 0, "neg": pairs.grades[part] <= 0}
-            texts = {kind: corpus.texts(rows[chosen]) for kind, chosen in kinds.items()}
-            yield {
-                "query": query,
-                **texts,
-                **{f"{kind}_scores": scores[chosen].tolist() for kind, chosen in kinds.items()},
-            }
+def _scored_records(
+    data: RetrievalData, pairs: Qrels, scores: NDArray[np.float32]
+) -> Iterator[dict[str, Any]]:
+    """Rows of a training file of FlagEmbedding with ``pos_scores`` and ``neg_scores``."""
+    for at, query in enumerate(data.queries.texts_by_turns(pairs.query_rows)):
+        part = slice(*pairs.offsets[at : at + 2])
+        kinds = {"pos": pairs.grades[part] > 0, "neg": pairs.grades[part] <= 0}
+        texts = {kind: data.corpus.texts(pairs.doc_rows[part][own]) for kind, own in kinds.items()}
+        scored = {f"{kind}_scores": scores[part][own].tolist() for kind, own in kinds.items()}
+        yield {"query": query, **texts, **scored}
 
 
-def score_by_teacher(
+def _score_by_teacher(
     inputs: ScoreInputs, data: RetrievalData, qrels: Qrels, prompts: Mapping[str, Any], seed: int
-) -> ScoredPairs:
+) -> tuple[Qrels, NDArray[np.float32]]:
     """Let a reranker, or a model by its cosine, score training pairs and negatives.
 
     Args:
@@ -316,6 +272,9 @@ def score_by_teacher(
         qrels: the training pairs.
         prompts: of the reranker, or of the model where there is none.
         seed: of the choice among mined negatives.
+
+    Returns:
+        The training pairs, and the negatives with grade 0; and the score of each: float32 ``[M]``.
     """
     if isinstance(inputs.negatives, int):
         check_range(inputs.mining.range, len(data.corpus))
@@ -323,48 +282,31 @@ def score_by_teacher(
     if inputs.reranker is not None:
         reranker = open_reranker(inputs.reranker, **prompts, max_length=inputs.max_length)
         prompts = {}
-    corpus_text: CorpusText = "title_text"
+    text: CorpusText = "title_text"
     if inputs.model is not None:
         encoder = open_encoder(inputs.model, **with_data_prompt(prompts, data, inputs.model))
-        corpus_text = run_corpus_text(inputs.model)
-    pairs = _with_negatives(qrels, _negatives(inputs, data, qrels, encoder, corpus_text, seed))
-    if reranker is not None:
-        query_rows = pairs.query_rows[pairs.query_index]
-        scores = reranker.score_pairs(data, query_rows, pairs.doc_rows, corpus_text)
-    else:
-        assert encoder is not None
-        queries = encoder.encode_queries(data, pairs.query_rows)
-        scores = pair_similarities(pairs.pairs(), queries, encoder.encode_corpus(data, corpus_text))
-    return ScoredPairs(data, pairs, scores)
-
-
-def _negatives(
-    inputs: ScoreInputs,
-    data: RetrievalData,
-    qrels: Qrels,
-    encoder: Encoder | None,
-    corpus_text: CorpusText,
-    seed: int,
-) -> ListedNegatives | None:
+        text = run_corpus_text(inputs.model)
+    known = KnownPositives.of(qrels.pairs())
+    negatives = None
     if isinstance(inputs.negatives, int):
         assert encoder is not None
-        return Miner(encoder, data, corpus_text, inputs.mining).mine(qrels, inputs.negatives, seed)
-    if inputs.negatives is None and data.given_negatives is None:
+        miner = Miner(encoder, data, text, inputs.mining)
+        negatives = miner.mine(qrels.query_rows, qrels.pairs(), known, inputs.negatives, seed)
+    elif inputs.negatives == "given" or data.given_negatives is not None:
+        negatives = given_negatives(data, qrels.query_rows, known, DocumentPool.of(data, text))
+    else:
         log.info(
             "note: the data hold no negatives, so only the training pairs are scored; mine some "
             "with negatives=N"
         )
-        return None
-    known = KnownPositives(qrels.pairs(), len(data.corpus))
-    return given_negatives(data, qrels.query_rows, known, DocumentPool.of(data, corpus_text))
-
-
-def _with_negatives(qrels: Qrels, negatives: ListedNegatives | None) -> Qrels:
-    """Return the pairs that a teacher scores: the training pairs, and the negatives with grade
-    0.
-    """
-    if negatives is None or len(negatives.doc_rows) == 0:
-        return qrels
-    query = np.repeat(qrels.query_rows, np.diff(negatives.offsets))
-    query, doc = np.unique(np.stack([query, negatives.doc_rows]), axis=1)
-    return qrels.union(Qrels.from_arrays(query, doc, np.zeros(len(doc), dtype=np.int32)))
+    pairs = qrels
+    if negatives is not None and len(negatives.doc_rows):
+        both = np.stack([qrels.query_rows[negatives.queries], negatives.doc_rows])
+        query, doc = np.unique(both, axis=1)
+        pairs = qrels.union(Qrels.from_arrays(query, doc, np.zeros(len(doc), dtype=np.int32)))
+    if reranker is not None:
+        query_rows = pairs.query_rows[pairs.query_index]
+        return pairs, reranker.score_pairs(data, query_rows, pairs.doc_rows, text)
+    assert encoder is not None
+    queries = encoder.encode_queries(data, pairs.query_rows)
+    return pairs, pair_similarities(pairs.pairs(), queries, encoder.encode_corpus(data, text))

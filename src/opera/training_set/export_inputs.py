@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
@@ -163,30 +163,21 @@ def write_table(path: Path, table: pa.Table) -> None:
     """Write a table in the format of the suffix: ``.parquet``, ``.tsv`` with a header, or
     ``.jsonl``.
     """
+    batches = table.to_batches(max_chunksize=ROWS_AT_ONCE)
+    rows = (row for batch in batches for row in batch.to_pylist())
+
+    def write_tsv(temporary: Path) -> None:
+        with temporary.open("w", encoding="utf-8", newline="") as file:
+            lines = csv.writer(file, delimiter="\t", lineterminator="\n")
+            lines.writerow(table.column_names)
+            lines.writerows(row.values() for row in rows)
+
     if path.suffix == ".parquet":
         write_parquet(path, table)
     elif path.suffix == ".tsv":
-        write_tsv(path, table.column_names, (row.values() for row in records(table)))
+        replace_file(path, write_tsv)
     else:
-        write_jsonl(path, records(table))
-
-
-def records(table: pa.Table) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a table, of which a few are Python objects at a time."""
-    for batch in table.to_batches(max_chunksize=ROWS_AT_ONCE):
-        yield from batch.to_pylist()
-
-
-def write_tsv(path: Path, header: Iterable[str], rows: Iterable[Iterable[object]]) -> None:
-    """Write rows separated by tabs, after a header."""
-
-    def write(temporary: Path) -> None:
-        with temporary.open("w", encoding="utf-8", newline="") as file:
-            lines = csv.writer(file, delimiter="\t", lineterminator="\n")
-            lines.writerow(header)
-            lines.writerows(rows)
-
-    replace_file(path, write)
+        write_jsonl(path, rows)
 
 
 def write_jsonl(path: Path, records: Iterable[Mapping[str, Any]]) -> None:

@@ -5,124 +5,38 @@ reranker's veto.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opera.config.negatives import MiningSettings
 from opera.core.arrays import BoolArray, FloatArray, IntArray
-from opera.data import Qrels, RetrievalData
+from opera.core.errors import SettingError
+from opera.core.rng import generator
+from opera.data import RetrievalData
 from opera.data.pairs import TrainingPairs
 from opera.data.texts import CorpusText
 from opera.retrieval.encoder import Encoder, pair_similarities
-from opera.retrieval.measures import Ranking
 from opera.retrieval.reranker import Reranker
 from opera.retrieval.search import search_corpus
-from opera.training_set.documents import DocumentPool, KnownPositives
-from opera.training_set.negatives import ListedNegatives, mine_hard_negatives
+from opera.training_set.documents import DocumentPool, KnownPositives, Lists
 
 log = logging.getLogger("opera")
 
-PairScorer = Callable[[IntArray, IntArray], NDArray[np.float32]]
-"""Scores training queries ``[m]`` and corpus rows ``[m]``: float32 ``[m]``."""
+CHUNK_QUERIES = 8_192
 
 
-class Margins(NamedTuple):
-    """How far below the query's positives a candidate must stay to count as a negative.
+def check_range(ranks: tuple[int, int], n_docs: int, name: str = "range") -> None:
+    """Refuse a rank range that starts past the corpus.
 
-    The meaning is that of ``sentence_transformers.util.mine_hard_negatives``; a query with several
-    positives is compared with the least similar one. That function encodes texts itself, and cannot
-    take our rankings, caches, shards or known positives of other splits, so the rule is computed
-    here; a test compares both.
-
-    Attributes:
-        relative: drop a candidate above ``positive - relative * |positive|``.
-        absolute: drop a candidate above ``positive - absolute``.
-        max_score: drop a candidate above this similarity, whatever the positive's.
+    Raises:
+        SettingError: with the numbers.
     """
-
-    relative: float | None = None
-    absolute: float | None = None
-    max_score: float | None = None
-
-    @property
-    def any(self) -> bool:
-        """Whether one of them is given."""
-        return any(value is not None for value in self)
-
-    def allow(self, similarity: FloatArray, positive: FloatArray) -> BoolArray:
-        """Whether candidates stay: bool ``[n, depth]``.
-
-        Args:
-            similarity: float ``[n, depth]``, of each candidate.
-            positive: float ``[n]``, of each query's least similar positive.
-        """
-        highest = np.full(len(positive), np.inf, dtype=np.float32)
-        if self.relative is not None:
-            highest = np.minimum(highest, positive - np.abs(positive) * np.float32(self.relative))
-        if self.absolute is not None:
-            highest = np.minimum(highest, positive - np.float32(self.absolute))
-        if self.max_score is not None:
-            highest = np.minimum(highest, np.float32(self.max_score))
-        return np.asarray(similarity <= highest[:, None])
-
-
-def lowest_positive(pairs: TrainingPairs, scores: FloatArray) -> NDArray[np.float32]:
-    """Return the score of each query's worst positive, float32 ``[n]``, from those of the pairs
-    ``[N]``.
-    """
-    return np.asarray(np.minimum.reduceat(scores, pairs.query_offsets[:-1]), dtype=np.float32)
-
-
-@dataclass(frozen=True)
-class Veto:
-    """Drops mined candidates that are too close to their query's positives, and logs how many.
-
-    Attributes:
-        pairs: the training pairs.
-        margins: by similarity.
-        cosines: computes the similarity of the pairs under the model that mines, float32 ``[N]``.
-        reranker: drops a candidate that it scores as high as the query's worst positive, or higher.
-    """
-
-    pairs: TrainingPairs
-    margins: Margins
-    cosines: Callable[[], NDArray[np.float32]]
-    reranker: PairScorer | None
-
-    def __call__(
-        self, candidates: IntArray, allowed: BoolArray, similarity: FloatArray
-    ) -> BoolArray:
-        """Return which candidates stay: bool ``[n, depth]``.
-
-        Args:
-            candidates: int ``[n, depth]``, corpus rows.
-            allowed: bool ``[n, depth]``, those to look at.
-            similarity: float ``[n, depth]``, of each candidate.
-        """
-        if self.margins.any:
-            left = allowed & self.margins.allow(
-                similarity, lowest_positive(self.pairs, self.cosines())
-            )
-            _tell(allowed, left, "they are as similar to their query as the margins forbid")
-            allowed = left
-        if self.reranker is not None:
-            least = lowest_positive(
-                self.pairs, self.reranker(self.pairs.pair_query, self.pairs.pair_doc)
-            )
-            left, (query, rank) = allowed.copy(), np.nonzero(allowed)
-            left[query, rank] = self.reranker(query, candidates[query, rank]) < least[query]
-            _tell(allowed, left, "the reranker scores as high as a positive")
-            allowed = left
-        return allowed
-
-
-def _tell(before: BoolArray, after: BoolArray, reason: str) -> None:
-    if dropped := int(before.sum() - after.sum()):
-        log.info("note: left out %d of %d mined candidates: %s", dropped, before.sum(), reason)
+    if ranks[0] > n_docs:
+        raise SettingError(
+            f"{name}={ranks[0]}:{ranks[1]} starts past the end of the corpus ({n_docs} documents)"
+        )
 
 
 @dataclass(frozen=True)
@@ -133,8 +47,8 @@ class Miner:
         encoder: ranks the corpus.
         data: the texts.
         corpus_text: what of a document is read.
-        settings: ranks and margins.
-        reranker: drops candidates that it scores as high as a positive.
+        settings: ranks, margins and index.
+        reranker: leaves out candidates that it scores as high as the query's worst positive.
     """
 
     encoder: Encoder
@@ -143,50 +57,103 @@ class Miner:
     settings: MiningSettings
     reranker: Reranker | None = None
 
-    def mine(self, qrels: Qrels, keep: int, seed: int) -> ListedNegatives:
-        """Mine at most ``keep`` negatives of each judged query, all of whose judgements are
-        positives.
+    def mine(
+        self,
+        query_rows: IntArray,
+        pairs: TrainingPairs,
+        known: KnownPositives,
+        keep: int,
+        seed: int,
+    ) -> Lists:
+        """Keep the documents at ranks LO to HI of each training query that are not its positives.
+
+        Positives and documents without a text count as ranks. Where more than ``keep`` documents
+        are left, a random ``keep`` of them stay (the release).
+
+        Args:
+            query_rows: int ``[n]``, the query table's row of each training query.
+            pairs: the training pairs, whose least similar positives the margins start from.
+            known: the positives.
+            keep: maximum negatives per query.
+            seed: seed of the random choice.
         """
-        ranks, pairs = self.settings.range, qrels.pairs()
-        ranking = self.rank(qrels.query_rows, ranks[1])
-        known, pool = (
-            KnownPositives(pairs, len(self.data.corpus)),
-            DocumentPool.of(self.data, self.corpus_text),
-        )
-        return mine_hard_negatives(
-            ranking, known, ranks, keep, seed, pool, self.veto(qrels.query_rows, pairs)
-        )
+        (first, last), data, text = self.settings.range, self.data, self.corpus_text
+        check_range((first, last), len(data.corpus))
+        ranking = search_corpus(self.encoder, data, query_rows, last, text, self.settings.index)
+        candidates = ranking.doc_rows[:, first - 1 : last]
+        allowed = may_be_negative(candidates, known, DocumentPool.of(data, text))
+        margins = (self.settings.relative_margin, self.settings.absolute_margin)
+        if any(value is not None for value in (*margins, self.settings.max_score)):
+            queries = self.encoder.encode_queries(data, query_rows)
+            documents = self.encoder.encode_corpus(data, text)
+            positive = lowest_positive(pairs, pair_similarities(pairs, queries, documents))
+            fits = ranking.scores[:, first - 1 : last] <= highest_allowed(positive, self.settings)
+            reason = "they are as similar to their query as the margins forbid"
+            allowed = _left(allowed, fits, reason)
+        if self.reranker is not None:
+            rows = np.asarray(query_rows)
+            query, rank = np.nonzero(allowed)
+            scores = [
+                self.reranker.score_pairs(data, rows[queries], documents, text)
+                for queries, documents in (
+                    (pairs.pair_query, pairs.pair_doc),
+                    (query, candidates[query, rank]),
+                )
+            ]
+            fits = allowed.copy()
+            fits[query, rank] = scores[1] < lowest_positive(pairs, scores[0])[query]
+            allowed = _left(allowed, fits, "the reranker scores as high as a positive")
+        return choose(candidates, allowed, keep, seed)
 
-    def rank(self, query_rows: IntArray, depth: int) -> Ranking:
-        """Rank the corpus for some queries, down to a depth, by the index that the settings
-        name.
-        """
-        index = self.settings.index
-        return search_corpus(self.encoder, self.data, query_rows, depth, self.corpus_text, index)
 
-    def veto(self, query_rows: IntArray, pairs: TrainingPairs) -> Veto | None:
-        """Return what drops candidates that may be relevant; ``None`` where neither margin nor
-        reranker is given.
-        """
-        reranker = self.reranker
+def may_be_negative(
+    candidates: IntArray, known: KnownPositives, pool: DocumentPool
+) -> NDArray[np.bool_]:
+    """Whether candidates ``[n, depth]`` are in the pool and no known positives: bool, likewise."""
+    allowed = np.empty(candidates.shape, dtype=bool)
+    for start in range(0, len(candidates), CHUNK_QUERIES):
+        some = candidates[start : start + CHUNK_QUERIES]
+        positive = known.contains(np.arange(start, start + len(some))[:, None], some)
+        allowed[start : start + len(some)] = pool.holds(some) & ~positive
+    return allowed
 
-        def cosines() -> NDArray[np.float32]:
-            queries = self.encoder.encode_queries(self.data, query_rows)
-            return pair_similarities(
-                pairs, queries, self.encoder.encode_corpus(self.data, self.corpus_text)
-            )
 
-        def scored(queries: IntArray, doc_rows: IntArray) -> NDArray[np.float32]:
-            assert reranker is not None
-            return reranker.score_pairs(
-                self.data, np.asarray(query_rows)[queries], doc_rows, self.corpus_text
-            )
+def lowest_positive(pairs: TrainingPairs, scores: FloatArray) -> NDArray[np.float32]:
+    """Return the score of each query's worst positive, float32 ``[n]``, from those of the pairs."""
+    return np.asarray(np.minimum.reduceat(scores, pairs.query_offsets[:-1]), dtype=np.float32)
 
-        margins = Margins(
-            self.settings.relative_margin,
-            self.settings.absolute_margin,
-            self.settings.max_score,
-        )
-        if reranker is None and not margins.any:
-            return None
-        return Veto(pairs, margins, cosines, None if reranker is None else scored)
+
+def highest_allowed(positive: NDArray[np.float32], settings: MiningSettings) -> NDArray[np.float32]:
+    """How similar to its query a negative may be at most: float32 ``[n, 1]``.
+
+    The margins mean what they mean in ``sentence_transformers.util.mine_hard_negatives``, which
+    encodes texts itself and cannot take our rankings, caches, shards or known positives; a test
+    compares both. ``positive``, ``[n]``, is each query's least similar positive.
+    """
+    limits: list[FloatArray] = [np.full(len(positive), np.inf, dtype=np.float32)]
+    if settings.relative_margin is not None:
+        limits.append(positive - np.abs(positive) * np.float32(settings.relative_margin))
+    if settings.absolute_margin is not None:
+        limits.append(positive - np.float32(settings.absolute_margin))
+    if settings.max_score is not None:
+        limits.append(np.full_like(positive, settings.max_score))
+    return np.asarray(np.min(limits, axis=0)[:, None])
+
+
+def _left(allowed: BoolArray, fits: BoolArray, reason: str) -> NDArray[np.bool_]:
+    left = np.asarray(allowed & fits)
+    before, after = int(allowed.sum()), int(left.sum())
+    if before > after:
+        log.info("note: left out %d of %d mined candidates: %s", before - after, before, reason)
+    return left
+
+
+def choose(candidates: IntArray, allowed: NDArray[np.bool_], keep: int, seed: int) -> Lists:
+    """Keep a random ``keep`` of the allowed candidates ``[n, depth]`` of each query."""
+    rng, chosen = generator(seed, "mine"), allowed.copy()
+    for row, count in zip(chosen, allowed.sum(axis=1).tolist(), strict=True):
+        if count > keep:
+            left = np.flatnonzero(row)
+            row[left] = False
+            row[left[rng.choice(count, keep, replace=False)]] = True
+    return Lists.from_counts(chosen.sum(axis=1), candidates[chosen])

@@ -9,36 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sentence_transformers import SentenceTransformer
 
 from opera.adapter.model import check_saved, encode_all, save_adapted, set_vectors
 from opera.config.automatic import AUTOMATIC, TRANSFORMERS, Situation, resolve
 from opera.config.recipe import Recipe
 from opera.config.training import TrainSettings
-from opera.data import Qrels, RetrievalData, TeacherScores
-from opera.data.combined import for_each
-from opera.data.novelty import recurring
-from opera.data.splits import Future
-from opera.retrieval.encoder import Encoder
-from opera.retrieval.lora import lora_parameters, merged
-from opera.retrieval.models import holding_lengths, model_kind, parameter_count
-from opera.training_set.prepare_data import prepare_data
-from opera.training_set.prepare_model import (
-    add_lora_to,
-    check_gradient_cache,
-    checked_sizes,
-    load_models,
-    read_vectors,
-)
+from opera.core.errors import SettingError
+from opera.data import RetrievalData, TeacherScores
+from opera.retrieval.lora import merged
+from opera.retrieval.models import holding_lengths, model_kind
+from opera.training_set.prepare_data import RunData, prepare_data
+from opera.training_set.prepare_model import RunModel, prepare_model
 
 LITTLE_LOST = 0.05
 """Share of the training queries, or of the pairs, that dev may take without a second training that
 puts them back.
 """
-MOST_SHARED = 0.3
-"""How much larger the share of pairs with a shared document may be among those that dev brings back
-than among the others; in the worlds of docs/when-fine-tuning-hurts.md, where a second training
-helps, it is up to .29 larger."""
 ROUNDING = 1e-3
 """How far above 1 a cosine may come out."""
 MOST_CHEAP_STEPS = 200
@@ -53,40 +39,15 @@ class Prepared:
         given: all settings as the user gave them.
         recipe: the same with automatic values resolved.
         situation: what these depend on.
-        original: the data with its original grades and splits.
-        data: the data that trains: grades below ``relevant_grade`` are 0, and missing splits are
-            drawn.
-        whole: the same with everything in train that was drawn or held out for dev; ``data`` itself
-            if dev was not drawn.
-        future: what tomorrow's queries are taken to ask about; ``None`` for a run that needs no dev
-            split.
-        model: the model that trains.
-        base: the untrained model under an adapter, which does not train; ``None`` without an
-            adapter.
-        model_source: what the user called it.
-        encoder: the model with its device and precision.
-        negatives: the kind of explicit negatives.
-        lengths: ``max_query_length`` and ``max_passage_length`` in force; ``None`` for a model that
-            reads whole texts.
-        own_lengths: those that the pretrained model's folder holds, likewise.
-        processes: how many processes train together.
+        data: the data in the versions that a run needs.
+        model: the model that trains, and the untrained one.
     """
 
     given: Recipe
     recipe: Recipe
     situation: Situation
-    original: RetrievalData
-    data: RetrievalData
-    whole: RetrievalData
-    future: Future | None
-    model: SentenceTransformer
-    model_source: str
-    encoder: Encoder
-    negatives: str
-    lengths: dict[str, int | None]
-    own_lengths: dict[str, int | None]
-    processes: int
-    base: SentenceTransformer | None = None
+    data: RunData
+    model: RunModel
 
     @property
     def settings(self) -> TrainSettings:
@@ -94,126 +55,68 @@ class Prepared:
         return self.recipe.train
 
     @property
+    def processes(self) -> int:
+        """How many processes train together."""
+        return self.situation.processes
+
+    @property
     def is_static(self) -> bool:
-        """Whether what trains is a table of token embeddings, or an adapter: a training takes
-        seconds.
-        """
+        """Whether a table of token embeddings, or an adapter, trains: it takes seconds."""
         return self.situation.model not in TRANSFORMERS
 
     @property
-    def again(self) -> RetrievalData:
-        """The data of a second training: the drawn dev split is back in train.
-
-        Pairs of other queries that left train because their documents are to be new stay out: the
-            training that chose the share had nothing like them (issue 23).
-        """
-        return for_each(_with_held_out, self.whole, self.data)
-
-    @property
     def refits(self) -> bool:
-        """Whether the model is trained again with the drawn dev split in train."""
-        wanted, drawn = self.settings.refit, self.whole is not self.data
-        return self.settings.guard and drawn and (self._refit_pays if wanted is None else wanted)
+        """Whether the model is trained again with the drawn dev split in train.
 
-    @property
-    def _refit_pays(self) -> bool:
-        """Whether dev took enough of train to be worth another training, which is cheap and like
-        the first.
+        Unless the user says so, only where dev took enough of train to be worth another training,
+        which is cheap and like the first.
         """
-        left, whole = self.data.training_split(), self.whole.training_split()
-        lost = 1 - min(left.n_queries / whole.n_queries, len(left.doc_rows) / len(whole.doc_rows))
-        cheap = self.is_static or (self.settings.max_steps or 0) <= MOST_CHEAP_STEPS
-        return (
-            cheap
-            and lost > LITTLE_LOST
-            and not self.settings.evaluates_on_dev
-            and self._comes_back_alike
-        )
-
-    @property
-    def _comes_back_alike(self) -> bool:
-        """Whether what comes back to train with dev is like what was there (issue 23).
-
-        It is not if documents had to leave train so that dev has new ones, nor if more of the pairs
-        that come back name a document that another query names too: such documents are found first
-        for every query, and neither the first training nor dev, which the second has seen, shows
-        it.
-        """
-        if _count(self.data.held_out) != _count(self.whole.held_out):
+        settings, data = self.settings, self.data
+        if not (settings.guard and data.dev_drawn):
             return False
-        again = self.again.training_split().relevant()
-        back = np.isin(again.query_rows, self.data.split("dev").query_rows)[again.query_index]
-        shared = recurring(again)
-        return bool(
-            back.any()
-            and not back.all()
-            and shared[back].mean() - shared[~back].mean() <= MOST_SHARED
-        )
+        if settings.refit is not None:
+            return settings.refit
+        cheap = self.is_static or (settings.max_steps or 0) <= MOST_CHEAP_STEPS
+        worth_it = cheap and data.lost_to_dev > LITTLE_LOST and not settings.evaluates_on_dev
+        return worth_it and data.dev_is_like_train
 
     @property
     def identity(self) -> dict[str, Any]:
         """What must be equal for a run to be resumed."""
+        teacher = self.data.drawn.teacher if self.settings.teacher_scores is not None else None
         return {
             **self.given.identity(),
             "processes": self.processes,
-            "data_fingerprint": self.data.fingerprint,
-            "model_fingerprint": self.encoder.fingerprint,
-            **self._others_fingerprints,
+            "data_fingerprint": self.data.drawn.fingerprint,
+            "model_fingerprint": self.model.encoder.fingerprint,
+            **({} if teacher is None else {"teacher_fingerprint": teacher.fingerprint}),
         }
-
-    @property
-    def _others_fingerprints(self) -> dict[str, str]:
-        """Those of what else decides the training set, where there is any."""
-        teacher = self.data.teacher
-        from_file = self.settings.teacher_scores is not None
-        return {
-            **(
-                {"teacher_fingerprint": teacher.fingerprint}
-                if from_file and teacher is not None
-                else {}
-            ),
-        }
-
-    @property
-    def n_parameters(self) -> int:
-        """Size of the model, with an adapter of the pretrained one."""
-        own = parameter_count(self.model) - lora_parameters(self.model)
-        return own if self.base is None else parameter_count(self.base) or own
-
-    @property
-    def prompts(self) -> dict[str, str]:
-        """The prompts in force, by the names of their settings; empty without a model."""
-        if self.settings.query_vectors is not None:
-            return {}
-        return {f"{role}_prompt": prompt for role, prompt in self.encoder.prompts.items()}
 
     def encode(self) -> None:
         """Encode every text once, where an adapter trains on the vectors."""
-        if self.base is not None:
-            set_vectors(self.model, encode_all(self.encoder, self.data, self.settings.corpus_text))
+        if self.model.base is not None:
+            text = self.settings.corpus_text
+            vectors = encode_all(self.model.encoder, self.data.drawn, text)
+            set_vectors(self.model.trained, vectors)
 
     def save_model(self, folder: Path) -> None:
         """Write the trained model, as it is handed over: with its own lengths."""
-        lora, sizes = self.settings.lora_options, self.settings.matryoshka
-        if sizes is not None and hasattr(
-            self.model[0], "auto_model"
-        ):  # where servers such as vLLM look
-            self.model[0].auto_model.config.matryoshka_dimensions = [self.encoder.dimension, *sizes]
+        model, base, settings = self.model.trained, self.model.base, self.settings
+        lora, sizes = settings.lora_options, settings.matryoshka
+        if sizes is not None and hasattr(model[0], "auto_model"):  # servers such as vLLM look there
+            config = model[0].auto_model.config
+            config.matryoshka_dimensions = [self.model.encoder.dimension, *sizes]
         with (
-            holding_lengths(
-                self.base or self.model,
-                self.own_lengths,
-            ),
-            merged(self.model) if lora is not None and lora.merge else nullcontext(),
+            holding_lengths(base or model, self.model.own_lengths),
+            merged(model) if lora is not None and lora.merge else nullcontext(),
         ):
-            if self.base is None:
-                self.model.save_pretrained(str(folder), create_model_card=False)
+            if base is None:
+                model.save_pretrained(str(folder), create_model_card=False)
             else:
-                save_adapted(folder, self.base, self.model)
-        if self.base is not None:
-            check_saved(
-                folder, self.encoder, self.model, self.data, self.settings.corpus_text, self.lengths
-            )
+                save_adapted(folder, base, model)
+        if base is not None:
+            encoder, lengths, data = self.model.encoder, self.model.lengths, self.data.drawn
+            check_saved(folder, encoder, model, data, settings.corpus_text, lengths)
 
     def resolved_as(self, recorded: Mapping[str, Any]) -> Prepared:
         """The same run with the automatic values of an earlier start, perhaps on another device."""
@@ -224,7 +127,9 @@ class Prepared:
         return replace(self, recipe=recipe)
 
 
-def prepare(data: RetrievalData, model_source: str, recipe: Recipe, processes: int = 1) -> Prepared:
+def load_and_check(
+    data: RetrievalData, model_source: str, recipe: Recipe, processes: int = 1
+) -> Prepared:
     """Load the model and check data, model and settings against each other; writes nothing.
 
     Args:
@@ -238,65 +143,30 @@ def prepare(data: RetrievalData, model_source: str, recipe: Recipe, processes: i
     """
     settings = recipe.train
     settings.given_per_device(processes)  # to refuse early
-    prepared_data, whole, future, kind = prepare_data(data, recipe)
-    with_vectors = settings.query_vectors is not None
-    if not with_vectors:
-        settings = _with_prompt_of(data, settings)
-    models = (
-        read_vectors(prepared_data, settings)
-        if with_vectors
-        else load_models(model_source, settings)
-    )
-    model = models["model"]
-    everything = whole.training_split()  # a run has the same defaults with the guard and without it
+    run_data = prepare_data(data, recipe)
+    brought = data.query_prompt
+    if brought is not None and settings.query_vectors is None and settings.query_prompt is None:
+        checked = TrainSettings.parse({"query_prompt": brought}).query_prompt
+        settings = settings.with_values({"query_prompt": checked})
+    model = prepare_model(model_source, settings, run_data.drawn)
+    sizes, own_size = settings.matryoshka or (), model.encoder.dimension
+    if max(sizes, default=0) > own_size:
+        raise SettingError(
+            f"matryoshka={sizes[0]}: the embeddings have {own_size} dimensions; give smaller "
+            "numbers"
+        )
+    # with all of train, so that a run has the same defaults with the guard and without it
     situation = Situation(
-        queries=everything.n_queries,
-        model=model_kind(model),
-        device=models["encoder"].device,
+        queries=run_data.whole.training_split().n_queries,
+        model=model_kind(model.trained),
+        device=model.encoder.device,
         processes=processes,
         lora=settings.lora is not None,
     )
-    sizes = checked_sizes(settings.matryoshka, models["encoder"].dimension)
-    check_gradient_cache(settings.gradient_cache, model)
-    add_lora_to(model, models["encoder"], settings, model_source)
-    return Prepared(
-        given=recipe,
-        recipe=recipe.model_copy(
-            update={"train": resolve(settings, situation).with_values({"matryoshka": sizes})}
-        ),
-        situation=situation,
-        original=data,
-        data=prepared_data,
-        whole=whole,
-        future=future,
-        model_source=model_source,
-        negatives=kind,
-        processes=processes,
-        **models,
-    )
-
-
-def _with_prompt_of(data: RetrievalData, settings: TrainSettings) -> TrainSettings:
-    """Take the query prompt that the data bring, unless the user gave one.
-
-    Raises:
-        SettingError: for a prompt that no user could give.
-    """
-    if data.query_prompt is None or settings.query_prompt is not None:
-        return settings
-    brought = TrainSettings.parse({"query_prompt": data.query_prompt}).query_prompt
-    return settings.with_values({"query_prompt": brought})
-
-
-def _with_held_out(whole: RetrievalData, data: RetrievalData) -> RetrievalData:
-    held_out, train = data.held_out, whole.split("train")
-    if held_out is not None:
-        train = train.select_judgements(~held_out.contains(train))
-    return replace(whole, splits={**whole.splits, "train": train}, held_out=held_out)
-
-
-def _count(judgements: Qrels | None) -> int:
-    return 0 if judgements is None else len(judgements.doc_rows)
+    smaller = tuple(size for size in sizes if size < own_size) or None  # its own always counts
+    resolved = resolve(settings, situation).with_values({"matryoshka": smaller})
+    used = recipe.model_copy(update={"train": resolved})
+    return Prepared(recipe, used, situation, run_data, model)
 
 
 def is_cosines(teacher: TeacherScores) -> bool:

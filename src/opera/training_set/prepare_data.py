@@ -4,13 +4,11 @@ torch nor a model.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from opera.config.negatives import MixingSettings, shares_by_name
 from opera.config.recipe import Recipe
@@ -18,149 +16,231 @@ from opera.config.training import TEST_FRACTION, TrainSettings
 from opera.core.errors import DataError, SettingError
 from opera.data import RetrievalData
 from opera.data.combined import each_set, for_each
-from opera.data.pairs import pair_keys
+from opera.data.novelty import recurring
 from opera.data.qrels import Qrels
 from opera.data.splits import Future, assumed_future, draw_missing_splits
 from opera.data.teacher_file import with_teacher
-from opera.data.texts import CorpusText
 from opera.retrieval.measures import parse_measures
 from opera.training_set.negatives import check_negatives
 from opera.training_set.noise import check_noise
-from opera.training_set.weights import check_weights, with_weights_note
+
+MOST_SHARED = 0.3
+"""How much larger the share of pairs with a shared document may be among those that dev brings back
+than among the others; in the worlds of docs/when-fine-tuning-hurts.md, where a second training
+helps, it is up to .29 larger."""
 
 
-class PreparedData(NamedTuple):
+@dataclass(frozen=True)
+class RunData:
     """The data of a run.
 
     Attributes:
-        data: the data that trains.
-        whole: the same before dev was drawn.
+        original: with its original grades and splits.
+        drawn: grades below ``relevant_grade`` are 0, and missing splits are drawn: what trains, and
+            is measured.
+        whole: the same before dev was drawn; ``drawn`` itself if it was not.
         future: what tomorrow's queries are taken to ask about; ``None`` for a run that needs no dev
             split.
         negatives: the kind of explicit negatives.
     """
 
-    data: RetrievalData
+    original: RetrievalData
+    drawn: RetrievalData
     whole: RetrievalData
     future: Future | None
     negatives: str
 
+    @property
+    def dev_drawn(self) -> bool:
+        """Whether the dev split was drawn from train."""
+        return self.whole is not self.drawn
 
-def prepare_data(data: RetrievalData, recipe: Recipe) -> PreparedData:
+    @property
+    def again(self) -> RetrievalData:
+        """The data of a second training: the drawn dev split is back in train.
+
+        Pairs of other queries that left train because their documents are to be new stay out: the
+        training that chose the share had nothing like them (issue 23).
+        """
+
+        def back(whole: RetrievalData, drawn: RetrievalData) -> RetrievalData:
+            held_out, train = drawn.held_out, whole.split("train")
+            if held_out is not None:
+                train = train.select_judgements(~held_out.contains(train))
+            return replace(whole, splits={**whole.splits, "train": train}, held_out=held_out)
+
+        return for_each(back, self.whole, self.drawn)
+
+    @property
+    def lost_to_dev(self) -> float:
+        """Which share of its queries, or of its pairs, dev took from train; the larger one."""
+        left, whole = self.drawn.training_split(), self.whole.training_split()
+        return 1 - min(left.n_queries / whole.n_queries, len(left.doc_rows) / len(whole.doc_rows))
+
+    @property
+    def dev_is_like_train(self) -> bool:
+        """Whether what comes back to train with dev is like what was there (issue 23).
+
+        It is not if documents had to leave train so that dev has new ones, nor if more of the pairs
+        that come back name a document that another query names too: such documents are found first
+        for every query, and neither the first training nor dev, which the second has seen, shows
+        it.
+        """
+        held_out = [data.held_out for data in (self.drawn, self.whole)]
+        if len({0 if own is None else len(own.doc_rows) for own in held_out}) > 1:
+            return False
+        again = self.again.training_split()
+        back = np.isin(again.query_rows, self.drawn.split("dev").query_rows)[again.query_index]
+        if back.all() or not back.any():
+            return False
+        shared = recurring(again)
+        return bool(shared[back].mean() - shared[~back].mean() <= MOST_SHARED)
+
+
+def prepare_data(data: RetrievalData, recipe: Recipe) -> RunData:
     """Draw the missing splits, and check everything that a run needs of its data; writes nothing.
 
     Raises:
         InputError: if the data lacks something, or a setting contradicts it.
     """
     settings = recipe.train
-    data = _with_teacher(data, settings)
+    if settings.teacher_scores is not None:
+        data = with_teacher(data, Path(settings.teacher_scores))
     drawn, whole, future = _drawn(data, settings)
-    check_weights(drawn, recipe)
-    same, drawn = drawn is whole, with_weights_note(drawn, settings)
-    whole = drawn if same else with_weights_note(whole, settings)
-    check_mixing(drawn, settings)
+    _check_weights(drawn, recipe)
+    _check_mixing(drawn, settings)
     for own in each_set(drawn):
-        training = own.training_split()
-        recipe.method_class.check(
-            recipe.method_settings, training.n_queries, len(training.doc_rows)
-        )
-    kind = settings.negatives or _automatic_negatives(data, settings)
-    check_negatives(kind, drawn, settings)
+        train = own.training_split()
+        recipe.method_class.check(recipe.method_settings, train.n_queries, len(train.doc_rows))
+    negatives = settings.negatives or "random"
+    if settings.negatives is None and data.given_negatives is not None:
+        negatives = "given"
+    elif settings.negatives is None and settings.loss == "distill" and data.teacher is not None:
+        negatives = "teacher"  # distillation needs some that the teacher scored
+    check_negatives(negatives, drawn, settings)
     for original, own in zip(each_set(data), each_set(drawn), strict=True):
         check_noise(original, own, settings)
-    _check_teacher(drawn, settings, kind)
-    return PreparedData(drawn, whole, future, kind)
+    _check_teacher(drawn, settings, negatives)
+    return RunData(data, drawn, whole, future, negatives)
 
 
 def _drawn(
     data: RetrievalData, settings: TrainSettings
 ) -> tuple[RetrievalData, RetrievalData, Future | None]:
-    """Apply ``relevant_grade``, draw the splits that are missing, and check that each split has
-    something to use.
+    """Apply ``relevant_grade``, draw the missing splits, and check that each has something to use.
 
     Returns:
-        The data that trains; the same before dev was drawn; and what tomorrow's queries are taken
-        to ask about.
+        ``drawn``, ``whole`` and ``future`` of :class:`RunData`.
     """
-    future = settings.future
     if settings.needs_dev:
         parse_measures([settings.metric_for_best_model])
     if settings.guard and settings.refit and settings.evaluates_on_dev:
         raise SettingError(
             f"refit=true with eval_steps={settings.eval_steps}: the second training has no dev "
-            f"split to evaluate; "
-            "leave one of the two out"
+            "split to evaluate; leave one of the two out"
         )
     graded = data.with_relevant_grade(settings.relevant_grade)
-    graded = for_each(partial(_with_title_notes, settings.corpus_text), graded)
-    graded = for_each(_with_trained_test_note, graded)
+    graded = for_each(partial(_with_notes, settings), graded)
     draw = partial(
         draw_missing_splits,
         graded,
         seed=settings.seed,
         test_fraction=TEST_FRACTION,
-        future=future,
+        future=settings.future,
     )
-    prepared = draw(needs_dev=settings.needs_dev)
+    drawn = draw(needs_dev=settings.needs_dev)
     for split in ("test", "dev") if settings.needs_dev else ("test",):
-        prepared.judged_qrels(split)
-    _check_some_text(data, settings.corpus_text)
+        drawn.judged_qrels(split)
+    if len(data.corpus.empty_rows(settings.corpus_text)) == len(data.corpus):
+        raise DataError(
+            f"{data.title}: no document has a text with corpus_text={settings.corpus_text}; use "
+            "title_text"
+        )
     if not settings.needs_dev:
-        return prepared, prepared, None
-    futures = {future or assumed_future(own) for own in each_set(graded)}
+        return drawn, drawn, None
+    futures = {settings.future or assumed_future(own) for own in each_set(graded)}
     several: Future = "like-test" if "like-test" in futures else "both"
-    chosen = futures.pop() if len(futures) == 1 else several
-    if all("dev" in own.splits for own in each_set(graded)):
-        prepared = for_each(_with_shared_queries_note, prepared)
-        return prepared, prepared, chosen
-    return prepared, draw(needs_dev=False), chosen
+    future = futures.pop() if len(futures) == 1 else several
+    given = all("dev" in own.splits for own in each_set(graded))
+    return drawn, drawn if given else draw(needs_dev=False), future
 
 
-def _with_trained_test_note(data: RetrievalData) -> RetrievalData:
-    """Note the queries of a user's own test split that train too, with a document that is relevant
-    in both.
+def _with_notes(settings: TrainSettings, data: RetrievalData) -> RetrievalData:
+    """Note what may make the scores of a data set's own splits, or its training, a surprise."""
+    train, notes = data.training_split(), []
+    untitled = np.setdiff1d(data.corpus.empty_rows(settings.corpus_text), data.corpus.empty_rows())
+    if len(untitled):
+        notes.append(
+            f"corpus_text=text: {len(untitled):,} documents have a title alone: they are ranked, "
+            "and are no negatives"
+        )
+    if empty := int(np.isin(train.doc_rows, untitled).sum()):
+        notes.append(
+            f"corpus_text=text: {empty:,} of the {len(train.doc_rows):,} training pairs train on "
+            'such a document\'s ""'
+        )
+    if "test" in data.splits and (shared := _queries_in_both(data, train)):
+        notes.append(
+            f"{shared:,} of test's {data.split('test').relevant().n_queries:,} queries train too, "
+            "with the same document: its scores may be optimistic"
+        )
+    if settings.needs_dev and "dev" in data.splits:
+        dev = data.split("dev")
+        if shared := int(np.isin(dev.query_rows, train.query_rows).sum()):
+            notes.append(
+                f"{shared:,} of dev's {dev.n_queries:,} queries are in train too, so dev may "
+                "promise too much"
+            )
+    if train.weights is not None:
+        used = {
+            "none": "not used: pair_weights=loss or scores uses them",
+            "loss": "used in the loss",
+            "scores": "used as the start of the pair scores",
+        }[settings.pair_weights]
+        lowest, highest = train.weights.min(), train.weights.max()
+        notes.append(f"training pairs have weights from {lowest:g} to {highest:g}, {used}")
+    elif settings.pair_weights != "none":  # and another data set has weights
+        notes.append("training pairs have no weights: pair_weights changes nothing here")
+    return replace(data, notes=(*data.notes, *notes)) if notes else data
+
+
+def _queries_in_both(data: RetrievalData, train: Qrels) -> int:
+    """How many test queries train too, with a document that is relevant in both.
 
     Queries are compared by their texts, since a file of each split may number them anew.
     """
-    if "test" not in data.splits:
-        return data
-    test, train = data.split("test").relevant(), data.training_split()
-    train = train.select_judgements(np.isin(train.doc_rows, test.doc_rows))
-    known: dict[int, int] = {}
+    test = data.split("test").relevant()
 
-    def keys(qrels: Qrels) -> NDArray[np.int64]:
-        texts = data.queries.texts_by_turns(qrels.query_rows)
-        numbers = np.array(
-            [known.setdefault(hash(text), len(known)) for text in texts], dtype=np.int64
+    def named(qrels: Qrels) -> list[tuple[str, int]]:
+        texts = list(data.queries.texts_by_turns(qrels.query_rows))
+        return [
+            (texts[query], document)
+            for query, document in zip(qrels.query_index, qrels.doc_rows.tolist(), strict=True)
+        ]
+
+    known = set(named(train.select_judgements(np.isin(train.doc_rows, test.doc_rows))))
+    return len({q for q, pair in zip(test.query_index, named(test), strict=True) if pair in known})
+
+
+def _check_weights(data: RetrievalData, recipe: Recipe) -> None:
+    """Refuse weights that the data do not have, or that the method cannot use."""
+    use, weights = recipe.train.pair_weights, data.training_split().weights
+    if use != "none" and weights is None:
+        raise SettingError(
+            f"pair_weights={use}: the pairs of {data.title} have no weights; leave the setting out"
         )
-        return pair_keys(numbers[qrels.query_index], qrels.doc_rows)
-
-    shared = len(np.unique(test.query_index[np.isin(keys(test), keys(train))]))
-    if not shared:
-        return data
-    note = f"{shared:,} of test's {test.n_queries:,} queries train too, with the same document: "
-    return replace(data, notes=(*data.notes, note + "its scores may be optimistic"))
-
-
-def _with_shared_queries_note(data: RetrievalData) -> RetrievalData:
-    """Note the queries of a user's own dev split that train has too."""
-    dev = data.split("dev")
-    shared = int(np.isin(dev.query_rows, data.split("train").relevant().query_rows).sum())
-    if not shared:
-        return data
-    note = (
-        f"{shared:,} of dev's {dev.n_queries:,} queries are in train too, so dev may promise too "
-        f"much"
-    )
-    return replace(data, notes=(*data.notes, note))
+    if use == "loss" and weights is not None and not weights.any():
+        raise SettingError(f"pair_weights=loss: every training pair of {data.title} has weight 0")
+    if use == "scores" and not recipe.method_class.needs_scores(recipe.method_settings):
+        raise SettingError(
+            f"pair_weights=scores: method {recipe.method} uses no pair scores; use "
+            "pair_weights=loss"
+        )
 
 
-def check_mixing(data: RetrievalData, settings: TrainSettings) -> None:
+def _check_mixing(data: RetrievalData, settings: TrainSettings) -> None:
     """Refuse settings of several data sets where there is one, shares of other names, and several
     with an adapter.
-
-    Raises:
-        SettingError: naming the setting.
     """
     if not data.sets:
         for name, field in MixingSettings.model_fields.items():
@@ -170,83 +250,32 @@ def check_mixing(data: RetrievalData, settings: TrainSettings) -> None:
     if settings.adapter_kind is not None:
         raise SettingError(
             f"adapter={settings.adapter_kind}: trains on one data set; train the model itself on "
-            f"several"
+            "several"
         )
-    if settings.mix not in ("proportional", "equal"):
-        names = [own.name for own in data.sets]
-        if set(names) != set(shares_by_name(settings.mix)):
-            raise SettingError(
-                f"mix={settings.mix}: must give a share to each of {', '.join(names)}, and to no "
-                f"other"
-            )
+    names = [own.name for own in data.sets]
+    by_name = settings.mix not in ("proportional", "equal")
+    if by_name and set(names) != set(shares_by_name(settings.mix)):
+        raise SettingError(
+            f"mix={settings.mix}: must give a share to each of {', '.join(names)}, and to no other"
+        )
 
 
-def _with_teacher(data: RetrievalData, settings: TrainSettings) -> RetrievalData:
-    """Read the file of a teacher's scores, where there is one."""
+def _check_teacher(data: RetrievalData, settings: TrainSettings, negatives: str) -> None:
+    """Check that what learns from a teacher has its scores, and that scores have a use."""
     path = settings.teacher_scores
-    return data if path is None else with_teacher(data, Path(path))
-
-
-def _automatic_negatives(data: RetrievalData, settings: TrainSettings) -> str:
-    """The kind of explicit negatives where none is chosen; distillation needs some that the teacher
-    scored.
-    """
-    if data.given_negatives is not None:
-        return "given"
-    return "teacher" if settings.loss == "distill" and data.teacher is not None else "random"
-
-
-def _check_teacher(data: RetrievalData, settings: TrainSettings, kind: str) -> None:
-    """Check that what learns from a teacher has its scores, and that scores have a use.
-
-    Raises:
-        SettingError: naming the setting.
-    """
-    distills, path = settings.loss == "distill", settings.teacher_scores
-    if path is not None and kind != "teacher" and settings.loss == "infonce":
+    if path is not None and negatives != "teacher" and settings.loss == "infonce":
         raise SettingError(
             f"teacher_scores={path}: nothing uses them; pass loss=distill, or negatives=teacher"
         )
-    if distills and data.teacher is None:
+    if settings.loss != "distill":
+        return
+    if data.teacher is None:
         raise SettingError(
             f"loss=distill: {data.title} holds no scores of a teacher; let opera score --reranker "
-            f"write some, and "
-            "pass them with --teacher"
+            "write some, and pass them with --teacher"
         )
-    if distills and settings.n_negatives == 0:
+    if settings.n_negatives == 0:
         raise SettingError(
             "loss=distill: needs negatives to compare the positive with; pass train_group_size=2 "
             "or more"
         )
-
-
-def _check_some_text(data: RetrievalData, corpus_text: CorpusText) -> None:
-    """Check that not all documents are without a text.
-
-    Raises:
-        DataError: if they are.
-    """
-    if len(data.corpus.empty_rows(corpus_text)) == len(data.corpus):
-        raise DataError(
-            f"{data.title}: no document has a text with corpus_text={corpus_text}; use title_text"
-        )
-
-
-def _with_title_notes(corpus_text: CorpusText, data: RetrievalData) -> RetrievalData:
-    """Note the documents that ``corpus_text=text`` leaves without a text, and the pairs that train
-    on one.
-    """
-    pairs = data.training_split().doc_rows
-    left = np.setdiff1d(data.corpus.empty_rows(corpus_text), data.corpus.empty_rows())
-    if len(left) == 0:
-        return data
-    notes = [
-        f"corpus_text=text: {len(left):,} documents have a title alone: they are ranked, and are "
-        f"no negatives"
-    ]
-    if empty := int(np.isin(pairs, left).sum()):
-        notes.append(
-            f"corpus_text=text: {empty:,} of the {len(pairs):,} training pairs train on such a "
-            f'document\'s ""'
-        )
-    return replace(data, notes=(*data.notes, *notes))

@@ -4,8 +4,8 @@ matrices.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from sentence_transformers import SentenceTransformer
 
@@ -20,142 +20,130 @@ from opera.data import RetrievalData
 from opera.retrieval.device import pick_device
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.locate import locate_model
-from opera.retrieval.lora import add_lora
+from opera.retrieval.lora import add_lora, lora_parameters
 from opera.retrieval.models import (
     checkpoint_gradients,
     is_static,
     lengths_of,
     load_model,
     model_kind,
+    parameter_count,
     quiet_libraries,
+    reads_vectors,
     set_dropout,
     set_lengths,
 )
 from opera.retrieval.prompts import ROLES, as_setting, set_prompts, warn_of_missing_prompts
 from opera.runs.folder import holds_run
 
+Lengths = dict[str, int | None]
+"""``max_query_length`` and ``max_passage_length``; ``None`` for a model that reads whole texts."""
 
-def load_models(model_source: str, settings: TrainSettings) -> dict[str, Any]:
-    """Load the model and its encoder, and put an adapter in its place where one is asked for."""
+
+@dataclass(frozen=True)
+class RunModel:
+    """The model of a run.
+
+    Attributes:
+        source: what the user called it.
+        trained: what trains.
+        base: the untrained model under an adapter, which does not train; ``None`` without one.
+        encoder: the untrained model with its device and precision.
+        lengths: those in force.
+        own_lengths: those that the untrained model's folder holds.
+    """
+
+    source: str
+    trained: SentenceTransformer
+    base: SentenceTransformer | None
+    encoder: Encoder
+    lengths: Lengths
+    own_lengths: Lengths
+
+    @property
+    def n_parameters(self) -> int:
+        """Size of the model, with an adapter of the untrained one."""
+        own = parameter_count(self.trained) - lora_parameters(self.trained)
+        return own if self.base is None else parameter_count(self.base) or own
+
+    @property
+    def prompts(self) -> dict[str, str]:
+        """The prompts in force, by the names of their settings; empty for vectors from files."""
+        if reads_vectors(self.encoder.model):
+            return {}
+        return {f"{role}_prompt": prompt for role, prompt in self.encoder.prompts.items()}
+
+
+def prepare_model(source: str, settings: TrainSettings, data: RetrievalData) -> RunModel:
+    """Load the model, or the vectors of one that cannot be loaded; an adapter trains in its place.
+
+    Raises:
+        InputError: if it cannot be loaded, or the settings are not for it.
+    """
+    _check_adapter_settings(settings)
+    if settings.query_vectors is not None:
+        quiet_libraries()  # as loading a model does
+        files = Path(settings.query_vectors), Path(settings.document_vectors or "")
+        model = service_model(*files, data, pick_device())
+        lengths = own_lengths = lengths_of(model)
+        encoder = Encoder(model, settings.precision)
+        encode_all(encoder, data, settings.corpus_text)  # finds bad vectors before a run is written
+    else:
+        model, lengths, own_lengths = _loaded(source, settings)
+        precision = preset_precision(settings, model_kind(model), pick_device())
+        encoder = Encoder(model, precision, settings.encode_batch_size)
+    trained, base = model, None
     if settings.adapter_kind is not None:
-        _refuse_settings_of_models(settings)
-    model = load_model(model_source, pick_device())
+        trained = adapter_model(encoder.dimension, settings.adapter_kind, encoder.device)
+        base = model
+    if settings.gradient_cache is not None and is_static(trained):
+        raise SettingError(
+            f"gradient_cache={settings.gradient_cache}: is for transformers; "
+            f"{type(trained[0]).__name__} keeps nothing between its layers, so large batches need "
+            "no cache; leave the setting out"
+        )
+    if settings.lora_options is not None:
+        _ = encoder.fingerprint  # that of the untrained model, computed once and kept
+        found = locate_model(source)
+        place = str(found.resolve()) if isinstance(found, Path) else found
+        add_lora(trained, settings.lora_options, settings.seed, place)
+    return RunModel(source, trained, base, encoder, lengths, own_lengths)
+
+
+def _loaded(source: str, settings: TrainSettings) -> tuple[SentenceTransformer, Lengths, Lengths]:
+    """Return the model as the settings want it, and the lengths in force and its own."""
+    model = load_model(source, pick_device())
     own_lengths = lengths_of(model)
     wanted = {name: getattr(settings, name) for name in own_lengths}
     lengths = set_lengths(model, wanted, settings.model_fields_set)
     set_prompts(model, settings.query_prompt, settings.document_prompt)
-    if process_index() == 0 and not holds_run(Path(model_source)):
+    if process_index() == 0 and not holds_run(Path(source)):
         decided = [role for role in ROLES if getattr(settings, f"{role}_prompt") is not None]
-        warn_of_missing_prompts(model.prompts, model_source, decided, as_setting)
+        warn_of_missing_prompts(model.prompts, source, decided, as_setting)
     if settings.dropout is not None:
         set_dropout(model, settings.dropout)
     if settings.gradient_checkpointing:
         checkpoint_gradients(model)
-    precision = preset_precision(settings, model_kind(model), pick_device())
-    encoder = Encoder(
-        model,
-        precision,
-        settings.encode_batch_size,
-    )
-    loaded = {"model": model, "encoder": encoder, "lengths": lengths, "own_lengths": own_lengths}
-    if settings.adapter_kind is None:
-        return loaded
-    trained = adapter_model(encoder.dimension, settings.adapter_kind, encoder.device)
-    return {**loaded, "model": trained, "base": model}
+    return model, lengths, own_lengths
 
 
-def read_vectors(data: RetrievalData, settings: TrainSettings) -> dict[str, Any]:
-    """Read the vectors of a model that cannot be loaded, and make an adapter of them."""
-    quiet_libraries()  # as loading a model does
-    _refuse_settings_of_models(settings)
-    files = Path(settings.query_vectors or ""), Path(settings.document_vectors or "")
-    base = service_model(*files, data, pick_device())
-    encoder = Encoder(base, settings.precision)
-    encode_all(encoder, data, settings.corpus_text)  # finds each bad vector before a run is written
-    lengths = lengths_of(base)
-    model = adapter_model(encoder.dimension, settings.adapter_kind or "query", encoder.device)
-    return {
-        "model": model,
-        "base": base,
-        "encoder": encoder,
-        "lengths": lengths,
-        "own_lengths": lengths,
-    }
-
-
-def _refuse_settings_of_models(settings: TrainSettings) -> None:
+def _check_adapter_settings(settings: TrainSettings) -> None:
     """Refuse settings that an adapter does not read: those of a model's training, and without a
     model all of encoding.
-
-    Raises:
-        SettingError: naming the first.
     """
-    refused = {"dropout"}
+    refused = set() if settings.adapter_kind is None else {"dropout"}
+    reason = "the model itself does not train"
     if settings.query_vectors is not None:
         refused |= {"max_query_length", "max_passage_length", "corpus_text"}
         refused |= {"query_prompt", "document_prompt"}
+        reason = "vectors come from files"
     for name in sorted(refused & settings.model_fields_set):
         value = getattr(settings, name)
         if value != EncodingSettings.model_fields[name].default:
-            reason = (
-                "vectors come from files"
-                if settings.query_vectors
-                else "the model itself does not train"
-            )
             raise SettingError(
                 f"{name}={value}: with adapter={settings.adapter_kind} {reason}; leave the setting "
-                f"out"
+                "out"
             )
-
-
-def add_lora_to(
-    model: SentenceTransformer, encoder: Encoder, settings: TrainSettings, source: str
-) -> None:
-    """Add LoRA's matrices where the settings ask for them.
-
-    Args:
-        model: changed in place.
-        encoder: its encoder, whose fingerprint stays that of the pretrained model.
-        settings: the run's settings.
-        source: what the user called the model.
-    """
-    options = settings.lora_options
-    if options is None:
-        return
-    _ = encoder.fingerprint  # computed once, and kept
-    found = locate_model(source)
-    place = str(found.resolve()) if isinstance(found, Path) else found
-    add_lora(model, options, settings.seed, place)
-
-
-def checked_sizes(sizes: tuple[int, ...] | None, dimension: int) -> tuple[int, ...] | None:
-    """Return the sizes that are smaller than the embeddings, whose own size always counts; ``None``
-    for none.
-
-    Raises:
-        SettingError: for a size above the embeddings' own.
-    """
-    if sizes is not None and sizes[0] > dimension:
-        raise SettingError(
-            f"matryoshka={sizes[0]}: the embeddings have {dimension} dimensions; give smaller "
-            f"numbers"
-        )
-    return tuple(size for size in sizes or () if size < dimension) or None
-
-
-def check_gradient_cache(texts: int | None, model: SentenceTransformer) -> None:
-    """Refuse gradient caching for models whose inputs cannot be cut, and which keep nothing that it
-    would save.
-
-    Raises:
-        SettingError: naming the setting.
-    """
-    if texts is not None and is_static(model):
-        raise SettingError(
-            f"gradient_cache={texts}: is for transformers; {type(model[0]).__name__} keeps nothing "
-            f"between its layers, "
-            "so large batches need no cache; leave the setting out"
-        )
 
 
 def encoder_of(

@@ -14,7 +14,7 @@ from opera.config.recipe import make_recipe
 from opera.config.training import TrainSettings
 from opera.experiments.grid import timing
 from opera.experiments.grid.timing import FLOAT_BYTES, TIMED_SETTINGS, StopWhenSlow, time_cell
-from opera.training_set.prepare import prepare
+from opera.training_set.prepare import load_and_check
 
 
 def test_the_settings_that_decide_a_steps_time_are_settings_of_training() -> None:
@@ -56,12 +56,12 @@ def test_the_guard_is_timed_with_the_rest(
     data = opera.load_data(beir)
     expected = {(static_model, True): 2 + 8, (static_model, False): 1, (bert_model, True): 2 + 4 * 100 / 120}
     for (model, guard), encodings in expected.items():
-        prepared = prepare(data, str(model), make_recipe({"guard": guard}))
+        prepared = load_and_check(data, str(model), make_recipe({"guard": guard}))
         assert timing._encodings_after(prepared) == pytest.approx(encodings)
 
 
 def test_the_cells_own_steps_decide_how_often_it_trains(beir: Path, bert_model: Path) -> None:
-    timed = prepare(opera.load_data(beir), str(bert_model), make_recipe({"max_steps": timing.STEPS}))
+    timed = load_and_check(opera.load_data(beir), str(bert_model), make_recipe({"max_steps": timing.STEPS}))
     own: tuple[tuple[dict[str, Any], int], ...] = (
         ({"max_steps": 200}, 2),
         ({"max_steps": 201}, 1),

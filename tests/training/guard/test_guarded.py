@@ -19,7 +19,7 @@ from opera.core.errors import SettingError
 from opera.runs.folder import Run
 from opera.training import train
 from opera.training.guard import choice
-from opera.training_set.prepare import prepare
+from opera.training_set.prepare import load_and_check
 from small_runs import assert_same_run
 
 REFIT: dict[str, Any] = {
@@ -154,7 +154,7 @@ def test_where_a_second_training_follows(
     model: str, settings: dict[str, Any], refits: bool, beir: Path, static_model: Path, bert_model: Path
 ) -> None:
     folder = {"static": static_model, "bert": bert_model}[model]
-    assert prepare(opera.load_data(beir), str(folder), make_recipe(settings)).refits is refits
+    assert load_and_check(opera.load_data(beir), str(folder), make_recipe(settings)).refits is refits
 
 
 def test_a_second_training_has_no_dev_split_to_evaluate(beir: Path, static_model: Path, tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from opera.core.rng import generator
 from opera.data import RetrievalData
 from opera.runs.folder import Run
 from opera.training.guard import choice
-from opera.training_set.prepare import prepare
+from opera.training_set.prepare import load_and_check
 from small_runs import assert_same_run
 from tiny_world import static_model_of
 
@@ -96,9 +96,9 @@ def test_popular_documents_of_few_queries_come_to_dev_and_stay_there(model: Path
     """They fit into dev as one component, so nothing is held out; a second training would be the first to see them."""
     came = set()
     for seed in range(6):
-        prepared = prepare(world(own=4, first=24), str(model), make_recipe({**SETTINGS, "seed": seed}))
-        assert prepared.data.held_out is None
-        in_dev = "p0" in prepared.data.corpus.ids(prepared.data.split("dev").doc_rows)
+        prepared = load_and_check(world(own=4, first=24), str(model), make_recipe({**SETTINGS, "seed": seed}))
+        assert prepared.data.drawn.held_out is None
+        in_dev = "p0" in prepared.data.drawn.corpus.ids(prepared.data.drawn.split("dev").doc_rows)
         assert prepared.refits is not in_dev
         came.add(in_dev)
     assert came == {True, False}
@@ -117,7 +117,7 @@ def test_a_second_training_that_fails_is_not_handed_over(
         done = fit(session, data, run, phase, what)
         if phase == "train":
             with torch.no_grad():
-                weights = next(session.prepared.model.parameters())
+                weights = next(session.prepared.model.trained.parameters())
                 weights.copy_(torch.randn(weights.shape, generator=torch.Generator().manual_seed(0)))
         return done
 

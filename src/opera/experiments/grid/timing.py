@@ -23,7 +23,7 @@ from opera.training.guard.dev_corpus import GUARD_DOCUMENTS
 from opera.training.guard.rule import shares_to_try
 from opera.training.train import train
 from opera.training_set.build import build_training_set
-from opera.training_set.prepare import Prepared, prepare
+from opera.training_set.prepare import Prepared, load_and_check
 
 STEPS = 12
 WARM_UP = 4
@@ -81,18 +81,18 @@ def time_cell(data: RetrievalData, model: str, values: Mapping[str, Any]) -> Tim
     with TemporaryDirectory(prefix="opera-timing-") as folder:
         writer = RunWriter(Path(folder))
         start = time.perf_counter()
-        prepared = prepare(data, model, recipe)
+        prepared = load_and_check(data, model, recipe)
         overhead, encoding = time.perf_counter() - start, 0.0
         if recipe.train.query_vectors is None:
             encoding = _time_encoding(prepared, data, recipe) * len(data.corpus)
-        if prepared.base is None:
+        if prepared.model.base is None:
             overhead += encoding * _encodings_after(prepared)
         _train_briefly(prepared, writer)
         seconds = Run(writer.path).trace()["seconds"].to_numpy()
     seconds = seconds[min(WARM_UP, len(seconds) - 2) :]
     per_step, trainings = float(np.median(seconds)), _trainings(prepared, values)
     overhead += CHECKPOINTS * trainings * float(seconds.max() - per_step)
-    model_bytes = FLOAT_BYTES * prepared.n_parameters
+    model_bytes = FLOAT_BYTES * prepared.model.n_parameters
     return Timing(trainings * per_step, overhead, encoding, model_bytes, prepared.situation)
 
 
@@ -105,10 +105,10 @@ def _trainings(timed: Prepared, values: Mapping[str, Any]) -> int:
 
 def _encodings_after(prepared: Prepared) -> float:
     """How often the corpus is encoded after training: for test, and by the guard for each share."""
-    settings, documents = prepared.settings, len(prepared.data.corpus)
+    settings, documents = prepared.settings, len(prepared.data.drawn.corpus)
     if not settings.guard:
         return 1.0
-    static = is_static(prepared.model)
+    static = is_static(prepared.model.trained)
     ranked = documents if static else min(documents, GUARD_DOCUMENTS)
     return 2.0 + (len(shares_to_try(static)) - 1) * ranked / documents
 
@@ -118,20 +118,23 @@ def _time_encoding(prepared: Prepared, data: RetrievalData, recipe: Recipe) -> f
     count = min(TEXTS, len(data.corpus))
     rows = np.linspace(0, len(data.corpus) - 1, count).astype(np.int64)
     texts = data.corpus.texts(rows, recipe.train.corpus_text)
-    prepared.encoder.encode(texts[:8], "document")  # warm up
+    encoder = prepared.model.encoder
+    encoder.encode(texts[:8], "document")  # warm up
     start = time.perf_counter()
-    prepared.encoder.encode(texts, "document")
+    encoder.encode(texts, "document")
     return (time.perf_counter() - start) / count
 
 
 def _train_briefly(prepared: Prepared, writer: RunWriter) -> None:
-    if prepared.base is not None:  # any vectors take the same time
-        size = prepared.encoder.dimension
+    if prepared.model.base is not None:  # any vectors take the same time
+        size = prepared.model.encoder.dimension
         vector = np.full(size, size**-0.5, dtype=np.float32)
-        tables = (prepared.data.queries, prepared.data.corpus)
+        tables = (prepared.data.drawn.queries, prepared.data.drawn.corpus)
         vectors = (np.broadcast_to(vector, (len(table), size)) for table in tables)
-        set_vectors(prepared.model, FrozenVectors(*vectors))
-    training_set = build_training_set(prepared)
+        set_vectors(prepared.model.trained, FrozenVectors(*vectors))
+    training_set = build_training_set(prepared, prepared.data.drawn)
     method = prepared.recipe.make_method(training_set.pairs, training_set.scores, processes=1)
     callbacks = [StopWhenSlow()]
-    train(prepared.model, training_set, method, prepared.settings, writer, callbacks=callbacks)
+    train(
+        prepared.model.trained, training_set, method, prepared.settings, writer, callbacks=callbacks
+    )

@@ -45,9 +45,9 @@ class Guard:
 
     def __init__(self, session: Session) -> None:
         prepared, self.session = session.prepared, session
-        self.untrained = Weights.of(prepared.model)
+        self.untrained = Weights.of(prepared.model.trained)
         with session.phase("evaluate_dev", "measuring the untrained model on dev"):
-            encoder, data = prepared.encoder, prepared.data
+            encoder, data = prepared.model.encoder, prepared.data.drawn
             self._dev = dev_corpus(encoder, data, prepared.settings)
             self._at_zero = untrained_values(encoder, data, self._dev, prepared.settings)
         self._documents = None if self._dev.rows is None else len(self._dev.rows)
@@ -75,10 +75,10 @@ class Guard:
             session.update(guard=chosen)
         log.info("%s", _in_words(chosen))
         if chosen.refit:
-            tuned = Weights.of(prepared.model)
-            self.untrained.put_into(prepared.model)
+            tuned = Weights.of(prepared.model.trained)
+            self.untrained.put_into(prepared.model.trained)
             what = "training again, with the dev split back in train"
-            second = fit(session, prepared.again, run, "train", what)
+            second = fit(session, prepared.data.again, run, "train", what)
             if chosen.second is None:
                 chosen = self._compare(tuned, chosen)
                 session.update(guard=chosen)
@@ -86,7 +86,7 @@ class Guard:
                 if run.writes:
                     drop_checkpoints(run.path / TRIAL_FOLDER)
                 return second, chosen
-            tuned.put_into(prepared.model)
+            tuned.put_into(prepared.model.trained)
             if run.writes:
                 remove(run.checkpoints)
         assert first is not None, "nothing else is handed over"
@@ -100,10 +100,10 @@ class Guard:
         prepared = self.session.prepared
         what = "measuring mixtures of untrained and fine-tuned weights on dev"
         with self.session.phase("choose_share", what):
-            tuned, per_query = Weights.of(prepared.model), {0.0: self._at_zero}
+            tuned, per_query = Weights.of(prepared.model.trained), {0.0: self._at_zero}
             for share in shares_to_try(prepared.is_static)[1:]:
                 per_query[share] = self._measured(tuned, share)
-            tuned.put_into(prepared.model)
+            tuned.put_into(prepared.model.trained)
             chosen = from_main(decide(per_query, prepared, self._documents))
         self._trial = per_query[chosen.share]
         return chosen
@@ -115,7 +115,7 @@ class Guard:
         went wrong is found: where even they are lower than the first's by more than the standard
         error of the difference, it is not.
         """
-        model, share = self.session.prepared.model, chosen.share
+        model, share = self.session.prepared.model.trained, chosen.share
         with self.session.phase("compare_trainings", "measuring the second training on dev"):
             second = Weights.of(model)
             trial = self._measured(tuned, share) if self._trial is None else self._trial
@@ -134,8 +134,8 @@ class Guard:
         """Put a mixture into the model and return the deciding measure of each dev query: float64
         ``[n]``."""
         prepared = self.session.prepared
-        mix(self.untrained, tuned, share).put_into(prepared.model)
-        encoder = encoder_of(prepared.model, prepared.settings)
+        mix(self.untrained, tuned, share).put_into(prepared.model.trained)
+        encoder = encoder_of(prepared.model.trained, prepared.settings)
         return dev_values(encoder, self._dev, prepared.settings)
 
 
@@ -155,17 +155,19 @@ def decide(
     honest = cross_fitted(per_query, kinds, static, settings.seed)
     dev = guarded_measure(per_query[0.0], per_query[1.0], honest if share > 0 else per_query[0.0])
     parts = {name: kind.rows for name, kind in named.items()}
+    if len(parts) == 1:
+        parts = _rows_of_sets(prepared.data.drawn)
     moments = {"before": 0.0, "fine_tuned": 1.0, "after": share}
     return GuardRecord(
         share=share,
         verdict=verdict_of(share, dev, len(honest)),
         measure=settings.metric_for_best_model,
-        future=str(prepared.future),
+        future=str(prepared.data.future),
         future_given=settings.future is not None,
-        dev_given=prepared.data is prepared.whole,
+        dev_given=not prepared.data.dev_drawn,
         dev_queries=len(honest),
         dev_documents=documents,
-        dev_seen=seen_share(prepared.data, "dev"),
+        dev_seen=seen_share(prepared.data.drawn, "dev"),
         test_seen=named["like test"].seen if "like test" in named else None,
         curve=[
             ShareMean(share=tried, mean=float(each.mean())) for tried, each in per_query.items()
@@ -177,7 +179,7 @@ def decide(
                 "queries": int(rows.sum()),
                 **{when: float(per_query[at][rows].mean()) for when, at in moments.items()},
             }
-            for name, rows in (parts if len(parts) > 1 else _rows_of_sets(prepared.data)).items()
+            for name, rows in parts.items()
             if rows.any()
         }
         or None,
@@ -200,16 +202,17 @@ def compare_trainings(trial: Values, second: Values) -> SecondTraining:
 def _kinds_of(prepared: Prepared) -> dict[str, Kind]:
     """What the dev queries stand for, by the setting ``future``; of test one number is read, for
     ``like-test`` alone."""
-    data, dev = prepared.data, prepared.data.judged_qrels("dev")
+    data, future = prepared.data.drawn, prepared.data.future
+    dev = data.judged_qrels("dev")
     every = np.ones(dev.n_queries, dtype=bool)
-    if prepared.future == "same-documents":
+    if future == "same-documents":
         return {"same documents": Kind(every, 1.0)}
-    if prepared.future == "new-documents":
+    if future == "new-documents":
         return {"new documents": Kind(every, 0.0)}
-    if prepared.future == "both":
+    if future == "both":
         known = asks_about_known(dev, data.training_split(), len(data.corpus))
         return {"same documents": Kind(known, 1.0), "new documents": Kind(~known, 0.0)}
-    return {"like test": Kind(every, seen_share(prepared.whole, "test"))}
+    return {"like test": Kind(every, seen_share(prepared.data.whole, "test"))}
 
 
 def _rows_of_sets(data: RetrievalData) -> dict[str, np.ndarray]:
