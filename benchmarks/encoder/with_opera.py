@@ -60,9 +60,8 @@ def train(work: dict[str, Any], turns: Turns, watch: TrainerCallback | None = No
     """Train as ``opera train`` does, with its own draws; those of ``ft`` must be the rows of the job."""
     ready = prepared(work)
     run = RunWriter(Path(work["folder"]))
-    services = Services(
-        [], training_arguments(ready.settings, ready.model.trained, run.checkpoints), ready.model.trained
-    )
+    model = ready.model.trained
+    services = Services([], training_arguments(ready.settings, model, run.checkpoints), model)
     watch = watch or (Checked(turns, work) if work["method"] == "ft" else Stopwatch(turns))
     session = Session(ready, run, time.perf_counter(), False, [watch], services, new_record(ready))
     fit(session, ready.data.drawn, run, "train", "training")
