@@ -14,8 +14,7 @@ new that is: the setting ``future`` says it (issue 23).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -64,30 +63,24 @@ def draw_missing_splits(
         DataError: if train has too few queries, or if dev is to be like a test split that is
             missing, or without a relevant document.
     """
-    if data.sets:
-        return for_each(
-            partial(
-                draw_missing_splits,
-                seed=seed,
-                test_fraction=test_fraction,
-                needs_dev=needs_dev,
-                dev_fraction=dev_fraction,
-                future=future,
-            ),
-            data,
-        )
-    chosen = future or assumed_future(data)
-    if "test" not in data.splits:
+
+    def draw(own: RetrievalData) -> RetrievalData:
+        chosen = future or assumed_future(own)
+        if "test" not in own.splits:
+            if chosen == "like-test":
+                raise DataError(
+                    f"{own.title}: has no split 'test' to be like; pass another --future"
+                )
+            if future is None:
+                own = replace(own, notes=(*own.notes, _assumption(own.training_split(), chosen)))
+            own = hold_out(own, "test", test_fraction, seed, chosen)
+        if not needs_dev or "dev" in own.splits:
+            return own
         if chosen == "like-test":
-            raise DataError(f"{data.title}: has no split 'test' to be like; pass another --future")
-        if future is None:
-            data = replace(data, notes=(*data.notes, _assumption(data.training_split(), chosen)))
-        data = hold_out(data, "test", test_fraction, seed, chosen)
-    if not needs_dev or "dev" in data.splits:
-        return data
-    if chosen == "like-test":
-        data.judged_qrels("test")  # an error where no document of test is relevant
-    return hold_out(data, "dev", dev_fraction, seed, chosen)
+            own.judged_qrels("test")  # an error where no document of test is relevant
+        return hold_out(own, "dev", dev_fraction, seed, chosen)
+
+    return for_each(draw, data)
 
 
 def assumed_future(data: RetrievalData) -> Future:
@@ -137,70 +130,66 @@ def hold_out(
         advice = "; the guard needs one, so pass guard=false" if split == "dev" else ""
         raise DataError(f"{data.title}: has no split '{split}', and {few}{advice}")
     count = dev_count(len(candidates), fraction)
-    rng = generator(seed, f"data.{split}")
-    relevant = train.relevant()
-    draw = _draw_for(data, relevant, count, future, rng)
-    drawn = np.isin(np.arange(train.n_queries), candidates[draw.queries])
+    relevant, rng = train.relevant(), generator(seed, f"data.{split}")
+    new, documents, known = _drawn(data, relevant, count, future, rng)
+    queries = np.union1d(new, known)
+    drawn = np.isin(train.query_rows, relevant.query_rows[queries])
     moved, left = train.select_queries(drawn), train.select_queries(~drawn)
-    gone = np.isin(left.doc_rows, draw.documents) & (left.grades > 0)
-    of_part = np.isin(moved.query_rows[moved.query_index], relevant.query_rows[draw.judged_in_part])
-    unjudged = of_part & ~np.isin(moved.doc_rows, draw.documents) & (moved.grades > 0)
-    splits = {
-        **data.splits,
-        "train": left.select_judgements(~gone),
-        split: moved.select_judgements(~unjudged),
-    }
+    gone = np.isin(left.doc_rows, documents) & (left.grades > 0)
+    unjudged = np.zeros(len(moved.doc_rows), dtype=bool)
+    if len(documents):
+        of_new = np.isin(moved.query_rows, relevant.query_rows[new])[moved.query_index]
+        unjudged = of_new & ~np.isin(moved.doc_rows, documents) & (moved.grades > 0)
     held_out = left.select_judgements(gone).union(moved.select_judgements(unjudged))
     if data.held_out is not None:
         held_out = held_out.union(data.held_out)
-    changed = replace(data, splits=splits, held_out=held_out if len(held_out.doc_rows) else None)
-    note = _note(
-        changed, split, future, (len(draw.queries), len(candidates), int(gone.sum())), seed
+    train, moved = left.select_judgements(~gone), moved.select_judgements(~unjudged)
+    data = replace(
+        data,
+        splits={**data.splits, "train": train, split: moved},
+        held_out=held_out if len(held_out.doc_rows) else None,
     )
-    return replace(changed, notes=(*data.notes, note))
+    note = f"drew {len(queries)} of the {len(candidates)} train queries as {split} ({future}, "
+    note += f"seed {seed}); train names {seen_share(data, split):.0%} of their documents"
+    if future == "like-test":
+        note += f", and {seen_share(data, 'test'):.0%} of test's"
+    if gone.any():
+        note += f"; {gone.sum()} pairs that name held-out documents left train"
+    return replace(data, notes=(*data.notes, note))
 
 
 def copy_splits(data: RetrievalData, *, source: RetrievalData) -> RetrievalData:
     """Split the train queries of ``data`` as in ``source``, made from it; take its notes."""
-    if data.sets:
-        return for_each(lambda own, other: copy_splits(own, source=other), data, source)
-    train = data.split("train")
-    splits = {name: _as_in(data, train, name, qrels) for name, qrels in source.splits.items()}
-    if source.held_out is not None:
-        splits["train"] = splits["train"].select_judgements(
-            ~source.held_out.contains(splits["train"])
-        )
-    return replace(data, splits=splits, held_out=source.held_out, notes=source.notes)
+
+    def split_as(own: RetrievalData, other: RetrievalData) -> RetrievalData:
+        train, splits = own.split("train"), dict(own.splits)
+        for name, qrels in other.splits.items():
+            same = name in splits and np.array_equal(splits[name].query_rows, qrels.query_rows)
+            if name == "train" or not same:
+                splits[name] = train.select_queries(np.isin(train.query_rows, qrels.query_rows))
+        if other.held_out is not None:
+            gone = other.held_out.contains(splits["train"])
+            splits["train"] = splits["train"].select_judgements(~gone)
+        return replace(own, splits=splits, held_out=other.held_out, notes=other.notes)
+
+    return for_each(split_as, data, source)
 
 
-def _none() -> NDArray[np.int64]:
-    return np.empty(0, dtype=np.int64)
+Rows = NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class _Draw:
-    """Queries to move to a new split, and documents that leave train.
-
-    Attributes:
-        queries: int64, ascending.
-        documents: int64, corpus rows.
-        judged_in_part: int64, those of the queries whose judgements on other documents are left
-            out.
-    """
-
-    queries: NDArray[np.int64]
-    documents: NDArray[np.int64] = field(default_factory=_none)
-    judged_in_part: NDArray[np.int64] = field(default_factory=_none)
-
-
-def _draw_for(
+def _drawn(
     data: RetrievalData, relevant: Qrels, count: int, future: Future, rng: np.random.Generator
-) -> _Draw:
-    """Mix queries about new documents with random ones, as ``future`` says."""
+) -> tuple[Rows, Rows, Rows]:
+    """Mix queries about new documents with random ones, as ``future`` says.
+
+    Returns:
+        Queries about new documents; the corpus rows that are held out for them; and other queries.
+    """
+    none = np.empty(0, dtype=np.int64)
     if future == "new-documents":
-        return _draw_new(relevant, count, rng)
-    random = np.sort(rng.permutation(relevant.n_queries)[:count])
-    known = count // 2
+        return *_new(relevant, count, rng), none
+    random, known = np.sort(rng.permutation(relevant.n_queries)[:count]), count // 2
     if future == "like-test":
         drawn = np.isin(np.arange(relevant.n_queries), random)
         natural = named_share(
@@ -209,39 +198,42 @@ def _draw_for(
         wanted = seen_share(data, "test")
         known = count if wanted > natural - ALIKE else round(wanted / natural * count)
     if future == "same-documents" or known == count:
-        return _Draw(random)
-    new = _draw_new(relevant, max(1, count - known), rng)
-    others = np.setdiff1d(rng.permutation(random)[:known], new.queries)
-    return replace(new, queries=np.sort(np.concatenate([new.queries, others])))
+        return none, none, random
+    new, documents = _new(relevant, max(1, count - known), rng)
+    return new, documents, np.setdiff1d(rng.permutation(random)[:known], new)
 
 
-def _draw_new(relevant: Qrels, count: int, rng: np.random.Generator) -> _Draw:
-    """Draw queries about new documents: by components, by documents, or by rare documents alone."""
-    order, most = rng.permutation(relevant.n_queries), _Draw(_none())
+def _new(relevant: Qrels, count: int, rng: np.random.Generator) -> tuple[Rows, Rows]:
+    """Draw queries about new documents, and the documents that are held out for them.
+
+    By components of the graph; where these are too few queries, by documents, or by rare documents
+    alone.
+    """
+    order = rng.permutation(relevant.n_queries)
+    most: tuple[Rows, Rows] = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
     for draw in (_whole_components, _documents_held_out, _rare_documents_held_out):
         found = draw(relevant, count, order)
-        if len(most.queries) < len(found.queries) < relevant.n_queries:
+        if len(most[0]) < len(found[0]) < relevant.n_queries:
             most = found
-        if len(most.queries) >= count / 2:
+        if len(most[0]) >= count / 2:
             break
-    if len(most.queries) == 0:  # too few documents to part train from anything
-        return _Draw(np.sort(order[:count]))
+    if len(most[0]) == 0:  # too few documents to part train from anything
+        return np.sort(order[:count]), most[1]
     return most
 
 
-def _whole_components(relevant: Qrels, count: int, order: NDArray[np.int64]) -> _Draw:
+def _whole_components(relevant: Qrels, count: int, order: Rows) -> tuple[Rows, Rows]:
     """Fill ``count`` places with whole components, ordered by first query, but those too large."""
     component = query_components(relevant.pairs())
-    sizes = np.bincount(component)
-    chosen, left = np.zeros(len(sizes), dtype=bool), count
+    sizes, chosen = np.bincount(component).tolist(), []
     for label in dict.fromkeys(component[order].tolist()):
-        if sizes[label] <= left:
-            chosen[label] = True
-            left -= int(sizes[label])
-    return _Draw(np.flatnonzero(chosen[component]).astype(np.int64))
+        if sizes[label] <= count:
+            chosen.append(label)
+            count -= sizes[label]
+    return np.flatnonzero(np.isin(component, chosen)), np.empty(0, dtype=np.int64)
 
 
-def _documents_held_out(relevant: Qrels, count: int, order: NDArray[np.int64]) -> _Draw:
+def _documents_held_out(relevant: Qrels, count: int, order: Rows) -> tuple[Rows, Rows]:
     """Hold out all documents of random queries, until ``count`` queries have no other documents.
 
     Queries are passed over whose documents would take too many pairs of other queries with them:
@@ -250,11 +242,12 @@ def _documents_held_out(relevant: Qrels, count: int, order: NDArray[np.int64]) -
     documents, index = np.unique(relevant.doc_rows, return_inverse=True)
     pairs_of = np.bincount(index)
     outside = np.diff(relevant.offsets).copy()  # documents of each query that are not held out
-    by_document = np.argsort(index, kind="stable")
-    starts = np.concatenate([[0], np.cumsum(pairs_of)])
+    queries_of = np.split(
+        relevant.query_index[np.argsort(index, kind="stable")], np.cumsum(pairs_of)
+    )
     held, room = np.zeros(len(documents), dtype=bool), MOST_PAIRS_LEFT_OUT * len(index)
     for query in order:
-        own = np.unique(index[relevant.offsets[query] : relevant.offsets[query + 1]])
+        own = index[relevant.offsets[query] : relevant.offsets[query + 1]]
         new = own[~held[own]]
         others = int(pairs_of[new].sum()) - len(new)
         if others > room:
@@ -262,16 +255,16 @@ def _documents_held_out(relevant: Qrels, count: int, order: NDArray[np.int64]) -
         room -= others
         held[new] = True
         for document in new:
-            outside[relevant.query_index[by_document[starts[document] : starts[document + 1]]]] -= 1
+            outside[queries_of[document]] -= 1
         if (outside == 0).sum() >= count:
             break
     inside = np.flatnonzero(outside == 0)
-    if len(inside) == relevant.n_queries:  # nothing would be left to train on
-        return _Draw(inside)
-    return _Draw(np.sort(order[np.isin(order, inside)][:count]), documents[held].astype(np.int64))
+    if len(inside) < relevant.n_queries:  # else nothing would be left to train on
+        inside = np.sort(order[np.isin(order, inside)][:count])
+    return inside, documents[held].astype(np.int64)
 
 
-def _rare_documents_held_out(relevant: Qrels, count: int, order: NDArray[np.int64]) -> _Draw:
+def _rare_documents_held_out(relevant: Qrels, count: int, order: Rows) -> tuple[Rows, Rows]:
     """Hold out the rarest documents of random queries, and judge these queries by them alone.
 
     This is what is left where a few documents that most queries name cannot leave train: they stay,
@@ -279,14 +272,10 @@ def _rare_documents_held_out(relevant: Qrels, count: int, order: NDArray[np.int6
     :data:`MOST_PAIRS_LEFT_OUT` of the pairs.
     """
     documents, index = np.unique(relevant.doc_rows, return_inverse=True)
-    pairs_of = np.bincount(index)
-    room, held, taken = (
-        MOST_PAIRS_LEFT_OUT * len(index) / count,
-        np.zeros(len(documents), dtype=bool),
-        [],
-    )
+    pairs_of, room = np.bincount(index), MOST_PAIRS_LEFT_OUT * len(index) / count
+    held, taken = np.zeros(len(documents), dtype=bool), []
     for query in order:
-        own = np.unique(index[relevant.offsets[query] : relevant.offsets[query + 1]])
+        own = index[relevant.offsets[query] : relevant.offsets[query + 1]]
         own = own[np.argsort(pairs_of[own], kind="stable")]
         own = own[np.cumsum(np.where(held[own], 0, pairs_of[own])) <= room]
         if len(own):
@@ -294,8 +283,7 @@ def _rare_documents_held_out(relevant: Qrels, count: int, order: NDArray[np.int6
             taken.append(query)
         if len(taken) == count:
             break
-    queries = np.sort(np.array(taken, dtype=np.int64))
-    return _Draw(queries, documents[held].astype(np.int64), queries)
+    return np.sort(np.array(taken, dtype=np.int64)), documents[held].astype(np.int64)
 
 
 def _assumption(train: Qrels, future: Future) -> str:
@@ -309,24 +297,3 @@ def _assumption(train: Qrels, future: Future) -> str:
         "if they ask about "
         f"{other} documents, pass --future {'new-documents' if same else 'same-documents'}"
     )
-
-
-def _note(
-    data: RetrievalData, split: str, future: Future, counts: tuple[int, int, int], seed: int
-) -> str:
-    drawn, of, gone = counts
-    note = f"drew {drawn} of the {of} train queries as {split} ({future}, seed {seed})"
-    note += f"; train names {seen_share(data, split):.0%} of their documents"
-    if future == "like-test":
-        note += f", and {seen_share(data, 'test'):.0%} of test's"
-    if gone:
-        note += f"; {gone} pairs that name held-out documents left train"
-    return note
-
-
-def _as_in(data: RetrievalData, train: Qrels, name: str, qrels: Qrels) -> Qrels:
-    """The judgements in ``data`` of the queries of ``qrels``: of that split or of train."""
-    own = data.splits.get(name)
-    if own is not None and name != "train" and np.array_equal(own.query_rows, qrels.query_rows):
-        return own
-    return train.select_queries(np.isin(train.query_rows, qrels.query_rows))
