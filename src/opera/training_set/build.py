@@ -25,6 +25,7 @@ from opera.methods import PairScores
 from opera.methods.mixed import Mixture
 from opera.runs.record import NegativesRecord
 from opera.training_set.documents import DocumentPool, KnownPositives, Lists
+from opera.training_set.mining import Miner
 from opera.training_set.negatives import NegativeInputs, Negatives, build_negatives
 from opera.training_set.noise import inject_noise
 from opera.training_set.prepare import Prepared
@@ -150,7 +151,8 @@ def _build(prepared: Prepared, data: RetrievalData, original: RetrievalData) -> 
     if settings.prune_before_mining:
         kept = prepared.recipe.make_method(pairs, scores, prepared.processes).kept
         left = known.without(pairs.pair_query[~kept], pairs.pair_doc[~kept])
-    inputs = NegativeInputs(data, query_rows, pairs, left, settings, encoder)
+    miner = Miner(encoder, data, settings.corpus_text, settings.mining)
+    inputs = NegativeInputs(data, query_rows, pairs, left, settings, miner)
     training_set = TrainingSet(
         data=data,
         query_rows=query_rows,

@@ -1,11 +1,12 @@
 """Mine hard negatives with a model, but for those that may be relevant without a label: margins, a
-reranker's veto.
+reranker's veto. Loads torch only to mine, since checks of a run need none.
 """
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,10 +18,12 @@ from opera.core.rng import generator
 from opera.data import RetrievalData
 from opera.data.pairs import TrainingPairs
 from opera.data.texts import CorpusText
-from opera.retrieval.encoder import Encoder, pair_similarities
-from opera.retrieval.reranker import Reranker
-from opera.retrieval.search import search_corpus
+from opera.retrieval.measures import Ranking
 from opera.training_set.documents import DocumentPool, KnownPositives, Lists
+
+if TYPE_CHECKING:
+    from opera.retrieval.encoder import Encoder
+    from opera.retrieval.reranker import Reranker
 
 log = logging.getLogger("opera")
 
@@ -57,6 +60,13 @@ class Miner:
     settings: MiningSettings
     reranker: Reranker | None = None
 
+    def rank(self, query_rows: IntArray, depth: int) -> Ranking:
+        """Rank the corpus for some queries, down to a depth."""
+        from opera.retrieval.search import search_corpus
+
+        text, index = self.corpus_text, self.settings.index
+        return search_corpus(self.encoder, self.data, query_rows, depth, text, index)
+
     def mine(
         self,
         query_rows: IntArray,
@@ -77,9 +87,11 @@ class Miner:
             keep: maximum negatives per query.
             seed: seed of the random choice.
         """
+        from opera.retrieval.encoder import pair_similarities
+
         (first, last), data, text = self.settings.range, self.data, self.corpus_text
         check_range((first, last), len(data.corpus))
-        ranking = search_corpus(self.encoder, data, query_rows, last, text, self.settings.index)
+        ranking = self.rank(query_rows, last)
         candidates = ranking.doc_rows[:, first - 1 : last]
         allowed = may_be_negative(candidates, known, DocumentPool.of(data, text))
         margins = (self.settings.relative_margin, self.settings.absolute_margin)

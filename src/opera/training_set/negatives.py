@@ -22,9 +22,7 @@ from opera.core.errors import SettingError
 from opera.core.rng import generator
 from opera.data import GivenNegatives, RetrievalData
 from opera.data.pairs import TrainingPairs
-from opera.retrieval.encoder import Encoder
 from opera.retrieval.measures import Ranking
-from opera.retrieval.search import search_corpus
 from opera.training_set.documents import DocumentPool, KnownPositives, Lists
 from opera.training_set.mining import Miner, check_range
 
@@ -54,7 +52,7 @@ class NegativeInputs:
         pairs: the training pairs.
         known: the known positives; with ``prune_before_mining`` only those that the method keeps.
         settings: the run's settings.
-        encoder: the untrained model.
+        miner: the untrained model, which mines.
     """
 
     data: RetrievalData
@@ -62,7 +60,7 @@ class NegativeInputs:
     pairs: TrainingPairs
     known: KnownPositives
     settings: TrainSettings
-    encoder: Encoder
+    miner: Miner
 
     @property
     def pool(self) -> DocumentPool:
@@ -71,8 +69,7 @@ class NegativeInputs:
 
     def search(self, depth: int) -> Ranking:
         """Rank the corpus for each training query by the untrained model, down to a depth."""
-        text = self.settings.corpus_text
-        return search_corpus(self.encoder, self.data, self.query_rows, depth, text)
+        return self.miner.rank(self.query_rows, depth)
 
 
 @dataclass(frozen=True)
@@ -123,9 +120,8 @@ def _random(inputs: NegativeInputs) -> Negatives:
 
 
 def _hard(inputs: NegativeInputs) -> Negatives:
-    settings = inputs.settings
-    miner = Miner(inputs.encoder, inputs.data, settings.corpus_text, settings.mining)
-    mined = miner.mine(inputs.query_rows, inputs.pairs, inputs.known, MOST_MINED, settings.seed)
+    queries, pairs, known = inputs.query_rows, inputs.pairs, inputs.known
+    mined = inputs.miner.mine(queries, pairs, known, MOST_MINED, inputs.settings.seed)
     return ListedNegatives(mined, inputs.pool)
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +19,11 @@ from opera.core.errors import SettingError
 from opera.core.rng import generator
 from opera.data import Qrels, RetrievalData
 from opera.data.splits import copy_splits
-from opera.retrieval.encoder import Encoder
 from opera.training_set.documents import DocumentPool, KnownPositives, Lists
 from opera.training_set.mining import Miner, check_range
+
+if TYPE_CHECKING:
+    from opera.retrieval.encoder import Encoder
 
 log = logging.getLogger("opera")
 
