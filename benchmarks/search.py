@@ -49,10 +49,9 @@ def opera_search(queries: np.ndarray, path: Path) -> Search:
 
     from opera.data import TextTable
     from opera.data.texts import TEXT_SCHEMA
-    from opera.encoder.embeddings import Embeddings
-    from opera.retrieval.search import exact_search
+    from opera.retrieval.nearest import exact_search
 
-    vectors = Embeddings.of(np.load(path, mmap_mode="r"))
+    vectors = np.load(path, mmap_mode="r")
     ids = [f"{number:07d}" for number in range(len(vectors))]
     empty = [""] * len(ids)
     table = TextTable(pa.table({"id": ids, "title": empty, "text": empty}, schema=TEXT_SCHEMA))

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from opera.experiments.grid.compare import compare as compare
     from opera.experiments.report import report as report
     from opera.retrieval.evaluation import evaluate as evaluate
-    from opera.retrieval.one_query import search as search
+    from opera.retrieval.search import search as search
     from opera.runs.folder import Run as Run
     from opera.training.adapt import adapt as adapt
     from opera.training.pruning import PairPruning as PairPruning
@@ -40,7 +40,7 @@ _HOMES = {
     "evaluate": "opera.retrieval.evaluation",
     "score": "opera.training_set.export",
     "mine": "opera.training_set.export",
-    "search": "opera.retrieval.one_query",
+    "search": "opera.retrieval.search",
     "export": "opera.deployment.export",
     "push": "opera.deployment.push",
     "compare": "opera.experiments.grid.compare",

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from sentence_transformers import SentenceTransformer
 from torch import Tensor, nn
 
 from backbones import write_backbone
 from opera.encoder import packing as packing_module
 from opera.encoder.attention import NAME
-from opera.encoder.forward import Column, embed_columns, embed_tokens, pays_for_padding
-from opera.encoder.packing import packing
+from opera.encoder.forward import Column, embed_columns, embed_tokens, pads, token_batches
+from opera.encoder.packing import packing, packs
 from opera.encoder.token_ids import token_ids
 from opera.retrieval.models import checkpoint_gradients, load_model
 
@@ -34,116 +36,82 @@ def gradients(model: nn.Module, values: list[Tensor]) -> Tensor:
     return found
 
 
-def test_packed_texts_have_the_embeddings_of_padded_ones(model: SentenceTransformer) -> None:
-    ids = token_ids(model, TEXTS)
+def test_packed_texts_have_the_embeddings_of_padded_ones(model: SentenceTransformer, tmp_path: Path) -> None:
+    ids, kinds = token_ids(model, TEXTS), [type(module) for module in model.modules()]
     expected = torch.from_numpy(model.encode(TEXTS))
-    with packing(model) as packed, torch.no_grad():
-        assert packed
-        assert model[0].auto_model.config._attn_implementation == NAME
-        found = embed_tokens(model, ids)
-        assert not pays_for_padding(model)
+    with suppress(KeyboardInterrupt), packing(model), torch.no_grad():
+        assert packs(model)
+        found = embed_tokens(model, ids, packed=True)
+        with packing(model):  # once more, as where a run evaluates while it trains
+            again = embed_tokens(model, ids, packed=True)
+        assert packs(model)
+        assert torch.equal(found, again)
         inside = torch.from_numpy(model.encode(TEXTS))  # padded texts go through torch's attention, with their mask
+        model.save_pretrained(str(tmp_path / "saved"), create_model_card=False)
+        raise KeyboardInterrupt
     torch.testing.assert_close(nn.functional.normalize(found, dim=-1), expected, rtol=0, atol=1e-5)
     torch.testing.assert_close(inside, expected, rtol=0, atol=1e-6)
-
-
-def test_columns_have_the_gradients_of_the_plain_path(model: SentenceTransformer) -> None:
-    """Without dropout; packed, in several batches, each text once."""
-    columns = [TEXTS[:2], TEXTS[2:4], TEXTS[1:3]]
-    model.eval()
-    plain = [model(model.preprocess(column))["sentence_embedding"] for column in columns]
-    expected = gradients(model, plain)
-    for packs in (True, False):
-        with packing(model) if packs else nullcontext(), pytest.MonkeyPatch.context() as patch:
-            patch.setattr("opera.encoder.forward.TOKENS_AT_ONCE", 45)
-            found = embed_columns(model, [Column(token_ids(model, column)) for column in columns], packs=packs)
-            for one, other in zip(found, plain, strict=True):
-                torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
-            torch.testing.assert_close(gradients(model, found), expected, rtol=1e-3, atol=1e-4)
-
-
-def test_a_text_is_embedded_once(model: SentenceTransformer, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[int] = []
-    monkeypatch.setattr(
-        "opera.encoder.forward.embed_tokens",
-        lambda model, lists, *rest, **more: seen.append(len(lists)) or embed_tokens(model, lists, *rest, **more),
-    )
-    ids = token_ids(model, TEXTS)
-    with torch.no_grad():
-        columns = embed_columns(model, [Column(ids), Column(ids[::-1])])
-    assert sum(seen) == len(TEXTS)
-    assert torch.equal(columns[0], columns[1].flip(0))
-
-
-def test_the_model_leaves_as_it_came(model: SentenceTransformer, tmp_path: Path) -> None:
-    kinds = [type(module) for module in model.modules()]
-    with packing(model):
-        model.save_pretrained(str(tmp_path / "saved"), create_model_card=False)
     assert [type(module) for module in model.modules()] == kinds
     assert model[0].auto_model.config._attn_implementation == "sdpa"
     assert NAME not in (tmp_path / "saved" / "config.json").read_text()
-    assert json.loads((tmp_path / "saved" / "modules.json").read_text())
 
 
-def test_dropout_repeats_with_the_generator(model: SentenceTransformer) -> None:
-    ids = token_ids(model, TEXTS)
-    rates = [module for module in model.modules() if isinstance(module, nn.Dropout) and module.p > 0]
-    model.train()
-    with packing(model), torch.no_grad():
-        torch.manual_seed(4)
-        first = embed_tokens(model, ids)
-        second = embed_tokens(model, ids)
-        torch.manual_seed(4)
-        assert torch.equal(embed_tokens(model, ids), first)
+def test_columns_have_the_gradients_of_the_plain_path(
+    model: SentenceTransformer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without dropout; packed and padded, in several batches, each text once."""
+    columns, embedded = [TEXTS[:2], TEXTS[2:4], TEXTS[1:3]], []
     model.eval()
-    assert torch.equal(first, second) == (not rates)
+    plain = [model(model.preprocess(column))["sentence_embedding"] for column in columns]
+    expected = gradients(model, plain)
+    embed = embed_tokens
+    monkeypatch.setattr(
+        "opera.encoder.forward.embed_tokens",
+        lambda model, lists, *rest, **more: embedded.append(len(lists)) or embed(model, lists, *rest, **more),
+    )
+    monkeypatch.setattr("opera.encoder.forward.TOKENS_AT_ONCE", 45)
+    for may_pack in (True, False):
+        embedded.clear()
+        with packing(model) if may_pack else nullcontext():
+            found = embed_columns(model, [Column(token_ids(model, column)) for column in columns], may_pack=may_pack)
+            for one, other in zip(found, plain, strict=True):
+                torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
+            torch.testing.assert_close(gradients(model, found), expected, rtol=1e-3, atol=1e-4)
+        assert sum(embedded) == 4
+        assert len(embedded) > 1
 
 
-def test_what_does_not_pack_is_padded(bert_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dropout_repeats_with_the_generator(bert_model: Path) -> None:
+    model = load_model(bert_model, "cpu").train()
+    ids, found = token_ids(model, TEXTS), []
+    with packing(model), torch.no_grad():
+        for seed in (4, 4, 5):
+            torch.manual_seed(seed)
+            found.append(embed_tokens(model, ids, packed=True))
+    assert torch.equal(found[0], found[1])
+    assert not torch.equal(found[0], found[2])
+
+
+@pytest.mark.parametrize("hinder", ["reproducible", "positions", "float64", "eager"])
+def test_what_does_not_pack_is_padded(hinder: str, bert_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = load_model(bert_model, "cpu")
     ids, expected = token_ids(model, TEXTS), torch.from_numpy(model.encode(TEXTS, normalize_embeddings=True))
-    for hinder in ("reproducible", "inexact", "float64", "eager"):
-        with monkeypatch.context() as patch:
-            if hinder == "reproducible":
-                patch.setattr(packing_module, "is_reproducible", lambda: True)
-            if hinder == "inexact":  # a text would see its neighbours
-                patch.setattr(packing_module, "_packs_exactly", {model[0].auto_model: False})
-            if hinder == "eager":
-                model[0].auto_model.set_attn_implementation("eager")
-            if hinder == "float64":
-                model.double()
-            with packing(model) as packed, torch.no_grad():
-                assert not packed
-                found = nn.functional.normalize(embed_tokens(model, ids).float(), dim=-1)
-            torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
-            model.float()[0].auto_model.set_attn_implementation("sdpa")
-
-
-def test_a_model_that_mixes_texts_is_found_out(bert_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    model = load_model(bert_model, "cpu")
-    packed_features = packing_module.packed_features
-    monkeypatch.setattr(
-        packing_module,
-        "packed_features",
-        lambda model, lists: {**packed_features(model, lists), "position_ids": torch.arange(24)[None]},
-    )
-    with packing(model) as packed:
-        assert not packed
-
-
-def test_rotary_models_train_in_half_precision(tmp_path: Path) -> None:
-    """Their queries and keys leave autocast in float32, their values in bfloat16."""
-    model = load_model(write_backbone("qwen3", tmp_path / "model"), "cpu").eval()
-    columns = [TEXTS[:2], TEXTS[2:4]]
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        plain = [model(model.preprocess(column))["sentence_embedding"] for column in columns]
-    expected = gradients(model, plain)
-    with packing(model) as packed:
-        assert packed
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            found = embed_columns(model, [Column(token_ids(model, column)) for column in columns])
-        cosine = nn.functional.cosine_similarity(gradients(model, found), expected, dim=0)
-    assert cosine > 0.99  # both are rounded to 8 bits, in another order
+    if hinder == "reproducible":
+        monkeypatch.setattr(packing_module, "is_reproducible", lambda: True)
+    elif hinder == "positions":  # a model that mixes texts is found out
+        features, places = packing_module.packed_features, {"position_ids": torch.arange(24)[None]}
+        monkeypatch.setattr(packing_module, "packed_features", lambda *given: {**features(*given), **places})
+    elif hinder == "eager":
+        model[0].auto_model.set_attn_implementation("eager")
+    else:
+        model.double()
+    with packing(model), torch.no_grad():
+        assert not packs(model)
+        assert pads(model)
+        found = nn.functional.normalize(embed_tokens(model, ids).float(), dim=-1)
+        with pytest.raises(ValueError, match="without a single token"):
+            embed_tokens(model, [np.empty(0, np.int32)])
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
 
 
 def test_a_window_shorter_than_a_text_is_not_packed(bert_model: Path, tmp_path: Path) -> None:
@@ -158,21 +126,22 @@ def test_a_window_shorter_than_a_text_is_not_packed(bert_model: Path, tmp_path: 
     tokenizer.save_pretrained(tmp_path / "plain")
     transformer = Transformer(str(tmp_path / "plain"))
     model = SentenceTransformer(modules=[transformer, Pooling(16, "mean")], device="cpu")
-    with packing(model) as packed:
-        assert not packed
+    with packing(model):
+        assert not packs(model)
 
 
-def test_threads_that_share_a_model_do_not_mix_texts(model: SentenceTransformer) -> None:
-    """One leaves while the other is inside."""
-    ids, first, second = token_ids(model, TEXTS), packing(model), packing(model)
-    with torch.no_grad():
-        expected = embed_tokens(model, ids)
-        first.__enter__()
-        assert second.__enter__()
-        first.__exit__(None, None, None)
-        assert torch.equal(embed_tokens(model, ids), expected)
-        second.__exit__(None, None, None)
-    assert model[0].auto_model.config._attn_implementation == "sdpa"
+def test_rotary_models_train_in_half_precision(tmp_path: Path) -> None:
+    """Their queries and keys leave autocast in float32, their values in bfloat16."""
+    model = load_model(write_backbone("qwen3", tmp_path / "model"), "cpu").eval()
+    columns = [TEXTS[:2], TEXTS[2:4]]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        plain = [model(model.preprocess(column))["sentence_embedding"] for column in columns]
+    expected = gradients(model, plain)
+    with packing(model):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            found = embed_columns(model, [Column(token_ids(model, column)) for column in columns])
+        cosine = nn.functional.cosine_similarity(gradients(model, found), expected, dim=0)
+    assert cosine > 0.99  # both are rounded to 8 bits, in another order
 
 
 def test_gradient_checkpointing_repeats_the_dropout(bert_model: Path) -> None:
@@ -183,18 +152,25 @@ def test_gradient_checkpointing_repeats_the_dropout(bert_model: Path) -> None:
         if checkpoints:
             checkpoint_gradients(model)
         torch.manual_seed(6)
-        with packing(model) as packed:
-            assert packed
+        with packing(model):
             found.append(gradients(model, embed_columns(model, ids)))
     torch.testing.assert_close(found[0], found[1], rtol=1e-5, atol=1e-7)
 
 
-def test_an_error_inside_leaves_the_model_as_it_came(model: SentenceTransformer) -> None:
-    with pytest.raises(KeyboardInterrupt), packing(model):
-        raise KeyboardInterrupt
-    assert not any(type(module).__name__ == "HashedDropout" for module in model.modules())
+@given(st.lists(st.integers(0, 40), max_size=60), st.integers(1, 100), st.booleans())
+def test_every_text_is_in_one_batch_within_the_budget(lengths: list[int], most_tokens: int, padded: bool) -> None:
+    batches = token_batches(np.array(lengths, np.int64), most_tokens, padded)
+    assert sorted(number for batch in batches for number in batch.tolist()) == list(range(len(lengths)))
+    in_order = [lengths[number] for batch in batches for number in batch.tolist()]
+    assert in_order == sorted(lengths, reverse=True)
+    for number, batch in enumerate(batches):
+        assert tokens(lengths, batch, padded) <= most_tokens or len(batch) == 1
+        if number + 1 < len(batches):
+            more = [*batch, batches[number + 1][0]]
+            ends = lengths[batch[-1]] > 0 and lengths[more[-1]] == 0  # texts without tokens are by themselves
+            assert ends or tokens(lengths, more, padded) > most_tokens, "no batch is smaller than it need be"
 
 
-def test_a_text_without_tokens_stands_alone(model: SentenceTransformer) -> None:
-    with packing(model), torch.no_grad(), pytest.raises(ValueError, match="without a single token"):
-        embed_tokens(model, [torch.empty(0, dtype=torch.int32).numpy()])
+def tokens(lengths: list[int], batch: object, padded: bool) -> int:
+    each = [max(1, lengths[number]) for number in batch]  # type: ignore[attr-defined]
+    return max(each) * len(each) if padded else sum(each)

@@ -34,12 +34,12 @@ import numpy as np
 from opera.core.cache import cache_folder
 from opera.data import load_data
 from opera.encoder import embeddings
-from opera.retrieval import search
+from opera.retrieval import nearest, search
 from opera.retrieval.encoder import Encoder
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.models import load_model
 
-search.UNIT, search.BLOCK = 48, (7, 30)
+search.TILE, nearest.BLOCK = 48, (7, 30)
 embeddings.LEAST_ROWS = 32  # four shards of documents
 folder, model_folder, out = sys.argv[1:]
 data, model = load_data(folder), load_model(model_folder, "cpu")
@@ -48,7 +48,7 @@ for name, cache in (("cached", True), ("searched as they come", False)):
     encoder = Encoder(model, batch_size=1, use_cache=cache)
     evaluation = evaluate_encoder(encoder, data, "test", ["nDCG@10"])
     found[name] = [evaluation.ranking.doc_rows.tolist(), evaluation.ranking.scores.tolist(), evaluation.measures]
-found["vectors"] = hashlib.sha256(np.ascontiguousarray(Encoder(model, batch_size=1).encode_corpus(data))).hexdigest()
+found["vectors"] = hashlib.sha256(Encoder(model, batch_size=1).encode_corpus(data)[:]).hexdigest()
 entries = [path for kind in ("tokens", "vectors", "rankings") for path in sorted((cache_folder() / kind).rglob("*"))]
 found["cache"] = {str(path.relative_to(cache_folder())): hashlib.sha256(path.read_bytes()).hexdigest()
                   for path in entries if path.is_file() and path.suffix in (".npy", ".tokens")}

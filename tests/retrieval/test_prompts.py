@@ -104,7 +104,7 @@ def test_another_prompt_for_queries_leaves_documents_in_the_cache(
     monkeypatch.setenv("OPERA_CACHE", str(tmp_path))
     data, roles = load_data(beir), []
     embed = Encoder._vectors
-    monkeypatch.setattr(Encoder, "_vectors", lambda *given: (roles.append(given[1].source.task), embed(*given))[1])
+    monkeypatch.setattr(Encoder, "_vectors", lambda *given: (roles.append(given[1].task), embed(*given))[1])
     rankings = []
     for prompt in ("", "common1 common2 ", ""):
         encoder = open_encoder(static_model, query_prompt=prompt)

@@ -1,8 +1,7 @@
-"""Search: exact, against every score in float64, for any tiles, blocks, threads and memory; ``opera.search``."""
+"""Search: exact, against every score in float64, for any tiles, blocks and threads; ``opera.search``."""
 
 from __future__ import annotations
 
-import tracemalloc
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -18,11 +17,12 @@ import opera
 from opera.core.errors import DataError, ModelError, SettingError
 from opera.data import TextTable
 from opera.data.texts import TEXT_SCHEMA
-from opera.retrieval import search
+from opera.retrieval import nearest
 from opera.retrieval.encoder import Encoder, open_encoder
 from opera.retrieval.measures import Ranking
 from opera.retrieval.models import load_model
-from opera.retrieval.search import NearestDocuments, exact_search, rank_by_size, search_corpus
+from opera.retrieval.nearest import NearestDocuments, exact_search
+from opera.retrieval.search import search_corpus
 from small_runs import unit_vectors
 
 
@@ -61,20 +61,20 @@ def problems(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray, list[str], int]:
 
 
 @given(problem=problems(), unit=st.integers(1, 40), block=st.tuples(st.integers(1, 9), st.integers(1, 70)))
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 def test_it_finds_what_brute_force_finds(
     problem: tuple[np.ndarray, np.ndarray, list[str], int], unit: int, block: tuple[int, int]
 ) -> None:
     queries, docs, ids, depth = problem
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search, "UNIT", unit)
-        patch.setattr(search, "BLOCK", block)
-        found = exact_search(queries, docs, table(ids), depth, memory=1)
+        patch.setattr(nearest, "TILE", unit)
+        patch.setattr(nearest, "BLOCK", block)
+        found = exact_search(queries, docs, table(ids), depth)
     assert_same(found, brute_force(queries, docs, ids, depth))
 
 
 @given(problem=problems())
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 def test_the_way_of_gpus_finds_the_same(problem: tuple[np.ndarray, np.ndarray, list[str], int]) -> None:
     """Torch picks what reaches the bound; on the CPU here, which tests the same lines."""
     queries, docs, ids, depth = problem
@@ -85,7 +85,7 @@ def test_the_way_of_gpus_finds_the_same(problem: tuple[np.ndarray, np.ndarray, l
         self._device = "cuda"
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(search, "DEVICE_BLOCK", (16, 50))
+        patch.setattr(nearest, "DEVICE_BLOCK", (16, 50))
         patch.setattr(NearestDocuments, "__init__", as_on_a_gpu)
         assert_same(exact_search(queries, docs, table(ids), depth), brute_force(queries, docs, ids, depth))
 
@@ -115,31 +115,6 @@ def test_embeddings_that_are_no_numbers_are_refused(where: str, number: float) -
         exact_search(queries, docs, documents, 5)
 
 
-def test_equal_documents_are_ordered_by_id() -> None:
-    docs = np.ones((200, 4), dtype=np.float32)
-    ids = [f"{number:03d}" for number in np.random.default_rng(0).permutation(200)]
-    found = exact_search(np.ones((20, 4), dtype=np.float32), docs, table(ids), 9)
-    assert [ids[row] for row in found.doc_rows[3]] == [f"{199 - number}" for number in range(9)]
-
-
-class TestMemory:
-    @pytest.mark.parametrize(("n_queries", "n_docs", "memory"), [(4000, 2000, 2**22), (200, 30_000, 2**23)])
-    def test_no_more_is_allocated_than_allowed(self, n_queries: int, n_docs: int, memory: int) -> None:
-        """Besides queries, corpus, ranking and the order of ids; all scores would take 32 and 24 MB."""
-        rng, depth = np.random.default_rng(0), 100
-        queries, docs = unit_vectors(rng, n_queries, 16), unit_vectors(rng, n_docs, 16)
-        documents = table([f"{number:05d}" for number in range(n_docs)])
-        exact_search(queries[:1], docs[:1], table(["0"]), 1)  # compiles
-        orders = 4 * n_docs * 2 + documents.id_rank.nbytes
-        tracemalloc.start()
-        try:
-            found = exact_search(queries, docs, documents, depth, memory=memory)
-            peak = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-        assert peak - found.doc_rows.nbytes - found.scores.nbytes - orders < memory
-
-
 def test_embeddings_that_are_not_kept_are_searched_as_they_come(
     beir: Path, bert_model: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,46 +133,26 @@ def test_embeddings_that_are_not_kept_are_searched_as_they_come(
     assert seen == [32, 32, 32, 24]
 
 
-def test_the_memory_of_a_search_decides_on_its_parts_alone(
-    beir: Path, static_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The ranking is the same to the last bit."""
-    monkeypatch.setenv("OPERA_CACHE", str(tmp_path / "cache"))
-    data, query_rows, parts = opera.load_data(beir), np.arange(30), []
-    put = Ranking.put
-    monkeypatch.setattr(Ranking, "put", lambda self, part, found: [parts.append(part), put(self, part, found)])
-    model = load_model(static_model, "cpu")
-    encoders = [Encoder(model, use_cache=True, search_memory=memory) for memory in (2**28, 2**14)]
-    first, second = (rank_by_size(each, data, query_rows, 20, [each.dimension])[each.dimension] for each in encoders)
-    assert len(parts) == 1 + 3
-    assert np.array_equal(first.doc_rows, second.doc_rows)
-    assert np.array_equal(first.scores, second.scores)
+def test_one_query_finds_what_the_corpus_ranking_has(beir: Path, static_model: Path) -> None:
+    data = opera.load_data(beir)
+    query_row = np.array([5])
+    found = opera.search(data, data.queries.texts(query_row)[0], model=static_model, top=7)
+    ranking = search_corpus(open_encoder(static_model), data, query_row, 7)
+    assert [document.rank for document in found] == [1, 2, 3, 4, 5, 6, 7]
+    assert [document.id for document in found] == data.corpus.ids(ranking.doc_rows[0])
+    assert [document.text for document in found] == data.corpus.texts(ranking.doc_rows[0])
+    scores = [document.score for document in found]
+    assert scores == pytest.approx(ranking.scores[0].tolist(), abs=1e-5)  # 24 float32 terms: 24·2⁻²⁴ on either side
+    assert list(asdict(found[0])) == ["rank", "id", "score", "text"]
+    assert len(opera.search(beir, "t1w1 t1w2", model=static_model)) == 5
+    small = opera.RetrievalData.from_dicts("mine", corpus={"a": "t1w1", "b": "t2w1"}, queries={}, qrels={})
+    assert [document.id for document in opera.search(small, "t2w1", model=static_model)] == ["b", "a"]
 
 
-class TestSearch:
-    def test_it_finds_what_the_corpus_ranking_has(self, beir: Path, static_model: Path) -> None:
-        data = opera.load_data(beir)
-        query_row = np.array([5])
-        found = opera.search(data, data.queries.texts(query_row)[0], model=static_model, top=7)
-        ranking = search_corpus(open_encoder(static_model), data, query_row, 7)
-        assert [document.rank for document in found] == [1, 2, 3, 4, 5, 6, 7]
-        assert [document.id for document in found] == data.corpus.ids(ranking.doc_rows[0])
-        assert [document.text for document in found] == data.corpus.texts(ranking.doc_rows[0])
-        scores = [document.score for document in found]
-        assert scores == pytest.approx(ranking.scores[0].tolist(), abs=1e-5)  # 24 float32 terms: 24·2⁻²⁴ on either side
-        assert list(asdict(found[0])) == ["rank", "id", "score", "text"]
-
-    def test_it_reads_data_and_returns_five(self, beir: Path, static_model: Path) -> None:
-        assert len(opera.search(beir, "t1w1 t1w2", model=static_model)) == 5
-
-    def test_a_small_corpus_is_returned_whole(self, static_model: Path) -> None:
-        data = opera.RetrievalData.from_dicts("mine", corpus={"a": "t1w1", "b": "t2w1"}, queries={}, qrels={})
-        assert [document.id for document in opera.search(data, "t2w1", model=static_model)] == ["b", "a"]
-
-    def test_bad_input_is_refused(self, beir: Path, static_model: Path, tmp_path: Path) -> None:
-        with pytest.raises(DataError, match="query: must not be empty"):
-            opera.search(beir, "  ", model=static_model)
-        with pytest.raises(SettingError, match="top: must be 1 or more, got 0"):
-            opera.search(beir, "a", model=static_model, top=0)
-        with pytest.raises(ModelError, match="no such model folder"):
-            opera.search(beir, "a", model=tmp_path / "absent")
+def test_bad_input_is_refused(beir: Path, static_model: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="query: must not be empty"):
+        opera.search(beir, "  ", model=static_model)
+    with pytest.raises(SettingError, match="top: must be 1 or more, got 0"):
+        opera.search(beir, "a", model=static_model, top=0)
+    with pytest.raises(ModelError, match="no such model folder"):
+        opera.search(beir, "a", model=tmp_path / "absent")

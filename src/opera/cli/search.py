@@ -43,7 +43,7 @@ def search(
     """Search a corpus with a model."""
     from opera.cli.printing.console import console
     from opera.cli.printing.results import print_search
-    from opera.retrieval.one_query import search as search_data
+    from opera.retrieval.search import search as search_data
 
     if query is None:
         if not pairs or data is None:

@@ -7,7 +7,6 @@ write them.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -63,89 +62,48 @@ class Shards:
         return slice(number * self.size, min((number + 1) * self.size, self.count))
 
     def by_shard(self, rows: IntArray) -> list[tuple[int, NDArray[np.int64], NDArray[np.int64]]]:
-        """Group rows by shard: its number, where they stand in ``rows``, and which rows of the
-        shard they are.
-        """
-        wanted = np.asarray(rows, dtype=np.int64)
-        numbers = wanted // self.size
+        """Group rows by shard: its number, their places in ``rows``, and their rows in it."""
+        numbers, within = np.divmod(np.asarray(rows, dtype=np.int64), self.size)
         order = np.argsort(numbers, kind="stable")
-        found, starts = np.unique(numbers[order], return_index=True)
-        places = np.split(order, starts[1:]) if len(found) else []
-        return [
-            (number, place, wanted[place] - number * self.size)
-            for number, place in zip(found.tolist(), places, strict=True)
-        ]
+        bounds = np.flatnonzero(np.diff(numbers[order])) + 1
+        groups = np.split(order, bounds) if len(order) else []
+        return [(int(numbers[places[0]]), places, within[places]) for places in groups]
 
 
 class Embeddings:
-    """Vectors of a table's rows, read from shards.
+    """Vectors of a table's rows, memory-mapped from the shards of a folder.
 
-    ``embeddings[rows]`` takes a slice or row numbers. Nothing but what is asked for is read into
-    memory; ``np.asarray`` reads all.
-
-    Args:
-        parts: float32 arrays ``[rows, dimension]``, all of ``shards.size`` rows but the last.
-        shards: how the rows are cut.
+    ``embeddings[rows]`` takes a slice or row numbers from 0 on, in any order, and copies nothing
+    else into memory.
 
     Attributes:
         shape: rows and dimension.
     """
 
-    dtype = np.dtype(np.float32)
-    ndim = 2
-
-    def __init__(self, parts: Sequence[NDArray[np.floating[Any]]], shards: Shards) -> None:
-        self._parts, self._shards = parts, shards
-        self.shape = (shards.count, int(parts[0].shape[1]))
-
-    @classmethod
-    def of(cls, vectors: NDArray[np.float32]) -> Embeddings:
-        """Wrap an array, as one shard."""
-        return cls([vectors], Shards(len(vectors), max(1, len(vectors))))
-
-    @classmethod
-    def open(cls, folder: Path, shards: Shards) -> Embeddings:
-        """Memory-map the shards of a folder."""
-        return cls([np.load(folder / name, mmap_mode="r") for name in shards.names(SUFFIX)], shards)
+    def __init__(self, folder: Path, shards: Shards) -> None:
+        self._parts = [np.load(folder / name, mmap_mode="r") for name in shards.names(SUFFIX)]
+        self._shards, self.shape = shards, (shards.count, int(self._parts[0].shape[1]))
 
     def __len__(self) -> int:
         return self.shape[0]
 
-    @property
-    def dimension(self) -> int:
-        """Length of a vector."""
-        return self.shape[1]
-
-    def __getitem__(self, rows: slice | IntArray) -> NDArray[np.float32]:
-        first = self._parts[0]
-        # A view of a file that is mapped would end the process where the file is cut: it is copied.
-        if isinstance(rows, slice) and len(self._parts) == 1 and not isinstance(first, np.memmap):
-            return np.asarray(first[rows], dtype=np.float32)
-        return self.rows(np.arange(*rows.indices(len(self))) if isinstance(rows, slice) else rows)
-
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
         return np.asarray(self[:], dtype=dtype)
 
-    def rows(self, indices: IntArray) -> NDArray[np.float32]:
-        """Gather rows by number, in any order: float32 ``[*indices.shape, dimension]``."""
-        wanted = np.asarray(indices)
-        if wanted.dtype == bool:
-            wanted = np.flatnonzero(wanted)
-        if wanted.size and not -len(self) <= wanted.min() <= wanted.max() < len(self):
-            raise IndexError(f"rows must be below {len(self)}")
-        flat = np.where(wanted < 0, wanted + len(self), wanted).ravel()
-        found = np.empty((flat.size, self.dimension), dtype=np.float32)
-        for number, places, local in self._shards.by_shard(flat):
+    def __getitem__(self, rows: slice | IntArray) -> NDArray[np.float32]:
+        wanted = np.arange(*rows.indices(len(self))) if isinstance(rows, slice) else rows
+        if wanted.size and not 0 <= wanted.min() <= wanted.max() < len(self):
+            raise IndexError(f"rows must be numbers below {len(self)}")
+        found = np.empty((wanted.size, self.shape[1]), dtype=np.float32)
+        for number, places, local in self._shards.by_shard(wanted.ravel()):
             found[places] = self._parts[number][local]
             _release(self._parts[number])
-        return found.reshape(*wanted.shape, self.dimension)
+        return found.reshape(*wanted.shape, self.shape[1])
 
 
-def _release(part: NDArray[np.floating[Any]]) -> None:
-    """Let go of what was read of a memory-mapped shard; it stays in the system's cache, and may be
-    read again.
-    """
-    if isinstance(part, np.memmap) and isinstance(part.base, mmap.mmap):
+def _release(part: NDArray[np.float32]) -> None:
+    """Let go of what was read of a shard; it stays in the system's cache."""
+    if isinstance(part.base, mmap.mmap):
         part.base.madvise(mmap.MADV_DONTNEED)
 
 
@@ -158,4 +116,4 @@ def write_shard(path: Path, vectors: NDArray[np.float32]) -> None:
 
 def shard_number(name: str) -> int:
     """The number of the shard that a file holds."""
-    return int(name.removesuffix(SUFFIX))
+    return int(name.partition(".")[0])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from torch import Tensor, nn
 
 from opera.core.arrays import IntArray
-from opera.encoder.packing import embedded, packed_features, packing, padded_features
+from opera.encoder.packing import embedded, packed_features, packs, padded_features
 from opera.encoder.token_ids import TokenIds
 
 TOKENS_AT_ONCE = 8_192
@@ -38,29 +39,20 @@ def embed_tokens(
     token_lists: Sequence[TokenIds],
     prompt_length: int | None = None,
     *,
-    packs: bool = True,
+    packed: bool = False,
     run: nn.Module | None = None,
 ) -> Tensor:
-    """Embed texts that are token ids: a tensor ``[n, dimension]`` on the model's device, in the
-    order given.
-
-    Texts are packed where the model allows it (:func:`opera.encoder.packing.packing`, which a
-    caller that goes backward keeps open until then), and padded to the longest elsewhere.
+    """Embed texts that are token ids: a tensor ``[n, dimension]``, in the order given.
 
     Args:
         model: one with :func:`opera.encoder.token_ids.has_token_path`; gradients flow where they
             are on.
         token_lists: the ids of each text.
         prompt_length: tokens of the prompt, for a pooling that leaves it out.
-        packs: whether texts may be packed.
+        packed: whether to pack them, which :func:`opera.encoder.packing.packs` allows now.
         run: what to call in place of the model, such as one that wraps it for several processes.
     """
-    if is_table(model) or not packs:
-        return embedded(model, token_features(model, token_lists, prompt_length, packed=False), run)
-    with packing(model) as packed:
-        return embedded(
-            model, token_features(model, token_lists, prompt_length, packed=packed), run
-        )
+    return embedded(model, token_features(model, token_lists, prompt_length, packed=packed), run)
 
 
 def token_features(
@@ -70,24 +62,19 @@ def token_features(
     *,
     packed: bool,
 ) -> dict[str, Any]:
-    """Return what a model takes for some texts: packed or padded, or for a table of tokens one
-    behind the other.
-    """
+    """Return what a model takes for some texts: packed, padded, or as a table of tokens reads."""
     if is_table(model):
-        return _table_features(token_lists)
-    may_pack = packed and min(len(ids) for ids in token_lists) > 0
-    features = (
-        packed_features(model, token_lists) if may_pack else padded_features(model, token_lists)
-    )
+        starts = np.cumsum([0, *(len(ids) for ids in token_lists[:-1])], dtype=np.int64)
+        joined = np.concatenate(token_lists).astype(np.int64)
+        return {"input_ids": torch.from_numpy(joined), "offsets": torch.from_numpy(starts)}
+    may_pack = packed and min(map(len, token_lists)) > 0
+    features = (packed_features if may_pack else padded_features)(model, token_lists)
     return features if prompt_length is None else {**features, "prompt_length": prompt_length}
 
 
-def pays_for_padding(model: SentenceTransformer) -> bool:
-    """Whether the texts of a batch cost as much as its longest."""
-    if is_table(model):
-        return False
-    with packing(model) as packed:
-        return not packed
+def pads(model: SentenceTransformer) -> bool:
+    """Whether the texts of a batch cost as much as its longest now."""
+    return not (is_table(model) or packs(model))
 
 
 def is_table(model: SentenceTransformer) -> bool:
@@ -95,14 +82,8 @@ def is_table(model: SentenceTransformer) -> bool:
     return type(model[0]) is StaticEmbedding
 
 
-def _table_features(token_lists: Sequence[TokenIds]) -> dict[str, Any]:
-    starts = np.cumsum([0, *(len(ids) for ids in token_lists[:-1])], dtype=np.int64)
-    joined = np.concatenate(token_lists).astype(np.int64)
-    return {"input_ids": torch.from_numpy(joined), "offsets": torch.from_numpy(starts)}
-
-
 def embed_columns(
-    model: nn.Module, columns: Sequence[Column], *, packs: bool = True
+    model: nn.Module, columns: Sequence[Column], *, may_pack: bool = True
 ) -> list[Tensor]:
     """Embed columns of texts: a tensor ``[n, dimension]`` each, with gradients.
 
@@ -113,54 +94,30 @@ def embed_columns(
     Args:
         model: the model, or what wraps it for several processes.
         columns: the columns.
-        packs: whether texts may be packed, with :func:`opera.encoder.packing.packing` open.
+        may_pack: whether texts may be packed: not where the model is compiled.
     """
     bare: SentenceTransformer = extract_model_from_parallel(model)
-    padded = not packs or pays_for_padding(bare)
-    if bare.device.type != "cpu" and padded:
-        return [
-            embed_tokens(bare, column.texts, column.prompt_length, packs=False, run=model)
-            for column in columns
-        ]
-    numbers: dict[tuple[bytes, int | None], int] = {}
-    places = [
-        [numbers.setdefault(_key(ids, column), len(numbers)) for ids in column.texts]
-        for column in columns
-    ]
-    texts = {key: ids for column in columns for ids in column.texts for key in [_key(ids, column)]}
-    distinct = [(texts[key], key[1]) for key in numbers]
-    embeddings = _embed(model, bare, distinct, padded=padded, packs=packs)
-    return [embeddings[torch.tensor(column, device=embeddings.device)] for column in places]
-
-
-def _embed(
-    model: nn.Module,
-    bare: SentenceTransformer,
-    texts: Sequence[tuple[TokenIds, int | None]],
-    *,
-    padded: bool,
-    packs: bool,
-) -> Tensor:
-    """Embed texts with their prompt's length, in batches: a tensor ``[n, dimension]``, in the order
-    given.
-    """
-    most = TOKENS_AT_ONCE if bare.device.type == "cpu" and not is_table(bare) else 2**62
-    order, parts = [], []
-    for prompt_length in dict.fromkeys(length for _, length in texts):
-        chosen = np.array([at for at, (_, length) in enumerate(texts) if length == prompt_length])
-        lengths = np.array([len(texts[at][0]) for at in chosen])
-        for batch in token_batches(lengths, most, padded):
-            rows = chosen[batch]
-            order.append(rows)
-            lists = [texts[at][0] for at in rows]
-            parts.append(embed_tokens(bare, lists, prompt_length, packs=packs, run=model))
-    place = torch.from_numpy(np.argsort(np.concatenate(order)))
+    on_cpu, padded = bare.device.type == "cpu", pads(bare) or not (may_pack or is_table(bare))
+    embed = partial(embed_tokens, bare, packed=not padded, run=model)
+    if padded and not on_cpu:
+        return [embed(column.texts, column.prompt_length) for column in columns]
+    most = TOKENS_AT_ONCE if on_cpu and not is_table(bare) else 2**62
+    place: dict[tuple[int | None, bytes], int] = {}
+    parts = []
+    for prompt_length in dict.fromkeys(column.prompt_length for column in columns):
+        alike = [column.texts for column in columns if column.prompt_length == prompt_length]
+        texts = list({ids.tobytes(): ids for column in alike for ids in column}.values())
+        for batch in token_batches(np.array(list(map(len, texts))), most, padded):
+            chosen = [texts[at] for at in batch]
+            place |= {
+                (prompt_length, ids.tobytes()): len(place) + at for at, ids in enumerate(chosen)
+            }
+            parts.append(embed(chosen, prompt_length))
     joined = torch.cat(parts)
-    return joined[place.to(joined.device)]
-
-
-def _key(ids: TokenIds, column: Column) -> tuple[bytes, int | None]:
-    return ids.tobytes(), column.prompt_length
+    rows = [
+        [place[column.prompt_length, ids.tobytes()] for ids in column.texts] for column in columns
+    ]
+    return [joined[torch.tensor(each, device=joined.device)] for each in rows]
 
 
 def token_batches(lengths: IntArray, most_tokens: int, padded: bool) -> list[NDArray[np.int64]]:

@@ -11,9 +11,8 @@ import math
 import numba
 import numpy as np
 import torch
-from llvmlite import ir
 from numba import njit, prange, types
-from numba.extending import intrinsic, overload
+from numba.extending import overload
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -41,22 +40,6 @@ def seen_by_numba(tensor: Tensor) -> NDArray[np.float32] | NDArray[np.uint16]:
 F, U, S, H = np.float32, np.uint32, np.int32, np.uint16
 
 
-@intrinsic
-def _float_of_bits(typing_context, bits):
-    """See the bits of a uint32 as a float32."""
-    return types.float32(types.uint32), lambda context, builder, signature, args: builder.bitcast(
-        args[0], ir.FloatType()
-    )
-
-
-@intrinsic
-def _bits_of_float(typing_context, number):
-    """See a float32 as the bits of a uint32."""
-    return types.uint32(types.float32), lambda context, builder, signature, args: builder.bitcast(
-        args[0], ir.IntType(32)
-    )
-
-
 def _get(row, at):
     """Read a number of a row as float32."""
 
@@ -68,7 +51,7 @@ def _put(row, at, number):
 @overload(_get)
 def _get_typed(row, at):
     if row.dtype == types.uint16:
-        return lambda row, at: _float_of_bits(U(U(row[at]) << U(16)))
+        return lambda row, at: U(U(row[at]) << U(16)).view(F)
     return lambda row, at: row[at]
 
 
@@ -82,7 +65,7 @@ def _put_typed(row, at, number):
         return put_float
 
     def put_bfloat(row, at, number):
-        bits = _bits_of_float(number)
+        bits = F(number).view(U)
         row[at] = H(U(bits + U(0x7FFF) + U((bits >> U(16)) & U(1))) >> U(16))
 
     return put_bfloat
@@ -103,22 +86,7 @@ def _exp(x):
     p = p * r + F(1.6666665459e-1)
     p = p * r + F(5.0000001201e-1)
     p = p * r * r + r + F(1)
-    return p * _float_of_bits(U(U(np.int32(n) + np.int32(127)) << U(23)))
-
-
-@njit(fastmath=True, error_model="numpy", inline="always")
-def _place_in_order(number):
-    """An int32 that is the greater, the greater the number: compilers look for its maximum 16 at a
-    time.
-    """
-    bits = S(_bits_of_float(number))
-    return S(bits ^ S((bits >> S(31)) & S(0x7FFFFFFF)))
-
-
-@njit(fastmath=True, error_model="numpy", inline="always")
-def _number_at(place):
-    """The number whose place in the order that is."""
-    return _float_of_bits(U(S(place ^ S((place >> S(31)) & S(0x7FFFFFFF)))))
+    return p * U(U(S(n) + S(127)) << U(23)).view(F)
 
 
 @njit(fastmath=True, error_model="numpy", inline="always")
@@ -170,14 +138,11 @@ def softmax_with_dropout(scores, log_sums, lengths, is_causal, scale, threshold,
             row = scores[unit, query]
             keys = _keys_of(query, length, is_causal) if query < length else 0
             if keys > 0:
-                order = S(-0x7FFFFFFF)
+                highest, total = F(-np.inf), F(0)
                 for k in range(keys):
                     score = _get(row, k) * scale
                     numbers[k] = score
-                    place = _place_in_order(score)
-                    order = place if place > order else order
-                highest = _number_at(order)
-                total = F(0)
+                    highest = score if score > highest else highest
                 for k in range(keys):
                     power = _exp(numbers[k] - highest)
                     numbers[k] = power

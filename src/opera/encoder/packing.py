@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -15,13 +14,13 @@ import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.modules import Transformer
 from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 from transformers import PreTrainedModel
 
 from opera.core.environment import is_reproducible
 from opera.core.rng import generator
 from opera.encoder.attention import NAME
 from opera.encoder.dropout import HashedDropout
-from opera.encoder.heap import keep_freed_memory
 from opera.encoder.token_ids import TokenIds
 
 log = logging.getLogger("opera")
@@ -35,106 +34,56 @@ TOLERANCE = 1e-3
 """Largest difference of a packed text's unit embedding in float32: rounding is a thousand times
 smaller, a text that sees its neighbour or another position a hundred times larger."""
 
-_LOCK = threading.RLock()
 _packs_exactly: WeakKeyDictionary[nn.Module, bool] = WeakKeyDictionary()
 """Whether a model's embeddings of packed texts are those of padded ones, by its transformer."""
-_PADDED: set[str] = set()
-"""Models that were said, in this process, not to pack."""
 
 
-@dataclass
-class _Changed:
-    """What is changed in a transformer, and for how many users of it.
-
-    Attributes:
-        attention: its own implementation.
-        dropouts: its layers of dropout.
-        packs: whether its texts are packed.
-        users: blocks that are inside :func:`packing`, of all threads.
-    """
-
-    attention: str
-    dropouts: Sequence[nn.Module]
-    packs: bool
-    users: int = 0
-
-
-_changed: WeakKeyDictionary[nn.Module, _Changed] = WeakKeyDictionary()
-
-
-def is_packed_by_library(model: SentenceTransformer) -> bool:
-    """Whether sentence-transformers itself packs texts: with flash attention, on a GPU."""
-    return bool(getattr(model[0], "can_flatten_inputs", False))
+def packs(model: SentenceTransformer) -> bool:
+    """Whether a model takes packed texts now: inside :func:`packing`, or by flash attention."""
+    transformer = getattr(model[0], "auto_model", None)
+    own = transformer is not None and transformer.config._attn_implementation == NAME
+    return own or bool(getattr(model[0], "can_flatten_inputs", False))
 
 
 @contextmanager
-def packing(model: SentenceTransformer) -> Iterator[bool]:
-    """Inside, a transformer on a CPU runs OPERA's attention and dropout, if it can; yields whether
-    texts are packed.
+def packing(model: SentenceTransformer) -> Iterator[None]:
+    """Inside, a transformer on a CPU runs OPERA's dropout, and its attention if it can be packed.
 
     Results are those of the model's own attention to rounding; that is tried once per model, with
-    three texts. When the last block is left, of any thread, the model is as it came; a copy made
-    inside is not. ``OPERA_REPRODUCIBLE`` keeps to torch's own kernels.
+    three texts. ``OPERA_REPRODUCIBLE`` keeps to torch's own kernels.
     """
     transformer = getattr(model[0], "auto_model", None)
-    if (
-        not isinstance(transformer, PreTrainedModel)
-        or model.device.type != "cpu"
-        or is_reproducible()
-    ):
-        yield transformer is not None and is_packed_by_library(model)
+    on_cpu = model.device.type == "cpu" and not is_reproducible()
+    if not isinstance(transformer, PreTrainedModel) or not on_cpu or packs(model):
+        yield
         return
-    packs = _enter(model, transformer)
+    attention = transformer.config._attn_implementation
+    dropouts = [module for module in model.modules() if type(module) is nn.Dropout]
+    if _can_pack(model, transformer):
+        transformer.set_attn_implementation(NAME)
+    for module in dropouts:
+        module.__class__ = HashedDropout
     try:
-        yield packs
+        yield
     finally:
-        _leave(transformer)
+        for module in dropouts:
+            module.__class__ = nn.Dropout
+        transformer.set_attn_implementation(attention)
 
 
-def _enter(model: SentenceTransformer, transformer: PreTrainedModel) -> bool:
-    with _LOCK:
-        if transformer not in _changed:
-            keep_freed_memory()
-            dropouts = [module for module in model.modules() if type(module) is nn.Dropout]
-            changed = _Changed(
-                transformer.config._attn_implementation, dropouts, _packs(model, transformer)
-            )
-            for module in dropouts:
-                module.__class__ = HashedDropout
-            if changed.packs:
-                transformer.set_attn_implementation(NAME)
-            _changed[transformer] = changed
-        _changed[transformer].users += 1
-        return _changed[transformer].packs
-
-
-def _packs(model: SentenceTransformer, transformer: PreTrainedModel) -> bool:
-    """Whether a model's texts can be packed: its embeddings are compared once."""
+def _can_pack(model: SentenceTransformer, transformer: PreTrainedModel) -> bool:
     may = _may_pack(model, transformer)
     if may and transformer not in _packs_exactly:
         _packs_exactly[transformer] = _compare(model, transformer)
-    if (
-        not (may and _packs_exactly[transformer])
-        and (name := type(transformer).__name__) not in _PADDED
-    ):
-        _PADDED.add(name)
-        log.info(
-            "note: %s reads texts that are padded to the longest of a batch; "
-            "OPERA cannot pack them",
-            name,
-        )
-    return may and _packs_exactly[transformer]
+    if not (may and _packs_exactly[transformer]):
+        _say_that_it_pads(type(transformer).__name__)
+        return False
+    return True
 
 
-def _leave(transformer: PreTrainedModel) -> None:
-    with _LOCK:
-        changed = _changed[transformer]
-        changed.users -= 1
-        if changed.users == 0:
-            del _changed[transformer]
-            for module in changed.dropouts:
-                module.__class__ = nn.Dropout
-            transformer.set_attn_implementation(changed.attention)
+@cache
+def _say_that_it_pads(name: str) -> None:
+    log.info("note: %s reads texts padded to the longest of a batch; OPERA cannot pack them", name)
 
 
 def packed_features(model: SentenceTransformer, token_lists: Sequence[TokenIds]) -> dict[str, Any]:
@@ -168,18 +117,15 @@ def padded_features(model: SentenceTransformer, token_lists: Sequence[TokenIds])
     Raises:
         ValueError: if no text has a token.
     """
-    tokenizer: Any = model[0].tokenizer
-    longest = max(len(ids) for ids in token_lists)
-    if longest == 0:
+    if not any(map(len, token_lists)):
         raise ValueError("texts without a single token")
-    padded = np.full((len(token_lists), longest), tokenizer.pad_token_id, dtype=np.int64)
-    mask = np.zeros(padded.shape, dtype=np.int64)
-    for row, ids in enumerate(token_lists):
-        part = (
-            slice(longest - len(ids), None) if tokenizer.padding_side == "left" else slice(len(ids))
-        )
-        padded[row, part], mask[row, part] = ids, 1
-    return {"input_ids": torch.from_numpy(padded), "attention_mask": torch.from_numpy(mask)}
+    tokenizer: Any = model[0].tokenizer
+    texts = [torch.from_numpy(ids).long() for ids in token_lists]
+    padded = partial(pad_sequence, batch_first=True, padding_side=tokenizer.padding_side)
+    return {
+        "input_ids": padded(texts, padding_value=tokenizer.pad_token_id),
+        "attention_mask": padded([torch.ones_like(ids) for ids in texts]),
+    }
 
 
 def _may_pack(model: SentenceTransformer, transformer: PreTrainedModel) -> bool:

@@ -22,12 +22,13 @@ from opera.core.arrays import IntArray
 from opera.core.errors import OperaError
 from opera.core.processes import everywhere, own_share, process_index
 from opera.core.progress import counted
+from opera.core.terminal import first_line
 from opera.data import RetrievalData
 from opera.data.texts import CorpusText
 from opera.encoder.embeddings import Vectors
-from opera.retrieval.encoder import SEARCH_MEMORY, Encoder
+from opera.retrieval.encoder import Encoder
 from opera.retrieval.measures import Ranking
-from opera.retrieval.search import NearestDocuments, exact_search
+from opera.retrieval.nearest import TILE, NearestDocuments, exact_search
 
 log = logging.getLogger("opera")
 
@@ -45,8 +46,10 @@ RECALL_QUERIES, RECALL_DEPTH = 100, 10
 """Queries that recall is measured on when an index is built, and documents for each to find."""
 LEAST_RECALL = 0.5
 """What an index must find; those that fit find more than 0.9."""
-TILE, QUERIES = 4096, 1024
-"""Documents that are added at once, and queries that are searched at once."""
+QUERIES = 1024
+"""Queries that are searched at once."""
+SAMPLE_BYTES = 2**27
+"""Of the embeddings that k-means reads, at most."""
 INDEX_FILE, RECALL_FILE = "index.faiss", "recall.json"
 
 
@@ -60,14 +63,14 @@ class ApproximateIndex:
         corpus_text: what of a document is encoded.
 
     Raises:
-        OperaError: if FAISS cannot build the index.
+        OperaError: if FAISS cannot build the index, or it finds less than :data:`LEAST_RECALL`.
     """
 
     def __init__(
         self, kind: SearchIndex, encoder: Encoder, data: RetrievalData, corpus_text: CorpusText
     ) -> None:
         self.kind, self.encoder, self.data = kind, encoder, data
-        self.documents: Vectors = encoder.encode_corpus(data, corpus_text)
+        self.documents = encoder.encode_corpus(data, corpus_text)
         count = min(RECALL_QUERIES, len(data.queries))
         rows = np.linspace(0, len(data.queries) - 1, count).astype(np.int64)
         queries, depth = encoder.encode_queries(data, rows), min(RECALL_DEPTH, len(data.corpus))
@@ -90,23 +93,22 @@ class ApproximateIndex:
 
         A query for which the index finds too few documents is searched exactly, which is logged.
         """
-        count, parameters = len(query_embeddings), self._parameters(depth)
-        whole, starts = Ranking.empty(count, depth), range(0, count, QUERIES)
+        nearest = NearestDocuments(query_embeddings[:], self.data.corpus, depth)
+        parameters, starts = self._parameters(depth), range(0, len(query_embeddings), QUERIES)
         hidden = len(starts) < 20 or process_index() > 0
         for start in counted(starts, "searching", len(starts), "parts", hidden=hidden):
-            part = slice(start, min(start + QUERIES, count))
-            queries = np.ascontiguousarray(query_embeddings[part])
-            nearest = NearestDocuments(queries, self.data.corpus, depth)
+            queries = query_embeddings[start : start + QUERIES]
             for at, found in enumerate(self._index.search(queries, depth, params=parameters)[1]):
                 rows = np.unique(found[found >= 0])
-                nearest.add_some(at, rows, self.documents[rows])
-            whole.put(part, nearest.ranking())
-        few = np.flatnonzero(np.isneginf(whole.scores).any(axis=1))
+                nearest.add_some(start + at, rows, self.documents[rows])
+        ranking = nearest.ranking()
+        few = np.flatnonzero(np.isneginf(ranking.scores).any(axis=1))
         if few.size:
             found_little = "queries are searched exactly: the index found too little"
-            log.info("note: %d of %d %s", len(few), count, found_little)
-            whole.put(few, self._exact(query_embeddings[few], depth))
-        return whole
+            log.info("note: %d of %d %s", len(few), len(query_embeddings), found_little)
+            exact = self._exact(query_embeddings[few], depth)
+            ranking.doc_rows[few], ranking.scores[few] = exact.doc_rows, exact.scores
+        return ranking
 
     def rank(self, query_rows: IntArray, depth: int) -> Ranking:
         """Rank the corpus for some of the data's queries, each process a share."""
@@ -126,17 +128,17 @@ class ApproximateIndex:
         recall = both / max(1, exact.size)
         if recall < LEAST_RECALL and exact.size:
             raise OperaError(
-                f"search_index={self.kind}: recall@{depth} is {recall:.3f} against exact search, "
-                f"on {len(exact)} queries: the index does not fit these embeddings, which may be "
+                f"--index {self.kind}: recall@{depth} is {recall:.3f} against exact search, on "
+                f"{len(exact)} queries: the index does not fit these embeddings, which may be "
                 "nearly equal; search exactly, without an index"
             )
         (folder / RECALL_FILE).write_text(json.dumps(recall))
         try:
             faiss.write_index(self._index, str(folder / INDEX_FILE))
         except RuntimeError as error:  # of FAISS, as where the disk is full
-            reason = str(error).strip().splitlines()[-1:] or ["RuntimeError"]
             raise OperaError(
-                f"search_index={self.kind}: FAISS cannot build the index in {folder}: {reason[0]}"
+                f"--index {self.kind}: FAISS cannot write the index in {folder}: "
+                f"{first_line(error)}"
             ) from None
 
     def _parameters(self, depth: int) -> Any:
@@ -159,17 +161,15 @@ def _build(kind: SearchIndex, documents: Vectors) -> Any:
         index.train(documents[:1])
     else:
         most = max(1, round(2 * math.sqrt(count)))
-        sample = min(count, PER_LIST * most, SEARCH_MEMORY // 2 // (4 * dimension))
+        sample = min(count, PER_LIST * most, SAMPLE_BYTES // (4 * dimension))
         lists = max(1, min(most, sample // 39))  # FAISS wants 39 documents per list, or warns
         index = faiss.IndexIVFScalarQuantizer(
             faiss.IndexFlatIP(dimension), dimension, lists, fp16, product, False
         )
         index.train(documents[np.linspace(0, count - 1, sample).astype(np.int64)])
     faiss.omp_set_num_threads(1 if kind == "hnsw" else torch.get_num_threads())
-    try:
-        starts = range(0, count, TILE)
-        for start in counted(starts, "indexing", len(starts), "parts", hidden=len(starts) < 10):
-            index.add(np.ascontiguousarray(documents[start : start + TILE]))
-    finally:
-        faiss.omp_set_num_threads(torch.get_num_threads())
+    starts = range(0, count, TILE)
+    for start in counted(starts, "indexing", len(starts), "parts", hidden=len(starts) < 10):
+        index.add(documents[start : start + TILE])
+    faiss.omp_set_num_threads(torch.get_num_threads())
     return index

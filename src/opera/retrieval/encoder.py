@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -36,10 +35,10 @@ from opera.encoder.embeddings import (
     shard_number,
     write_shard,
 )
-from opera.encoder.forward import embed_tokens, pays_for_padding, token_batches
+from opera.encoder.forward import embed_tokens, pads, token_batches
 from opera.encoder.packing import packing
 from opera.encoder.token_ids import TokenIds, has_token_path, prompt_length
-from opera.encoder.token_store import TokenSource, TokenStore
+from opera.encoder.token_store import Tokens, TokenSource
 from opera.retrieval.device import Precision, autocast, pick_device, resolve_precision
 from opera.retrieval.locate import run_lengths
 from opera.retrieval.models import (
@@ -55,54 +54,10 @@ from opera.retrieval.prompts import ROLES, Role, prompt_for, set_prompts, warn_o
 PLURALS: dict[Role, str] = {"query": "queries", "document": "documents"}
 TOKENS_PER_TEXT = 128
 """A batch holds ``batch_size`` texts of this length, or as many tokens in fewer or more texts."""
-SEARCH_MEMORY = 2**28
-"""Bytes that a search may take by default, besides queries, results and what reads the corpus."""
 CHUNK_BYTES = 2**26
 """Of embeddings of pairs read at once: half are queries, half documents."""
 REFUSED_TEXTS = (IndexError, TypeError, ValueError, KeyError, AttributeError)
 """What models raise that cannot encode a text."""
-
-
-@dataclass
-class RowTexts:
-    """Texts on their way into a model: ``rows`` of a table, default all.
-
-    Attributes:
-        source: the table, and how it is tokenised.
-        rows: int ``[n]``.
-        as_ids: whether token ids say all that the model reads.
-        store: the ids of all rows of the table, where they are kept.
-    """
-
-    source: TokenSource
-    rows: IntArray | None = None
-    as_ids: bool = False
-    store: TokenStore | None = None
-
-    def __post_init__(self) -> None:
-        self.as_ids = has_token_path(self.source.model, self.source.task, self.source.prompt)
-
-    def __len__(self) -> int:
-        return len(self.source.table) if self.rows is None else len(self.rows)
-
-    def find_ids(self, show_progress: bool, make: bool) -> None:
-        """Open the kept token ids; with ``make``, which all processes pass, keep them first."""
-        if self.as_ids:
-            self.store = self.source.store(show_progress) if make else self.source.stored()
-
-    def texts(self, part: slice) -> list[str]:
-        """Return some of them; for a model that reads vectors, the numbers of their rows."""
-        if reads_vectors(self.source.model):
-            return [str(row) for row in self._numbers(part).tolist()]
-        return self.source.table.texts(self._numbers(part), self.source.corpus_text)
-
-    def ids(self, part: slice) -> list[TokenIds]:
-        """Return the token ids of some of them, prompt in front."""
-        rows = self._numbers(part)
-        return self.source.tokenise(rows) if self.store is None else self.store.rows(rows)
-
-    def _numbers(self, part: slice) -> IntArray:
-        return np.arange(part.start, part.stop) if self.rows is None else self.rows[part]
 
 
 class Encoder:
@@ -116,7 +71,6 @@ class Encoder:
         device: the device it computes on.
         precision: ``fp32``, ``bf16`` or ``fp16``, for computing; embeddings are always float32.
         use_cache: whether embeddings of a data set are kept on disk.
-        search_memory: bytes that a search by its embeddings may take.
         prompts: what goes before a text, by role; empty for nothing.
     """
 
@@ -127,10 +81,8 @@ class Encoder:
         batch_size: int = 128,
         use_cache: bool = True,
         show_progress: bool = True,
-        search_memory: int = SEARCH_MEMORY,
     ) -> None:
         self.model, self.batch_size, self.use_cache = model, batch_size, use_cache
-        self.search_memory = search_memory
         self._shows_progress = show_progress
         self.device = model.device.type
         self.precision = resolve_precision(precision, self.device, not is_static(model))
@@ -154,32 +106,25 @@ class Encoder:
         """
         table = TextTable.from_texts({str(number): text for number, text in enumerate(texts)})
         source = TokenSource(self.model, table, "", role, self.prompts[role], "text")
-        return self._vectors(RowTexts(source), slice(0, len(texts)), lambda count: None)
+        return self._vectors(source, np.arange(len(texts)), self._tokens(source), lambda _: None)
 
-    def encode_corpus(
-        self, data: RetrievalData, corpus_text: CorpusText = "title_text"
-    ) -> Embeddings:
+    def encode_corpus(self, data: RetrievalData, corpus_text: CorpusText = "title_text") -> Vectors:
         """Encode the corpus, or open it in the cache: float32 ``[documents, dimension]``."""
-        return self._encode_rows(self._documents(data, corpus_text), f"{data.fingerprint}/corpus")
+        return self._encode_rows(self._source(data, "document", corpus_text))
 
-    def encode_queries(self, data: RetrievalData, rows: IntArray) -> Embeddings:
+    def encode_queries(self, data: RetrievalData, rows: IntArray) -> Vectors:
         """Encode rows of the query table, or open them in the cache: float32 ``[n, dimension]``."""
-        source = TokenSource.of_queries(self.model, data, self.prompts["query"])
-        contents = f"{data.fingerprint}/queries/{rows_digest(rows)}"
-        return self._encode_rows(RowTexts(source, rows), contents)
+        return self._encode_rows(self._source(data, "query"), rows)
 
     def document_parts(
         self, data: RetrievalData, corpus_text: CorpusText
     ) -> Iterator[tuple[int, NDArray[np.float32]]]:
-        """Encode this process's share of the corpus, and keep nothing: parts and first rows."""
-        documents, size = self._documents(data, corpus_text), Shards.of(len(data.corpus)).size
-        documents.find_ids(self._shows_progress, make=False)
-        share = own_share(len(documents), size)
-        return zip(
-            range(share.start, share.stop, size),
-            self._parts(documents, size, share),
-            strict=True,
-        )
+        """Encode this process's share of the corpus, and keep nothing: first rows and parts."""
+        source, shards = self._source(data, "document", corpus_text), Shards.of(len(data.corpus))
+        share = own_share(shards.count, shards.size)
+        rows = _cut(np.arange(share.start, share.stop), shards.size)
+        parts = self._parts(source, rows, self._tokens(source))
+        return zip([int(part[0]) for part in rows], parts, strict=True)
 
     def cached(
         self, kind: str, *key: str, write: Callable[[Path], object], roles: Iterable[Role] = ROLES
@@ -208,70 +153,96 @@ class Encoder:
     def _model_digest(self) -> str:
         return fingerprint(self.model)
 
-    def _documents(self, data: RetrievalData, corpus_text: CorpusText) -> RowTexts:
-        prompt = self.prompts["document"]
-        return RowTexts(TokenSource.of_corpus(self.model, data, prompt, corpus_text))
+    def _source(
+        self, data: RetrievalData, role: Role, corpus_text: CorpusText = "title_text"
+    ) -> TokenSource:
+        return TokenSource.of(self.model, data, role, self.prompts[role], corpus_text)
 
-    def _encode_rows(self, texts: RowTexts, contents: str) -> Embeddings:
-        shards, role, shows = Shards.of(len(texts)), texts.source.task, self._shows_progress
-        if len(texts) == 0:
-            return Embeddings.of(np.empty((0, self.dimension), dtype=np.float32))
+    def _tokens(self, source: TokenSource, *, keep: bool = False) -> Tokens | None:
+        """Return what gives the token ids of rows, ``None`` if ids do not say all of a text.
+
+        With ``keep``, which all processes pass together, all rows are tokenised and kept first.
+        """
+        if not has_token_path(self.model, source.task, source.prompt):
+            return None
+        store = source.store(self._shows_progress) if keep else source.stored()
+        return source.tokenise if store is None else store.rows
+
+    def _encode_rows(self, source: TokenSource, rows: IntArray | None = None) -> Vectors:
+        """Encode rows of a table, default all, or open them in the cache."""
+        whole = np.arange(len(source.table)) if rows is None else np.asarray(rows)
+        shards, role = Shards.of(len(whole)), source.task
+        if not len(whole):
+            return np.empty((0, self.dimension), dtype=np.float32)
         if not self.use_cache:
-            texts.find_ids(shows, make=False)
-            parts = partial(self._parts, texts, shards.size)
-            return Embeddings.of(gather_rows(parts, len(texts), shards.size))
+            tokens = self._tokens(source)
+            return gather_rows(
+                lambda own: self._parts(source, _cut(whole[own], shards.size), tokens),
+                len(whole),
+                shards.size,
+            )
 
         def write(folder: Path, names: list[str]) -> None:
-            texts.find_ids(shows, make=texts.rows is None)
-            ranges = [shards.rows(shard_number(name)) for name in names]
-            parts = self._parts(texts, shards.size, *ranges)
-            for name, part in zip(names, parts, strict=True):
-                write_shard(folder / name, part)
+            tokens = self._tokens(source, keep=rows is None)
+            parts = [whole[shards.rows(shard_number(name))] for name in names]
+            for name, vectors in zip(names, self._parts(source, parts, tokens), strict=True):
+                write_shard(folder / name, vectors)
 
-        key = [f"shards of {shards.size}", role, texts.source.corpus_text, contents]
+        contents = source.digest if rows is None else f"{source.digest}/{rows_digest(rows)}"
+        key = [f"shards of {shards.size}", role, source.corpus_text, contents]
         about = {
-            "holds": f"embeddings of {contents}, {texts.source.corpus_text}",
+            "holds": f"embeddings of {contents}, {source.corpus_text}",
             "model": self._model_digest,
             "prompt": self.prompts[role],
             "tokens_at_most": self._length(role) if self._length(role) != np.inf else None,
             "precision": self.precision,
-            "rows": len(texts),
+            "rows": len(whole),
             "rows_per_file": shards.size,
             "dimension": self.dimension,
         }
         names = shards.names(SUFFIX)
         home = grown_by_all("vectors", self._key(*key, roles=[role]), names, write, about)
-        return Embeddings.open(home, shards)
+        return Embeddings(home, shards)
 
-    def _parts(self, texts: RowTexts, size: int, *ranges: slice) -> Iterator[NDArray[np.float32]]:
-        """Yield the embeddings of some ranges, each of which starts at a shard, shard by shard."""
-        hidden, unit = process_index() > 0 or not self._shows_progress, PLURALS[texts.source.task]
-        total = sum(part.stop - part.start for part in ranges)
+    def _parts(
+        self, source: TokenSource, parts: list[IntArray], tokens: Tokens | None
+    ) -> Iterator[NDArray[np.float32]]:
+        """Yield the embeddings of some rows, part by part."""
+        hidden, unit = process_index() > 0 or not self._shows_progress, PLURALS[source.task]
+        total = sum(map(len, parts))
         with progress(f"encoding {unit}", total, unit, hidden=hidden, rate=True) as bar:
-            for part in ranges:
-                for start in range(part.start, part.stop, size):
-                    shard = slice(start, min(start + size, part.stop))
-                    yield self._vectors(texts, shard, bar.update)
+            for rows in parts:
+                yield self._vectors(source, rows, tokens, bar.update)
+
+    def _texts(self, source: TokenSource, rows: IntArray) -> list[str]:
+        """Look texts up; for a model that reads vectors, the numbers of their rows."""
+        if reads_vectors(self.model):
+            return [str(row) for row in rows.tolist()]
+        return source.table.texts(rows, source.corpus_text)
 
     def _vectors(
-        self, texts: RowTexts, part: slice, done: Callable[[int], object]
+        self,
+        source: TokenSource,
+        rows: IntArray,
+        tokens: Tokens | None,
+        done: Callable[[int], object],
     ) -> NDArray[np.float32]:
-        """Embed texts: float32 ``[len(part), dimension]``, of length 1; ``done`` counts them."""
-        role = texts.source.task
+        """Embed rows: float32 ``[len(rows), dimension]``, of length 1; ``done`` counts them."""
+        role = source.task
         try:
             with autocast(self.precision, self.device):
-                if texts.as_ids:
-                    raw = self._embed_ids(texts.ids(part), role, done)
+                if tokens is None:
+                    raw = self._embed_texts(self._texts(source, rows), role)
+                    done(len(rows))
                 else:
-                    raw = self._embed_texts(texts.texts(part), role, done)
+                    raw = self._embed_ids(tokens(rows), role, done)
         except Exception as error:
             # the type of tokenizers' own errors is Exception
             if not isinstance(error, REFUSED_TEXTS) and type(error) is not Exception:
                 raise
-            given = texts.texts(part)
             reason = shortened((str(error).strip().splitlines() or [type(error).__name__])[0])
-            one = f"the {role} {shown(given[0])}"
-            which = one if len(given) == 1 else f"one of {len(given):,} {PLURALS[role]}"
+            one = f"the {role} {shown(self._texts(source, rows[:1])[0])}"
+            which = one if len(rows) == 1 else f"one of {len(rows):,} {PLURALS[role]}"
             raise ModelError(
                 f"the model cannot encode {which}: {reason}; its files may not belong together"
             ) from error
@@ -280,8 +251,9 @@ class Encoder:
         if not bad.size:
             bad, wrong = normalise(raw), "is too long or too short to be brought to length 1"
         if bad.size:
+            text = self._texts(source, rows[bad[:1]])[0]
             raise ModelError(
-                f"the model's embedding of the {role} {texts.texts(part)[bad[0]][:60]!r} {wrong} "
+                f"the model's embedding of the {role} {text[:60]!r} {wrong} "
                 f"({bad.size:,} of {len(raw):,} texts; precision {self.precision}); use "
                 "precision=fp32, or another copy of the model"
             )
@@ -297,17 +269,16 @@ class Encoder:
         self.model.eval()
         with torch.inference_mode(), packing(self.model):
             most = self.batch_size * TOKENS_PER_TEXT
-            for batch in token_batches(lengths, most, pays_for_padding(self.model)):
+            padded = pads(self.model)
+            for batch in token_batches(lengths, most, padded):
                 given = [ids[number] for number in batch.tolist()]
-                found = embed_tokens(self.model, given, in_prompt)
+                found = embed_tokens(self.model, given, in_prompt, packed=not padded)
                 # the first dimensions, for truncate_dim
                 embeddings[batch] = found[:, : self.dimension].float().cpu().numpy()
                 done(len(batch))
         return embeddings
 
-    def _embed_texts(
-        self, texts: list[str], role: Role, done: Callable[[int], object]
-    ) -> NDArray[np.float32]:
+    def _embed_texts(self, texts: list[str], role: Role) -> NDArray[np.float32]:
         """Let sentence-transformers embed texts whose tokens do not say everything."""
         encode = self.model.encode_query if role == "query" else self.model.encode_document
         options = {
@@ -316,7 +287,6 @@ class Encoder:
             "convert_to_numpy": True,
         }
         raw = encode(texts, prompt=self.prompts[role], truncate_dim=None, **options)
-        done(len(texts))
         return np.array(raw, dtype=np.float32).reshape(len(texts), self.dimension)
 
 
@@ -345,6 +315,10 @@ def open_encoder(
 def rows_digest(rows: IntArray) -> str:
     """SHA-256 of row numbers, in hex."""
     return hashlib.sha256(np.asarray(rows, dtype=np.int64).tobytes()).hexdigest()
+
+
+def _cut(rows: IntArray, size: int) -> list[IntArray]:
+    return [rows[start : start + size] for start in range(0, len(rows), size)]
 
 
 def gather_rows(

@@ -22,7 +22,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opera.config.trainer import PRIMARY
-from opera.core.arrays import IntArray
 from opera.core.errors import DataError, SettingError
 from opera.core.files import replace_file
 from opera.core.registry import Registry
@@ -68,15 +67,6 @@ class Ranking:
 
     doc_rows: NDArray[np.int32]
     scores: NDArray[np.float32]
-
-    @classmethod
-    def empty(cls, count: int, depth: int) -> Ranking:
-        """A ranking ``[count, depth]`` to be filled part by part."""
-        return cls(np.empty((count, depth), np.int32), np.empty((count, depth), np.float32))
-
-    def put(self, part: slice | IntArray, found: Ranking) -> None:
-        """Write the ranking of some of the queries."""
-        self.doc_rows[part], self.scores[part] = found.doc_rows, found.scores
 
 
 @dataclass(frozen=True)

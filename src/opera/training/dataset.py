@@ -138,13 +138,13 @@ def make_dataset(
         log.info("note: %s tokenises texts in its own way, each time they are drawn", kind)
         return text_dataset(data, rows, n_negatives, corpus_text), None
     drawn = resolved(settings.max_steps) * settings.queries_per_step(PartialState().num_processes)
-    queries = TokenSource.of_queries(model, data, prompts["query"])
-    documents = TokenSource.of_corpus(model, data, prompts["document"], corpus_text)
+    queries = TokenSource.of(model, data, "query", prompts["query"])
+    documents = TokenSource.of(model, data, "document", prompts["document"], corpus_text)
     dataset = PairDataset(
         rows,
         n_negatives,
-        training_tokens(queries, drawn).rows,
-        training_tokens(documents, drawn * (1 + n_negatives)).rows,
+        training_tokens(queries, drawn),
+        training_tokens(documents, drawn * (1 + n_negatives)),
     )
     lengths = {role: prompt_length(model, prompt) for role, prompt in prompts.items()}
     roles = column_roles(settings)

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 
 from opera.config.optimisation import LOSSES
 from opera.config.training import TrainSettings
-from opera.encoder.forward import Column, embed_columns, pays_for_padding, token_features
+from opera.encoder.forward import Column, embed_columns, pads, token_features
 from opera.training.distributed import gather_embeddings, gather_values
 from opera.training.not_finite import NotFiniteError
 from opera.training.sampler import Batch, PairSampler
@@ -154,7 +154,7 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         columns = list(sentence_features)
         if _are_token_ids(columns):
             return embed_columns(
-                self.model, [_column(features) for features in columns], packs=self.packs
+                self.model, [_column(features) for features in columns], may_pack=self.packs
             )
         return [self.model(features)["sentence_embedding"] for features in columns]
 
@@ -165,7 +165,7 @@ class InBatchLoss(CachedLossMixin, nn.Module, ABC):  # type: ignore[misc]
         if not _are_token_ids(columns):
             return columns
         bare: SentenceTransformer = extract_model_from_parallel(self.model)
-        packed = self.packs and not pays_for_padding(bare)
+        packed = self.packs and not pads(bare)
         made = [token_features(bare, *_column(features), packed=packed) for features in columns]
         return [
             {name: _moved(part, bare.device) for name, part in features.items()}

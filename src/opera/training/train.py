@@ -21,10 +21,9 @@ from opera.config.training import TrainSettings
 from opera.core.processes import from_main
 from opera.core.settings import resolved
 from opera.data import RetrievalData
-from opera.encoder.heap import give_freed_memory_back
 from opera.encoder.packing import packing
 from opera.methods import Method
-from opera.retrieval.models import freeze_unused_parameters, model_kind
+from opera.retrieval.models import freeze_unused_parameters
 from opera.runs.folder import TRACE_FILE, TRIAL_FOLDER, Run, RunWriter
 from opera.runs.housekeeping import last_complete_checkpoint
 from opera.runs.reading import broken
@@ -202,8 +201,6 @@ def train(
     checkpoint = _resume(sampler, trace) if resume else None
     resumed_from = sampler.trained_steps
     run.clear_not_finite()
-    if model_kind(model) == "static":
-        give_freed_memory_back()
     try:
         with (
             packing(model) if loss.packs else nullcontext(),

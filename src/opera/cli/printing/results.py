@@ -17,7 +17,7 @@ from opera.runs.guard_words import dev_sentence, share_sentence, verdict_sentenc
 from opera.runs.record import mean_of_sets
 
 if TYPE_CHECKING:
-    from opera.retrieval.one_query import FoundDocument
+    from opera.retrieval.search import FoundDocument
     from opera.runs.folder import Run
     from opera.runs.record import GuardRecord
 

@@ -19,7 +19,8 @@ from opera.retrieval.encoder import Encoder, rows_digest
 from opera.retrieval.evaluation import evaluate_encoder
 from opera.retrieval.measures import parse_measures, per_query, ranking_depth
 from opera.retrieval.models import is_static
-from opera.retrieval.search import exact_search, search_corpus
+from opera.retrieval.nearest import exact_search
+from opera.retrieval.search import search_corpus
 
 DEPTH = 20
 """The untrained model's best documents of a query that are kept, as far as the limit allows."""
