@@ -548,17 +548,19 @@ def _merged(rows: Sequence[_Judged]) -> dict[Pair, tuple[int, float | None]]:
 
 
 def string(value: Any, empty: bool = False) -> str:
-    """A string of a BEIR, FlagEmbedding or Tevatron file; null is an empty one."""
+    """A text of a BEIR, FlagEmbedding or Tevatron file; a number is its digits, null an empty one."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = repr(value)
     if not isinstance(value, str | None) or not (empty or (value or "").strip()):
         raise WrongError(f"no text: {value!r}")
     return value or ""
 
 
 def strings(value: Any) -> list[str]:
-    """A list of strings; null is an empty one."""
-    if not isinstance(value, list | None) or not all(isinstance(own, str) for own in value or []):
+    """A list of texts, none of them null; null is an empty list."""
+    if not isinstance(value, list | None) or None in (value or []):
         raise WrongError(f"no texts: {value!r}")
-    return value or []
+    return [string(own, True) for own in value or []]
 
 
 def by_id(texts: Sequence[Text]) -> dict[str | None, Text]:
@@ -582,7 +584,8 @@ def beir_data(folder: Path) -> Seen:
             if row["query-id"] not in queries or row["corpus-id"] not in documents:
                 raise WrongError("an unknown id")
             pair = path.stem, queries[row["query-id"]], documents[row["corpus-id"]]
-            if seen.pairs.setdefault(pair, (int(row["score"]), None))[0] != int(row["score"]):
+            grade = number_of(row["score"])
+            if not grade.is_integer() or seen.pairs.setdefault(pair, (int(grade), None))[0] != grade:
                 raise WrongError("two grades")
     return seen
 
@@ -653,8 +656,8 @@ def known_text(known: dict[Any, Text], identifier: Any, title: str, text: str) -
 
 
 def identifier_of(value: Any) -> str:
-    """An id, perhaps a whole number."""
-    return string(str(value) if type(value) is int else value)
+    """An id, perhaps a number."""
+    return string(value)
 
 
 def flagembedding_data(files: Mapping[str, Path]) -> Seen:
@@ -717,9 +720,10 @@ def tevatron_data(files: Mapping[str, Path]) -> Seen:
                     raise WrongError("no positive")
                 for passage in passages:
                     texts = [string(passage.get(key), True) for key in ("title", "text")]
-                    if ids is not None and identifier_of(passage["docid"]) not in all_of.documents:
-                        raise WrongError("an unknown id")
-                    texts = all_of.documents[identifier_of(passage["docid"])][1:] if ids is not None else texts
+                    if passage.get("text") is None:  # its id stands for it
+                        if identifier_of(passage.get("docid")) not in all_of.documents:
+                            raise WrongError("an unknown id")
+                        texts = list(all_of.documents[identifier_of(passage["docid"])][1:])
                     document = known_text(all_of.documents, passage.get("docid"), *texts)
                     if kind == "positive":
                         string(whole(*texts))

@@ -72,10 +72,9 @@ CORPORA = [
 {"\\u001b[2J": 1} => unknown column '\\x1b[2J' (known: _id, text, title, metadata)
 {"_id": "x"} => column 'text' is missing (it has: _id)
 {} => column '_id' is missing (it has: none)
-{"_id": "x", "text": 1} => column 'text' must be a string, got 1
-{"_id": "x", "title": ["a"], "text": "b"} => column 'title' must be a string, got ['a']
-{"_id": 7, "text": "a"} => column '_id' must be a string, got 7
-{"_id": true, "text": "a"} => column '_id' must be a string, got True
+{"_id": "x", "text": true} => column 'text' must be a text or a number, got True
+{"_id": "x", "title": ["a"], "text": "b"} => column 'title' must be a text or a number, got ['a']
+{"_id": true, "text": "a"} => column '_id' must be a text or a number, got True
 {"_id": "", "text": "a"} => column '_id' must not be empty
 {"_id": " \\u3000", "text": "a"} => column '_id' must not be empty
 {"_id": null, "text": "a"} => column '_id' must not be empty
@@ -99,27 +98,27 @@ CORPORA = [
 
 JUDGEMENTS = [
     *(
-        Bad(EVALUATE, f"{QRELS}score must be a whole number in plain digits, got {grade!r}",
+        Bad(EVALUATE, f"{QRELS}column 'score' must be a number, got {grade!r}",
             judgement(f"test0\td0\t{grade}"))
         for grade in (
-            " 1", "1 ", "+1", "1_0", "١", "１", "0.5", "1.0", "1e0", "0x1", "high", "", '"1"', "-", "--1", "−1", "²",
+            "1_0", "١", "１", "0x1", "high", "", '"1"', "-", "--1", "−1", "²",
             "1\x0b",
         )
     ),
     *table(EVALUATE, """
-test0\td0\t4294967297 => score must lie between -1000 and 1000, got '4294967297'
-test0\td0\t-1001 => score must lie between -1000 and 1000, got -1001
+test0\td0\t4294967297 => grade must lie between -1000 and 1000, got 4.29497e+09
+test0\td0\t0.5 => grade must be a whole number, got 0.5
+test0\td0\t-1001 => grade must lie between -1000 and 1000, got -1001
 test0\td0 => must have 3 columns ('query-id', 'corpus-id', 'score'), got 2: 'test0\\td0'
 test0\t0\td0\t1 => must have 3 columns ('query-id', 'corpus-id', 'score'), got 4: 'test0\\t0\\td0\\t1'
-\t\t => score must be a whole number in plain digits, got ''
 \t => must have 3 columns ('query-id', 'corpus-id', 'score'), got 2: '\\t'
 nobody\td0\t1 => query 'nobody' is no id in the table of queries; add it there, or remove such pairs
 test0\tdX\t1 => document 'dX' is no id in the table of documents; add it there, or remove such pairs
 \x1b]0;x\x07\td0\t1 => query '\\x1b]0;x\\x07' is no id in the table of queries; add it there, or remove such pairs
 test0 \td0\t1 => query 'test0 ' is no id in the table of queries; add it there, or remove such pairs
-\td0\t1 => query '' is no id in the table of queries; add it there, or remove such pairs
+\td0\t1 => column 'query-id' must not be empty; fill it or remove the row
     """, judgement, QRELS),
-    Bad(EVALUATE, f"{QRELS}score must lie between -1000 and 1000, got {SHOWN_9S}",
+    Bad(EVALUATE, f"{QRELS}column 'score' must be a finite number, got inf",
         judgement(f"test0\td0\t{'9' * 5000}")),
     Bad(EVALUATE, f"{QRELS}{NOT_UTF8}", judgement(b"test0\td\xe9\t1")),
     *table(EVALUATE, """

@@ -58,7 +58,9 @@ query,document,score⏎a,b,1⏎c,d,4000 => p.csv:3: grade must lie between -1000
 query,document,clicks⏎a,b,1⏎c,d,1e39 => p.csv:3: column 'clicks' must be 0, or from 1e-37 to 1e+28 in size, got
     1e+39; multiply all by one number
 query,document,clicks⏎a,b,3e38⏎a,b,3e38 => p.csv:2: column 'clicks' must be 0, or from 1e-37 to 1e+28 in size,
-    got 3e+38; multiply all by one number
+    got 3e+38; multiply all by one number (2 of 2 rows)
+question,answer⏎a,⏎b,c⏎d,⏎,e => p.csv:5: column 'question' must not be empty; fill it or remove the row; also
+    p.csv:2: column 'answer' must not be empty; fill it or remove the row (2 of 4 rows)
 query,document,clicks⏎a,b,1⏎c,d,1e-50 => p.csv:3: column 'clicks' must be 0, or from 1e-37 to 1e+28 in size,
     got 1e-50; multiply all by one number
 query,document⏎a,b⏎query,document⏎c,d => p.csv:3: is a header again ('query,document'), as where files were
@@ -78,8 +80,7 @@ query;one, two;document⏎a;b;c => p.csv: no column has a name known for the que
 {"query": "a", "document": "b", "grade": 0.5}⏎{"query": "c", "document": "d", "grade": 1e39} => p.jsonl:2: column
     'grade' must be 0, or from 1e-37 to 1e+28 in size, got 1e+39; multiply all by one number
 {"query": true, "document": "b"} => p.jsonl:1: column 'query' must hold texts or whole numbers, but holds bool
-{"query": "a", "document": ["b", true]} => p.jsonl:1: column 'document' must be a text, a number or a list of these,
-    got True
+{"query": "a", "document": ["b", true]} => p.jsonl:1: column 'document' must be a text or a number, got True
 {"query": "a", "document": ["b"]}⏎{"query": "c", "document": []} => p.jsonl:2: column 'document' must not be empty;
     fill it or remove the row
 null => p.jsonl:1: must be a JSON object, got None
@@ -87,8 +88,8 @@ null => p.jsonl:1: must be a JSON object, got None
     *table(BY_ID, """
 query_id,doc_id⏎1,007⏎2,7 => pairs.csv:3: document '7' is no id in the table of documents; add it there, or
     remove such pairs
-query_id,doc_id⏎1,007⏎2,7⏎2,007⏎1,9 => pairs.csv:3: document '7' is no id in the table of documents (2 of 4
-    are none); add it there, or remove such pairs
+query_id,doc_id⏎1,007⏎2,7⏎2,007⏎1,9 => pairs.csv:3: document '7' is no id in the table of documents; add it there, or
+    remove such pairs (2 of 4 rows)
 query_id,doc_id⏎1,007⏎2.0,8 => pairs.csv:3: query '2.0' is no id in the table of queries; '2' is one: pandas
     adds .0 if values are missing; convert with astype('Int64')
     """, lambda text: lambda folder: [make(folder) for make in (DOCS, QUERIES, write("pairs.csv", text + "\n"))]),
@@ -111,7 +112,7 @@ query_id,doc_id⏎1,007⏎2.0,8 => pairs.csv:3: query '2.0' is no id in the tabl
         "pairs.jsonl:1: column 'doc_id' must hold texts or whole numbers, but holds bool",
         write("docs.csv", "id,text\n1,bond\n"), QUERIES, write("pairs.jsonl", '{"query_id": 1, "doc_id": true}\n')),
     Bad("evaluate p.ndjson --model model --split train",
-        "p.ndjson:2: column 'answer' must be a text, a number or a list of these, got {'text': 'b'}",
+        "p.ndjson:2: column 'answer' must be a text or a number, got {'text': 'b'}",
         write("p.ndjson", '{"question": "a", "answer": "b"}\n{"question": "a", "answer": {"text": "b"}}\n')),
     Bad("evaluate p.parquet --model model --split train",
         matching(r"p\.parquet: cannot be read \(Parquet magic bytes not found in footer\..*\)"),
@@ -143,26 +144,30 @@ PAIRS = [
 {"query": "x", "pos": ["a"], "pos": ["b"]} => the key 'pos' occurs twice: {given}
 {"query": "x", "pos": ["\\ud83d"]} => holds half a character ('\\ud83d'); remove it: {given}
 {"query": "x"} => column 'pos' is missing (it has: query)
-{"query": "x", "pos": []} => column 'pos' must hold at least one text
-{"query": "x", "pos": null} => column 'pos' must hold at least one text
-{"query": "x", "pos": [""]} => column 'pos' holds an empty text
-{"query": " ", "pos": ["a"]} => column 'query' must not be empty
-{"query": ["x"], "pos": ["a"]} => column 'query' must be a string, got ['x']
+{"query": "x", "pos": []} => column 'pos' must not be empty; fill it or remove the row
+{"query": "x", "pos": null} => column 'pos' must not be empty; fill it or remove the row
+{"query": "x", "pos": [""]} => column 'pos' must not be empty; fill it or remove the row
+{"query": " ", "pos": ["a"]} => column 'query' must not be empty; fill it or remove the row
+{"query": ["x"], "pos": ["a"]} => column 'query' must be a text or a number, got ['x']
 {"query": "x", "pos": ["a"], "negs": []} => unknown column 'negs'; did you mean 'neg'? (known: query, pos, neg,
-    pos_scores, neg_scores, prompt, type, id)
-{"query": "x", "pos": ["a"], "pos_scores": [1, 2]} => column 'pos_scores' has 2 numbers for the 1 texts of 'pos';
-    there must be one for each
-{"query": "x", "pos": ["a"], "neg_scores": [1]} => column 'neg_scores' has 1 numbers for the 0 texts of 'neg';
-    there must be one for each
-{"query": "x", "pos": ["a"], "pos_scores": [true]} => column 'pos_scores' must be a list of numbers, got [True]
-{"query": "x", "pos": ["a"], "pos_scores": ["1"]} => column 'pos_scores' must be a list of numbers, got ['1']
+    pos_scores, neg_scores, prompt)
+{"query": "x", "pos": ["a"], "pos_scores": [1, 2]} => column 'pos_scores' must hold one number for each
+    text of 'pos', got 2 for 1
+{"query": "x", "pos": ["a"], "neg_scores": [1]} => column 'neg_scores' must hold one number for each text of
+    'neg', got 1 for 0
+{"query": "x", "pos": ["a"], "pos_scores": [true]} => column 'pos_scores' must be a text or a number, got True
+{"query": "x", "pos": ["a"], "pos_scores": ["high"]} => column 'pos_scores' must be a number, got 'high'
     """, lambda line: write("pairs.jsonl", FIRST + line + "\n"), "pairs.jsonl:2: "),
     *(
         Bad("train pairs.jsonl --model model --out run",
-            f"pairs.jsonl:2: column '{key}' must be a list of strings, got {seen!r}",
+            f"pairs.jsonl:2: column '{key}' {rule}",
             write("pairs.jsonl", FIRST + json.dumps({"query": "x", "pos": ["a"], key: seen}) + "\n"))
         for key in ("pos", "neg")
-        for seen in (0, "", False, {}, "a", [None], ["a", 1], [["a"]])
+        for seen, rule in (
+            *((own, f"must be a list, got {own!r}") for own in (0, "", False, {}, "a")),
+            ([None], "must not be empty; fill it or remove the row"),
+            ([["a"]], "must be a text or a number, got ['a']"),
+        )
     ),
     Bad("train pairs.jsonl --model model --out run", "pairs.jsonl: has no pairs", write("pairs.jsonl", "\n")),
 ]  # fmt: skip
@@ -262,12 +267,12 @@ TRAINER_FILES = [
         write("mine/dev.jsonl", '{"query": "q"}\n{"query": "r", "pos": ["a"]}\n')),
     trainer_files("mine/corpus.jsonl:2: document 'x' has another text than before; give it its own id",
         write("mine/corpus.jsonl", '{"id": "x", "text": "a"}\n{"id": "x", "text": "b"}\n')),
-    trainer_files("mine/test_qrels.jsonl:1: score must be a whole number, got 0.5",
+    trainer_files("mine/test_qrels.jsonl:1: grade must be a whole number, got 0.5",
         write("mine/test_qrels.jsonl", '{"qid": "t", "docid": "x", "relevance": 0.5}\n')),
-    trainer_files("mine/train.jsonl:1: column 'positive_passages' must be a list of objects, got ['x']",
+    trainer_files("mine/train.jsonl:1: column 'positive_passages' must be an object, got 'x'",
         write("mine/train.jsonl", TEVATRON + '["x"]}\n')),
-    trainer_files("mine/train.jsonl:1: column 'positive_passages': 'text' must be a string, got None",
-        write("mine/train.jsonl", TEVATRON + '[{"docid": "x"}]}\n')),
+    trainer_files("mine/train.jsonl:1: column 'positive_passages' must not be empty; fill it or remove the row",
+        write("mine/train.jsonl", TEVATRON + '[{"title": "x"}]}\n')),
     trainer_files("mine/train.jsonl:1: document 'z' has no text in the files that were read",
         write("mine/train.jsonl", '{"query_id": "1", "query": "q", "positive_document_ids": ["z"]}\n')),
     Bad(["evaluate", "none*.jsonl", "--model", "model"],

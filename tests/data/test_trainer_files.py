@@ -131,11 +131,19 @@ def test_evaluation_files_are_splits_and_their_texts_the_documents(tmp_path: Pat
     ("name", "record", "message"),
     [
         ("test_qrels.jsonl", {"qid": "t", "docid": "no"}, "test_qrels.jsonl:1: document 'no' has no text in the files"),
-        ("test_qrels.jsonl", {"qid": "t", "docid": "x", "relevance": 0.5}, "score must be a whole number, got 0.5"),
-        ("test_qrels.jsonl", {"qid": None, "docid": "x"}, "test_qrels.jsonl:1: column 'qid' must be a string"),
+        ("test_qrels.jsonl", {"qid": "t", "docid": "x", "relevance": 0.5}, "grade must be a whole number, got 0.5"),
+        ("test_qrels.jsonl", {"qid": None, "docid": "x"}, "test_qrels.jsonl:1: column 'qid' must not be empty"),
         ("corpus2.jsonl", {"id": "x", "text": "b"}, "corpus2.jsonl:1: document 'x' has another text than before"),
-        ("corpus2.jsonl", {"id": "y", "title": 1, "text": "b"}, "corpus2.jsonl:1: column 'title' must be a string"),
-        ("train.jsonl", {"query": "q", "pos": ["b"], "pos_scores": [1e39]}, "holds a number too large for a score"),
+        (
+            "corpus2.jsonl",
+            {"id": "y", "title": {}, "text": "b"},
+            "corpus2.jsonl:1: column 'title' must be a text",
+        ),
+        (
+            "train.jsonl",
+            {"query": "q", "pos": ["b"], "pos_scores": [1e39]},
+            "column 'pos_scores' must be 0, or from",
+        ),
     ],
 )
 def test_a_bad_line_of_a_folder_is_named(tmp_path: Path, name: str, record: object, message: str) -> None:
@@ -185,17 +193,17 @@ def test_a_folder_has_splits_and_may_name_documents_by_id(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"positive_passages": []}, "column 'positive_passages' must hold at least one passage"),
-        ({"positive_passages": ["x"]}, "column 'positive_passages' must be a list of objects, got ['x']"),
-        ({"positive_passages": [{"docid": "x", "text": " "}]}, "column 'positive_passages' holds an empty passage"),
-        ({"positive_passages": [{"docid": "x"}]}, "column 'positive_passages': 'text' must be a string, got None"),
-        ({"positive_passages": [{"docid": "", "text": "x"}]}, "column 'positive_passages': 'docid' must not be empty"),
+        ({"positive_passages": []}, "column 'positive_passages' must not be empty"),
+        ({"positive_passages": ["x"]}, "column 'positive_passages' must be an object, got 'x'"),
+        ({"positive_passages": [{"docid": "x", "text": " "}]}, "column 'positive_passages' must not be empty"),
+        ({"positive_passages": [{"title": "x"}]}, "column 'positive_passages' must not be empty"),
+        ({"positive_passages": [{"docid": "", "text": "x"}]}, "column 'positive_passages.docid' must not be empty"),
         ({"negative_passages": [{"docid": "b", "text": "x"}]}, "document 'b' has another text than before"),
-        ({"positive_document_ids": "x"}, "column 'positive_document_ids' must be a list of ids, got 'x'"),
+        ({"positive_document_ids": "x"}, "column 'positive_passages' must be a list, got 'x'"),
         ({"positive_document_ids": ["x"]}, "document 'x' has no text in the files that were read"),
         ({"query": ""}, "column 'query' must not be empty"),
         ({"query": "other"}, "query '17' has another text than before; give it its own id"),
-        ({"query_id": []}, "column 'query_id' must be a string, got []"),
+        ({"query_id": []}, "column 'query_id' must be a text or a number, got []"),
     ],
 )
 def test_a_bad_line_of_tevatron_is_named(change: dict[str, Any], message: str, tmp_path: Path) -> None:

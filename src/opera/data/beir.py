@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
+import pyarrow as pa
 
 from opera.core.errors import DataError
 from opera.core.storage import exhausted
 from opera.core.terminal import shortened, shown
-from opera.data.checks import check_id, parse_grade
-from opera.data.lines import json_records, text_field
+from opera.data.checks import check_id
+from opera.data.lines import json_records
 from opera.data.names import SPLIT_NAMES
 from opera.data.retrieval_data import BEIR_HEADER, RetrievalData, load_or_parse
 from opera.data.store import DataBuilder, digest_files
-from opera.data.tables.load import Placed, write_unique
-from opera.data.tables.numbering import Texts
-from opera.data.tables.pairs import PairBatch, PairStore
-from opera.data.tables.rows import DelimitedTable
+from opera.data.tables.load import PairReader, PairTable, write_texts
+from opera.data.tables.rows import DelimitedTable, JsonTable
+
+_TEXTS = {"id": "_id", "title": "title", "text": "text"}
 
 
 def load_beir(folder: Path) -> RetrievalData:
@@ -41,10 +40,17 @@ def load_beir(folder: Path) -> RetrievalData:
 
     def parse(builder: DataBuilder) -> None:
         for path, optional in ((corpus, ["title", "metadata"]), (queries, ["metadata"])):
-            write_unique(builder, path.stem, str(path), partial(_texts, path, optional))
-        files = {path.stem: path for path in qrels}
-        splits = {name: number for number, name in enumerate(files)}
-        PairStore(builder, str(folder), partial(_pairs, files), splits, lines=True).store()
+            records = partial(json_records, path, ["_id", "text"], optional)
+            table = JsonTable(path, dict.fromkeys(_TEXTS.values(), pa.string()), records)
+            write_texts(
+                builder, path.stem, [(table, {role: [own] for role, own in _TEXTS.items()})]
+            )
+        columns = {
+            role: [own]
+            for role, own in zip(("query", "document", "grade"), BEIR_HEADER, strict=True)
+        }
+        tables = [PairTable(_judgements(path), columns, path.stem) for path in qrels]
+        PairReader(tables, builder.notes, lines=True).store(builder, str(folder))
 
     def digest() -> str:
         return digest_files([corpus, queries, *qrels], "beir")
@@ -89,39 +95,13 @@ def _qrels_files(folder: Path) -> tuple[list[Path], list[str]]:
     return list(files.values()), [note] if others else []
 
 
-def _texts(path: Path, optional: list[str]) -> Iterator[Placed]:
-    for number, record in json_records(path, ["_id", "text"], optional):
-        place = f"{path}:{number}"
-        identifier, title, text = (
-            text_field(place, record, key) for key in ("_id", "title", "text")
+def _judgements(path: Path) -> DelimitedTable:
+    table = DelimitedTable(path, lambda cells: True, tabs=True)
+    if table.columns != BEIR_HEADER:
+        raise DataError(
+            f"{path}:1: the header must be {' TAB '.join(BEIR_HEADER)}, "
+            f"got {shown(chr(9).join(table.columns))}"
         )
-        check_id(f"{place}: column '_id'", identifier)
-        yield place.__str__, (identifier, title, text)
-
-
-def _pairs(files: Mapping[str, Path]) -> Iterator[PairBatch]:
-    for split, path in enumerate(files.values()):
-        table = DelimitedTable(path, lambda cells: True, tabs=True)
-        if table.columns != BEIR_HEADER:
-            raise DataError(
-                f"{path}:1: the header must be {' TAB '.join(BEIR_HEADER)}, "
-                f"got {shown(chr(9).join(table.columns))}"
-            )
-        empty = True
-        for rows in table.batches(BEIR_HEADER):
-            empty, n_rows = False, len(rows.numbers)
-            query, document, grades = rows.columns.values()
-            lines = zip(rows.numbers, grades.to_pylist(), strict=True)
-            yield PairBatch(
-                query=Texts(query),
-                document=Texts(document),
-                row=np.arange(n_rows),
-                negative=np.zeros(n_rows, dtype=bool),
-                split=np.full(n_rows, split, dtype=np.int8),
-                place=lambda at, path=path, rows=rows: f"{path}:{rows.numbers[at]}",  # type: ignore[misc]
-                grade=np.array(
-                    [parse_grade(f"{path}:{at}", text) for at, text in lines], dtype=np.float64
-                ),
-            )
-        if empty:
-            raise DataError(f"{path}: has no judgements")
+    if not any(table.batches(BEIR_HEADER)):
+        raise DataError(f"{path}: has no judgements")
+    return table

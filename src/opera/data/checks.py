@@ -10,9 +10,6 @@ from opera.data.texts import LONGEST_TEXT
 
 MAX_GRADE = 1000
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-_GRADE = re.compile(
-    "-?[0-9]+"
-)  # of ASCII; int() also reads " 1", "+1", "1_0" and the digits of other scripts
 
 
 def check_id(place: str, identifier: object) -> None:
@@ -47,26 +44,6 @@ def check_text(place: str, text: object) -> None:
     """
     if not check_string(f"{place}: text", text).strip():
         raise DataError(f"{place} has an empty text")
-
-
-def parse_grade(place: str, text: str) -> int:
-    """Read a grade as qrels files hold it.
-
-    Args:
-        place: start of the message.
-        text: its digits, perhaps with a minus sign.
-
-    Raises:
-        DataError: naming the rule.
-    """
-    if not _GRADE.fullmatch(text):
-        raise DataError(f"{place}: score must be a whole number in plain digits, got {shown(text)}")
-    digits = text.lstrip("-0") or "0"
-    if len(digits) > len(str(MAX_GRADE)):
-        raise DataError(
-            f"{place}: score must lie between -{MAX_GRADE} and {MAX_GRADE}, got {shown(text)}"
-        )
-    return check_grade(place, -int(digits) if text.startswith("-") else int(digits))
 
 
 def check_grade(place: str, grade: object) -> int:

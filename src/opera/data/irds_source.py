@@ -28,7 +28,7 @@ from opera.data.checks import check_grade, check_id, check_string
 from opera.data.names import SPLIT_NAMES, source_name
 from opera.data.retrieval_data import RetrievalData, load_or_parse
 from opera.data.store import LAYOUT, DataBuilder, stored_entry
-from opera.data.tables.load import RULES, Placed, write_unique
+from opera.data.tables.load import RULES, write_unique
 from opera.data.tables.numbering import Texts
 from opera.data.tables.pairs import PairBatch, PairStore
 from opera.data.texts import TextRow
@@ -128,10 +128,10 @@ def _parse(builder: DataBuilder, splits: Mapping[str, str], source: str) -> None
         except Exception as error:
             raise _explained(error, source, next(iter(splits.values()))) from error
 
-    def texts(rows: Iterable[TextRow], kind: str, total: int | None) -> Iterator[Placed]:
+    def texts(rows: Iterable[TextRow], kind: str, total: int | None) -> Iterator[TextRow]:
         """Check ids and texts; half a character, which no file holds, becomes a question mark."""
         cut = 0
-        for number, row in enumerate(counted(rows, f"reading {source}", total, kind)):
+        for row in counted(rows, f"reading {source}", total, kind):
             check_id(f"{source}: id of {kind}", row[0])
             whole = [
                 text.encode("utf-8", "replace").decode() if isinstance(text, str) else text
@@ -140,7 +140,7 @@ def _parse(builder: DataBuilder, splits: Mapping[str, str], source: str) -> None
             cut += whole != list(row)
             for text in whole:
                 check_string(f"{source}: {kind} {shown(row[0])}: its text", text)
-            yield lambda number=number: f"{source}: {kind}[{number}]", (row[0], whole[1], whole[2])  # type: ignore[misc]
+            yield row[0], whole[1], whole[2]
         if cut:
             builder.notes.append(
                 f"{cut:,} texts of {kind} held half a character, which became a question mark"
@@ -149,10 +149,6 @@ def _parse(builder: DataBuilder, splits: Mapping[str, str], source: str) -> None
     corpus = next(iter(datasets.values()))
     if not corpus.has_docs():
         raise DataError(f"{source}: ir_datasets has no documents of it")
-
-    def documents() -> Iterator[Placed]:
-        rows = (_text_row(doc, doc.doc_id) for doc in read(corpus.docs_iter))
-        return texts(rows, "documents", corpus.docs_metadata().get("count"))
 
     queries: dict[str, str] = {}
     prefixes = dict.fromkeys(datasets, "")
@@ -163,8 +159,11 @@ def _parse(builder: DataBuilder, splits: Mapping[str, str], source: str) -> None
             prefixes[split] = f"{split}:"
         queries |= {f"{prefixes[split]}{query}": text for query, text in own.items()}
     query_rows = [(query, "", text) for query, text in queries.items()]
-    write_unique(builder, "corpus", source, documents)
-    write_unique(builder, "queries", source, lambda: texts(query_rows, "queries", len(queries)))
+    doc_rows = (_text_row(doc, doc.doc_id) for doc in read(corpus.docs_iter))
+    documents = texts(doc_rows, "documents", corpus.docs_metadata().get("count"))
+    write_unique(builder, "corpus", source, documents, f"{source}: documents[{{}}]".format)
+    asked = texts(query_rows, "queries", len(queries))
+    write_unique(builder, "queries", source, asked, f"{source}: queries[{{}}]".format)
     if any(prefixes.values()):
         builder.notes.append(
             "the splits number their queries alike: ids of later splits have its name in front"

@@ -88,7 +88,10 @@ def _decompressed(raw: io.BufferedReader, path: Path) -> io.BufferedReader:
 
 
 def json_records(
-    path: Path, required: Collection[str], optional: Collection[str], *, others: bool = False
+    path: Path,
+    required: Collection[str],
+    optional: Collection[str],
+    others: set[str] | None = None,
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield (line number, record) for each line of a JSON Lines file, with the right keys.
 
@@ -96,21 +99,20 @@ def json_records(
         path: the file.
         required: keys that each record has.
         optional: keys that it may have.
-        others: whether it may have other keys too, as long as they are no misspelling of a known
-            one that it lacks.
+        others: gets keys that nobody knows, as long as they are no misspelling of a known one that
+            the record lacks; ``None``: it may have none.
 
     Raises:
         DataError: for a line that is not a JSON object, or has a missing or unknown key.
     """
-    known, harmless = [*required, *optional], set[str]()
+    known = [*required, *optional]
     for number, record in json_objects(path):
         for key in record:
-            if key not in known and key not in harmless:
-                hint = nearest(
-                    key[:100], [name for name in known if name not in record] if others else known
-                )
-                if others and not hint:
-                    harmless.add(key)
+            if key not in known and key not in (others or ()):
+                lacking = [name for name in known if others is None or name not in record]
+                hint = nearest(key[:100], lacking)
+                if others is not None and not hint:
+                    others.add(key)
                     continue
                 raise DataError(
                     f"{path}:{number}: unknown column {shown(key)}{hint} (known: "
@@ -137,13 +139,3 @@ def json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         if not isinstance(record, dict):
             raise DataError(f"{path}:{number}: must be a JSON object, got {shown(record)}")
         yield number, record
-
-
-def text_field(place: str, record: dict[str, Any], key: str) -> str:
-    """Return a string column of a record, ``""`` if it is absent or null; else a DataError."""
-    value = record.get(key)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise DataError(f"{place}: column '{key}' must be a string, got {shown(value)}")
-    return value

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +17,8 @@ from opera.data.combined import each_set, first_rows, with_sets
 from opera.data.retrieval_data import RetrievalData
 from opera.data.tables.columns import Columns
 from opera.data.tables.files import open_pairs
-from opera.data.tables.values import as_ids, as_numbers
+from opera.data.tables.load import parts_of
+from opera.data.tables.values import Problems
 from opera.data.teacher import TeacherScores
 
 COLUMNS = ("query_id", "doc_id", "score")
@@ -72,19 +74,21 @@ def with_teacher(data: RetrievalData, path: Path) -> RetrievalData:
 
 def _read(path: Path) -> tuple[pa.ChunkedArray, pa.ChunkedArray, NDArray[np.float64]]:
     """Return ids of queries and of documents, and scores, each ``[K]``."""
-    ids: tuple[list[pa.Array], list[pa.Array]] = ([], [])
-    scores = [np.empty(0)]
+    found: dict[str, list[Any]] = {name: [] for name in COLUMNS}
+    problems, n_rows = Problems(), 0
     for _, table in open_pairs([("train", str(path))], Columns(), []):
-        names = _columns(table.name, table.columns)
-        for rows in table.batches(names):
-
-            def place(at: int, numbers: Sequence[int] = rows.numbers) -> str:
-                return table.place(numbers[at])  # noqa: B023 - called before the next one
-
-            for column, found in zip(names, ids, strict=False):
-                found.append(as_ids(rows.columns[column], column, place))
-            scores.append(as_numbers(rows.columns[names[2]], names[2], place))
-    return (*(pa.chunked_array(own, pa.string()) for own in ids), np.concatenate(scores))
+        names = dict(
+            zip(COLUMNS, ([own] for own in _columns(table.name, table.columns)), strict=True)
+        )
+        for part in parts_of(table, names, problems):
+            for name in COLUMNS:
+                (own,) = part[name]
+                found[name].append(own.numbers() if name == "score" else own.ids())
+            n_rows += part.n_rows
+    problems.check(n_rows)
+    *ids, scores = found.values()
+    query, document = (pa.chunked_array(own, pa.string()) for own in ids)
+    return query, document, np.concatenate([np.empty(0), *scores])
 
 
 def _columns(place: str, has: Sequence[str]) -> list[str]:

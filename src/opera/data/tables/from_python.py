@@ -16,21 +16,19 @@ from opera.data.names import MEMORY
 from opera.data.store import DataBuilder, fields_of
 from opera.data.tables.columns import Columns, TableKind, parse_columns
 from opera.data.tables.load import RULES, store_tables
-from opera.data.tables.rows import BATCH_ROWS, Rows, TableFile, unique_columns
+from opera.data.tables.rows import BATCH_ROWS, Rows, TableFile
 
 PAIR = ("query", "document", "grade")
 
 
-class MemoryTable:
-    """A pyarrow table; ``name`` is that of the argument."""
+class MemoryTable(TableFile):
+    """A pyarrow table; ``name`` is that of the argument, whose rows Python counts from 0."""
+
+    mark = "[{}]"
 
     def __init__(self, name: str, table: pa.Table) -> None:
-        self.name, self.short, self._table = name, name, table
-        self.columns = unique_columns(name, list(table.column_names))
-
-    def place(self, number: int) -> str:
-        """Argument and row, as Python counts them."""
-        return f"{self.name}[{number}]"
+        super().__init__(name, table.column_names, name)
+        self._table = table
 
     def batches(self, columns: Sequence[str]) -> Iterator[Rows]:
         """Yield the rows."""
@@ -60,7 +58,7 @@ class DatasetTable(MemoryTable):
         dataset: Any,
         explain: Callable[[Exception], Exception] | None = None,
     ) -> None:
-        self.name, self.short, self._explain = name, name, explain
+        self._explain = explain
         # streams have no format
         form = getattr(dataset, "format", None) or {"type": None, "columns": dataset.column_names}
         if form["type"] == "custom":
@@ -73,7 +71,7 @@ class DatasetTable(MemoryTable):
                 f"{name}: is a stream whose columns are not known; read it into a Dataset first"
             )
         self._dataset = dataset.with_format("arrow")
-        self.columns = unique_columns(name, list(form["columns"]))
+        TableFile.__init__(self, name, form["columns"], name)
 
     def _parts(self, columns: list[str]) -> Iterator[pa.Table]:
         try:

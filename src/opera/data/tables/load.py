@@ -1,17 +1,18 @@
-"""Load tables: their columns become documents, queries and pairs."""
+"""Load tables: their columns become documents, queries and pairs, in batches."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from opera.core.arrays import BoolArray
+from opera.core.arrays import IntArray
 from opera.core.errors import DataError
 from opera.core.terminal import shown
 from opera.data.names import SPLIT_NAMES
@@ -19,23 +20,32 @@ from opera.data.store import DataBuilder
 from opera.data.tables.columns import Columns, TableKind, note_of, unknown_columns
 from opera.data.tables.numbering import Texts
 from opera.data.tables.pairs import PairBatch, PairStore
-from opera.data.tables.rows import TREC_COLUMNS, DelimitedTable, JsonTable, Rows, TableFile
-from opera.data.tables.values import Place, as_ids, as_numbers, as_texts, flattened
+from opera.data.tables.rows import TREC_COLUMNS, DelimitedTable, JsonTable, TableFile
+from opera.data.tables.values import EMPTY, Column, Place, Places, Problems, is_list
 from opera.data.texts import TextRow, blank
 
 RULES = "4"  # part of every key: change it when what is read from tables changes
+
+PASSAGE = pa.struct([(name, pa.string()) for name in ("docid", "title", "text")])
+"""A document of Tevatron's; without a text, other files hold it."""
 
 Chosen = Mapping[str, Sequence[str]]
 """The columns of each role."""
 
 
 @dataclass
-class _PairTable:
-    """A table of pairs, its columns, and the split of all its rows, where no column says it."""
+class PairTable:
+    """A table of pairs.
+
+    Attributes:
+        file: holds the rows.
+        columns: its columns by role.
+        split: of all its rows, where no column says it.
+    """
 
     file: TableFile
     columns: Chosen
-    split: str | None
+    split: str | None = None
 
 
 def store_tables(
@@ -62,7 +72,7 @@ def store_tables(
         for kind, files in texts.items()
     }
     tables = [
-        _PairTable(file, _pair_columns(file, list(texts), given), split) for split, file in pairs
+        PairTable(file, _pair_columns(file, list(texts), given), split) for split, file in pairs
     ]
     for role in ("query", "document"):  # if only some texts have an id, every text gets one of ours
         negatives = role == "document" and any("negative" in own.columns for own in tables)
@@ -74,20 +84,17 @@ def store_tables(
     given.check_used({file.name: file.columns for file, _ in read})
     builder.notes += _notes(read)
     for kind, files in text_tables.items():
-        write_unique(
-            builder, "corpus" if kind == "documents" else kind, files[0][0].name, _rows_of(files)
-        )
-    named = frozenset(role for role, _, _ in given.of("pairs"))
-    reader = _PairReader(tables, named, builder.notes, lenient)
-    name = tables[0].file.name
-    PairStore(builder, name, reader.batches, reader.splits, lenient=lenient).store()
+        write_texts(builder, "corpus" if kind == "documents" else kind, files)
+    reader = PairReader(tables, builder.notes, lenient=lenient)
+    reader.given = frozenset(role for role, _, _ in given.of("pairs"))
+    reader.store(builder, tables[0].file.name)
 
 
 def _notes(read: Sequence[tuple[TableFile, Chosen]]) -> list[str]:
     """Say how columns were read, once for all files of which the same is true."""
     alike: dict[str, list[str]] = {}
     for file, columns in read:
-        if file.columns is not TREC_COLUMNS and (note := note_of(file.columns, columns)):
+        if file.columns != TREC_COLUMNS and (note := note_of(file.columns, columns)):
             alike.setdefault(note, []).append(file.short)
     return [
         f"{names[0]}{f' and {len(names) - 1:,} more' if len(names) > 1 else ''}: {note}"
@@ -130,36 +137,31 @@ def _check_there(
         raise unknown_columns(file.name, names, missing, chosen, kind, lines)
 
 
-_Cells = tuple[pa.Array, str, Place]
-"""A column of some rows, its name, and what names its rows."""
-Placed = tuple[Callable[[], str], TextRow]
-"""A text, and what names its place."""
+def write_texts(
+    builder: DataBuilder, kind: str, tables: Sequence[tuple[TableFile, Chosen]]
+) -> None:
+    """Write tables of texts, with the roles ``id``, ``text`` and perhaps ``title``, as ``kind``."""
+    places, problems = Places(), Problems()
 
-
-def _rows_of(tables: Sequence[tuple[TableFile, Chosen]]) -> Callable[[], Iterator[Placed]]:
-    """Return what yields each text of the tables, as often as it is called."""
-
-    def texts() -> Iterator[Placed]:
+    def texts() -> Iterator[TextRow]:
         for file, chosen in tables:
-            named = {role: own[0] for role, own in chosen.items()}
-            for rows in file.batches(list(dict.fromkeys(named.values()))):
-                place = _places(file, rows)
-                values = {
-                    role: (as_ids if role == "id" else as_texts)(rows.columns[own], own, place)
-                    for role, own in named.items()
-                }
-                titles = (
-                    values["title"].to_pylist() if "title" in values else [""] * len(rows.numbers)
-                )
-                ids, own_texts = values["id"].to_pylist(), values["text"].to_pylist()
-                for at, row in enumerate(zip(ids, titles, own_texts, strict=True)):
-                    yield lambda at=at, place=place: place(at), row  # type: ignore[misc]
+            for part in parts_of(file, chosen, problems):
+                places.add(part.n_rows, part.place)
+                titles = [own.texts().to_pylist() for own in part["title"]] or [[""] * part.n_rows]
+                (identifier,), (text,) = part["id"], part["text"]
+                ids, own_texts = identifier.ids().to_pylist(), text.texts().to_pylist()
+                yield from zip(ids, titles[0], own_texts, strict=True)
 
-    return texts
+    write_unique(builder, kind, tables[0][0].name, texts(), places, problems)
 
 
 def write_unique(
-    builder: DataBuilder, kind: str, name: str, texts: Callable[[], Iterator[Placed]]
+    builder: DataBuilder,
+    kind: str,
+    name: str,
+    texts: Iterable[TextRow],
+    place: Place,
+    problems: Problems | None = None,
 ) -> None:
     """Write ``corpus`` or ``queries``, whose ids are unique.
 
@@ -167,137 +169,187 @@ def write_unique(
         builder: where to.
         kind: which of them.
         name: of the file, for messages.
-        texts: yields them, as often as it is called.
+        texts: id, title and text of each.
+        place: names one by its number, once all are read.
+        problems: what was found wrong with them.
 
     Raises:
-        DataError: if there is none, or naming both places of an id that occurs twice.
+        DataError: if there is none, for problems, or naming both places of an id that occurs twice.
     """
-    table = builder.write_texts(kind, (row for _, row in texts()))
+    table = builder.write_texts(kind, texts)
+    (problems or Problems()).check(len(table))
     if len(table) == 0:
         raise DataError(f"{name}: is empty; it must have at least one row")
     if pc.count_distinct(table.table["id"]).as_py() < len(table):
-        twice = Counter(table.ids()).most_common(1)[0][0]
-        places = [place() for place, (identifier, _, _) in texts() if identifier == twice]
+        ids = table.ids()
+        twice = Counter(ids).most_common(1)[0][0]
+        first = ids.index(twice)
         raise DataError(
-            f"{places[1]}: duplicate id {shown(twice)}, first seen at {places[0]}; ids must "
-            "be unique"
+            f"{place(ids.index(twice, first + 1))}: duplicate id {shown(twice)}, first seen at "
+            f"{place(first)}; ids must be unique"
         )
 
 
-def _places(file: TableFile, rows: Rows) -> Place:
-    return lambda at: file.place(rows.numbers[at])
+@dataclass
+class Part:
+    """Some rows of a table: how many, their columns by role, and what names each row."""
+
+    n_rows: int
+    columns: Mapping[str, list[Column]]
+    place: Place
+
+    def __getitem__(self, role: str) -> list[Column]:
+        return self.columns.get(role, [])
+
+
+def parts_of(file: TableFile, chosen: Chosen, problems: Problems) -> Iterator[Part]:
+    """Read a table."""
+    for rows in file.batches(list(dict.fromkeys(name for own in chosen.values() for name in own))):
+        place = partial(_place, file, rows.numbers)
+        columns = {
+            role: [Column(rows.columns[name], name, place, problems) for name in names]
+            for role, names in chosen.items()
+        }
+        yield Part(len(rows.numbers), columns, place)
+
+
+def _place(file: TableFile, numbers: IntArray | range, row: int) -> str:
+    return file.place(int(numbers[row]))
 
 
 @dataclass
-class _PairReader:
-    """Reads tables of pairs.
+class PairReader:
+    """Reads tables of pairs, and of texts beside them.
 
     Attributes:
         tables: what to read.
-        given: the roles whose columns the user named.
         notes: gets the columns that are not used.
         lenient: whether texts may be empty.
+        lines: whether these are lines of BEIR or of another trainer; see :class:`PairStore`.
+        given: the roles whose columns the user named.
         splits: numbers of the splits found so far.
+        prompts: the prompts found.
+        problems: what is wrong with the rows.
     """
 
-    tables: Sequence[_PairTable]
-    given: frozenset[str]
+    tables: Sequence[PairTable]
     notes: list[str]
-    lenient: bool
+    lenient: bool = False
+    lines: bool = False
+    given: frozenset[str] = frozenset()
     splits: dict[str, int] = field(default_factory=dict)
+    prompts: dict[str, None] = field(default_factory=dict)
+    problems: Problems = field(default_factory=Problems)
+
+    def store(self, builder: DataBuilder, name: str) -> None:
+        """Store the pairs under the name of what is read; as :meth:`PairStore.store`."""
+        PairStore(
+            builder,
+            name,
+            self.batches,
+            self.splits,
+            lines=self.lines,
+            lenient=self.lenient,
+            problems=self.problems,
+        ).store()
 
     def batches(self) -> Iterator[PairBatch]:
         """Yield the pairs."""
         for table in self.tables:
-            wanted = dict.fromkeys(column for own in table.columns.values() for column in own)
-            for rows in table.file.batches(list(wanted)):
-                yield self._batch(table, rows, _places(table.file, rows))
+            for part in parts_of(table.file, table.columns, self.problems):
+                yield self._batch(table, part)
 
-    def _batch(self, table: _PairTable, rows: Rows, place: Place) -> PairBatch:
-        def cells(role: str) -> list[_Cells]:
-            return [(rows.columns[name], name, place) for name in table.columns.get(role, ())]
-
-        n_rows, no_texts = len(rows.numbers), pa.array([], pa.string())
-        query, _ = self._opened(*cells("query")[0], one=True)
-        parts = [self._opened(*cells("document")[0])]
-        text, row = parts[0]
-        if not self.lenient:
-            _refuse_empty(cells("document")[0], np.bincount(row, minlength=n_rows) == 0)
-        parts += [self._opened(*own, optional=True) for own in cells("negative")]
-        negative = np.arange(sum(len(own) for own, _ in parts)) >= len(text)
-        titles = [as_texts(*own).take(pa.array(row)) for own in cells("title")]
-        if titles:  # negatives have none
-            titles.append(pa.array([""] * int(negative.sum()), pa.string()))
-        document = Texts(
-            pa.concat_arrays([no_texts, *(own for own, _ in parts)]),
-            next((as_ids(*own).take(pa.array(row)) for own in cells("document_id")), None),
-            pa.concat_arrays(titles) if titles else None,
+    def _batch(self, table: PairTable, part: Part) -> PairBatch:
+        both = {"query", "document"} <= table.columns.keys()  # not texts or judgements alone
+        filled, optional = both and not self.lenient, both and self.lines
+        query_ids, document_ids = (
+            next((own.ids(optional=optional) for own in part[role]), None)
+            for role in ("query_id", "document_id")
         )
+        query = pa.nulls(part.n_rows, pa.string())
+        for own in part["query"]:
+            query = own.texts()
+            if filled:
+                own.refuse(blank(query), EMPTY)
+        found = [self._documents(own, False, filled, part["score"]) for own in part["document"]]
+        if not found and document_ids is not None:  # other files hold the texts
+            found = [(Texts(pa.nulls(part.n_rows, pa.string())), np.arange(part.n_rows), None)]
+        for texts, row, _ in found:
+            if document_ids is not None:
+                texts.ids = document_ids.take(pa.array(row))
+            for own in part["title"]:
+                texts.titles = own.texts().take(pa.array(row))
+        n_positive = sum(len(row) for _, row, _ in found)
+        found += [
+            self._documents(own, True, filled, part["negative_score"]) for own in part["negative"]
+        ]
+        row = np.concatenate([np.empty(0, dtype=np.int64), *(own for _, own, _ in found)])
+        # of lines, the negatives of one come before the documents of the next
+        order = np.argsort(row, kind="stable") if self.lines else np.arange(len(row))
+        scores = [np.full(len(own), np.nan) if score is None else score for _, own, score in found]
+        document = Texts.concatenated([own for own, _, _ in found], joined=self.lines)
+        for own in part["prompt"]:
+            self.prompts |= dict.fromkeys(pc.unique(own.texts()).to_pylist())
         return PairBatch(
-            query=Texts(query, next((as_ids(*own) for own in cells("query_id")), None)),
-            document=document,
-            row=np.concatenate([of for _, of in parts]),
-            negative=negative,
-            split=self._splits(table.split, cells("split"), n_rows),
-            place=place,
-            grade=self._numbers(table, cells("grade"), "grade"),
-            weight=self._numbers(table, cells("weight"), "weight"),
+            query=Texts(query, query_ids),
+            document=document.take(order) if self.lines else document,
+            row=row[order],
+            negative=order >= n_positive,
+            split=self._splits(table.split, part),
+            place=part.place,
+            grade=self._numbers(table, part, "grade"),
+            weight=self._numbers(table, part, "weight"),
+            score=np.concatenate([np.empty(0), *scores])[order],
         )
 
-    def _opened(
-        self, values: pa.Array, name: str, place: Place, one: bool = False, optional: bool = False
-    ) -> tuple[pa.StringArray, NDArray[np.int64]]:
-        """Return the texts of a column, lists opened, and the row of each; none may be empty."""
-        opened, of_row = flattened(values)
-        if optional and opened is values and values.null_count:
-            opened, of_row = values.drop_null(), np.flatnonzero(np.asarray(values.is_valid()))
-        if one and opened is not values:
-            raise DataError(
-                f"{place(0)}: column {shown(name)} must hold one text per row, "
-                f"but holds {values.type}"
-            )
-        own: _Cells = (opened, name, lambda at: place(int(of_row[at])))
-        texts = as_texts(*own)
-        if not self.lenient:
-            _refuse_empty(own, blank(texts))
-        return texts, of_row
+    def _documents(
+        self, own: Column, negative: bool, filled: bool, scores: Sequence[Column]
+    ) -> tuple[Texts, NDArray[np.int64], NDArray[np.float64] | None]:
+        """The documents of a column, lists opened, the row of each, and a teacher's scores."""
+        opened, score = own.opened(), None
+        if opened is own and negative:
+            opened = own.without_nulls()
+        elif opened is not own and filled and not negative:
+            own.refuse(own.lengths() == 0, EMPTY)
+        empty = np.asarray(opened.values.is_null())
+        if opened.values.type == PASSAGE:
+            identifier, title, text = (opened.part(name) for name in ("docid", "title", "text"))
+            texts = Texts(text.values, identifier.ids(optional=True), title.texts())
+            nothing = blank(text.texts()) & blank(texts.titles)
+            missing = np.asarray(text.values.is_null())
+            empty = np.where(missing, identifier.values.is_null(), nothing & (not negative))
+        else:
+            texts = Texts(opened.texts())
+            if not (negative and self.lines):
+                empty = blank(texts.text)
+        if filled:
+            opened.refuse(empty, EMPTY)
+        for each in scores:
+            score = each.aligned(own)
+        return texts, opened.rows, score
 
-    def _numbers(
-        self, table: _PairTable, cells: list[_Cells], role: str
-    ) -> NDArray[np.float64] | None:
-        for values, name, place in cells[:1]:
-            if role in self.given or flattened(values)[0] is values:
-                return as_numbers(values, name, place)
+    def _numbers(self, table: PairTable, part: Part, role: str) -> NDArray[np.float64] | None:
+        for own in part[role][:1]:
+            if role in self.given or not is_list(own.values.type):
+                return own.numbers()
             if isinstance(table.file, JsonTable):
-                table.file.check_lists(name)
-            note = f"lists in {shown(name)} are not used: a row has one {role}"
+                table.file.check_lists(own.name)
+            note = f"lists in {shown(own.name)} are not used: a row has one {role}"
             self.notes += [note] if note not in self.notes else []
         return None
 
-    def _splits(self, split: str | None, cells: list[_Cells], n_rows: int) -> NDArray[np.int8]:
-        if split is not None or not cells:
-            return np.full(n_rows, self._number(split or "train"), dtype=np.int8)
-        encoded = as_texts(*cells[0]).dictionary_encode()
-        codes, numbers = np.asarray(encoded.indices), []
-        for code, name in enumerate(encoded.dictionary.to_pylist()):
-            own = SPLIT_NAMES.get(name.strip().lower())
-            if own is None:
-                _, column, place = cells[0]
-                raise DataError(
-                    f"{place(int(np.argmax(codes == code)))}: column {shown(column)} must be "
-                    f"train, dev or test, got {shown(name)}"
-                )
-            numbers.append(self._number(own))
+    def _splits(self, split: str | None, part: Part) -> NDArray[np.int8]:
+        if split is not None or not part["split"]:
+            return np.full(part.n_rows, self._number(split or "train"), dtype=np.int8)
+        (own,) = part["split"]
+        encoded = own.texts().dictionary_encode()
+        codes, names = np.asarray(encoded.indices), encoded.dictionary.to_pylist()
+        splits = [SPLIT_NAMES.get(name.strip().lower()) for name in names]
+        unknown = np.array([split is None for split in splits], dtype=bool)[codes]
+        rule = "must be train, dev or test, got {}"
+        own.refuse(unknown, rule, lambda at: shown(names[codes[at]]))
+        numbers = [self._number(split or "train") for split in splits]
         return np.asarray(np.array(numbers, dtype=np.int8)[codes])
 
     def _number(self, split: str) -> int:
         return self.splits.setdefault(split, len(self.splits))
-
-
-def _refuse_empty(cells: _Cells, empty: BoolArray) -> None:
-    _, name, place = cells
-    if empty.any():
-        raise DataError(
-            f"{place(int(np.argmax(empty)))}: column {shown(name)} must not be empty; "
-            "fill it or remove the row"
-        )

@@ -5,7 +5,7 @@ What is kept of a text is its hash, and its id if it has one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,6 +40,36 @@ class Texts:
 
     def __len__(self) -> int:
         return len(self.text)
+
+    @classmethod
+    def concatenated(cls, parts: Sequence[Texts], *, joined: bool) -> Texts:
+        """Put texts one behind the other."""
+
+        def column(name: str, nothing: str | None) -> pa.StringArray | None:
+            own = [getattr(part, name) for part in parts]
+            if all(values is None for values in own):
+                return None
+            filled = (
+                pa.array([nothing] * len(part), pa.string()) if values is None else values
+                for part, values in zip(parts, own, strict=True)
+            )
+            return pa.concat_arrays(list(filled))
+
+        text = column("text", None)
+        return cls(
+            pa.array([], pa.string()) if text is None else text,
+            column("ids", None),
+            column("titles", ""),
+            joined,
+        )
+
+    def take(self, rows: Rows) -> Texts:
+        """Return some of them, in this order."""
+        texts, ids, titles = (
+            None if own is None else own.take(pa.array(rows))
+            for own in (self.text, self.ids, self.titles)
+        )
+        return Texts(texts, ids, titles, self.joined)
 
     def digests(self) -> pa.Array:
         """Hash title and text of each, null for null: binary of 16 bytes."""
@@ -81,11 +111,12 @@ class KnownTexts:
         if len(texts):
             self._values.append(texts.digests() if self.by_text else texts.text)
 
-    def number(self, keep: BoolArray) -> Rows:
-        """Return the row of each value; all are kept."""
+    def number(self, keep: BoolArray) -> tuple[Rows, pa.ChunkedArray]:
+        """Return the row of each value, and the values; all are kept."""
+        values = pa.chunked_array(self._values, _DIGEST if self.by_text else pa.string())
         if not self.by_text:
-            return self.table.find_rows(pa.chunked_array(self._values, pa.string()))
-        return _numbers(pc.index_in(pa.chunked_array(self._values, _DIGEST), self._digests))
+            return self.table.find_rows(values), values
+        return _numbers(pc.index_in(values, self._digests)), values
 
 
 class NewTexts:
@@ -112,8 +143,8 @@ class NewTexts:
         self._digests.append(texts.digests())
         self._ids.append(pa.nulls(len(texts), pa.string()) if texts.ids is None else texts.ids)
 
-    def number(self, keep: BoolArray) -> Rows:
-        """Return the row of each text; those that are new are ``first``."""
+    def number(self, keep: BoolArray) -> tuple[Rows, pa.ChunkedArray]:
+        """Return the row of each text, and their ids; texts that are new are ``first``."""
         digests = pa.chunked_array(self._digests, _DIGEST)
         ids = pa.chunked_array(self._ids, pa.string())
         self._digests, self._ids = [], []
@@ -132,7 +163,7 @@ class NewTexts:
         self.clashing = np.flatnonzero(found & written & (code[source] != code))
         self.first = np.flatnonzero(found & (source == own))
         rows = np.where(written | named, UNKNOWN, NOTHING)
-        return np.where(found, np.searchsorted(self.first, source), rows)
+        return np.where(found, np.searchsorted(self.first, source), rows), ids
 
     def rows(self, again: Iterator[Texts]) -> Iterator[TextRow]:
         """Yield id, title and text of each row; ``again`` is what was added, once more."""

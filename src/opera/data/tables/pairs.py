@@ -1,7 +1,7 @@
 """Pairs, in batches from any reader, become a data set: rows for their texts, qrels, negatives.
 
-They are read once to number their texts, and once more to write those that are new. An error's
-place is found by reading again. So no text stays in memory, and of a pair only numbers do.
+They are read once to number their texts, and once more to write those that are new. So no text
+stays in memory, and of a pair only numbers do.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opera.core.arrays import BoolArray
+from opera.core.arrays import BoolArray, IntArray
 from opera.core.errors import DataError
 from opera.core.terminal import shown
 from opera.data.checks import MAX_GRADE
@@ -22,7 +22,7 @@ from opera.data.pairs import pair_keys
 from opera.data.qrels import GivenNegatives, Qrels
 from opera.data.store import DataBuilder
 from opera.data.tables.numbering import UNKNOWN, KnownTexts, NewTexts, Rows, Texts
-from opera.data.tables.values import Place
+from opera.data.tables.values import Place, Places, Problems
 from opera.data.teacher import TeacherScores
 from opera.data.texts import blank
 
@@ -56,14 +56,14 @@ class PairBatch:
 
 @dataclass
 class _Pairs:
-    """Pairs: rows of query and document, split, numbers or NaN, and the number of the text."""
+    """Pairs: rows of query and document, split, numbers or NaN, and the row that was read."""
 
     query: NDArray[np.int32]
     doc: NDArray[np.int32]
     split: NDArray[np.int8]
     grade: NDArray[np.float32]
     weight: NDArray[np.float32]
-    at: Rows
+    row: NDArray[np.int32]
 
     def take(self, which: BoolArray | Rows | slice) -> _Pairs:
         return _Pairs(*(own[which] for own in vars(self).values()))
@@ -77,10 +77,11 @@ class PairStore:
         name: of what is read, for messages.
         read: yields the pairs, as often as it is called, always in the same order.
         splits: numbers of the splits by name; complete once ``read`` is through.
-        lines: whether they are lines of BEIR or of another trainer: a pair has one grade, and
-            negatives stay in their order, of all splits. Else the highest grade counts.
+        lines: whether they are lines of BEIR or of another trainer: a pair has one grade, a whole
+            number, and negatives stay in their order, of all splits. Else the highest grade counts.
         lenient: leave out empty texts and ids that are not there, for published data, which a user
             cannot correct.
+        problems: what ``read`` finds wrong.
     """
 
     def __init__(
@@ -92,9 +93,11 @@ class PairStore:
         *,
         lines: bool = False,
         lenient: bool = False,
+        problems: Problems | None = None,
     ) -> None:
         self._builder, self._name, self._read, self._splits = builder, name, read, splits
         self._lines, self._lenient = lines, lenient
+        self._places, self._problems = Places(), problems or Problems()
         tables = builder.tables
         self._query = KnownTexts(tables["queries"]) if "queries" in tables else NewTexts("q")
         self._document = KnownTexts(tables["corpus"]) if "corpus" in tables else NewTexts("d")
@@ -103,7 +106,8 @@ class PairStore:
         """Store them all.
 
         Raises:
-            DataError: naming file, line or row, rule and value.
+            DataError: naming file, line or row, rule and value of the first row that breaks each
+                rule, and how many do.
         """
         pairs, negatives = self._numbered()
         if isinstance(self._query, NewTexts):
@@ -124,11 +128,10 @@ class PairStore:
     def _numbered(self) -> tuple[_Pairs, _Pairs]:
         """Read all batches; return the pairs and the negatives, and store a teacher's scores."""
         found = defaultdict[str, list[Any]](list)
-        n_rows = 0
         for batch in self._read():
             self._query.add(batch.query)
             self._document.add(batch.document)
-            found["row"].append((batch.row + n_rows).astype(np.int32))
+            found["row"].append((batch.row + len(self._places)).astype(np.int32))
             found["negative"].append(batch.negative)
             found["split"].append(batch.split)
             sizes = {"grade": len(batch.query), "weight": len(batch.query), "score": len(batch.row)}
@@ -138,7 +141,9 @@ class PairStore:
             if self._lenient:
                 found["no_query"].append(blank(batch.query.text))
                 found["empty"].append(blank(batch.document.text))
-            n_rows += len(batch.query)
+            self._places.add(len(batch.query), batch.place)
+        n_rows = len(self._places)
+        self._problems.check(n_rows)
         if not found:
             raise DataError(f"{self._name}: has no pairs")
         row, negative, split, grade, weight, score, *blanks = map(np.concatenate, found.values())
@@ -151,8 +156,9 @@ class PairStore:
             keep_documents = ~empty & keep_queries[row]
             if left := int(empty.sum() + (no_query & answered).sum()):
                 self._note(f"left out {left:,} empty texts and the pairs they are in")
-        query = self._checked("query", self._query, keep_queries)[row]
-        doc = self._checked("document", self._document, keep_documents)
+        query = self._checked("query", self._query, keep_queries, np.arange(n_rows))[row]
+        doc = self._checked("document", self._document, keep_documents, row)
+        self._problems.check(n_rows)
         there = (query >= 0) & (doc >= 0)
         if not (there & ~negative).any():
             more = " with a text on both sides" if self._lenient else ""
@@ -163,47 +169,44 @@ class PairStore:
             self._note(f"{len(scores):,} pairs have a score of a teacher")
 
         def of(which: BoolArray) -> _Pairs:
-            at = np.flatnonzero(which)
-            rows = query[at].astype(np.int32), doc[at].astype(np.int32)
-            return _Pairs(*rows, split[row[at]], grade[row[at]], weight[row[at]], at)
+            of_row = row[which]
+            rows = query[which].astype(np.int32), doc[which].astype(np.int32)
+            return _Pairs(*rows, split[of_row], grade[of_row], weight[of_row], of_row)
 
         return of(there & ~negative), of(there & negative)
 
-    def _checked(self, kind: str, texts: KnownTexts | NewTexts, keep: BoolArray) -> Rows:
+    def _checked(
+        self, kind: str, texts: KnownTexts | NewTexts, keep: BoolArray, row: IntArray
+    ) -> Rows:
         """Number the texts of a side, and refuse ids without a text, and those with two."""
-        rows, plural = texts.number(keep), "queries" if kind == "query" else f"{kind}s"
+        rows, values = texts.number(keep)
+        plural = "queries" if kind == "query" else f"{kind}s"
+
+        def refuse(wrong: Rows, rule: str) -> None:
+            self._problems.add(
+                row[wrong], self._places, rule, lambda: shown(values[int(wrong[0])].as_py())
+            )
+
         unknown = np.flatnonzero(rows == UNKNOWN)
-        if len(unknown) and self._lenient and isinstance(texts, KnownTexts):
-            _, own, at = next(self._found(kind, unknown[:1]))
-            example = shown(own.text[at].as_py())
-            self._note(
-                f"left out {len(unknown):,} judgements of {plural} that are not there, such as "
-                f"{example}"
-            )
+        advice = "add it there, or remove such pairs"
+        if isinstance(texts, NewTexts):
+            refuse(unknown, f"{kind} {{}} has no text in the files that were read")
+            refuse(texts.clashing, f"{kind} {{}} has another text than before; give it its own id")
         elif len(unknown):
-            place, own, at = next(self._found(kind, unknown[:1]))
-            if isinstance(texts, NewTexts):
-                value = None if own.ids is None else own.ids[at].as_py()
-                raise DataError(
-                    f"{place}: {kind} {shown(value)} has no text in the files that were read"
+            value = None if texts.by_text else values[int(unknown[0])].as_py()
+            if self._lenient:
+                such = "" if value is None else f", such as {shown(value)}"
+                self._note(
+                    f"left out {len(unknown):,} judgements of {plural} that are not there{such}"
                 )
-            value = own.text[at].as_py()
-            advice = "add it there, or remove such pairs"
-            other = value.removesuffix(".0") if value.endswith(".0") else f"{value}.0"
-            if int(texts.table.find_rows([other])[0]) >= 0:
-                advice = f"{shown(other)} is one: pandas adds .0 if values are missing; "
-                advice += "convert with astype('Int64')"
-            count = f" ({len(unknown):,} of {len(rows):,} are none)" if len(unknown) > 1 else ""
-            raise DataError(
-                f"{place}: {kind} {shown(value)} is no {'text' if texts.by_text else 'id'} "
-                f"in the table of {plural}{count}; {advice}"
-            )
-        if isinstance(texts, NewTexts) and len(texts.clashing):
-            place, own, at = next(self._found(kind, texts.clashing[:1]))
-            value = None if own.ids is None else own.ids[at].as_py()
-            raise DataError(
-                f"{place}: {kind} {shown(value)} has another text than before; give it its own id"
-            )
+            elif value is None:
+                refuse(unknown, f"the {kind} is no text in the table of {plural}; {advice}")
+            else:
+                other = value.removesuffix(".0") if value.endswith(".0") else f"{value}.0"
+                if int(texts.table.find_rows([other])[0]) >= 0:
+                    advice = f"{shown(other)} is one: pandas adds .0 if values are missing; "
+                    advice += "convert with astype('Int64')"
+                refuse(unknown, f"{kind} {{}} is no id in the table of {plural}; {advice}")
         if texts.by_text:
             self._note(f"the pairs hold the texts of {plural}, not their ids")
         return rows
@@ -211,27 +214,30 @@ class PairStore:
     def _check(self, pairs: _Pairs) -> None:
         """Refuse wrong numbers, and relevant pairs of empty texts; of lines these are noted."""
         grade, weight = pairs.grade, pairs.weight
-        self._refuse(pairs, weight < 0, lambda at: f"weight must be 0 or more, got {weight[at]:g}")
         fractional = np.unique(pairs.split[_fractional(grade)])  # these are weights, of any size
-        self._refuse(
-            pairs,
-            (np.abs(grade) > MAX_GRADE) & ~np.isin(pairs.split, fractional),
-            lambda at: (
-                f"grade must lie between -{MAX_GRADE} and {MAX_GRADE}, got {grade[at]:g}; counts, "
-                "as of clicks, are weights: --columns weight=COLUMN"
-            ),
-        )
+        beyond = (np.abs(grade) > MAX_GRADE) & (self._lines | ~np.isin(pairs.split, fractional))
+        between = f"grade must lie between -{MAX_GRADE} and {MAX_GRADE}, got {{}}"
+        if not self._lines:
+            between += "; counts, as of clicks, are weights: --columns weight=COLUMN"
+        no_text = "a relevant pair whose query or document has no text; "
         empty = self._of_empty_texts(pairs)
+        self._refuse(pairs, weight < 0, "weight must be 0 or more, got {}", weight)
+        self._refuse(pairs, beyond, between, grade)
         if self._lines:
-            of_empty = np.flatnonzero(empty)
-            for at, (place, _, _) in zip(
-                of_empty, self._found("document", pairs.at[of_empty]), strict=True
-            ):
-                pair = int(pairs.query[at]), int(pairs.doc[at])
-                self._builder.places[pair] = place.removeprefix(f"{self._name}/")
-            return
-        rule = "a relevant pair whose query or document has no text; give it one or remove the pair"
-        self._refuse(pairs, empty, lambda _: rule)
+            self._refuse(pairs, _fractional(grade), "grade must be a whole number, got {}", grade)
+        else:
+            self._refuse(pairs, empty, no_text + "give it one or remove the pair", grade)
+        self._problems.check(len(self._places))
+        for at in np.flatnonzero(empty) if self._lines else ():
+            pair = int(pairs.query[at]), int(pairs.doc[at])
+            place = self._places(int(pairs.row[at]))
+            self._builder.places[pair] = place.removeprefix(f"{self._name}/")
+
+    def _refuse(
+        self, pairs: _Pairs, wrong: BoolArray, rule: str, values: NDArray[np.float32]
+    ) -> None:
+        at = np.flatnonzero(wrong)
+        self._problems.add(pairs.row[at], self._places, rule, lambda: f"{values[at[0]]:g}")
 
     def _of_empty_texts(self, pairs: _Pairs) -> BoolArray:
         """Whether each pair is relevant, and its query or document has no text."""
@@ -253,24 +259,6 @@ class PairStore:
                     f"such as query {query}, document {document}"
                 )
         return pairs.take(~empty)
-
-    def _refuse(self, pairs: _Pairs, wrong: BoolArray, rule: Callable[[int], str]) -> None:
-        if wrong.any():
-            at = int(np.argmax(wrong))
-            place, _, _ = next(self._found("document", pairs.at[[at]]))
-            raise DataError(f"{place}: {rule(at)}")
-
-    def _found(self, kind: str, numbers: Rows) -> Iterator[tuple[str, Texts, int]]:
-        """Read again; yield the place of each of some texts, the texts around it, its number
-        there.
-        """
-        start = 0
-        for batch in self._read() if len(numbers) else ():
-            texts = batch.query if kind == "query" else batch.document
-            inside = (numbers >= start) & (numbers < start + len(texts))
-            for at in (numbers[inside] - start).tolist():
-                yield batch.place(at if kind == "query" else int(batch.row[at])), texts, at
-            start += len(texts)
 
     def _qrels(self, pairs: _Pairs, name: str) -> Qrels:
         """Build the qrels of a split from its sorted pairs; repeated ones are merged."""
@@ -323,13 +311,11 @@ class PairStore:
         same = (judged.query[1:] == judged.query[:-1]) & (judged.doc[1:] == judged.doc[:-1])
         clash = np.flatnonzero(same & (judged.grade[1:] != judged.grade[:-1]))
         if len(clash):
-            first, second = clash[0], clash[0] + 1
-            (before, _, _), (place, _, _) = (
-                next(self._found("document", judged.at[[at]])) for at in (first, second)
-            )
+            rows, grades = (own[clash[0] : clash[0] + 2] for own in (judged.row, judged.grade))
+            before, place = map(self._places, rows.tolist())
             raise DataError(
-                f"{place}: grade {judged.grade[second]:g} for a pair that {before} gives grade "
-                f"{judged.grade[first]:g}; a pair has one grade"
+                f"{place}: grade {grades[1]:g} for a pair that {before} gives grade {grades[0]:g}; "
+                "a pair has one grade"
             )
 
     def _store_negatives(self, negatives: _Pairs) -> None:

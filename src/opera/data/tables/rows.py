@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from opera.core.arrays import IntArray
 from opera.core.errors import DataError
 from opera.core.reading import open_file
 from opera.core.terminal import shortened, shown
@@ -22,45 +25,53 @@ BATCH_ROWS = 20_000
 END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"
 TREC_COLUMNS = ["query_id", "iteration", "document_id", "grade"]
 
+Records = Callable[[], Iterator[tuple[int, dict[str, Any]]]]
+"""Reads the lines of a JSON Lines file: their numbers and records."""
+
 
 class Rows(NamedTuple):
     """Some rows of a table: the line of each in a text file, else its number; and Arrow arrays."""
 
-    numbers: Sequence[int]
+    numbers: IntArray | range
     columns: dict[str, pa.Array]
 
 
-class TableFile(Protocol):
+class TableFile:
     """A table that can be read any number of times.
 
-    Attributes:
+    Args:
         name: the file, for messages.
-        short: its name alone, for notes: these are stored, and the file may be read elsewhere.
         columns: its columns, in order.
+        short: its name alone, for notes: these are stored, and the file may be read elsewhere.
     """
 
-    name: str
-    short: str
-    columns: list[str]
+    mark = ":{}"
+    """How the number of a row stands behind the name of its file."""
+
+    def __init__(self, name: str, columns: Sequence[str], short: str) -> None:
+        self.name, self.columns, self.short = name, list(columns), short
+        for at, column in enumerate(self.columns):
+            if column in self.columns[:at]:
+                raise DataError(f"{name}: two columns are called {shown(column)}; rename one")
 
     def batches(self, columns: Sequence[str]) -> Iterator[Rows]:
         """Yield the rows with some of the columns; raises a DataError with file, row and rule."""
+        raise NotImplementedError
 
     def place(self, number: int) -> str:
         """Name a row in messages, by a number of :attr:`Rows.numbers`."""
+        return self.name + self.mark.format(number)
 
 
-class ArrowTable:
+class ArrowTable(TableFile):
     """A Parquet or Arrow file."""
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.name, self.short = path, str(path), path.name
-        with self._opened() as (schema, _):
-            self.columns = unique_columns(self.name, list(schema.names))
+    mark = ", row {}"
 
-    def place(self, number: int) -> str:
-        """File and row."""
-        return f"{self.name}, row {number}"
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with self._opened() as (schema, _):
+            super().__init__(str(path), schema.names, path.name)
 
     def batches(self, columns: Sequence[str]) -> Iterator[Rows]:
         """Yield the rows; a batch holds what was written together, or :data:`BATCH_ROWS` rows."""
@@ -80,10 +91,8 @@ class ArrowTable:
             with open_file(self.path) as file:
                 if self.path.suffix.lower() == ".parquet":
                     parquet = pq.ParquetFile(file)
-                    yield (
-                        parquet.schema_arrow,
-                        parquet.iter_batches(BATCH_ROWS, columns=list(columns)),
-                    )
+                    batches = parquet.iter_batches(BATCH_ROWS, columns=list(columns))
+                    yield parquet.schema_arrow, batches
                 elif file.peek(6)[:6] == b"ARROW1":
                     whole = pa.ipc.open_file(file)
                     yield whole.schema, map(whole.get_batch, range(whole.num_record_batches))
@@ -105,37 +114,39 @@ def _to_the_end(stream: Any, file: Any) -> Iterator[pa.RecordBatch]:
         raise OSError("it was cut off: the mark at the end of the stream is missing")
 
 
-class JsonTable:
-    """A JSON Lines file. Every record is read for its columns and their types: writers that omit
-    nulls make files in which a column first appears late.
+class JsonTable(TableFile):
+    """A JSON Lines file.
+
+    Args:
+        path: the file.
+        types: the columns and their types. ``None``: every record is read for these, since writers
+            that omit nulls make files in which a column first appears late.
+        records: reads the file, where not every record is taken as it is.
     """
 
-    def __init__(self, path: Path) -> None:
-        self.path, self.name, self.short = path, str(path), path.name
+    def __init__(
+        self,
+        path: Path,
+        types: Mapping[str, pa.DataType] | None = None,
+        records: Records | None = None,
+    ) -> None:
+        self._records, self._types = records or partial(json_objects, path), types
         # the line on which each type of a column's values is first seen
         self._first: dict[str, dict[type, int]] = {}
-        for number, record in json_objects(path):
+        for number, record in self._records() if types is None else ():
             for key, value in record.items():
                 self._first.setdefault(key, {}).setdefault(type(value), number)
-        self.columns = list(self._first)
-
-    def place(self, number: int) -> str:
-        """File and line."""
-        return f"{self.name}:{number}"
+        super().__init__(str(path), list(self._first if types is None else types), path.name)
 
     def batches(self, columns: Sequence[str]) -> Iterator[Rows]:
         """Yield the rows; numbers become texts, and a key that a record lacks is null."""
-        types = {column: self._type(column) for column in columns}
-
-        def values() -> Iterator[tuple[int, list[Any]]]:
-            for number, record in json_objects(self.path):
-                place = self.place(number)
-                yield (
-                    number,
-                    [_json_value(place, own, record.get(own), types[own]) for own in columns],
-                )
-
-        yield from _batched(values(), types)
+        given = self._types
+        types = {own: self._type(own) if given is None else given[own] for own in columns}
+        rows = (
+            (number, [self._value(number, own, record.get(own), types[own]) for own in columns])
+            for number, record in self._records()
+        )
+        yield from _batched(rows, types)
 
     def check_lists(self, column: str) -> None:
         """Refuse a column that has lists on some lines and single values on others."""
@@ -154,27 +165,34 @@ class JsonTable:
                 f"{self.place(max(flag, min(lines.values())))}: column {shown(column)} must "
                 "not mix true and false with other values; write 1 and 0"
             )
-        return (
-            pa.list_(pa.string()) if list in lines else pa.string() if flag is None else pa.bool_()
-        )
+        if list in lines:
+            return pa.list_(pa.string())
+        return pa.string() if flag is None else pa.bool_()
+
+    def _value(self, number: int, column: str, value: Any, kind: pa.DataType) -> Any:
+        """A value as Arrow takes it: numbers as texts, and one value as a list where lists are."""
+        if value is None or (isinstance(value, str) and kind == _STRING) or kind == _BOOL:
+            return value
+        if pa.types.is_list(kind) and (self._types is None or isinstance(value, list)):
+            parts = value if isinstance(value, list) else [value]
+            return [self._value(number, column, part, kind.value_type) for part in parts]
+        if pa.types.is_struct(kind) and isinstance(value, dict):
+            return {
+                own.name: self._value(number, f"{column}.{own.name}", value.get(own.name), own.type)
+                for own in kind
+            }
+        if kind == _STRING and isinstance(value, int | float) and not isinstance(value, bool):
+            return repr(value)
+        shapes = {pa.types.is_list: "a list", pa.types.is_struct: "an object"}
+        what = next((own for fits, own in shapes.items() if fits(kind)), "a text or a number")
+        place = f"{self.place(number)}: column {shown(column)}"
+        raise DataError(f"{place} must be {what}, got {shown(value)}")
 
 
-def _json_value(place: str, column: str, value: object, kind: pa.DataType) -> object:
-    """A value as Arrow takes it: numbers as texts, and all as lists where the column has some."""
-    if pa.types.is_list(kind) and value is not None:
-        parts = value if isinstance(value, list) else [value]
-        return [_json_value(place, column, part, pa.string()) for part in parts]
-    if value is None or isinstance(value, str) or kind == pa.bool_():
-        return value
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        return repr(value)
-    raise DataError(
-        f"{place}: column {shown(column)} must be a text, a number or a list of these, "
-        f"got {shown(value)}"
-    )
+_STRING, _BOOL = pa.string(), pa.bool_()
 
 
-class DelimitedTable:
+class DelimitedTable(TableFile):
     """A CSV or TSV file, or TREC's qrels. Every value is a text: an id such as 007 stays as it is.
 
     In CSV, quotation marks are read as RFC 4180 has them; in the others they are part of the text.
@@ -189,24 +207,19 @@ class DelimitedTable:
     def __init__(
         self, path: Path, header: Callable[[list[str]], bool] | None, *, tabs: bool = False
     ) -> None:
-        self.path, self.name, self.short = path, str(path), path.name
+        self.path = path
         self.delimiter = None if header is None else "\t" if tabs else _delimiter(path)
         self._csv = not (header is None or tabs)
-        first = next(self._records(), None)
-        if first is None:
+        _, self.first_line = next(self._records(), (0, list[str]()))
+        if not self.first_line:
             raise DataError(f"{path}: is empty; it must have at least one row")
-        self.first_line = first[1]
-        self.has_header = header is not None and header(first[1])
-        if header is None:
-            self.columns = TREC_COLUMNS
-        elif self.has_header:
-            self.columns = unique_columns(self.name, first[1])
-        else:
-            self.columns = [str(at + 1) for at in range(len(first[1]))]
-
-    def place(self, number: int) -> str:
-        """File and line."""
-        return f"{self.name}:{number}"
+        self.has_header = header is not None and header(self.first_line)
+        columns = (
+            self.first_line
+            if self.has_header
+            else [str(at + 1) for at in range(len(self.first_line))]
+        )
+        super().__init__(str(path), TREC_COLUMNS if header is None else columns, path.name)
 
     def batches(self, columns: Sequence[str]) -> Iterator[Rows]:
         """Yield the rows; empty lines are skipped."""
@@ -219,21 +232,18 @@ class DelimitedTable:
         if self.has_header:
             next(records)
         for number, fields in records:
+            problem = ""
             if len(fields) != len(self.columns):
-                raise DataError(
-                    f"{self.place(number)}: must have {len(self.columns)} columns "
-                    f"({', '.join(map(shown, self.columns))}), got {len(fields)}: "
-                    f"{self._shown(fields)}"
-                )
-            if fields[-1] in header and sorted(cell.lstrip("\ufeff") for cell in fields) == header:
-                raise DataError(
-                    f"{self.place(number)}: is a header again ({self._shown(fields)}), as where "
-                    "files were joined; remove it, or pass the files one by one"
-                )
+                listed = ", ".join(map(shown, self.columns))
+                problem = f"must have {len(self.columns)} columns ({listed}), "
+                problem += f"got {len(fields)}: {{}}"
+            elif fields[-1] in header and sorted(own.lstrip("\ufeff") for own in fields) == header:
+                problem = "is a header again ({}), as where files were joined; remove it, or "
+                problem += "pass the files one by one"
+            if problem:
+                line = shown((self.delimiter or " ").join(fields))
+                raise DataError(f"{self.place(number)}: {problem.replace('{}', line)}")
             yield number, fields
-
-    def _shown(self, fields: list[str]) -> str:
-        return shown((self.delimiter or " ").join(fields))
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
         """Yield the line on which each record begins, and its fields."""
@@ -253,7 +263,7 @@ class DelimitedTable:
                 number = reader.line_num + 1
         except csv.Error as error:
             raise DataError(
-                f"{self.place(number)}: quotation marks do not fit ({error}); a field with one "
+                f"{self.path}:{number}: quotation marks do not fit ({error}); a field with one "
                 'stands in quotation marks, and each within it is doubled: "5"" pipe"'
             ) from None
 
@@ -270,8 +280,7 @@ def is_qrels(path: Path) -> bool:
     Raises:
         DataError: for a ranking, TREC's run.
     """
-    line = next((line for line in text_lines(path) if line.strip()), "")
-    fields = line.split()
+    fields = next((line for line in text_lines(path) if line.strip()), "").split()
     if len(fields) == 6 and fields[1].upper() == "Q0":
         raise DataError(
             f"{path}: is a ranking (TREC's run: QUERY Q0 DOCUMENT RANK SCORE NAME), not "
@@ -285,31 +294,23 @@ def is_qrels(path: Path) -> bool:
 
 
 def _batched(
-    rows: Iterable[tuple[int, Sequence[Any]]], types: dict[str, pa.DataType]
+    rows: Iterable[tuple[int, Sequence[Any]]], types: Mapping[str, pa.DataType]
 ) -> Iterator[Rows]:
     """Collect rows of Python values into batches of bounded size."""
-    numbers: list[int] = []
-    values: list[Sequence[Any]] = []
+    found: list[tuple[int, Sequence[Any]]] = []
     characters = 0
 
     def whole() -> Rows:
+        numbers, values = zip(*found, strict=True)
         columns = zip(types.items(), zip(*values, strict=True), strict=True)
-        return Rows(numbers, {name: pa.array(own, kind) for (name, kind), own in columns})
+        arrays = {name: pa.array(own, kind) for (name, kind), own in columns}
+        return Rows(np.array(numbers), arrays)
 
-    for number, row in rows:
-        numbers.append(number)
-        values.append(row)
-        characters += sum(len(str(value)) for value in row)
-        if len(numbers) == BATCH_ROWS or characters >= BATCH_CHARACTERS:
+    for row in rows:
+        found.append(row)
+        characters += sum(len(str(value)) for value in row[1])
+        if len(found) == BATCH_ROWS or characters >= BATCH_CHARACTERS:
             yield whole()
-            numbers, values, characters = [], [], 0
-    if numbers:
+            found, characters = [], 0
+    if found:
         yield whole()
-
-
-def unique_columns(place: str, names: list[str]) -> list[str]:
-    """Return the names of columns; two of one name are a DataError."""
-    for at, name in enumerate(names):
-        if name in names[:at]:
-            raise DataError(f"{place}: two columns are called {shown(name)}; rename one")
-    return names
