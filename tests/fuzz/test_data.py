@@ -57,6 +57,11 @@ def loads(source: Path, check: Callable[[RetrievalData], None]) -> None:
             assert found.fingerprint == data.fingerprint
 
 
+def as_text(value: Any) -> str:
+    """Numbers count as texts."""
+    return value if isinstance(value, str) else repr(value)
+
+
 @given(BEIR)
 def test_beir_folders(files: dict[str, bytes]) -> None:
     with workplace() as folder:
@@ -66,8 +71,8 @@ def test_beir_folders(files: dict[str, bytes]) -> None:
 
         def check(data: RetrievalData) -> None:
             documents, queries, judgements = (lines_of(files[name]) for name in NAMES)
-            assert data.corpus.ids() == [json.loads(line)["_id"] for line in documents]
-            assert data.queries.ids() == [json.loads(line)["_id"] for line in queries]
+            assert data.corpus.ids() == [as_text(json.loads(line)["_id"]) for line in documents]
+            assert data.queries.ids() == [as_text(json.loads(line)["_id"]) for line in queries]
             merged = sum(int(found[1]) for note in data.notes if (found := re.search(r"merged (\d+)", note)))
             assert len(data.split("train").grades) + merged == len(judgements) - 1
 
@@ -81,10 +86,17 @@ def test_flagembedding_files(content: bytes) -> None:
 
         def check(data: RetrievalData) -> None:
             records = [json.loads(line) for line in lines_of(content)]
-            pairs = {(record["query"], text) for record in records for text in record["pos"]}
-            assert data.queries.texts() == list(dict.fromkeys(record["query"] for record in records))
+            queries = [as_text(record["query"]) for record in records]
+            pairs, wrong = (
+                {
+                    (query, as_text(text))
+                    for query, record in zip(queries, records, strict=True)
+                    for text in record.get(key) or []
+                }
+                for key in ("pos", "neg")
+            )
+            assert data.queries.texts() == list(dict.fromkeys(queries))
             assert len(data.split("train").doc_rows) == len(pairs)
-            wrong = {(record["query"], text) for record in records for text in record.get("neg") or []}
             found = 0 if data.given_negatives is None else len(data.given_negatives.doc_rows)
             assert found == len(wrong - pairs)
 
