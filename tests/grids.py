@@ -14,8 +14,6 @@ from opera.config.automatic import Situation, resolve
 from opera.config.recipe import make_recipe
 from opera.experiments.analysis import PAPERS, RECALL, Group, find_groups
 from opera.experiments.grid.plan import Cell, grid_axes, plan_grid
-from opera.experiments.paper.align import ComparedFigure, ComparedRow, align_table
-from opera.experiments.paper.tables import find_table
 from opera.retrieval.measures import DEFAULT_MEASURES
 from opera.runs.folder import RunWriter
 from opera.runs.record import (
@@ -47,21 +45,7 @@ def write_run(
     fingerprint: str = "x",
     chosen: GuardRecord | None = None,
 ) -> None:
-    """Write a finished run.
-
-    Args:
-        path: its folder.
-        values: settings given, by name.
-        data: the data set's path.
-        measures: ``{"before": {...}, "after": {...}}``.
-        per_query: columns of ``per_query.parquet``.
-        pairs: columns of ``pairs.parquet``.
-        step_seconds: seconds of each step.
-        seconds: seconds of each phase.
-        model: the model's path.
-        fingerprint: of the data.
-        chosen: what the guard chose.
-    """
+    """Write a finished run with these settings, measures, columns of its tables, and seconds of each step."""
     writer, steps = write_unfinished_run(path, values, data, model, fingerprint, seconds, "finished", chosen)
     writer.write_measures(measures)
     writer.write_per_query(per_query)
@@ -79,7 +63,7 @@ def write_unfinished_run(
     status: Literal["running", "finished"] = "running",
     chosen: GuardRecord | None = None,
 ) -> tuple[RunWriter, int]:
-    """Write ``run.json`` alone; returns the run's writer and its number of steps."""
+    """Write ``run.json`` alone; return the run's writer and its number of steps."""
     path.mkdir(parents=True)
     writer = RunWriter(path)
     recipe = make_recipe(values)
@@ -218,48 +202,3 @@ def around(mean: float, seed: int = 0, count: int = N_QUERIES) -> NDArray[np.flo
     """Random values with exactly this mean."""
     noise = np.random.default_rng(seed).normal(0, 0.1, count)
     return mean + noise - noise.mean()
-
-
-class PaperRuns:
-    """A folder of made-up runs with the measures of the paper's tables."""
-
-    def __init__(self, home: Path) -> None:
-        self.home = home
-
-    def add(
-        self, data: str, settings: dict[str, Any], steps: int = 100, seconds: float = 0.5, similarity: bool = False,
-        **after: float | list[float],
-    ) -> None:  # fmt: skip
-        """Add a run per seed; ``ndcg=[.4, .6]`` gives the measures of two seeds. Before training all are 0.1."""
-        names = {"ndcg": "retrieved_ideal_nDCG@10", "recall": "R@20", "recall10": "R@10"}
-        columns = {names[name]: np.atleast_1d(values) for name, values in after.items()}
-        label = ",".join(map(str, settings.values()))
-        for seed in range(len(next(iter(columns.values())))):
-            own = {name: float(values[seed]) for name, values in columns.items()}
-            per_query = {f"after {name}": np.linspace(mean - 0.03, mean + 0.03, 7)[:6] for name, mean in own.items()}
-            recorded = {"similarity": np.arange(6, dtype=np.float32)} if similarity else {}
-            write_run(
-                self.home / data / f"{label},{steps}" / f"seed{seed}",
-                {"max_steps": steps, **settings, "seed": seed},
-                data=f"data/{data}",
-                measures={"before": dict.fromkeys(own, 0.1), "after": own},
-                per_query={"query_id": [f"q{number}" for number in range(6)], **recorded, **per_query},
-                step_seconds=seconds,
-                model="models/potion-base-4m",
-                fingerprint=data,
-            )
-
-    def rows(self, table: str, **options: Any) -> list[ComparedRow]:
-        """A table of the paper beside these runs."""
-        return align_table(find_table(table), find_groups(self.home), **options)
-
-
-def figure_at(rows: list[ComparedRow], data: str, method: str, measure: str, **row: Any) -> ComparedFigure:
-    """One figure of a table."""
-    (only,) = [
-        compared
-        for compared in rows
-        if (compared.row.data, compared.row.method) == (data, method)
-        and all(getattr(compared.row, name) == value for name, value in row.items())
-    ]
-    return only.figures[measure]

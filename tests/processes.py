@@ -9,10 +9,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TextIO
+from typing import Self, TextIO
 
 DEADLINE = 300.0
 """Seconds after which a test gives up waiting: far more than any machine needs, so that it fails at last."""
@@ -100,8 +101,18 @@ class ForkedWorker:
         return self._process.exitcode
 
     def send_signal(self, number: int) -> None:
-        assert self._process.pid is not None
-        os.kill(self._process.pid, number)
+        if self.returncode is None:
+            assert self._process.pid is not None
+            os.kill(self._process.pid, number)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.stdout.close()
+        with suppress(BrokenPipeError):
+            self.stdin.close()
+        self.wait()
 
 
 def torchrun(arguments: list[str], log: Path, processes: int = 2) -> subprocess.Popen[bytes]:

@@ -187,12 +187,11 @@ nDCG@1x => unknown measure 'nDCG@1x'; did you mean 'nDCG@10'? (known: retrieved_
 
 COMPARING = [
     *table("", """
-compare data ./data --model model --out grid => DATA: data and ./data are the same place; give it once
+compare data ./data --model model --out grid => DATA: data is given twice
 paper --table mian => --table mian: no such table; did you mean 'main'? (known: main, qwen3, hierarchy, overhead,
     overhead-fever, denoising, cbs, components, bge-m3, reversed, difficulty, retention, full, qwen3-full)
 paper --table '\x1b[31m' => --table \\x1b[31m: no such table (known: main, qwen3, hierarchy, overhead,
     overhead-fever, denoising, cbs, components, bge-m3, reversed, difficulty, retention, full, qwen3-full)
-paper --table main --steps 5 => --steps and --set pick runs of a grid: give --grid FOLDER too
 paper --data fiqa => needs --table: which of the paper's tables (opera paper lists them)
 paper --table main --data nosuch => --data nosuch: table main has no such data set (it has: NFCorpus, TripClick
     (head), TripClick (torso), FiQA, ANTIQUE, TriviaQA, HotpotQA, FEVER)
@@ -245,22 +244,13 @@ paper --table main --data nosuch => --data nosuch: table main has no such data s
     """),
     Bad(COMPARE, "data: has no split 'dev', and 1 train queries are too few to draw one; the guard needs one, so pass "
         "guard=false", write("data/qrels/train.tsv", "query-id\tcorpus-id\tscore\ntrain0\td0\t1\n")),
-    Bad("compare data also --model model --out grid", "DATA: data and also are the same place; give it once",
-        link("also", "data")),
+    Bad("compare data also --model model --out grid", "DATA: data is given twice", link("also", "data")),
     Bad(f"{COMPARE} --seeds {'7' * 5000}", "--seeds: must be whole numbers separated by commas, such as 0,1,2, got "
         "'7777777777777777777777777777777777777777777777777…777777777777777777777777777777777777777777777777'"),
     Bad(f"{COMPARE} --methods ft:precision={'0' * 300}",
         "ft:precision=0000000000000000000000000000000000000…0000000000000000000000000000000000000000000000000: "
         "names a folder, so it must have at most 200 bytes; use --set for some settings"),
     Bad("report grid --baseline dp", "--baseline dp: no run has this label; there are ft, rp:k=0.5", with_grid),
-    Bad("report grid --tables tables", "--tables tables: is a file; pass a folder", with_grid, write("tables", "mine")),
-    Bad("report grid --tables .",
-        matching(r"--tables .*data-cost-4\.csv: exists; pass --overwrite to replace it, or another folder"), with_grid,
-        write("data-cost-4.csv", "mine")),
-    Bad("paper --table main --grid grid --steps 0",
-        "--steps: must be greater than or equal to 1, got '0'; see opera paper --help", with_grid),
-    Bad("paper --table main --grid grid --set k", "--set k: must be key=value, such as --set temperature=0.05",
-        with_grid),
     *table("", """
 reproduce mian =~ TABLE mian: no such table; did you mean 'main'\\? \\(known: main, .*\\)
 reproduce '\x1b[31m' =~ TABLE \\\\x1b\\[31m: no such table \\(known: main, .*\\)

@@ -206,8 +206,6 @@ PATH_DOORS = {
     "--query-vectors": "train data --out run --document-vectors d.npy --query-vectors PATH",
     "--run-file": "evaluate data --model model --run-file PATH",
     "GRID|RUN": "report PATH",
-    "--grid": "paper --table main --grid PATH",
-    "--tables": "report grid --tables PATH",
 }
 """A command line for each option or argument that takes a path; ``PATH`` stands for it."""
 

@@ -64,6 +64,8 @@ def test_a_killed_reproduction_goes_on_to_the_table_and_the_report(finished: Pat
     text = (finished / "main.txt").read_text()
     assert "Table 2: five methods on eight data sets" in text
     assert "Made with --scale small" in text
+    assert "The grid's runs: preset paper, 1 seed." in text
+    assert "B: HotpotQA" not in text
     assert "not run" not in text
     assert (finished / "report.html").stat().st_size > 10_000
 
@@ -93,17 +95,6 @@ def test_shards_make_the_same_table(finished: Path, here: Any, beir: Path, stati
     assert "nfcorpus has other counts than Table 8" in (out / "main.txt").read_text()
     assert (out / "main.txt").read_text() == (finished / "main.txt").read_text()
     assert (out / "report.html").is_file()
-
-
-def test_opera_paper_knows_the_data_sets_of_the_grid(finished: Path, here: Any, beir: Path) -> None:
-    assert beir.name != "nfcorpus"
-    call = here(["paper", "--table", "main", "--grid", finished, "--data", "nfcorpus", "--json"])
-    assert [row["mean"] for row in json.loads(call.stdout)] == [row["mean"] for row in records(finished)]
-    text = " ".join(here(["paper", "--table", "main", "--grid", finished, "--data", "nfcorpus"]).stdout.split())
-    assert "Made with --scale small" in text
-    assert "The grid's runs: preset paper, 1 seed." in text
-    assert "nfcorpus has other counts than Table 8" in text
-    assert "B: HotpotQA" not in text
 
 
 def test_a_finished_one_prints_its_table_again(

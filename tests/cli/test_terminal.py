@@ -74,7 +74,6 @@ def test_a_run_and_its_report_are_told_without_commands(run_opera: Opera, evil_d
         ["train", evil_data, "--model", evil_model, "--out", out, *QUICK, "--resume"],
         ["report", out],
         ["report", out, "--json"],
-        ["paper", "--table", "main", "--grid", out],
     ):
         done = run_opera(*words)
         assert done.returncode == 0, done.stderr

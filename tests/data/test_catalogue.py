@@ -11,7 +11,7 @@ import pytest
 
 from opera.core.errors import DataError
 from opera.data.catalogue import PAPER_SETS, PaperSet, find_set
-from opera.experiments.paper.matching import data_key
+from opera.experiments.paper.tables import data_key
 
 LIBRARY = find_spec("ir_datasets")
 assert LIBRARY is not None

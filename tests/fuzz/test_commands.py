@@ -21,7 +21,7 @@ OPTIONS = [
     "--model", "--out", "--method", "--steps", "--epochs", "--preset", "--batch-size", "--lr", "--seed", "--negatives",
     "--range", "--adapter", "--query-vectors", "--set", "--config", "--require-gain", "--resume", "--overwrite",
     "--json", "--split", "--measures", "--full", "--relevant-grade", "--run-file", "--cbs", "--cbs-pool", "--keep",
-    "--top", "--methods", "--seeds", "--baseline", "--jobs", "--plan", "--data", "--grid", "--table", "--show", "-x",
+    "--top", "--methods", "--seeds", "--baseline", "--jobs", "--plan", "--data", "--table", "--show", "-x",
     "--help", "--version", "--help-settings", "--", "--scale", "--shard", "--table-only",
     "--lora", "--matryoshka", "--trainer",
 ]  # fmt: skip

@@ -58,7 +58,7 @@ EXAMPLES: dict[Callable[..., None], str] = {
     report: "grid --out report.html",
     inspect: "my-beir-folder --model minilm",
     theory: "--noise 0.2 --noise 0.4 --auc 0.7 --set k=0.5 --out theory.svg",
-    paper: "--table main --grid runs",
+    paper: "--table main",
     data: "get nfcorpus",
     reproduce: "main --scale small --data nfcorpus=my-beir-folder --out grid",
     quickstart: "--out quickstart",

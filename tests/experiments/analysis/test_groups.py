@@ -1,128 +1,242 @@
-"""Runs grouped by data set, method and number of steps."""
+"""Runs grouped by data set, method and number of steps, their labels, and the results of a folder."""
 
 from __future__ import annotations
 
 import errno
 import json
 import os
-import shutil
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from grids import RunsFolder
-from opera.core.errors import RunFolderError
-from opera.experiments.analysis import analyse_runs
+from grids import N_QUERIES, RunsFolder, around, guard_record
+from opera.core.errors import RunFolderError, SettingError
+from opera.experiments.analysis import PAPERS, PRIMARY, RECALL, UNTRAINED, analyse_runs, short_name
 from opera.experiments.analysis.groups import DAMAGED, OTHER_FORMAT, UNFINISHED
-
-
-def test_runs_without_a_newer_setting_join_those_that_have_it(folder: RunsFolder) -> None:
-    folder.add(seed=0)
-    path = folder.add(seed=1) / "run.json"
-    record = json.loads(path.read_text())
-    del record["identity"]["refit"]
-    path.write_text(json.dumps(record))
-    (group,) = folder.groups()
-    assert (group.method, group.seeds) == ("ft", (0, 1))
-
-
-def test_groups_hold_the_seeds_of_a_data_set_method_and_number_of_steps(folder: RunsFolder) -> None:
-    for seed, steps, data in product((2, 0), (8, 4), ("data/two", "data/one.jsonl")):
-        folder.add(data=data, seed=seed, max_steps=steps)
-    found = folder.groups()
-    assert [(group.data, group.steps) for group in found] == [
-        ("data/one.jsonl", 4), ("data/one.jsonl", 8), ("data/two", 4), ("data/two", 8),
-    ]  # fmt: skip
-    assert all(group.seeds == (0, 2) for group in found)
-    assert [group.name for group in found] == ["one", "one", "two", "two"]
-
-
-def test_runs_of_automatic_steps_are_a_group_even_if_a_seed_draws_other_splits(folder: RunsFolder) -> None:
-    paths = [folder.add(seed=seed, max_steps=None, epochs=12) for seed in (0, 1)]
-    record = json.loads((paths[1] / "run.json").read_text())
-    change_record(paths[1], settings={**record["settings"], "max_steps": 22})
-    folder.add(seed=0, max_steps=7)
-    assert [(group.method, group.steps, group.seeds) for group in folder.groups()] == [
-        ("ft", 7, (0,)),
-        ("ft:epochs=12", 24, (0, 1)),
-    ]
-
-
-def test_the_same_run_twice_is_refused(folder: RunsFolder) -> None:
-    first, second = folder.add(), folder.add()
-    with pytest.raises(RunFolderError, match="are the same run twice") as caught:
-        folder.groups()
-    assert str(first) in str(caught.value)
-    assert str(second) in str(caught.value)
-
-
-def test_runs_of_another_format_are_left_out_and_named(folder: RunsFolder) -> None:
-    old = [folder.add(method="sp"), folder.add(method="rp", status="running")]
-    for path in old:
-        change_record(path, format=1)
-    unfinished = folder.add(method="infobatch", status="running")
-    with pytest.raises(RunFolderError, match="only 1 unfinished and 2 written by another version"):
-        analyse_runs(folder.home)
-    folder.add(method="ft")
-    comparison = analyse_runs(folder.home)
-    assert [row.method for row in comparison.tables[0].rows] == ["ft"]
-    assert comparison.left_out[UNFINISHED] == [str(unfinished)]
-    assert comparison.as_dict()["left_out"][OTHER_FORMAT] == [str(path) for path in old]
-    with pytest.raises(RunFolderError, match="use that version, or train again with --overwrite"):
-        analyse_runs(old[0])
-
-
-def test_runs_of_a_method_that_is_not_registered_here_come_last(folder: RunsFolder) -> None:
-    for sharpness, bias in ((5.0, 1), (2.0, 1)):
-        path = folder.add(method="ft", seed=3)
-        record = json.loads((path / "run.json").read_text())
-        own = {"method": "softmax", "sharpness": sharpness, "bias": bias}
-        change_record(path, **{name: {**record[name], **own} for name in ("identity", "settings")})
-    assert [group.method for group in folder.groups()] == ["softmax:sharpness=2", "softmax:sharpness=5"]
-    folder.add(method="sp+dp")
-    folder.add(method="dp", temperature=0.05)
-    assert [group.method for group in folder.groups()] == [
-        "dp:temperature=0.05", "sp+dp", "softmax:sharpness=2", "softmax:sharpness=5",
-    ]  # fmt: skip
-    shutil.rmtree(path)
-    assert "softmax" in [group.method for group in folder.groups()]
-    assert analyse_runs(folder.home).tables[0].rows[-1].method == "softmax"
+from opera.runs.guard_words import dev_sentence
+from opera.runs.record import GridRecord
 
 
 def change_record(path: Path, **changes: Any) -> None:
-    """Change fields of a run's ``run.json``."""
+    """Change fields of a run's ``run.json``; parts of ``identity`` and ``settings`` are added."""
     record = json.loads((path / "run.json").read_text())
-    (path / "run.json").write_text(json.dumps({**record, **changes}))
+    for name, value in changes.items():
+        record[name] = {**record[name], **value} if isinstance(value, dict) else value
+    (path / "run.json").write_text(json.dumps(record))
 
 
-def test_unfinished_runs_are_left_out_and_named(folder: RunsFolder) -> None:
-    folder.add(method="ft")
-    folder.add(method="dp")
-    unfinished = folder.add(method="sp", status="running")
-    (folder.home / "junk").mkdir()
-    (folder.home / "junk" / "run.json").write_text("{")
-    comparison = analyse_runs(folder.home)
-    assert [row.method for row in comparison.tables[0].rows] == ["ft", "dp"]
-    assert comparison.left_out[UNFINISHED] == [str(unfinished)]
-    assert [str(folder.home / "junk" / "run.json") in reason for reason in comparison.left_out[DAMAGED]] == [True]
-    with pytest.raises(RunFolderError, match="holds no finished run, only 1 unfinished"):
-        analyse_runs(unfinished)
-    with pytest.raises(RunFolderError, match=r"junk/run\.json: is not as OPERA wrote it: not JSON"):
-        analyse_runs(folder.home / "junk")
+def labels(folder: RunsFolder) -> list[str]:
+    return [group.method for group in folder.groups()]
 
 
-def test_folders_that_may_not_be_read_are_named(folder: RunsFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder.add(seed=0)
-    unlisted, unentered = folder.add(seed=1), folder.add(seed=2)
-    scandir, lstat = os.scandir, Path.lstat
+class TestLabels:
+    def test_they_have_a_methods_own_settings_and_those_that_differ(self, folder: RunsFolder) -> None:
+        folder.add(method="sp", k=0.25)
+        folder.add(method="sp", k=0.5)
+        folder.add(method="dp", levels="query", temperature=0.05)
+        folder.add(method="dp", mask_known_positives=False)
+        folder.add(method="ft", range=(10, 50), negatives="hard")
+        assert labels(folder) == [
+            "ft:negatives=hard:range=10:50", "sp", "sp:k=0.5", "dp:levels=query:temperature=0.05",
+            "dp:mask_known_positives=false",
+        ]  # fmt: skip
 
-    def refuse(path: Any) -> Any:
-        raise PermissionError(errno.EACCES, "Permission denied", str(path))
+    def test_they_leave_out_what_all_runs_share_or_only_data_sets_differ_in(self, folder: RunsFolder) -> None:
+        for data, ranks in (("a/one", (10, 100)), ("b/two", (10, 200))):
+            for method in ("ft", "dp"):
+                folder.add(data=data, method=method, negatives="hard", range=ranks, temperature=0.05)
+        assert labels(folder) == ["ft", "dp"] * 2
+        assert analyse_runs(folder.home).shared == {"negatives": "hard", "temperature": 0.05}
 
-    monkeypatch.setattr(os, "scandir", lambda path: refuse(path) if Path(path) == unlisted else scandir(path))
-    monkeypatch.setattr(Path, "lstat", lambda path: refuse(path) if path.parent == unentered else lstat(path))
-    comparison = analyse_runs(folder.home)
-    damaged = [f"{path}: cannot be read (Permission denied)" for path in (unlisted, unentered)]
-    assert comparison.left_out[DAMAGED] == damaged
+    def test_they_name_models_that_differ(self, folder: RunsFolder) -> None:
+        for model in ("models/small", "hub/large"):
+            folder.add(model=model)
+        assert labels(folder) == ["ft:model=large", "ft:model=small"]
+        assert analyse_runs(folder.home).models == ("models/small", "hub/large")
+
+    def test_methods_that_are_not_registered_here_come_last(self, folder: RunsFolder) -> None:
+        for sharpness in (5.0, 2.0):
+            own = {"method": "softmax", "sharpness": sharpness, "bias": 1}
+            change_record(folder.add(seed=3), identity=own, settings=own)
+        folder.add(method="sp+dp")
+        folder.add(method="dp", temperature=0.05)
+        assert labels(folder) == ["dp:temperature=0.05", "sp+dp", "softmax:sharpness=2", "softmax:sharpness=5"]
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("a/b.jsonl", "b"), ("a/b/", "b"), ("python:json", "python:json"), ("/", "/"), ("irds:beir/fiqa", "fiqa"),
+        ("paper:tripclick-head", "tripclick-head"), ("irds:antique/train", "antique"), ("irds:", "irds:"),
+        ("hf:mteb/nfcorpus:test", "nfcorpus:test"), ("hf:folder/mine/", "mine"), ("hf:..", "hf:.."),
+    ],
+)  # fmt: skip
+def test_short_names(source: str, name: str) -> None:
+    assert short_name(source) == name
+
+
+def test_data_sets_with_the_same_name_get_longer_names(folder: RunsFolder) -> None:
+    for data in ("a/one", "b/one", "two"):
+        folder.add(data=data)
+    assert {table.name for table in analyse_runs(folder.home).tables} == {"a/one", "b/one", "two"}
+
+
+class TestGroups:
+    def test_they_hold_the_seeds_of_a_data_set_method_and_number_of_steps(self, folder: RunsFolder) -> None:
+        for seed, steps, data in product((2, 0), (8, 4), ("data/two", "data/one.jsonl")):
+            folder.add(data=data, seed=seed, max_steps=steps)
+        found = folder.groups()
+        assert [(group.name, group.steps) for group in found] == [("one", 4), ("one", 8), ("two", 4), ("two", 8)]
+        assert all(group.seeds == (0, 2) for group in found)
+
+    def test_automatic_steps_are_a_group_even_if_a_seed_draws_other_splits(self, folder: RunsFolder) -> None:
+        _, second = (folder.add(seed=seed, max_steps=None, epochs=12) for seed in (0, 1))
+        change_record(second, settings={"max_steps": 22})
+        folder.add(seed=0, max_steps=7)
+        found = [(group.method, group.steps, group.seeds) for group in folder.groups()]
+        assert found == [("ft", 7, (0,)), ("ft:epochs=12", 24, (0, 1))]
+
+    def test_runs_without_a_newer_setting_join_those_that_have_it(self, folder: RunsFolder) -> None:
+        folder.add(seed=0)
+        path = folder.add(seed=1) / "run.json"
+        record = json.loads(path.read_text())
+        del record["identity"]["refit"]
+        path.write_text(json.dumps(record))
+        (group,) = folder.groups()
+        assert (group.method, group.seeds) == ("ft", (0, 1))
+
+    def test_the_same_run_twice_is_refused(self, folder: RunsFolder) -> None:
+        first, second = folder.add(), folder.add()
+        with pytest.raises(RunFolderError, match="are the same run twice") as caught:
+            folder.groups()
+        assert str(first) in str(caught.value)
+        assert str(second) in str(caught.value)
+
+
+class TestLeftOut:
+    def test_runs_that_cannot_be_compared_are_named_by_the_reason(self, folder: RunsFolder) -> None:
+        old = [folder.add(method="sp"), folder.add(method="rp", status="running")]
+        for path in old:
+            change_record(path, format=1)
+        unfinished = folder.add(method="infobatch", status="running")
+        with pytest.raises(RunFolderError, match="only 1 unfinished and 2 written by another version"):
+            analyse_runs(folder.home)
+        (folder.home / "junk").mkdir()
+        (folder.home / "junk" / "run.json").write_text("{")
+        folder.add(method="ft")
+        comparison = analyse_runs(folder.home)
+        assert [row.method for row in comparison.tables[0].rows] == ["ft"]
+        assert comparison.left_out[UNFINISHED] == [str(unfinished)]
+        assert comparison.as_dict()["left_out"][OTHER_FORMAT] == [str(path) for path in old]
+        assert str(folder.home / "junk" / "run.json") in comparison.left_out[DAMAGED][0]
+        for alone, reason in (
+            (old[0], "use that version, or train again with --overwrite"),
+            (unfinished, "holds no finished run, only 1 unfinished"),
+            (folder.home / "junk", r"junk/run\.json: is not as OPERA wrote it: not JSON"),
+        ):
+            with pytest.raises(RunFolderError, match=reason):
+                analyse_runs(alone)
+
+    def test_folders_that_may_not_be_read(self, folder: RunsFolder, monkeypatch: pytest.MonkeyPatch) -> None:
+        folder.add(seed=0)
+        unlisted, unentered = folder.add(seed=1), folder.add(seed=2)
+        scandir, lstat = os.scandir, Path.lstat
+
+        def refuse(path: Any) -> Any:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+
+        monkeypatch.setattr(os, "scandir", lambda path: refuse(path) if Path(path) == unlisted else scandir(path))
+        monkeypatch.setattr(Path, "lstat", lambda path: refuse(path) if path.parent == unentered else lstat(path))
+        damaged = [f"{path}: cannot be read (Permission denied)" for path in (unlisted, unentered)]
+        assert analyse_runs(folder.home).left_out[DAMAGED] == damaged
+
+    def test_cells_that_a_grid_lacks_are_counted(self, folder: RunsFolder) -> None:
+        folder.add()
+        GridRecord(model="models/small", settings={}, cells=["run0", "run1", "run2"]).write(folder.home)
+        comparison = analyse_runs(folder.home)
+        assert (comparison.planned, comparison.missing) == (3, 2)
+
+
+def test_which_baseline(folder: RunsFolder) -> None:
+    for method, baseline in (("dp", None), ("sp", "sp"), ("ft", "ft")):
+        folder.add(method=method)
+        assert analyse_runs(folder.home).baseline == baseline
+    assert analyse_runs(folder.home, "dp").baseline == "dp"
+    with pytest.raises(SettingError, match="--baseline rp: no run has this label; there are ft, sp, dp"):
+        analyse_runs(folder.home, "rp")
+
+
+def test_one_seed_and_one_method(folder: RunsFolder) -> None:
+    comparison = analyse_runs(folder.add(method="dp", after=[0.25] * 9))
+    (row,) = comparison.tables[0].rows
+    assert row.measures[PRIMARY].std is None
+    assert (row.tests, row.step_ratio) == ({}, None)
+    assert (comparison.ranks, comparison.convergence, comparison.missing) == ({}, (), 0)
+
+
+def test_costs(folder: RunsFolder) -> None:
+    folder.add(method="ft", step_seconds=0.5)
+    folder.add(method="dp", step_seconds=0.75)
+    first, second = analyse_runs(folder.home).tables[0].rows
+    assert (first.seconds_per_step, first.step_ratio, second.step_ratio) == (0.5, 1.0, 1.5)
+    assert second.training_seconds == 3.0, "of the steps, whatever the sittings took"
+
+
+def test_everything_goes_to_json(folder: RunsFolder) -> None:
+    for method, steps, data in product(("ft", "dp"), (4, 8), ("one", "two")):
+        after, tuned = around(0.5, steps), around(0.4)
+        folder.add(method=method, max_steps=steps, data=data, after=after, fine_tuned=tuned, chosen=guard_record())
+    record = json.loads(json.dumps(analyse_runs(folder.home).as_dict(), allow_nan=False))
+    assert record["baseline"] == "ft"
+    assert [(table["name"], table["steps"]) for table in record["tables"]] == list(product(("one", "two"), (4, 8)))
+    row = record["tables"][0]["rows"][1]
+    assert set(row["tests"]) == {PRIMARY, PAPERS, RECALL}
+    assert (row["guard"]["shares"], row["guard"]["typical"]["dev_seen"]) == ([0.5], 0.5)
+    assert row["guard"]["fine_tuned"][PRIMARY]["mean"] == pytest.approx(0.4)
+    assert len(record["convergence"]) == 4
+    assert set(record["average_ranks"][RECALL]) == {"ft", "dp"}
+
+
+def test_the_untrained_model_takes_part(folder: RunsFolder) -> None:
+    folder.add(method="ft", after=around(0.05), before=[0.1] * 9)
+    folder.add(method="dp", after=around(0.02), before=[0.1] * 9)
+    (table,) = analyse_runs(folder.home).tables
+    assert table.best(PRIMARY) == UNTRAINED
+    assert [row.gain and row.gain.difference for row in table.rows] == pytest.approx([-0.05, -0.08])
+
+
+class TestGuard:
+    def test_both_models_of_each_method(self, folder: RunsFolder) -> None:
+        tuned, after = ([around(mean, seed) for seed in (0, 1)] for mean in (0.4, 0.5))
+        for seed, (share, verdict) in enumerate(((0.5, "better"), (1, "same"))):
+            chosen = guard_record(
+                share=share, verdict=verdict, dev_seen=0.7 + 0.2 * seed, test_seen=0.1, dev_queries=40 + seed
+            )
+            folder.add(seed=seed, before=[0.3] * N_QUERIES, fine_tuned=tuned[seed], after=after[seed], chosen=chosen)
+        (row,) = analyse_runs(folder.home).tables[0].rows
+        guard = row.guard
+        assert guard is not None
+        assert (guard.shares, guard.verdicts) == ((0.5, 1), ("better", "same"))
+        assert guard.fine_tuned[PRIMARY].mean == pytest.approx(0.4)
+        assert guard.against_fine_tuned is not None
+        both = np.mean(after, axis=0) - np.mean(tuned, axis=0)
+        assert guard.against_fine_tuned.difference == pytest.approx(both.mean())
+        newer, few = guard.warnings
+        assert "train names 10% of them, and 80% of dev's" in newer, "the mean of the seeds"
+        assert "40 dev queries are few" in few
+        assert "Train names 80% of dev's documents and 10% of test's" in dev_sentence(guard.typical)
+
+    def test_tests_are_corrected_over_the_guarded_methods(self, folder: RunsFolder) -> None:
+        for method, mean in (("ft", 0.4), ("dp", 0.45)):
+            folder.add(method=method, fine_tuned=around(mean), after=around(0.5, 1), chosen=guard_record())
+        folder.add(method="sp", guard=False, fine_tuned=around(0.5), after=around(0.5))
+        folder.add(method="rp", seed=0, chosen=guard_record(), fine_tuned=around(0.4))
+        folder.add(method="rp", seed=1)
+        guards = {row.method: row.guard for row in analyse_runs(folder.home).tables[0].rows}
+        assert guards.pop("sp:guard=false") is guards.pop("rp") is None
+        tests = [guard.against_fine_tuned for guard in guards.values() if guard is not None]
+        smallest = min((test for test in tests if test is not None), key=lambda test: test.t_test)
+        assert smallest.t_test_holm == pytest.approx(2 * smallest.t_test)

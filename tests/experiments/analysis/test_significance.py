@@ -1,8 +1,8 @@
-"""Paired tests over the queries, and Holm's correction."""
+"""Paired tests over the queries, Holm's correction, ranks, convergence and thirds."""
 
 from __future__ import annotations
 
-from typing import Any
+from itertools import product
 
 import numpy as np
 import pytest
@@ -11,8 +11,17 @@ from hypothesis import strategies as st
 from scipy.stats import ttest_rel
 
 from grids import N_QUERIES, RunsFolder, around
-from opera.experiments.analysis import PRIMARY, analyse_runs, holm, paired_test, query_differences
-from opera.experiments.analysis.significance import LEVEL, corrected_tests
+from opera.experiments.analysis import (
+    PRIMARY,
+    analyse_runs,
+    average_ranks,
+    compute_convergence,
+    holm,
+    mean_ranks,
+    paired_test,
+    tertiles,
+)
+from opera.experiments.analysis.significance import LEVEL, corrected_tests, differences, query_values
 
 
 class TestHolm:
@@ -20,17 +29,6 @@ class TestHolm:
         assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
         assert holm([0.6, 0.5]) == [1.0, 1.0]
         assert holm([]) == []
-
-    @given(st.lists(st.floats(0, 1), min_size=1, max_size=8), st.randoms(use_true_random=False))
-    def test_properties(self, values: list[float], random: Any) -> None:
-        corrected = holm(values)
-        for own, after in zip(values, corrected, strict=True):
-            assert own <= after <= min(1, own * len(values))
-        order = np.argsort(values, kind="stable")
-        assert (np.diff(np.array(corrected)[order]) >= 0).all()
-        assert corrected[order[0]] == pytest.approx(min(1, min(values) * len(values)))
-        shuffled = random.sample(range(len(values)), len(values))
-        assert holm([values[at] for at in shuffled]) == pytest.approx([corrected[at] for at in shuffled])
 
     @given(st.lists(st.floats(0, 1), min_size=1, max_size=6), st.floats(0.001, 0.5))
     def test_it_rejects_what_stepping_down_rejects(self, values: list[float], level: float) -> None:
@@ -63,8 +61,8 @@ class TestPairedTests:
     @given(st.lists(st.floats(-1, 1), min_size=3, max_size=9), st.integers(1, 6))
     def test_the_interval_agrees_with_the_corrected_test(self, values: list[float], methods: int) -> None:
         rng = np.random.default_rng(0)
-        differences = {f"m{n}": np.array(values) + rng.normal(0.3, 0.4, len(values)) for n in range(methods)}
-        for test in corrected_tests(differences).values():
+        found = {f"m{n}": np.array(values) + rng.normal(0.3, 0.4, len(values)) for n in range(methods)}
+        for test in corrected_tests(found).values():
             assume(abs(test.t_test_holm - LEVEL) > 1e-6)
             assert test.significant is not (test.low <= 0 <= test.high)
 
@@ -80,9 +78,8 @@ class TestPairedTests:
         folder.add(method="dp", seed=1, queries=["e", "c"], after=[0.5, 0.4])
         folder.add(method="dp", seed=2, queries=["a", "b"], after=[1.0, 1.0])
         baseline, group = folder.groups()
-        names, differences = query_differences(group, baseline, PRIMARY)
-        assert names == ["a", "c", "e"]
-        assert differences.tolist() == pytest.approx([0.1, (0.2 + 0.0) / 2, 0.5])
+        ours, theirs = (query_values(side, f"after {PRIMARY}") for side in (group, baseline))
+        assert differences(ours, theirs).tolist() == pytest.approx([0.1, (0.2 + 0.0) / 2, 0.5]), "of a, c and e"
         test = analyse_runs(folder.home).tables[0].rows[1].tests[PRIMARY]
         assert test.queries == 3
 
@@ -102,3 +99,43 @@ class TestPairedTests:
             corrected = [test.t_test_holm for test in tests]
             assert corrected == pytest.approx(holm([test.t_test for test in tests]))
             assert corrected != pytest.approx([test.t_test for test in tests])
+
+
+class TestRanks:
+    def test_ties_are_shared_and_a_method_must_be_everywhere(self, folder: RunsFolder) -> None:
+        means = {"one": {"ft": 0.5, "sp": 0.6, "dp": 0.7}, "two": {"ft": 0.5, "sp": 0.5, "dp": 0.4}}
+        for data, by_method in means.items():
+            for method, mean in by_method.items():
+                folder.add(data=data, method=method, after=[mean] * N_QUERIES)
+        folder.add(data="one", method="rp")
+        assert analyse_runs(folder.home).ranks[PRIMARY] == {"ft": 2.25, "sp": 1.75, "dp": 2.0}
+        assert average_ranks([group for group in folder.groups() if group.method == "ft"], PRIMARY) == {}
+        assert mean_ranks(np.array([[0.3, 0.5, 0.5], [0.1, 0.2, 0.3]])).tolist() == [3, 1.75, 1.25]
+
+    def test_they_are_of_the_largest_number_of_steps(self, folder: RunsFolder) -> None:
+        for data, method, steps in product(("one", "two"), ("ft", "dp"), (4, 8)):
+            mean = 0.5 + ((method == "dp") == (steps == 8)) / 8
+            folder.add(data=data, method=method, max_steps=steps, after=[mean] * 9)
+        assert analyse_runs(folder.home).ranks[PRIMARY] == {"ft": 2.0, "dp": 1.0}
+
+
+def test_the_first_to_reach_the_baselines_best(folder: RunsFolder) -> None:
+    means = {"ft": (0.3, 0.5, 0.45), "sp": (0.2, 0.3, 0.4), "dp": (0.5, 0.6, 0.7)}
+    for method, values in means.items():
+        for steps, mean in zip((4, 8, 16), values, strict=True):
+            seconds = 0.5 if method == "ft" else 0.75
+            folder.add(method=method, max_steps=steps, after=[mean] * N_QUERIES, step_seconds=seconds)
+    folder.add(data="data/short", method="ft")
+    folder.add(data="data/short", method="dp")
+    found = {row.method: row for row in compute_convergence(folder.groups(), "ft")}
+    assert list(found) == ["ft", "sp", "dp"]
+    assert {row.data for row in found.values()} == {"data/one"}, "one number of steps shows no convergence"
+    assert (found["ft"].target, found["ft"].baseline_steps, found["ft"].steps) == (0.5, 8, 8)
+    assert (found["sp"].steps, found["sp"].step_ratio, found["sp"].seconds_ratio) == (None, None, None)
+    assert (found["dp"].steps, found["dp"].step_ratio, found["dp"].seconds_ratio) == (4, 0.5, 0.75)
+    assert compute_convergence(folder.groups(), "infobatch") == []
+
+
+def test_thirds_from_least_to_most_similar() -> None:
+    assert tertiles(np.array([0.9, 0.1, 0.5, 0.2, 0.8, 0.4])).tolist() == [2, 0, 1, 0, 2, 1]
+    assert np.bincount(tertiles(np.zeros(8))).tolist() == [3, 3, 2]

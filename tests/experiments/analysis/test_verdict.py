@@ -27,7 +27,7 @@ def with_tests(
     return replace(comparison, tables=(replace(table, rows=tuple(rows)),))
 
 
-def bullets(comparison: Comparison) -> tuple[str, ...]:
+def bullets(comparison: Comparison) -> list[str]:
     (only,) = verdict(comparison)
     return only.bullets
 

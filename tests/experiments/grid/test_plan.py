@@ -146,13 +146,6 @@ def test_without_steps_each_data_set_decides(tmp_path: Path) -> None:
         planned(tmp_path, shared={"epochs": 5})
 
 
-@pytest.mark.parametrize("name", ["method", "max_steps", "steps", "seed"])
-def test_all_cells_cannot_share_what_differs_between_them(name: str, tmp_path: Path) -> None:
-    axes = GridAxes(methods=("ft",), seeds=(0,), steps=(10,))
-    with pytest.raises(SettingError, match=f"{name}: differs between cells"):
-        plan_grid(["data/x"], axes, tmp_path, {name: 1})
-
-
 def test_parts_of_a_grid_have_axes_and_settings_of_their_own(tmp_path: Path) -> None:
     parts = [
         GridPart("paper:one", "one", GridAxes(("ft", "sp"), (0, 1), (20,)), {"range": "10:100", "negatives": "hard"}),

@@ -1,66 +1,84 @@
-"""The paper's tables side by side with a grid: each kind of figure, averages and average ranks."""
+"""The paper's tables side by side with runs: each kind of figure, averages, average ranks, and the table of a
+reproduction."""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from grids import PaperRuns, figure_at
-from opera.core.errors import SettingError
-from opera.experiments.paper.align import NOT_RUN, ComparedFigure, align_table, as_records, paper_figures
-from opera.experiments.paper.tables import AVERAGE, RANK, TABLES, table_rows
+from grids import N_QUERIES, RunsFolder, finish_cell
+from opera.cli.printing.paper import reproduced_text
+from opera.core.errors import DataError, RunFolderError
+from opera.experiments.analysis import Group
+from opera.experiments.paper.align import (
+    NOT_RUN,
+    ComparedFigure,
+    ComparedRow,
+    align_rows,
+    as_records,
+    paper_alone,
+    rows_of,
+)
+from opera.experiments.paper.plan import Reproduction
+from opera.experiments.paper.reproduce import collect_results, fetch_sets
+from opera.experiments.paper.tables import AVERAGE, RANK, TABLES, find_table, table_rows
+from opera.runs.folder import Run
 
-METHODS = {"FT": "ft", "InfoBatch": "infobatch", "SP": "sp", "DP": "dp"}
+METHODS = ("Pretrained", "FT", "InfoBatch", "SP", "DP")
+Key = tuple[str, str]
 
 
-def test_a_row_has_the_mean_over_seeds_and_the_difference_in_points(folder: PaperRuns) -> None:
-    folder.add("nfcorpus", {"method": "dp"}, ndcg=[0.40, 0.44], recall=[0.2, 0.3])
-    rows = folder.rows("main")
+def group_of(folder: RunsFolder, *after: Any, **values: Any) -> Group:
+    """Runs with one value per query, or the same for all, of each seed."""
+    runs = [folder.add(after=np.broadcast_to(each, N_QUERIES), seed=at, **values) for at, each in enumerate(after)]
+    return Group("data", "ft", 4, tuple(map(Run, runs)))
+
+
+def aligned(table: str, groups: Mapping[Key, Group]) -> list[ComparedRow]:
+    return align_rows(rows_of(find_table(table)), lambda row: groups.get((row.data, row.method)))
+
+
+def figure_at(rows: list[ComparedRow], data: str, method: str, measure: str, part: str = "") -> ComparedFigure:
+    (only,) = [row for row in rows if (row.row.data, row.row.method, row.row.part) == (data, method, part)]
+    return only.figures[measure]
+
+
+def test_a_row_has_the_mean_over_seeds_and_the_difference_in_points(folder: RunsFolder) -> None:
+    rows = aligned("main", {("NFCorpus", "DP"): group_of(folder, 0.40, 0.44)})
     figure = figure_at(rows, "NFCorpus", "DP", "NDCG@10")
-    assert (figure.paper, figure.ours) == (0.480, (0.40, 0.44))
+    assert (figure.paper, figure.ours) == (0.480, pytest.approx((0.40, 0.44)))
     assert (figure.mean, figure.sd, figure.difference) == pytest.approx((0.42, 0.02828427, -6.0))
-    assert figure_at(rows, "NFCorpus", "DP", "Recall@20").mean == pytest.approx(0.25)
-
-
-def test_what_was_not_run_says_so(folder: PaperRuns) -> None:
-    folder.add("nfcorpus", {"method": "sp", "k": 0.4}, ndcg=[0.4], recall=[0.2])
-    rows = folder.rows("main")
-    for data, method in (("NFCorpus", "SP"), ("NFCorpus", "DP"), ("FiQA", "FT"), (AVERAGE, "SP"), (RANK, "SP")):
+    assert figure_at(rows, "NFCorpus", "DP", "Recall@20").mean == pytest.approx(-0.08)
+    for data, method in (("NFCorpus", "SP"), ("FiQA", "FT"), (AVERAGE, "DP"), (RANK, "DP")):
         figure = figure_at(rows, data, method, "NDCG@10")
         assert (figure.mean, figure.difference, figure.missing) == (None, None, "not run")
 
 
-def test_full_tables_match_iterations(folder: PaperRuns) -> None:
-    for steps, ndcg in ((500, 0.3), (600, 0.4)):
-        folder.add("nfcorpus", {"method": "ft"}, steps=steps, ndcg=[ndcg])
-    rows = folder.rows("full")
-    assert {row.row.data for row in rows} == {"NFCorpus"}
-    found = [figure_at(rows, "NFCorpus", "FT", "NDCG@10", steps=steps) for steps in (500, 1000)]
-    assert [figure.ours for figure in found] == [(0.3,), ()]
-    assert found[0].paper == 0.45608
-    steps = [row.row.steps for row in rows]
-    assert steps == sorted(steps, key=lambda step: step or 0)
-    assert {row.row.steps for row in folder.rows("full", steps=500)} == {0, 500}
-
-
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_every_table_has_records(table: Any) -> None:
-    records = json.loads(json.dumps(as_records(table, align_table(table, None), False)))
+    rows = rows_of(table)
+    records = json.loads(json.dumps(as_records(table, paper_alone(rows), with_grid=False)))
     assert len(records) == sum(len(row.values) for row in table_rows(table.name))
-    with_grid = as_records(table, align_table(table, []), True)
-    assert {record["grid"] for record in with_grid} == {"not run"}
-    assert all(record["our_measure"] for record in with_grid if "@" in record["measure"])
+    beside = as_records(table, align_rows(rows, lambda row: None), with_grid=True)
+    assert {record["grid"] for record in beside} == {"not run"}
+    assert all(record["our_measure"] for record in beside if "@" in record["measure"])
+    if table.by_steps:
+        steps = [row.steps or 0 for row in rows_of(table, "fiqa")]
+        assert steps == sorted(steps)
 
 
 def test_a_figure_needs_seeds_for_a_mean_and_two_for_a_deviation() -> None:
     nothing = ComparedFigure(0.5)
     assert (nothing.mean, nothing.sd, nothing.difference, nothing.missing) == (None, None, None, NOT_RUN)
     one = replace(nothing, ours=(0.4,))
-    assert (one.mean, one.sd) == (0.4, None)
-    assert one.difference == pytest.approx(-10)
+    assert (one.mean, one.sd, one.difference) == (0.4, None, pytest.approx(-10))
     two = ComparedFigure(0.5, (0.4, 0.8), scale=1)
     assert (two.mean, two.sd, two.difference) == pytest.approx((0.6, 0.4 / 2**0.5, 0.1))
     assert ComparedFigure(None, (0.4,)).difference is None
@@ -69,96 +87,118 @@ def test_a_figure_needs_seeds_for_a_mean_and_two_for_a_deviation() -> None:
 @pytest.mark.parametrize(
     ("table", "data", "measure", "scale"),
     [
-        ("main", "NFCorpus", "NDCG@10", 100),
-        ("main", AVERAGE, "NDCG@10", 100),
-        ("main", RANK, "NDCG@10", 1),
+        ("main", "NFCorpus", "NDCG@10", 100), ("main", AVERAGE, "NDCG@10", 100), ("main", RANK, "NDCG@10", 1),
         ("overhead", "FiQA", "Speed Diff (%)", 1),
     ],
-)
+)  # fmt: skip
 def test_only_measures_differ_in_points(table: str, data: str, measure: str, scale: float) -> None:
     row = next(row for row in table_rows(table) if row.data == data and measure in row.values)
-    figure = paper_figures(row)[measure]
+    (alone,) = paper_alone([row])
+    figure = alone.figures[measure]
     assert (figure.paper, figure.ours, figure.scale) == (row.values[measure], (), scale)
 
 
-def test_the_pretrained_model_comes_from_any_run(folder: PaperRuns) -> None:
-    folder.add("nfcorpus", {"method": "sp", "k": 0.4}, ndcg=[0.4, 0.4], recall=[0.2, 0.2])
-    assert figure_at(folder.rows("main"), "NFCorpus", "Pretrained", "NDCG@10").ours == (0.1,)
+def test_the_untrained_model_counts_once_and_a_measure_may_lack(folder: RunsFolder) -> None:
+    group = group_of(folder, 0.4, 0.5)
+    assert figure_at(aligned("main", {("FiQA", "Pretrained"): group}), "FiQA", "Pretrained", "NDCG@10").ours == (0.1,)
+    rows = aligned("qwen3-full", {("FiQA", "DP"): group})
+    assert figure_at(rows, "FiQA", "DP", "MRR@5").missing == "not measured"
 
 
-def test_a_measure_that_older_runs_lack(folder: PaperRuns) -> None:
-    folder.add("fiqa", {"method": "dp"}, ndcg=[0.4])
-    rows = folder.rows("hierarchy")
-    assert figure_at(rows, "FiQA", "DP w/ Both", "NDCG@10").mean == 0.4
-    assert figure_at(rows, "FiQA", "DP w/ Both", "Recall@10").missing == "not measured"
-
-
-def test_speeds_are_relative_to_ft(folder: PaperRuns) -> None:
-    folder.add("fiqa", {"method": "dp", "update_interval": 10}, seconds=0.5, ndcg=[0.4], recall=[0.2])
-    assert figure_at(folder.rows("overhead"), "FiQA", "DP (I_u = 10)", "Speed Diff (%)").missing == "FT not run"
-    folder.add("fiqa", {"method": "ft"}, seconds=0.4, ndcg=[0.4], recall=[0.2])
-    rows = folder.rows("overhead")
-    speed, difference = (figure_at(rows, "FiQA", "DP (I_u = 10)", m) for m in ("Iters/sec", "Speed Diff (%)"))
+def test_speeds_are_relative_to_ft(folder: RunsFolder) -> None:
+    (dp, ft), label = (group_of(folder, 0.4, step_seconds=s) for s in (0.5, 0.4)), "DP (I_u = 10)"
+    alone = aligned("overhead", {("FiQA", label): dp})
+    assert figure_at(alone, "FiQA", label, "Speed Diff (%)").missing == "FT not run"
+    rows = aligned("overhead", {("FiQA", label): dp, ("FiQA", "FT"): ft})
+    speed, difference = (figure_at(rows, "FiQA", label, name) for name in ("Iters/sec", "Speed Diff (%)"))
     assert (speed.mean, speed.difference) == pytest.approx((2.0, -0.37))
     assert (difference.mean, difference.difference) == pytest.approx((-20.0, -17.49))
-    for method, seconds in (("ft", 0.4), ("dp", 0.5)):
-        folder.add("fever", {"method": method}, seconds=seconds, ndcg=[0.4], recall=[0.2])
-    overhead = figure_at(folder.rows("overhead-fever"), "FEVER", "DP (I_u = 1)", "Per-step overhead (%)")
-    assert overhead.mean == pytest.approx(25.0)
+    rows = aligned("overhead-fever", {("FEVER", "DP (I_u = 1)"): dp, ("FEVER", "FT"): ft})
+    assert figure_at(rows, "FEVER", "DP (I_u = 1)", "Per-step overhead (%)").mean == pytest.approx(25.0)
 
 
-def test_difficulty_needs_similarities(folder: PaperRuns) -> None:
-    folder.add("fiqa", {"method": "ft"}, ndcg=[0.4], recall10=[0.2])
-    folder.add("fiqa", {"method": "dp"}, similarity=True, ndcg=[0.4, 0.5], recall10=[0.2, 0.2])
-    rows = folder.rows("difficulty")
-    assert figure_at(rows, "FiQA", "FT", "NDCG@10", part="hard").missing == "not recorded"
-    assert figure_at(rows, "FiQA", "FT", "NDCG@10", part="all").mean == 0.4
-    for part, shift in (("hard", -0.025), ("medium", -0.005), ("easy", 0.015)):
-        figure = figure_at(rows, "FiQA", "DP", "NDCG@10", part=part)
-        assert figure.ours == pytest.approx((0.4 + shift, 0.5 + shift))
-        assert figure_at(rows, "FiQA", "DP", "queries", part=part).mean == 2
-    assert figure_at(rows, "FiQA", "DP", "queries", part="all").difference == 6 - 648
+def test_difficulty_needs_similarities(folder: RunsFolder) -> None:
+    after = np.arange(9) / 10
+    dp = group_of(folder, after, np.full(9, 0.2), similarity=np.arange(9)[::-1])
+    rows = aligned("difficulty", {("FiQA", "DP"): dp, ("FiQA", "FT"): group_of(folder, 0.4)})
+    assert figure_at(rows, "FiQA", "FT", "NDCG@10", "hard").missing == "not recorded"
+    assert figure_at(rows, "FiQA", "FT", "NDCG@10", "all").mean == pytest.approx(0.4)
+    for part, mean in (("hard", 0.7), ("medium", 0.4), ("easy", 0.1)):
+        assert figure_at(rows, "FiQA", "DP", "NDCG@10", part).ours == pytest.approx((mean, 0.2))
+        assert figure_at(rows, "FiQA", "DP", "queries", part).mean == 3
+    assert figure_at(rows, "FiQA", "DP", "queries", "all").difference == 9 - 648
 
 
-def test_averages_stand_beside_the_papers_where_the_grid_has_all_data_sets(folder: PaperRuns) -> None:
-    sets = ("nfcorpus", "fiqa", "antique", "fever")
+def test_averages_need_all_data_sets_and_ranks_are_over_seen_or_unseen(folder: RunsFolder) -> None:
+    ascending = [group_of(folder, 0.2 + place / 10) for place in range(5)]
+    sets = dict.fromkeys(row.data for row in rows_of(find_table("main")) if "verage" not in row.data)
+    groups = {}
     for data in sets:
-        for number, method in enumerate(("sp", "sp+cbs")):
-            folder.add(data, {"method": method, "k": 0.25}, ndcg=[0.2 + number], recall=[0.5])
-        average = figure_at(folder.rows("cbs"), AVERAGE, "SP (CBS)", "NDCG@10").mean
-        assert (average is None) == (data != "fever"), "not over some of them"
-    figure = figure_at(folder.rows("cbs"), AVERAGE, "SP (CBS)", "NDCG@10")
-    assert (figure.paper, figure.mean) == pytest.approx((0.612, 1.2))
-    assert not any(row.row.data == AVERAGE for row in folder.rows("cbs", data="fever"))
-
-
-def test_average_ranks_are_over_seen_or_unseen_data_sets(folder: PaperRuns) -> None:
-    for data in ("nfcorpus", "fiqa", "antique", "fever", "hotpotqa", "triviaqa", "tripclick-head",
-                 "tripclick-torso"):  # fmt: skip
-        for number, method in enumerate(METHODS.values()):
-            place = 3 - number if data in ("fever", "hotpotqa") else number
-            settings = {"method": method, "k": 0.5} if (data, method) == ("fiqa", "sp") else {"method": method}
-            folder.add(data, settings, ndcg=[0.2 + place / 10], recall=[0.5])
-    rows = folder.rows("main")
+        for place, method in enumerate(METHODS[1:]):
+            groups[data, method] = ascending[4 - place if data in ("FEVER", "HotpotQA") else place + 1]
+        groups[data, "Pretrained"] = ascending[0]
+    rows = aligned("main", groups)
     ranks = {
-        kind: [figure_at(rows, kind, method, "NDCG@10").mean for method in ("Pretrained", *METHODS)]
-        for kind in dict.fromkeys(row.row.data for row in rows) if "rank" in kind
-    }  # fmt: skip
+        kind: [figure_at(rows, kind, method, "NDCG@10").mean for method in METHODS]
+        for kind in dict.fromkeys(row.row.data for row in rows)
+        if "rank" in kind
+    }
     assert ranks["Average rank (unseen)"] == [5, 4, 3, 2, 1]
     assert ranks["Average rank (seen)"] == [5, 1, 2, 3, 4]
+    assert figure_at(rows, AVERAGE, "FT", "NDCG@10").mean == pytest.approx((6 * 0.3 + 2 * 0.6) / 8)
+    del groups["FiQA", "FT"]
+    assert figure_at(aligned("main", groups), AVERAGE, "FT", "NDCG@10").mean is None
 
 
-@pytest.mark.parametrize("preset", ["paper", "release"])
-def test_a_grid_of_one_preset_fills_the_table(folder: PaperRuns, preset: str) -> None:
-    for number, method in enumerate(METHODS.values()):
-        folder.add("nfcorpus", {"method": method, "preset": preset}, ndcg=[0.2 + number / 10], recall=[0.1])
-    rows = folder.rows("main")
-    means = [figure_at(rows, "NFCorpus", name, "NDCG@10").mean for name in ("Pretrained", *METHODS)]
-    assert means == pytest.approx([0.1, 0.2, 0.3, 0.4, 0.5])
+class TestReproduction:
+    def planned(self, table: str, out: Path, *names: str, **changes: Any) -> Reproduction:
+        data = [f"{name}=anywhere/{name}-1" for name in names]
+        plan = Reproduction(find_table(table), out, "small", "models/own", "paper", None, (0,), {}, data)
+        return replace(plan, **changes)
+
+    @pytest.mark.parametrize("preset", ["paper", "release"])
+    def test_each_row_of_a_table_by_iterations_has_its_own_small_run(self, tmp_path: Path, preset: str) -> None:
+        plan = self.planned("full", tmp_path, "nfcorpus", preset=preset)
+        plan.record.write(tmp_path)
+        for number, cell in enumerate(plan.cells):
+            finish_cell(cell, ndcg=0.3 + number / 1000)
+        reproduced = collect_results(plan)
+        figures = [row.figures["NDCG@10"] for row in reproduced.rows]
+        assert all(figure.ours and figure.paper is not None for figure in figures)
+        assert len({figure.ours for figure in figures[1:]}) == len(plan.cells) == len(figures) - 1
+        assert {row.row.data for row in reproduced.rows} == {"NFCorpus"}
+
+    def test_only_the_data_sets_taken_are_shown(self, tmp_path: Path) -> None:
+        plan = self.planned("cbs", tmp_path, "nfcorpus", "fiqa", given_seeds=(0, 1))
+        with pytest.raises(RunFolderError, match="no cell of table cbs is finished"):
+            collect_results(plan)
+        plan.record.write(tmp_path)
+        for cell in plan.cells[:-1]:
+            finish_cell(cell, ndcg=0.3 + cell.seed / 10)
+        text = reproduced_text(collect_results(plan))
+        assert "7 of 8 cells are finished; the others are missing here." in text
+        assert "the paper: bge-large-en-v1.5; the grid: own" in text
+        assert re.search(r"SP +│ +44 │ +0\.491 │ 0\.350 ± 0\.071 │ +−14\.1 │", text)
+        assert "no variance" in text
+        assert "NDCG@10 is retrieved_ideal_nDCG@10" in text
+        assert "ANTIQUE" not in text
+        whole = json.loads(json.dumps(collect_results(plan).as_dict()))
+        assert (whole["finished"], whole["left_out"]) == (7, {})
+        with pytest.raises(RunFolderError, match=r"preset=paper, .* on fiqa; this call has preset=release"):
+            collect_results(replace(plan, preset="release"))
 
 
-def test_runs_of_several_presets_are_never_set_beside_one_another(folder: PaperRuns) -> None:
-    folder.add("nfcorpus", {"method": "ft", "temperature": 0.5}, ndcg=[0.9], recall=[0.1])
-    folder.add("nfcorpus", {"method": "dp", "preset": "paper"}, ndcg=[0.4], recall=[0.1])
-    with pytest.raises(SettingError, match=r"holds runs of several presets \(null, paper\); pick one by --set"):
-        folder.rows("main")
+def test_a_set_that_cannot_be_had_is_an_error(beir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sources = {"nfcorpus": str(beir), "fiqa": "absent"}
+    with pytest.raises(DataError, match="fiqa: absent: no such file") as caught:
+        fetch_sets(sources, sources)
+    assert str(caught.value).endswith("\n1 of 2 data sets cannot be had; --data nfcorpus goes without")
+    (note,) = fetch_sets(sources, ["nfcorpus"])  # a shard loads its own data sets alone
+    assert "nfcorpus has other counts than Table 8: documents" in note
+
+    def refuse(source: str) -> None:
+        raise DataError("no network")
+
+    monkeypatch.setattr("opera.experiments.paper.reproduce.load_data", refuse)
+    with pytest.raises(DataError, match="1 of 1 data sets cannot be had; --data NAME=FOLDER takes one that you have"):
+        fetch_sets({"fiqa": "paper:fiqa"}, ["fiqa"])

@@ -13,9 +13,8 @@ from rich.text import Text
 from opera.cli.printing.console import SafeConsole, one_line
 from opera.core.intervals import signed
 from opera.experiments.paper.align import ComparedFigure, ComparedRow
-from opera.experiments.paper.matching import our_measure
 from opera.experiments.paper.reproduce import Reproduced
-from opera.experiments.paper.tables import TABLES, PaperTable
+from opera.experiments.paper.tables import TABLES, PaperTable, our_measure
 
 UNKNOWN = "–"
 FILE_WIDTH = 160
@@ -156,15 +155,11 @@ def _notes(
     if not with_grid:
         return own
     names = ", ".join(f"{name} is {our_measure(name)}" for name in measures if our_measure(name))
-    notes = [
+    return [
         f"On the same measure: {names}."
         if len(measures) < 5
         else "On the same measures: NDCG is retrieved_ideal_nDCG, Recall R, MRR RR.",
         "The grid: mean ± standard deviation over its seeds. The paper has one run per figure "
         "and no variance.",
         *own,
-    ]
-    ambiguous = dict.fromkeys(compared.candidates for compared in rows if compared.candidates)
-    return notes + [
-        f"Several kinds of run match: {one_line('; '.join(c))}; select by --set." for c in ambiguous
     ]

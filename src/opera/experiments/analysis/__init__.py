@@ -7,7 +7,6 @@ from opera.experiments.analysis.figures import (
     average_ranks,
     compute_convergence,
     mean_ranks,
-    measure_by_difficulty,
     tertiles,
 )
 from opera.experiments.analysis.groups import (
@@ -35,7 +34,6 @@ from opera.experiments.analysis.significance import (
     holm,
     paired_test,
     paired_tests,
-    query_differences,
 )
 
 __all__ = [
@@ -63,11 +61,9 @@ __all__ = [
     "group_runs",
     "holm",
     "mean_ranks",
-    "measure_by_difficulty",
     "method_label",
     "paired_test",
     "paired_tests",
-    "query_differences",
     "short_name",
     "tertiles",
 ]

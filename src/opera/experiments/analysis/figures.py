@@ -97,20 +97,3 @@ def tertiles(similarity: FloatArray) -> NDArray[np.int64]:
     """
     rank = np.argsort(np.argsort(similarity, kind="stable"), kind="stable")
     return np.asarray(len(BUCKETS) * rank // len(similarity), dtype=np.int64)
-
-
-def measure_by_difficulty(
-    group: Group, measure: str, when: str = "after"
-) -> dict[str, float] | None:
-    """Average a measure ``before`` or ``after`` training in each third, then over the seeds.
-
-    ``None`` where a run recorded no similarity, lacks the measure or has too few queries.
-    """
-    means = []
-    for table in group.query_tables:
-        column = f"{when} {measure}"
-        if not {"similarity", column} <= set(table.column_names) or table.num_rows < len(BUCKETS):
-            return None
-        third, values = tertiles(table["similarity"].to_numpy()), table[column].to_numpy()
-        means.append([values[third == number].mean() for number in range(len(BUCKETS))])
-    return dict(zip(BUCKETS, np.mean(means, axis=0).tolist(), strict=True))

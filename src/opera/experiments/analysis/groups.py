@@ -6,9 +6,11 @@ It is on one data set, with one number of steps.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +42,8 @@ REASONS = UNFINISHED, OTHER_FORMAT, DAMAGED = (
 """Why runs are left out."""
 WARM_UP = 5
 """Steps left out of timings: the first few load and compile."""
+MEASURED = re.compile("(before|after|fine_tuned) (?!documents)|similarity")
+"""Columns of test queries that hold measures."""
 MAX_STEPS = 10**12
 """More than any run has; sums of them stay exact."""
 
@@ -50,6 +54,9 @@ class MeanStd:
 
     mean: float
     std: float | None
+
+    def __format__(self, spec: str) -> str:
+        return f"{self.mean:{spec}}" + ("" if self.std is None else f" ± {self.std:{spec}}")
 
 
 @dataclass(frozen=True)
@@ -133,12 +140,10 @@ def find_runs(folder: Path, measures: Sequence[str] = ()) -> tuple[list[Run], di
     for path in candidates:
         try:
             run = run_in(path)
-            if run is None:
-                continue
-            if run.finished:
+            if run is not None and run.finished:
                 check_run(run, measures)
                 finished.append(run)
-            else:
+            elif run is not None:
                 left_out[UNFINISHED].append(str(path))
         except RunFolderError as error:
             if alone:
@@ -159,18 +164,27 @@ def check_run(run: Run, measures: Sequence[str] = ()) -> None:
     The measures must be there at every moment, and after training for each query. RunFolderError
     names the first file that is missing, damaged or not of this run.
     """
-    _check_settings(run)
-    for moment in ("before", "after", "fine_tuned"):
-        for name in measures:
-            if name not in run.measures[moment]:
-                raise broken(run.path / MEASURES_FILE, f"{moment}: {name} is missing")
+    record, settings = run.record, run.path / RUN_FILE
+    if record.training is None:
+        raise broken(settings, "training: is missing, though the run is finished")
+    if not all(isinstance(v.get("method"), str) for v in (record.identity, record.settings)):
+        raise broken(settings, "method: must be a name")
+    given = record.identity.get("max_steps", "")
+    steps_of = {
+        "settings.max_steps": record.settings.get("max_steps"),
+        "training.steps": record.training.steps,
+        **({} if given is None else {"identity.max_steps": given}),
+    }
+    for name, steps in steps_of.items():
+        if type(steps) is not int or not 1 <= steps <= MAX_STEPS:
+            raise broken(settings, f"{name}: must be a number of steps, got {shown(steps)}")
+    if record.guard and record.guard.share not in {point.share for point in record.guard.curve}:
+        raise broken(settings, "guard.share: was not tried")
+    for moment, means in run.measures.items():
+        if missing := set(measures) - means.keys():
+            raise broken(run.path / MEASURES_FILE, f"{moment}: {min(missing)} is missing")
     queries, pairs, trace = run.per_query(), run.pairs(), run.trace()
-    measured = [
-        name
-        for name in queries.column_names
-        if name.split(" ")[0] in ("before", "after", "fine_tuned", "similarity")
-        and "documents" not in name
-    ]
+    measured = [n for n in queries.column_names if MEASURED.match(n)]
     needed = dict.fromkeys([*measured, *(f"after {name}" for name in measures)], "measure")
     with_similarity = {"doc_id": "text", "similarity": "measure"}
     in_pairs = with_similarity if "similarity" in pairs.column_names else {}
@@ -187,41 +201,13 @@ def check_run(run: Run, measures: Sequence[str] = ()) -> None:
         raise broken(run.path / PAIRS_FILE, "column 'times_drawn' holds no counts")
     if (trace["seconds"].to_numpy() < 0).any():
         raise broken(run.path / TRACE_FILE, "column 'seconds' holds negative values")
-    _check_sampling(run, pairs)
-
-
-def _check_settings(run: Run) -> None:
-    """Check the settings that results are grouped by."""
-    record, place = run.record, run.path / RUN_FILE
-    if record.training is None:
-        raise broken(place, "training: is missing, though the run is finished")
-    for values in (record.identity, record.settings):
-        if not isinstance(values.get("method"), str):
-            raise broken(place, "method: must be a name")
-    for name, steps in (
-        ("settings.max_steps", record.settings.get("max_steps")),
-        ("training.steps", record.training.steps),
-        ("identity.max_steps", record.identity.get("max_steps", "")),
-    ):
-        automatic = name.startswith("identity") and steps is None
-        if not automatic and not (type(steps) is int and 1 <= steps <= MAX_STEPS):
-            raise broken(place, f"{name}: must be a number of steps, got {shown(steps)}")
-    guard = record.guard
-    if guard is not None and guard.share not in {point.share for point in guard.curve}:
-        raise broken(place, "guard.share: was not tried")
-
-
-def _check_sampling(run: Run, pairs: pa.Table) -> None:
-    """Check that the recorded probabilities are of these pairs."""
-    record, place = run.sampling(), run.path / SAMPLING_FILE
-    if record is None or len(record.steps) == 0:
-        return
-    ids = record.pair_ids
-    if len(ids) == 0 or (np.diff(ids) <= 0).any() or ids[0] < 0 or ids[-1] >= pairs.num_rows:
-        raise broken(place, "its pairs are not those of the run")
-    queries = pairs["query_id"].to_numpy(zero_copy_only=False)[ids]
-    if 1 + int((queries[1:] != queries[:-1]).sum()) != len(record.query_ids):
-        raise broken(place, "its queries are not those of the run")
+    if (sampling := run.sampling()) is not None and len(sampling.steps):
+        ids = sampling.pair_ids
+        if len(ids) == 0 or (np.diff(ids) <= 0).any() or ids[0] < 0 or ids[-1] >= len(drawn):
+            raise broken(run.path / SAMPLING_FILE, "its pairs are not those of the run")
+        query = pairs["query_id"].to_numpy(zero_copy_only=False)[ids]
+        if 1 + int((query[1:] != query[:-1]).sum()) != len(sampling.query_ids):
+            raise broken(run.path / SAMPLING_FILE, "its queries are not those of the run")
 
 
 def find_groups(folder: Path) -> list[Group]:
@@ -234,25 +220,24 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
 
     RunFolderError is raised if a group has two runs with the same seed.
     """
-    differing = differing_settings(runs)
-    by_key: dict[tuple[str, str, int | None], dict[int, Run]] = {}
-    for run in runs:
-        record, label = run.record, method_label(run, differing)
-        by_seed = by_key.setdefault((record.data.source, label, record.identity["max_steps"]), {})
-        if (other := by_seed.setdefault(record.seed, run)) is not run:
-            raise RunFolderError(
-                f"{run.path} and {other.path} are the same run twice; compare one of them"
-            )
-    groups = []
-    for (data, method, _), by_seed in by_key.items():
-        members = tuple(by_seed[seed] for seed in sorted(by_seed))
-        groups.append(Group(data, method, int(members[0].settings["max_steps"]), members))
-    names = list(METHODS)
+    differing, names = differing_settings(runs), list(METHODS)
+    by_key: dict[tuple[str, str, int | None], list[Run]] = {}
+    for run in sorted(runs, key=lambda run: run.record.seed):
+        label, steps = method_label(run, differing), run.record.identity["max_steps"]
+        by_key.setdefault((run.record.data.source, label, steps), []).append(run)
+    for members in by_key.values():
+        for one, other in pairwise(members):
+            if one.record.seed == other.record.seed:
+                rule = "are the same run twice; compare one of them"
+                raise RunFolderError(f"{other.path} and {one.path} {rule}")
+    groups = [
+        Group(data, method, int(members[0].settings["max_steps"]), tuple(members))
+        for (data, method, _), members in by_key.items()
+    ]
 
     def order(group: Group) -> tuple[str, int, int, str]:
         name = group.method.split(":")[0]
-        place = names.index(name) if name in names else len(names)
-        return group.data, group.steps, place, group.method
+        return group.data, group.steps, [*names, name].index(name), group.method
 
     return sorted(groups, key=order)
 

@@ -15,7 +15,6 @@ from opera.experiments.analysis.figures import (
     Convergence,
     average_ranks,
     compute_convergence,
-    measure_by_difficulty,
 )
 from opera.experiments.analysis.groups import (
     PAPERS,
@@ -78,8 +77,6 @@ class MethodResult:
         guard: what the guard chose, and the fine-tuned models; ``None`` for runs without it.
         noise: ``pairs``, the share of the training pairs that were injected as noise, and
             ``draws``, their share of the draws, means over the seeds; empty without noise.
-        difficulty: by measure, the mean in each third of the test queries; empty where runs
-            recorded no similarity.
         seconds_per_step: seconds per training step.
         step_ratio: ``seconds_per_step`` divided by the baseline's; ``None`` without a baseline.
         training_seconds: seconds of training.
@@ -92,7 +89,6 @@ class MethodResult:
     gain: PairedTest | None
     guard: GuardResult | None
     noise: dict[str, float]
-    difficulty: dict[str, dict[str, float]]
     seconds_per_step: float
     step_ratio: float | None
     training_seconds: float
@@ -108,7 +104,6 @@ class ResultsTable:
         steps: optimizer steps.
         queries: number of test queries.
         untrained: the untrained model's measures.
-        untrained_difficulty: the untrained model's values of :attr:`MethodResult.difficulty`.
         rows: one result per method.
     """
 
@@ -117,7 +112,6 @@ class ResultsTable:
     steps: int
     queries: int
     untrained: dict[str, float]
-    untrained_difficulty: dict[str, dict[str, float]]
     rows: tuple[MethodResult, ...]
 
     def best_row(self, measure: str) -> MethodResult:
@@ -214,13 +208,13 @@ def analyse_runs(folder: Path, baseline: str | None = None) -> Comparison:
         baseline = None
     elif baseline is None:
         baseline = DEFAULT_BASELINE if DEFAULT_BASELINE in labels else labels[0]
-    names = display_names(list(dict.fromkeys(group.data for group in groups)))
     by_key: dict[tuple[str, int], list[Group]] = {}
     for group in groups:
         by_key.setdefault((group.data, group.steps), []).append(group)
-    largest = {data: max(steps for other, steps in by_key if other == data) for data in names}
-    final = [group for group in groups if group.steps == largest[group.data]]
-    ranks = {measure: average_ranks(final, measure) for measure in TESTED if len(names) > 1}
+    final = dict(sorted(by_key))  # the most steps of each data set: they come last
+    names = display_names(list(final))
+    last = [group for key in final.items() for group in by_key[key]]
+    ranks = {measure: average_ranks(last, measure) for measure in TESTED if len(names) > 1}
     return Comparison(
         folder=folder,
         models=tuple(dict.fromkeys(run.record.model.source for run in runs)),
@@ -238,23 +232,20 @@ def analyse_runs(folder: Path, baseline: str | None = None) -> Comparison:
 
 def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsTable:
     first, reference = groups[0], next((g for g in groups if g.method == baseline), None)
-    others = [group for group in groups if group is not reference]
-    tests: dict[str, dict[str, PairedTest]] = {group.method: {} for group in groups}
+    tests: dict[str, dict[str, PairedTest]] = {}
     if reference is not None:
-        for measure in TESTED:
-            for label, test in paired_tests(others, reference, measure).items():
-                tests[label][measure] = test
+        others = [group for group in groups if group is not reference]
+        tests = {measure: paired_tests(others, reference, measure) for measure in TESTED}
     gains, guards = paired_tests_within(groups, PRIMARY), guard_results(groups)
     rows = [
         MethodResult(
             method=group.method,
             seeds=group.seeds,
             measures={measure: group.mean_std(measure) for measure in DEFAULT_MEASURES},
-            tests=tests[group.method],
+            tests={name: own[group.method] for name, own in tests.items() if group.method in own},
             gain=gains.get(group.method),
             guard=guards.get(group.method),
             noise=_noise(group),
-            difficulty=_difficulty(group, "after"),
             seconds_per_step=group.seconds_per_step,
             step_ratio=ratio(group.seconds_per_step, reference.seconds_per_step)
             if reference
@@ -269,24 +260,22 @@ def _table(groups: Sequence[Group], baseline: str | None, name: str) -> ResultsT
         steps=first.steps,
         queries=first.query_tables[0].num_rows,
         untrained={measure: first.mean(measure, "before") for measure in DEFAULT_MEASURES},
-        untrained_difficulty=_difficulty(first, "before"),
         rows=tuple(rows),
     )
 
 
 def guard_results(groups: Sequence[Group]) -> dict[str, GuardResult]:
     """Collect the guard's choices by label; groups with a run without one are left out."""
-    records = {group.method: [run.record.guard for run in group.runs] for group in groups}
-    guarded = [group for group in groups if None not in records[group.method]]
+    guarded = [group for group in groups if all(run.record.guard for run in group.runs)]
     tests = paired_tests_within(guarded, PRIMARY, "after", "fine_tuned")
     results = {}
     for group in guarded:
-        own = [record for record in records[group.method] if record is not None]
-        seen = [record.test_seen for record in own if record.test_seen is not None]
+        own = [run.record.guard for run in group.runs if run.record.guard]
         means: dict[str, Any] = {
             "dev_queries": min(record.dev_queries for record in own),
             "dev_seen": float(np.mean([record.dev_seen for record in own])),
         }
+        seen = [record.test_seen for record in own if record.test_seen is not None]
         if len(seen) == len(own):
             means["test_seen"] = float(np.mean(seen))
         if len(own) > 1:  # the test is that of the seeds' means, so no single one's is warned about
@@ -305,15 +294,11 @@ def guard_results(groups: Sequence[Group]) -> dict[str, GuardResult]:
 
 
 def _noise(group: Group) -> dict[str, float]:
-    pairs, draws = [], []
+    """The injected pairs' share of all pairs, and of the draws; empty without any."""
+    shares = []
     for table in group.pair_tables:
         drawn = table["times_drawn"].to_numpy()
         injected = table["injected"].to_numpy(zero_copy_only=False)
-        pairs.append(injected.mean())
-        draws.append(drawn[injected].sum() / drawn.sum())
-    return {"pairs": float(np.mean(pairs)), "draws": float(np.mean(draws))} if any(pairs) else {}
-
-
-def _difficulty(group: Group, when: str) -> dict[str, dict[str, float]]:
-    found = {name: measure_by_difficulty(group, name, when) for name in (PRIMARY, RECALL)}
-    return {measure: means for measure, means in found.items() if means is not None}
+        shares.append((injected.mean(), drawn[injected].sum() / drawn.sum()))
+    pairs, draws = np.mean(shares, axis=0).tolist()
+    return {"pairs": pairs, "draws": draws} if pairs else {}

@@ -52,48 +52,31 @@ class PairedTest:
         return self.t_test_holm < LEVEL
 
 
-def query_differences(
-    group: Group, baseline: Group, measure: str
-) -> tuple[list[str], NDArray[np.float64]]:
-    """Compute method minus baseline on each test query, averaged over the seeds that both have.
+QueryValues = Mapping[tuple[int, str], float]
+"""A value by seed and id of the test query."""
 
-    Where seeds draw different test splits, a query is averaged over the seeds that test it. The
-    query ids are sorted; float64 ``[queries]``; both empty where no seed or query is shared.
+
+def query_values(group: Group, column: str) -> QueryValues:
+    """A column of the table of test queries; empty where a run lacks it."""
+    found: dict[tuple[int, str], float] = {}
+    for seed, table in zip(group.seeds, group.query_tables, strict=True):
+        if column not in table.column_names:
+            return {}
+        keys = ((seed, query) for query in table["query_id"].to_pylist())
+        found.update(zip(keys, table[column].to_numpy(), strict=True))
+    return found
+
+
+def differences(ours: QueryValues, theirs: QueryValues) -> NDArray[np.float64]:
+    """Ours minus theirs on each query, averaged over the seeds that have both; by query id.
+
+    Where seeds draw different test splits, a query is averaged over the seeds that test it.
+    float64 ``[queries]``.
     """
-    ids: list[str] = []
-    differences = []
-
-    def by_query(side: Group, seed: int) -> dict[str, float]:
-        table = side.query_tables[side.seeds.index(seed)]
-        values = table[f"after {measure}"].to_numpy()
-        return dict(zip(table["query_id"].to_pylist(), values, strict=True))
-
-    for seed in sorted(set(group.seeds) & set(baseline.seeds)):
-        ours, theirs = by_query(group, seed), by_query(baseline, seed)
-        shared = sorted(ours.keys() & theirs.keys())
-        ids += shared
-        differences.append(np.array([ours[query] - theirs[query] for query in shared]))
-    return _mean_by_query(ids, differences)
-
-
-def training_differences(
-    group: Group, measure: str, later: str = "after", earlier: str = "before"
-) -> NDArray[np.float64]:
-    """Compute one model's measure minus another's on each test query: float64 ``[queries]``.
-
-    Averaged over the seeds; empty where a run lacks the values of one of them. The models are
-    ``before``, the untrained one, ``fine_tuned``, and ``after``, the one handed over.
-    """
-    ids: list[str] = []
-    differences = []
-    for table in group.query_tables:
-        if not {f"{earlier} {measure}", f"{later} {measure}"} <= set(table.column_names):
-            return np.empty(0)
-        ids += table["query_id"].to_pylist()
-        differences.append(
-            table[f"{later} {measure}"].to_numpy() - table[f"{earlier} {measure}"].to_numpy()
-        )
-    return _mean_by_query(ids, differences)[1]
+    shared = sorted(ours.keys() & theirs.keys())
+    _, index = np.unique([query for _, query in shared], return_inverse=True)
+    values = [ours[key] - theirs[key] for key in shared]
+    return np.asarray(np.bincount(index, weights=values) / np.bincount(index))
 
 
 def paired_test(differences: NDArray[np.float64]) -> PairedTest:
@@ -121,17 +104,26 @@ def paired_tests(groups: Sequence[Group], baseline: Group, measure: str) -> dict
     All are on the same data with the same steps. Groups that share fewer than two queries and seeds
     with the baseline are left out.
     """
-    return corrected_tests(
-        {group.method: query_differences(group, baseline, measure)[1] for group in groups}
-    )
+    column = f"after {measure}"
+    theirs = query_values(baseline, column)
+    return corrected_tests({g.method: differences(query_values(g, column), theirs) for g in groups})
 
 
 def paired_tests_within(
     groups: Sequence[Group], measure: str, later: str = "after", earlier: str = "before"
 ) -> dict[str, PairedTest]:
-    """Test one model of each group against another; by label, Holm-corrected over the groups."""
+    """Test one model of each group against another; by label, Holm-corrected over the groups.
+
+    The models are ``before``, the untrained one, ``fine_tuned``, and ``after``, the one handed
+    over. Groups without the values of one of them are left out.
+    """
     return corrected_tests(
-        {group.method: training_differences(group, measure, later, earlier) for group in groups}
+        {
+            group.method: differences(
+                *(query_values(group, f"{when} {measure}") for when in (later, earlier))
+            )
+            for group in groups
+        }
     )
 
 
@@ -141,30 +133,18 @@ def holm(values: Sequence[float]) -> list[float]:
     The smallest is multiplied by the number of values, the next by one less, and so on; no
     corrected value is below the one before it.
     """
-    corrected, highest = [0.0] * len(values), 0.0
-    for rank, index in enumerate(np.argsort(values, kind="stable")):
-        highest = max(highest, min(1.0, (len(values) - rank) * values[index]))
-        corrected[index] = highest
-    return corrected
+    order, corrected = np.argsort(values, kind="stable"), np.empty(len(values))
+    scaled = np.asarray(values)[order] * np.arange(len(values), 0, -1)
+    corrected[order] = np.maximum.accumulate(np.minimum(scaled, 1.0))
+    return corrected.tolist()
 
 
-def _mean_by_query(
-    ids: Sequence[str], differences: Sequence[NDArray[np.float64]]
-) -> tuple[list[str], NDArray[np.float64]]:
-    """Average the differences, one array per seed, of each query id."""
-    if not ids:
-        return [], np.empty(0)
-    names, index = np.unique(ids, return_inverse=True)
-    means = np.bincount(index, weights=np.concatenate(differences)) / np.bincount(index)
-    return names.tolist(), np.asarray(means)
-
-
-def corrected_tests(differences: Mapping[str, NDArray[np.float64]]) -> dict[str, PairedTest]:
+def corrected_tests(found: Mapping[str, NDArray[np.float64]]) -> dict[str, PairedTest]:
     """Test the differences of each method, float64 ``[queries]``; p and intervals are corrected."""
-    tests = {label: paired_test(values) for label, values in differences.items() if len(values) > 1}
+    tests = {label: paired_test(values) for label, values in found.items() if len(values) > 1}
     corrected = holm([test.t_test for test in tests.values()])
     for (label, test), p in zip(list(tests.items()), corrected, strict=True):
         factor = p / test.t_test if test.t_test > 0 else 1.0
-        low, high = mean_interval(differences[label], 1 - LEVEL / factor)
+        low, high = mean_interval(found[label], 1 - LEVEL / factor)
         tests[label] = replace(test, t_test_holm=p, low=low, high=high)
     return tests

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from opera.config.trainer import PRIMARY
 from opera.core.intervals import points
-from opera.experiments.analysis.groups import MeanStd
 from opera.experiments.analysis.labels import format_settings
 from opera.experiments.analysis.results import UNTRAINED, Comparison, ResultsTable
 from opera.experiments.analysis.significance import PairedTest
@@ -29,7 +28,7 @@ class Verdict:
     """
 
     title: str
-    bullets: tuple[str, ...]
+    bullets: list[str]
 
 
 def verdict(comparison: Comparison) -> list[Verdict]:
@@ -60,26 +59,25 @@ def _title(table: ResultsTable, noise: Mapping[str, object]) -> str:
     return f"{table.name}: {table.steps:,} steps, {seeds}{injected}"
 
 
-def _bullets(table: ResultsTable, baseline: str | None) -> tuple[str, ...]:
+def _bullets(table: ResultsTable, baseline: str | None) -> list[str]:
     gains = {row.method: row.gain for row in table.rows if row.gain is not None}
     not_tested = "not tested, which needs two test queries measured before training"
-    against_untrained = f"Against the untrained model: {_summary(gains) if gains else not_tested}"
-    guard = _guard(table)
-    if baseline is None:
-        return _change(table), against_untrained, *guard
-    tests = {row.method: row.tests[PRIMARY] for row in table.rows if PRIMARY in row.tests}
-    nothing = (
-        "no comparison is possible: no other method has two test queries and a seed in common with "
-        f"{baseline}"
-    )
-    against_baseline = _summary(tests) if tests else nothing
-    return _best(table), f"Against {baseline}: {against_baseline}", against_untrained, *guard
+    bullets = [_change(table) if baseline is None else _best(table)]
+    if baseline is not None:
+        tests = {row.method: row.tests[PRIMARY] for row in table.rows if PRIMARY in row.tests}
+        nothing = (
+            "no comparison is possible: no other method has two test queries and a seed in common "
+            f"with {baseline}"
+        )
+        bullets.append(f"Against {baseline}: {_summary(tests) if tests else nothing}")
+    bullets.append(f"Against the untrained model: {_summary(gains) if gains else not_tested}")
+    return bullets + _guard(table)
 
 
 def _best(table: ResultsTable) -> str:
     """The method with the highest mean, or the untrained model."""
     row = table.best_row(PRIMARY)
-    value = _mean_std(row.measures[PRIMARY])
+    value = f"{row.measures[PRIMARY]:.3f}"
     if table.best(PRIMARY) == UNTRAINED:
         untrained = f"{PRIMARY} {table.untrained[PRIMARY]:.3f}"
         return f"Best method: none, keep the untrained model ({untrained}; {row.method}: {value})"
@@ -91,61 +89,54 @@ def _change(table: ResultsTable) -> str:
     (row,) = table.rows
     before, after = table.untrained[PRIMARY], row.measures[PRIMARY]
     verb = "raises" if after.mean >= before else "lowers"
-    return f"{row.method} {verb} {PRIMARY} from {before:.3f} to {_mean_std(after)}"
+    return f"{row.method} {verb} {PRIMARY} from {before:.3f} to {after:.3f}"
 
 
-def _guard(table: ResultsTable) -> tuple[str, ...]:
+def _guard(table: ResultsTable) -> list[str]:
     """What the guard handed over, what that changed, and reasons for doubt; none without it."""
     guards = {row.method: row.guard for row in table.rows if row.guard is not None}
     if not guards:
-        return ()
+        return []
     shares = [share for guard in guards.values() for share in guard.shares]
-    verdicts = [verdict for guard in guards.values() for verdict in guard.verdicts]
     low, high = min(shares), max(shares)
-    share = f"= {low:g}" if low == high else f"from {low:g} to {high:g}"
-    if len(shares) == 1:
-        (only,) = guards.values()
-        sentences = [f"Guard: {only.sentences[0]}; λ {share}"]
-    else:
+    found = "; ".join(sentence for guard in guards.values() for sentence in guard.sentences)
+    if len(shares) > 1:
+        verdicts = [verdict for guard in guards.values() for verdict in guard.verdicts]
         counts = {words: verdicts.count(name) for name, words in VERDICTS.items()}
-        found = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
-        sentences = [f"Guard: verdicts of {len(shares)} runs on dev: {found}; λ {share}"]
-    against = {label: guard.against_fine_tuned for label, guard in guards.items()}
-    tests = {label: test for label, test in against.items() if test is not None}
+        of_all = ", ".join(f"{count} {words}" for words, count in counts.items() if count)
+        found = f"verdicts of {len(shares)} runs on dev: {of_all}"
+    bullet = f"Guard: {found}; λ {f'= {low:g}' if low == high else f'from {low:g} to {high:g}'}"
+    tests = {m: guard.against_fine_tuned for m, guard in guards.items() if guard.against_fine_tuned}
     if tests and low < 1:
-        sentences.append(f"handed over against fine-tuned (λ = 1): {_summary(tests)}")
+        bullet += f"; handed over against fine-tuned (λ = 1): {_summary(tests)}"
     warnings = dict.fromkeys(warning for guard in guards.values() for warning in guard.warnings)
-    return "; ".join(sentences), *(warning[0].upper() + warning[1:] for warning in warnings)
+    return [bullet, *(warning[0].upper() + warning[1:] for warning in warnings)]
 
 
 def _summary(tests: Mapping[str, PairedTest]) -> str:
     """Which methods are significantly better or worse, with the largest difference."""
-    label = max(tests, key=lambda label: tests[label].difference)
+    ordered = sorted(tests, key=lambda label: -tests[label].difference)
+    different = [label for label in ordered if tests[label].significant]
+    better = [label for label in different if tests[label].difference > 0]
+    worse = [label for label in different if tests[label].difference < 0]
+    first, *more = better or ordered
+    difference = format_difference(tests[first], len(tests))
     if len(tests) == 1:
-        sign = "better" if tests[label].difference > 0 else "worse"
-        outcome = f"significantly {sign}"
-        if not tests[label].significant:
-            outcome = "not significantly different"
-        return f"{label} is {outcome}: {format_difference(tests[label])}"
-    different = [name for name, test in tests.items() if test.significant]
-    better = [name for name in different if tests[name].difference > 0]
-    worse = [name for name in different if tests[name].difference < 0]
+        outcome = "not significantly different"
+        if different:
+            outcome = f"significantly {'better' if better else 'worse'}"
+        return f"{first} is {outcome}: {difference}"
+    text = f"no method is significantly better; the best of {len(tests)}, {first}, has "
     if better:
-        label = max(better, key=lambda name: tests[name].difference)
-        better.remove(label)
-        text = f"{label} is significantly better: "
-    else:
-        text = f"no method is significantly better; the best of {len(tests)}, {label}, has "
-    text += format_difference(tests[label], len(tests))
-    text += f"; also significantly better: {_listed(better, len(tests))}" if better else ""
-    return text + (f"; significantly worse: {_listed(worse, len(tests))}" if worse else "")
+        text = f"{first} is significantly better: "
+    lists = {"also significantly better": more if better else [], "significantly worse": worse}
+    others = (
+        f"; {words}: {_listed(labels, len(tests))}" for words, labels in lists.items() if labels
+    )
+    return text + difference + "".join(others)
 
 
 def _listed(labels: Sequence[str], methods: int) -> str:
     if len(labels) > MAX_LISTED:
         return f"{len(labels)} of {methods} methods"
-    return labels[0] if len(labels) == 1 else f"{', '.join(labels[:-1])} and {labels[-1]}"
-
-
-def _mean_std(value: MeanStd) -> str:
-    return f"{value.mean:.3f}" + ("" if value.std is None else f" ± {value.std:.3f}")
+    return " and ".join(filter(None, [", ".join(labels[:-1]), labels[-1]]))

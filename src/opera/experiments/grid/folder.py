@@ -17,10 +17,11 @@ from opera.config.recipe import parse_value, with_full_names
 from opera.config.training import TrainSettings
 from opera.core.errors import RunFolderError
 from opera.core.files import check_folder, unfinished
-from opera.core.locks import LOCK_FILE, TURN_FILE, in_use, own_turn, refuse_in_use, sole_use
+from opera.core.locks import LOCK_FILE, TURN_FILE, own_turn, refuse_in_use, sole_use
+from opera.experiments.analysis import format_settings
 from opera.experiments.grid.plan import Cell
 from opera.runs.folder import RUN_FILE
-from opera.runs.record import GRID_FILE, GridRecord
+from opera.runs.record import GRID_FILE, GridRecord, grid_in
 
 SHARDS = ".shards"
 
@@ -47,66 +48,47 @@ def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
     return plain
 
 
-def check_grid_folder(out: Path, requested: GridRecord, others_run: bool = False) -> None:
+def check_grid_folder(out: Path, requested: GridRecord) -> None:
     """Refuse a folder that holds something else, or a grid of another model or other settings.
 
-    While no cell has run, and no others run shards of it, the grid may still change.
+    While no cell and no shard has run, the grid may still change.
     """
     check_folder(out, "--out")
-    if not _holds_grid(out) or not (others_run or any(out.rglob(RUN_FILE))):
+    shards = out / SHARDS
+    ours = {out / LOCK_FILE, out / TURN_FILE, shards, unfinished(out / GRID_FILE)}
+    recorded = grid_in(out)
+    if recorded is None:
+        if out.is_dir() and set(out.iterdir()) - ours:
+            rule = "is not empty and holds no grid; give an empty or a new folder"
+            raise RunFolderError(f"--out {out}: {rule}")
         return
-    recorded = GridRecord.read(out)
+    if not any(out.rglob(RUN_FILE)) and not shards.exists():
+        return
+    other = "; give another folder"
     if recorded.model != requested.model:
-        raise RunFolderError(
-            f"--out {out}: holds a grid with model {recorded.model!r}, this call has "
-            f"{requested.model!r}; give another folder"
-        )
-    _refuse_other_settings(out, recorded.settings, requested.settings, "")
-    for name in recorded.data.keys() & requested.data.keys():
-        _refuse_other_settings(out, recorded.data[name], requested.data[name], f" on {name}")
-
-
-def _holds_grid(out: Path) -> bool:
-    """Whether there is a grid in a folder; RunFolderError if there is something else."""
-    found = set(out.iterdir()) if out.is_dir() else set[Path]()
-    if out / GRID_FILE in found:
-        return True
-    ours = {out / name for name in (LOCK_FILE, TURN_FILE, SHARDS)}
-    if found - ours - {unfinished(out / GRID_FILE)}:
-        rule = "is not empty and holds no grid; give an empty or a new folder"
-        raise RunFolderError(f"--out {out}: {rule}")
-    return False
-
-
-def _refuse_other_settings(
-    out: Path, recorded: Mapping[str, Any], requested: Mapping[str, Any], where: str
-) -> None:
-    before, now = TrainSettings.with_effect(recorded), TrainSettings.with_effect(requested)
-    names = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
-    if names:
-        raise RunFolderError(
-            f"--out {out}: holds a grid with settings {_format(names, before)}{where}; this call "
-            f"has {_format(names, now)}; give another folder"
-        )
+        models = f"holds a grid with model {recorded.model!r}, this call has {requested.model!r}"
+        raise RunFolderError(f"--out {out}: {models}{other}")
+    sets = recorded.data.keys() & requested.data.keys()
+    pairs = {f" on {name}": (recorded.data[name], requested.data[name]) for name in sorted(sets)}
+    for where, both in {"": (recorded.settings, requested.settings), **pairs}.items():
+        before, now = map(TrainSettings.with_effect, both)
+        names = [name for name in sorted({*before, *now}) if before.get(name) != now.get(name)]
+        if names:
+            theirs, ours_now = (_format(names, settings) for settings in (before, now))
+            found = f"holds a grid with settings {theirs}{where}; this call has {ours_now}"
+            raise RunFolderError(f"--out {out}: {found}{other}")
 
 
 def _format(names: Sequence[str], settings: Mapping[str, Any]) -> str:
     """The named settings as ``NAME=VALUE``; one that was not given has its default."""
-    words = []
-    for name in names:
-        value = settings.get(name)
-        if isinstance(value, list | tuple):
-            value = ":".join(map(str, value))
-        text = str(value).lower() if isinstance(value, bool) else str(value)
-        words.append(f"{name}={text}" if name in settings else f"the default {name}")
-    return ", ".join(words)
+    given = {name: format_settings({name: settings[name]}) for name in names if name in settings}
+    return ", ".join(given.get(name, f"the default {name}") for name in names)
 
 
 def write_grid_file(out: Path, record: GridRecord) -> None:
     """Write ``grid.json``, with the cells and data sets of earlier calls kept."""
     out.mkdir(parents=True, exist_ok=True)
-    if (out / GRID_FILE).is_file():
-        earlier = GridRecord.read(out)
+    if (earlier := grid_in(out)) is not None:
         kept = {
             "cells": list(dict.fromkeys([*earlier.cells, *record.cells])),
             "data": {**earlier.data, **record.data},
@@ -123,19 +105,15 @@ def opened_grid(out: Path, record: GridRecord, shard: str | None = None) -> Iter
     A shard's name is the same for the same cells. RunFolderError is raised if another process runs
     the grid or this shard, or has started another grid here in the meantime.
     """
+    home = out if shard is None else out / SHARDS / shard
+    what = "runs this grid" if shard is None else "runs this part of the grid"
     out.mkdir(parents=True, exist_ok=True)
     with ExitStack() as held:
         with own_turn(out):
-            shards = sorted((out / SHARDS).glob("*"))
-            if shard is None:
-                held.enter_context(sole_use(out, "runs this grid"))
-                for place in shards:
-                    refuse_in_use(place)
-            else:
-                refuse_in_use(out)
-                (out / SHARDS / shard).mkdir(parents=True, exist_ok=True)
-                held.enter_context(sole_use(out / SHARDS / shard, "runs this part of the grid"))
-            others = any(place.name != shard and in_use(place) for place in shards)
-            check_grid_folder(out, record, others_run=others)
+            for other in [out] if shard else (out / SHARDS).glob("*"):
+                refuse_in_use(other)
+            check_grid_folder(out, record)
+            home.mkdir(parents=True, exist_ok=True)
+            held.enter_context(sole_use(home, what))
             write_grid_file(out, record)
         yield

@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, count, product
 from pathlib import Path
 from typing import Any
 
@@ -161,19 +161,12 @@ def plan_grid(
     data: Sequence[str], axes: GridAxes, out: Path, shared: Mapping[str, Any]
 ) -> list[Cell]:
     """List the cells and check every recipe; SettingError lists every mistake in any cell."""
+    # "data" and "./data" are the same place
+    places = [os.path.realpath(source) if os.path.lexists(source) else source for source in data]
+    first = [data[places.index(place)] for place in places]
     check_lists(
-        {"DATA": data, "--methods": axes.methods, "--seeds": axes.seeds, "--steps": axes.steps}
+        {"DATA": first, "--methods": axes.methods, "--seeds": axes.seeds, "--steps": axes.steps}
     )
-    by_place: dict[str, str] = {}
-    for source in data:
-        # "data" and "./data" are the same place
-        place = os.path.realpath(source) if os.path.lexists(source) else source
-        if (other := by_place.setdefault(place, source)) != source:
-            raise SettingError(
-                f"DATA: {shortened(other)} and {shortened(source)} are the same place; give it once"
-            )
-    if mistake := _axis_mistake(shared):
-        raise SettingError(mistake.replace(" differs", ": differs", 1))
     names = _folder_names(data)
     return plan_parts([GridPart(source, names[source], axes, shared) for source in data], out)
 
@@ -183,9 +176,9 @@ def plan_parts(parts: Sequence[GridPart], out: Path) -> list[Cell]:
 
     Seeds are outermost, so a grid cut short has whole seeds; then come the parts in their order.
     """
-    settings = [_settings_by_label(part.axes, with_full_names(part.shared)) for part in parts]
     cells = []
-    for part, by_label in zip(parts, settings, strict=True):
+    for part in parts:
+        by_label = _settings_by_label(part.axes, with_full_names(part.shared))
         for seed, steps, label in product(part.axes.seeds, part.axes.steps, part.axes.methods):
             by_steps = "autosteps" if steps is None else f"steps{steps}"
             folder = out / part.name / label.replace(":", ",") / by_steps / f"seed{seed}"
@@ -196,46 +189,18 @@ def plan_parts(parts: Sequence[GridPart], out: Path) -> list[Cell]:
     return sorted(cells, key=lambda cell: order.index(cell.seed))
 
 
-def _axis_mistake(values: Mapping[str, Any]) -> str | None:
-    """What is wrong where settings, as the user spelt them, hold one that differs between cells."""
-    for name in values:
-        if ALIASES.get(name, name) in AXIS_SETTINGS:
-            return f"{name} differs between cells: give --methods, --steps and --seeds instead"
-    return None
-
-
-def _check_label(label: str) -> None:
-    """Check that a label can be the name of a folder, and of no other folder than its own."""
-    if not label.isprintable() or re.search(r"[\s/\\]", label) or label.startswith("."):
-        rule = "it must hold no space, slash or control character; use --set for those"
-        raise SettingError(f"names a folder, so {rule}")
-    if len(label.encode()) > MAX_LABEL:
-        rule = f"it must have at most {MAX_LABEL} bytes; use --set for some settings"
-        raise SettingError(f"names a folder, so {rule}")
-
-
 def _settings_by_label(axes: GridAxes, shared: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     """Combine each method's own settings with the shared ones, and check the recipe of each."""
-    parsed, mistakes = {}, []
-    for label in axes.methods:
-        try:
-            _check_label(label)
-            parsed[label] = parse_method(label)
-        except SettingError as error:
-            mistakes += [f"{shortened(label)}: {line}" for line in error.lines]
-    methods = {method for method, _ in parsed.values()}
+    mistakes: list[str] = []
     settings: dict[str, dict[str, Any]] = {}
     label_by_recipe: dict[str, str] = {}
-    for label, (method, own) in parsed.items():
-        common = _shared_by_method(shared, method, methods)
-        settings[label] = {**common, **with_full_names(own), "method": method}
+    for label in axes.methods:
         try:
+            settings[label] = _settings_of(label, axes.methods, shared)
             recipe = repr(make_recipe({**settings[label], "max_steps": axes.steps[0]}).identity())
         except SettingError as error:
             mistakes += [f"{shortened(label)}: {line}" for line in error.lines]
             continue
-        if mistake := _axis_mistake(own):
-            mistakes.append(f"{label}: {mistake}")
         if (other := label_by_recipe.setdefault(recipe, label)) != label:
             both = f"{shortened(other)} and {shortened(label)}"
             mistakes.append(f"--methods: {both} are the same settings")
@@ -244,17 +209,30 @@ def _settings_by_label(axes: GridAxes, shared: Mapping[str, Any]) -> dict[str, d
     return settings
 
 
-def _shared_by_method(shared: Mapping[str, Any], method: str, methods: set[str]) -> dict[str, Any]:
-    """The shared settings that apply to a method: all but those that only other methods have.
+def _settings_of(label: str, labels: Sequence[str], shared: Mapping[str, Any]) -> dict[str, Any]:
+    """A method's own settings before those that all share, but for what only other methods have.
 
     A setting of training applies to every method, even if another one has one of the same name.
     """
+    if not re.fullmatch(r"[^\s/\\.][^\s/\\]*", label) or not label.isprintable():
+        rule = "it must hold no space, slash or control character; use --set for those"
+        raise SettingError(f"names a folder, so {rule}")
+    if len(label.encode()) > MAX_LABEL:
+        rule = f"it must have at most {MAX_LABEL} bytes; use --set for some settings"
+        raise SettingError(f"names a folder, so {rule}")
+    method, own = parse_method(label)
+    for name in own:
+        if ALIASES.get(name, name) in AXIS_SETTINGS:
+            rule = "differs between cells: give --methods, --steps and --seeds instead"
+            raise SettingError(f"{name} {rule}")
     fields = {
-        name: METHODS[name].settings_class.model_fields.keys() for name in methods & METHODS.keys()
+        name: METHODS[name].settings_class.model_fields.keys()
+        for name in {other.partition(":")[0] for other in labels} & METHODS.keys()
     }
-    own = fields.get(method, set()) | TrainSettings.flat_fields.keys()
-    others = set().union(*fields.values()) - own
-    return {name: value for name, value in shared.items() if name not in others}
+    everywhere = fields.get(method, set()) | TrainSettings.flat_fields.keys()
+    elsewhere = set().union(*fields.values()) - everywhere
+    common = {name: value for name, value in shared.items() if name not in elsewhere}
+    return {**common, **with_full_names(own), "method": method}
 
 
 def _folder_names(data: Sequence[str]) -> dict[str, str]:
@@ -264,8 +242,6 @@ def _folder_names(data: Sequence[str]) -> dict[str, str]:
         no_path = source.startswith("python:") or source_name(source) is not None
         path = source if no_path else os.path.normpath(Path(source).absolute())  # resolves ".."
         name = re.sub(r"[:/\\]", "-", short_name(path))
-        unique, number = name, 2
-        while unique in names.values():
-            unique, number = f"{name}-{number}", number + 1
-        names[source] = unique
+        numbered = (f"{name}-{number}" for number in count(2))
+        names[source] = next(n for n in chain([name], numbered) if n not in names.values())
     return names

@@ -15,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,8 +26,6 @@ from opera.experiments.analysis import PRIMARY
 from opera.experiments.grid.plan import Cell
 from opera.runs.folder import Run
 
-WAIT_SECONDS = 0.25
-"""A signal that arrives just before a wait begins does not end it, so no wait is without end."""
 LOG_LINES = 3
 """How many lines of a failed cell's log are shown."""
 
@@ -70,43 +68,41 @@ class Processes:
         if at_once > 1:
             threads = max(1, (os.cpu_count() or 1) // at_once)
             self._environment.setdefault("OMP_NUM_THREADS", str(threads))
-        self._running: list[subprocess.Popen[str]] = []
-        self._lock, self.stopping = threading.Lock(), False
+        self._started: list[subprocess.Popen[str]] = []
+        self._lock, self._stopping = threading.Lock(), False
 
     def run(self, job: Mapping[str, Any], log: Path) -> Message:
         """Run a job whose output is appended to ``log``, and wait for its end."""
-        with log.open("a", encoding="utf-8") as output, self._lock:
-            if self.stopping:
-                return {"failed": "stopped"}
-            process = subprocess.Popen(
-                list(self.command),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=output,
-                text=True,
-                env=self._environment,
-                start_new_session=True,  # Ctrl-C reaches the parent alone
-            )
-            self._running.append(process)
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with suppress(BrokenPipeError):  # it may be dead already
-            process.stdin.write(json.dumps(job) + "\n")
-            process.stdin.flush()
-        told = process.stdout.read()
-        status = process.wait()
-        for stream in (process.stdin, process.stdout):
-            with suppress(BrokenPipeError):
-                stream.close()
-        with self._lock:
-            self._running.remove(process)
-        return json.loads(told) if told else {"failed": _how_it_ended(status)}
+        try:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            with log.open("a", encoding="utf-8") as output, self._lock:
+                if self._stopping:
+                    return {"failed": "stopped"}
+                process = subprocess.Popen(
+                    list(self.command),
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=output,
+                    text=True,
+                    env=self._environment,
+                    start_new_session=True,  # Ctrl-C reaches the parent alone
+                )
+                self._started.append(process)
+            assert process.stdin is not None
+            assert process.stdout is not None
+            with suppress(BrokenPipeError), process:  # it may be dead already
+                print(json.dumps(job), file=process.stdin, flush=True)
+                if told := process.stdout.read():
+                    return dict(json.loads(told))
+        except (OSError, ValueError) as error:  # one that cannot start must not end the others
+            return {"failed": f"{type(error).__name__}: {error}"}
+        return {"failed": _how_it_ended(process.wait())}
 
     def stop(self, number: signal.Signals) -> None:
         """Send a signal to all; on SIGTERM a training saves a checkpoint. None starts any more."""
         with self._lock:
-            self.stopping = True
-            for process in self._running:
+            self._stopping = True
+            for process in self._started:
                 process.send_signal(number)
 
 
@@ -124,41 +120,25 @@ def run_jobs(
     """
     processes = Processes(share)
     with ThreadPoolExecutor(max(1, at_once)) as pool, signals_as_interrupt():
-        numbers: dict[Future[Message], int] = {}
+        futures = {pool.submit(processes.run, *job): number for number, job in enumerate(jobs)}
         try:
-            for number, (job, log) in enumerate(jobs):
-                numbers[pool.submit(_run_safely, processes, job, log)] = number
-            pending = set(numbers)
-            while pending:
-                finished, pending = wait(pending, WAIT_SECONDS, return_when=FIRST_COMPLETED)
-                for future in sorted(finished, key=numbers.__getitem__):
-                    ended(numbers[future], future.result())
+            for future in as_completed(futures):
+                ended(futures[future], future.result())
         except BaseException:
             processes.stop(signal.SIGTERM)
             try:
-                while wait(numbers, WAIT_SECONDS).not_done:
-                    pass
+                wait(futures)
             except KeyboardInterrupt:
                 processes.stop(signal.SIGKILL)
             raise
-
-
-def _run_safely(processes: Processes, job: Mapping[str, Any], log: Path) -> Message:
-    """Run a job; one that cannot start must not end the others."""
-    try:
-        log.parent.mkdir(parents=True, exist_ok=True)
-        return processes.run(job, log)
-    except Exception as error:
-        return {"failed": f"{type(error).__name__}: {error}"}
 
 
 def _how_it_ended(status: int) -> str:
     """Say why a process ended without a word."""
     if status == -signal.SIGKILL:
         return "its process was killed, as happens when memory runs out"
-    if status < 0:
-        return f"its process ended with {signal.Signals(-status).name}"
-    return f"its process ended with exit status {status}"
+    how = signal.Signals(-status).name if status < 0 else f"exit status {status}"
+    return f"its process ended with {how}"
 
 
 @contextmanager
@@ -168,9 +148,8 @@ def signals_as_interrupt() -> Iterator[None]:
     One that is ignored already, as under nohup, stays so. Needs the main thread, else does nothing.
     """
     main = threading.current_thread() is threading.main_thread()
-    numbers = (signal.SIGTERM, signal.SIGHUP) if main else ()
-    before = {number: signal.getsignal(number) for number in numbers}
-    ours = [number for number in numbers if before[number] not in (signal.SIG_IGN, None)]
+    handlers = {n: signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGHUP) if main}
+    ours = {n: h for n, h in handlers.items() if h not in (signal.SIG_IGN, None)}
 
     def interrupt(number: int, frame: Any) -> None:
         for other in ours:
@@ -182,8 +161,8 @@ def signals_as_interrupt() -> Iterator[None]:
             signal.signal(number, interrupt)
         yield
     finally:
-        for number in ours:
-            signal.signal(number, before[number])
+        for number, handler in ours.items():
+            signal.signal(number, handler)
 
 
 def run_grid(status: Status, model: str) -> None:
@@ -208,7 +187,9 @@ def run_grid(status: Status, model: str) -> None:
             return
         status.done.add(cell.folder)
         value = Run.open(cell.folder).measures["after"][PRIMARY]
-        left = _seconds_left(status, cells, time.monotonic() - started)
+        # by steps where cells have them
+        done = sum(cell.steps or 1 for cell in cells if cell.folder in status.done)
+        left = (time.monotonic() - started) * sum(c.steps or 1 for c in status.waiting) / done
         about = f", about {format_duration(left)} left" if left else ""
         state = f"{len(status.done)} of {len(status.cells)} cells done{about}"
         say(f"done: {cell.title}: {PRIMARY} {value:.4f}; {state}", file=sys.stderr)
@@ -228,14 +209,6 @@ def _failure(cell: Cell, reason: str) -> str:
     tail = "\n".join(text.strip().splitlines()[-LOG_LINES:])
     details = "" if reason in tail or not tail else f"\n{tail}"
     return f"failed: {cell.title}: {reason}{details}\n  full log: {cell.log}"
-
-
-def _seconds_left(status: Status, cells: Sequence[Cell], elapsed: float) -> float:
-    """Estimate the seconds left from what this call did so far, by steps where cells have them."""
-    work = {cell.folder: cell.steps or 1 for cell in cells}
-    done = sum(steps for folder, steps in work.items() if folder in status.done)
-    left = sum(work[cell.folder] for cell in status.waiting)
-    return elapsed * left / done
 
 
 def format_duration(seconds: float) -> str:

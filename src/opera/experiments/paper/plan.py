@@ -28,24 +28,38 @@ from opera.experiments.grid.plan import (
     parsed_axis,
     plan_parts,
 )
-from opera.experiments.paper.matching import (
-    PRETRAINED,
-    MethodSpec,
-    data_key,
-    method_settings,
-    row_methods,
-)
 from opera.experiments.paper.tables import (
     HUB_IDS,
+    PRETRAINED,
     QWEN3,
     SUMMARIES,
     PaperRow,
     PaperTable,
+    data_key,
     table_rows,
 )
+from opera.methods import METHODS
 from opera.retrieval.locate import MINILM
 from opera.retrieval.prompts import model_names
 from opera.runs.record import GridRecord
+
+METHODS_BY_LABEL: dict[str, tuple[str, dict[str, Any]]] = {
+    "FT": ("ft", {}),
+    "InfoBatch": ("infobatch", {}),
+    "DP": ("dp", {}),
+    "DP (full)": ("dp", {}),
+    "DP w/ Both": ("dp", {}),
+    "DP w/ Query Sel.": ("dp", {"levels": "query"}),
+    "DP w/ Doc Sel.": ("dp", {"levels": "document"}),
+    "DP (hard cutoff)": ("dp", {"soft": False}),
+    "DP (fixed-strength)": ("dp", {"alpha_start": 4, "alpha_end": 4, "v_end": 0.25}),
+    "DP (α: 2→5, default)": ("dp", {}),
+    "DP (α: 5→2, reversed)": ("dp", {"alpha_start": 5, "alpha_end": 2}),
+    "DP (I_u = 1)": ("dp", {"update_interval": 1}),
+    "DP (I_u = 10)": ("dp", {"update_interval": 10}),
+    "DP (I_u = 100)": ("dp", {"update_interval": 100}),
+}
+_PRUNED = re.compile(r"(SP|RP)(?:\.(\d+)|(\d+))?( \(CBS\)|\+DP)?")
 
 NOISY = {"antique": "antique-noisy"}
 """Recipes with the false positives of Table 7."""
@@ -147,24 +161,37 @@ class Reproduction:
         }
 
     @cached_property
+    def trained(self) -> list[tuple[PaperRow, str, str, int]]:
+        """The rows to train: each with its data set's name in the catalogue, label and steps."""
+        found = []
+        for row in trained_rows(self.table):
+            name, (method, own) = set_of_row(row).name, row_method(self.table, row)
+            if name in self.sources and (self.methods is None or method in self.methods):
+                usual = method_settings(method, self.preset)
+                apart = {key: value for key, value in own.items() if value != usual[key]}
+                label = ":".join([method, *(format_settings({k: v}) for k, v in apart.items())])
+                steps = row.steps or self.table.steps or self.by_set[name]["max_steps"]
+                found.append((row, name, label, self.steps(steps)))
+        return found
+
+    @cached_property
+    def by_set(self) -> dict[str, dict[str, Any]]:
+        """The settings on each data set."""
+        return {name: self.data_settings(PAPER_SETS[name]) for name in self.sources}
+
+    @cached_property
     def parts(self) -> list[GridPart]:
         """The parts of the grid that fill the table; SettingError for wrong settings."""
         self._check()
+        labels: dict[tuple[int, int], dict[str, None]] = {}
+        names = list(self.sources)
+        for _, name, label, steps in self.trained:
+            labels.setdefault((names.index(name), steps), {})[label] = None
         parts = []
-        for name, source in self.sources.items():
-            entry = PAPER_SETS[name]
-            values = self.data_settings(entry)
-            recipe_steps = values.pop("max_steps")
-            by_steps: dict[int, list[str]] = {}
-            for row in trained_rows(self.table):
-                spec = row_methods(self.table, row)[0]
-                wanted = self.methods is None or spec.method in self.methods
-                if wanted and data_key(row.data) == data_key(entry.title):
-                    steps = self.steps(row.steps or self.table.steps or recipe_steps)
-                    by_steps.setdefault(steps, []).append(_label(spec, self.preset))
-            for steps, labels in sorted(by_steps.items()):
-                axes = GridAxes(tuple(dict.fromkeys(labels)), self.seeds, (steps,))
-                parts.append(GridPart(source, name, axes, values))
+        for (at, steps), own in sorted(labels.items()):
+            shared = {k: v for k, v in self.by_set[names[at]].items() if k != "max_steps"}
+            axes = GridAxes(tuple(own), self.seeds, (steps,))
+            parts.append(GridPart(self.sources[names[at]], names[at], axes, shared))
         return parts
 
     @cached_property
@@ -215,7 +242,7 @@ class Reproduction:
             rule = f"must be {' or '.join(PRESETS)}{nearest(self.preset, PRESETS)}"
             raise SettingError(f"--preset {self.preset}: {rule}")
         rows = trained_rows(self.table)
-        known = list(dict.fromkeys(row_methods(self.table, row)[0].method for row in rows))
+        known = list(dict.fromkeys(row_method(self.table, row)[0] for row in rows))
         for name in self.methods or ():
             if name not in known:
                 rule = f"table {self.table.name} has no such method{nearest(name, known)}"
@@ -256,16 +283,31 @@ def trained_rows(table: PaperTable) -> list[PaperRow]:
     return [row for row in rows if row.data not in SUMMARIES and row.method != PRETRAINED]
 
 
+def row_method(table: PaperTable, row: PaperRow) -> tuple[str, Mapping[str, Any]]:
+    """The method of a row, with the settings that the table states; KeyError for other words."""
+    if match := _PRUNED.fullmatch(row.method):
+        pruned, decimals, percent, suffix = match.groups()
+        digits = decimals or percent
+        k = float(f"0.{digits}") if digits else table.retention.get(row.data, 0.25)
+        return f"{pruned}{suffix or ''}".lower().replace(" (cbs)", "+cbs"), {"k": k}
+    return METHODS_BY_LABEL[row.method]
+
+
+def method_settings(method: str, preset: str) -> dict[str, Any]:
+    """Return all settings of a method with a preset."""
+    values, fields = PRESETS[preset], METHODS[method].settings_class.model_fields
+    return {name: values.get(name, field.default) for name, field in fields.items()}
+
+
+def set_of_row(row: PaperRow) -> PaperSet:
+    """The catalogue's entry of a row's data set."""
+    return next(e for e in PAPER_SETS.values() if data_key(e.title) == data_key(row.data))
+
+
 def sets_of_table(table: PaperTable) -> list[PaperSet]:
     """The data sets of a table, in its order."""
-    by_key = {data_key(entry.title): entry for entry in PAPER_SETS.values()}
-    return [by_key[key] for key in dict.fromkeys(data_key(row.data) for row in trained_rows(table))]
-
-
-def title_in_table(table: PaperTable, name: str) -> str:
-    """What a table calls a data set of the catalogue."""
-    key = data_key(PAPER_SETS[name].title)
-    return next(row.data for row in trained_rows(table) if data_key(row.data) == key)
+    by_name = {entry.name: entry for entry in map(set_of_row, trained_rows(table))}
+    return list(by_name.values())
 
 
 def model_recipe(model: str) -> str | None:
@@ -308,10 +350,3 @@ def _named_sources(table: PaperTable, known: Sequence[str], given: Sequence[str]
             raise SettingError(f"--data: {name} is given twice")
         sources[name] = expand_user(source, f"--data {name}") if equals else PAPER_SETS[name].source
     return sources
-
-
-def _label(spec: MethodSpec, preset: str) -> str:
-    """The method with the settings that set the row apart from the preset."""
-    usual = method_settings(spec.method, preset)
-    own = {name: value for name, value in spec.settings.items() if value != usual[name]}
-    return ":".join([spec.method, *format_settings(own).split(", ")]) if own else spec.method

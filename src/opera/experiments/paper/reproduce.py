@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,20 +16,24 @@ from opera.data import check_stays_out, load_data
 from opera.data.catalogue import PAPER_SETS, CountDifference, PaperSet, find_set
 from opera.data.irds_source import stored_at
 from opera.data.names import PUBLISHED
-from opera.experiments.analysis import Group, group_runs
+from opera.experiments.analysis import Group
 from opera.experiments.grid.compare import prepare_cells
 from opera.experiments.grid.folder import check_grid_folder, opened_grid
 from opera.experiments.grid.plan import Cell
 from opera.experiments.grid.preview import Timing, time_grid
 from opera.experiments.grid.run import Status, run_grid
-from opera.experiments.paper.align import ComparedRow, align_table, as_records
-from opera.experiments.paper.matching import data_key
-from opera.experiments.paper.plan import Reproduction, papers_model, recipe_note, title_in_table
-from opera.experiments.paper.tables import SUMMARIES
+from opera.experiments.paper.align import ComparedRow, align_rows, as_records, rows_of
+from opera.experiments.paper.plan import (
+    Reproduction,
+    papers_model,
+    recipe_note,
+    set_of_row,
+    trained_rows,
+)
+from opera.experiments.paper.tables import PRETRAINED, PaperRow
 from opera.experiments.report import report
 from opera.retrieval.locate import locate_model
 from opera.runs.folder import Run
-from opera.runs.record import grid_in
 
 PAPER_RATE = 2.43
 """Steps per second of plain fine-tuning on FiQA with 8 A100s (Table 5)."""
@@ -127,33 +131,6 @@ def is_here(source: str) -> bool:
     return not source.startswith(PUBLISHED)
 
 
-def grid_notes(folder: Path, groups: Sequence[Group], data: Collection[str]) -> list[str]:
-    """Notes on a grid's runs on some data sets, named as the paper does.
-
-    Their preset, seeds and scale, and counts that differ from Table 8.
-    """
-    keys = {data_key(name) for name in data}
-    shown = [group for group in groups if data_key(group.data) in keys]
-    runs = [run for group in shown for run in group.runs]
-    if not runs:
-        return []
-    presets = sorted({str(run.settings["preset"]) for run in runs if run.settings.get("preset")})
-    seeds = len({run.settings["seed"] for run in runs})
-    preset = f"preset {' and '.join(presets)}, " if presets else ""
-    notes = [f"The grid's runs: {preset}{seeds} seed{'s' * (seeds > 1)}."]
-    record = grid_in(folder)
-    if record is not None and record.scale is not None:
-        notes.append(SMALL)
-    first = {data_key(group.data): group.runs[0].record.data for group in reversed(shown)}
-    for entry in PAPER_SETS.values():
-        found = first.get(data_key(entry.title))
-        if found and found.counts:
-            differing = count_notes(entry, entry.differing_counts(found.counts, {}))
-            notes += differing
-            notes += [f"{entry.name}: {note}" for note in found.notes if differing]
-    return notes
-
-
 @dataclass(frozen=True)
 class Reproduced:
     """A table of the paper beside what is finished of its reproduction.
@@ -191,33 +168,61 @@ class Reproduced:
 def collect_results(plan: Reproduction) -> Reproduced:
     """Read the finished cells and set them beside the paper's figures.
 
-    RunFolderError is raised if no cell is finished, or the run of one is damaged.
+    RunFolderError is raised if no cell is finished, if the grid has other settings, or if the run
+    of a cell is damaged.
     """
-    table = plan.table
-    finished = [cell for cell in plan.cells if cell.finished]
-    if not finished:
+    runs: dict[tuple[str, str, int | None], list[Run]] = {}
+    for cell in plan.cells:
+        if cell.finished:
+            own = runs.setdefault((cell.data_name, cell.label, cell.steps), [])
+            own.append(Run.open(cell.folder))
+    if not runs:
         raise RunFolderError(
-            f"--out {place(plan.out)}: no cell of table {table.name} is finished; the same command "
-            "without --table-only runs them"
+            f"--out {place(plan.out)}: no cell of table {plan.table.name} is finished; the same "
+            "command without --table-only runs them"
         )
-    groups: list[Group] = []
-    titles = {name: title_in_table(table, name) for name in plan.sources}
-    for name, title in titles.items():
-        runs = [Run.open(cell.folder) for cell in finished if cell.data_name == name]
-        groups += [replace(group, data=title) for group in group_runs(runs)]
+    check_grid_folder(plan.out, plan.record)
+    groups: dict[tuple[str, str, int | None], Group] = {}
+    for row, name, label, steps in plan.trained:
+        if members := runs.get((name, label, steps)):
+            key = (row.data, row.method, row.steps)
+            groups[key] = Group(row.data, label, steps, tuple(members))
 
-    def is_taken(row: ComparedRow) -> bool:
-        if row.row.data in SUMMARIES:
-            return len(titles) > 1 and any(figure.ours for figure in row.figures.values())
-        return row.row.data in titles.values()
+    def group_of(row: PaperRow) -> Group | None:
+        if row.method != PRETRAINED:
+            return groups.get((row.data, row.method, row.steps))
+        on_data = [group for group in groups.values() if group.data == row.data]
+        return max(on_data, key=lambda group: len(group.runs), default=None)
 
-    aligned = align_table(table, groups, scaled=plan.steps if plan.small else None)
-    notes = grid_notes(plan.out, groups, titles.values())
-    if len(finished) < len(plan.cells):
-        some = f"{len(finished)} of {len(plan.cells)}"
+    taken = {row.data for row in trained_rows(plan.table) if set_of_row(row).name in plan.sources}
+    rows = [
+        compared
+        for compared in align_rows(rows_of(plan.table), group_of)
+        if compared.row.data in taken
+        or (len(taken) > 1 and any(figure.ours for figure in compared.figures.values()))
+    ]
+    finished = sum(map(len, runs.values()))
+    return Reproduced(plan, rows, finished, _notes(plan, runs, finished))
+
+
+def _notes(
+    plan: Reproduction, runs: Mapping[tuple[str, str, int | None], Sequence[Run]], finished: int
+) -> list[str]:
+    """Preset, seeds and scale, counts that differ from Table 8, and what is missing."""
+    seeds = len({run.record.seed for own in runs.values() for run in own})
+    notes = [f"The grid's runs: preset {plan.preset}, {seeds} seed{'s' * (seeds > 1)}."]
+    if plan.small:
+        notes.append(SMALL)
+    first = {name: own[0].record.data for (name, *_), own in reversed([*runs.items()])}
+    for name in plan.sources:
+        if name in first and first[name].counts:
+            entry = PAPER_SETS[name]
+            if differing := count_notes(entry, entry.differing_counts(first[name].counts, {})):
+                notes += [*differing, *(f"{name}: {note}" for note in first[name].notes)]
+    if finished < len(plan.cells):
+        some = f"{finished} of {len(plan.cells)}"
         notes.append(f"{some} cells are finished; the others are missing here.")
-    notes += [f"Left out: {name}: {reason}" for name, reason in plan.left_out.items()]
-    return Reproduced(plan, [row for row in aligned if is_taken(row)], len(finished), notes)
+    return notes + [f"Left out: {name}: {reason}" for name, reason in plan.left_out.items()]
 
 
 def write_results(reproduced: Reproduced, text: str) -> list[Path]:

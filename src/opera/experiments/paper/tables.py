@@ -8,11 +8,14 @@ tables disagree, both are kept and a note says so (paper.md, notes A to L).
 from __future__ import annotations
 
 import csv
+import re
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
+from pathlib import PurePosixPath
 
 from opera.core.errors import SettingError, nearest
+from opera.data.names import source_name
 
 BGE, QWEN3, BGE_M3 = "bge-large-en-v1.5", "Qwen3-Embedding-0.6B", "bge-m3"
 HUB_IDS = {BGE: "BAAI/bge-large-en-v1.5", QWEN3: "Qwen/Qwen3-Embedding-0.6B", BGE_M3: "BAAI/bge-m3"}
@@ -26,6 +29,8 @@ AVERAGE, RANK, RANK_UNSEEN, RANK_SEEN = (
 )
 RANKS = (RANK_UNSEEN, RANK_SEEN, RANK)
 SUMMARIES = (AVERAGE, *RANKS)
+PRETRAINED = "Pretrained"
+"""The method of rows about the untrained model."""
 SEEN = ("HotpotQA", "FEVER")
 """Data sets that bge-large-en-v1.5 saw in its pretraining."""
 
@@ -210,6 +215,10 @@ TABLES = (
 )
 
 
+FAMILIES = {"NDCG": "retrieved_ideal_nDCG", "Recall": "R", "MRR": "RR", "Success": "Success"}
+"""Our names of the paper's measures; its NDCG is not trec_eval's (paper.md, row 8)."""
+
+
 def find_table(name: str, option: str = "--table") -> PaperTable:
     """Return the table with this name, which ``option`` gave.
 
@@ -241,3 +250,20 @@ def _parse_row(line: dict[str, str]) -> PaperRow:
     }
     steps = int(line["steps"]) if line.get("steps") else None
     return PaperRow(line["data"], line.get("part", ""), line["method"], steps, values)
+
+
+def our_measure(name: str) -> str | None:
+    """Translate the paper's name of a measure; ``None`` if it is not a measure of rankings."""
+    family, at, cutoff = name.partition("@")
+    return f"{FAMILIES[family]}{at}{cutoff}" if family in FAMILIES else None
+
+
+def data_key(source: str) -> str:
+    """Normalise a data set's name in the paper, or its path, so that the same one has one key.
+
+    ``../data/tripclick-head/``, ``paper:tripclick-head`` and ``TripClick (h)`` are all
+    ``tripclickhead``.
+    """
+    name = (source_name(source) or PurePosixPath(source.replace("\\", "/")).name).lower()
+    key = re.sub(r"[^a-z0-9]", "", name.removesuffix(".jsonl"))
+    return {"tripclickh": "tripclickhead", "tripclickt": "tripclicktorso"}.get(key, key)

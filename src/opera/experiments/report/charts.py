@@ -124,13 +124,12 @@ def steps_charts(groups: Sequence[Group], untrained: dict[str, float]) -> list[C
     if len({group.steps for group in groups}) < 2:
         return []
     by_method: dict[str, list[Group]] = {}
-    for group in sorted(groups, key=lambda group: group.steps):
+    for group in groups:
         by_method.setdefault(group.method, []).append(group)
     charts = []
     for measure in (PRIMARY, RECALL):
         lines = []
-        for label in dict.fromkeys(group.method for group in groups):
-            own = by_method[label]
+        for label, own in by_method.items():  # in ascending order of their steps
             values = [group.mean_std(measure) for group in own]
             means, spread = [v.mean for v in values], [v.std or 0.0 for v in values]
             lines.append(Line(label, [group.steps for group in own], means, spread))
@@ -149,16 +148,14 @@ def drawn_by_similarity(groups: Sequence[Group]) -> dict[str, NDArray[np.float64
     it is left out. By label, float64 ``[T, bands]``: times as often as plain fine-tuning, from the
     least similar pairs.
     """
-    tables = {group.method: group.pair_tables[0] for group in groups}
-    with_similarity = [table for table in tables.values() if "similarity" in table.column_names]
+    tables = [group.pair_tables[0] for group in groups]
+    scored = [table for table in tables if "similarity" in table.column_names]
     samplings = {}
-    for group in groups:
-        table, record = tables[group.method], group.runs[0].sampling()
-        if record is None or len(record.steps) == 0:
-            continue
-        own = [table] if "similarity" in table.column_names else []
-        source = next((other for other in own + with_similarity if _same_pairs(other, table)), None)
-        if source is None:
+    for group, table in zip(groups, tables, strict=True):
+        own = [table] if "similarity" in table.column_names else scored
+        source = next((other for other in own if _same_pairs(other, table)), None)
+        record = group.runs[0].sampling()
+        if record is None or len(record.steps) == 0 or source is None:
             continue
         ids = table["query_id"].to_numpy(zero_copy_only=False)[record.pair_ids]
         starts = np.concatenate([[False], ids[1:] != ids[:-1]])  # pairs are sorted by query
@@ -166,8 +163,7 @@ def drawn_by_similarity(groups: Sequence[Group]) -> dict[str, NDArray[np.float64
         counts = np.bincount(query)
         fair = 1 / (len(counts) * counts[query])  # Equation 1, over the recorded queries
         drawn = record.query()[:, query] * record.document() * fair
-        similarity = source["similarity"].to_numpy()[record.pair_ids]
-        order = np.argsort(similarity, kind="stable")
+        order = np.argsort(source["similarity"].to_numpy()[record.pair_ids], kind="stable")
         bands = np.array_split(order, min(BANDS, len(order)))
         ratios = [drawn[:, band].sum(axis=1) / fair[band].sum() for band in bands]
         samplings[group.method] = np.stack(ratios, axis=1)
@@ -175,7 +171,8 @@ def drawn_by_similarity(groups: Sequence[Group]) -> dict[str, NDArray[np.float64
 
 
 def _same_pairs(other: pa.Table, table: pa.Table) -> bool:
-    return all(other[name].equals(table[name]) for name in ("query_id", "doc_id"))
+    names = ["query_id", "doc_id"]
+    return "doc_id" in table.column_names and other.select(names).equals(table.select(names))
 
 
 def sampling_charts(groups: Sequence[Group]) -> list[Chart]:

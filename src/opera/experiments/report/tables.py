@@ -1,17 +1,12 @@
-"""The tables of a comparison: one definition of each, for the terminal, the page and CSV."""
+"""The tables of a comparison: one definition of each, for the terminal and the page."""
 
 from __future__ import annotations
 
-import csv
-import io
-import re
-import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from opera.core.intervals import signed
-from opera.core.terminal import printable
 from opera.experiments.analysis import PRIMARY, RECALL, UNTRAINED, Comparison, PairedTest
 from opera.experiments.analysis.groups import MeanStd
 from opera.experiments.analysis.results import ResultsTable
@@ -20,6 +15,7 @@ from opera.retrieval.measures import DEFAULT_MEASURES
 Value = str | int | float | MeanStd | None
 Row = Mapping[str, Value]
 Columns = dict[str, Callable[[Any], str]]
+_value = "{:.3f}".format
 
 
 @dataclass(frozen=True)
@@ -27,48 +23,21 @@ class ReportTable:
     """One table.
 
     Attributes:
-        name: its file's name without a suffix.
         caption: what it shows.
         columns: by heading, how a value is written; the first is ``method``.
         rows: values by heading; missing where there is none.
         best: by heading, the method with the highest value.
     """
 
-    name: str
     caption: str
     columns: Columns
     rows: Sequence[Row]
     best: Mapping[str, str] = field(default_factory=dict)
 
-    def csv(self) -> str:
-        """All digits; a mean over seeds and its standard deviation are two columns."""
-        spread = [
-            name
-            for name in self.columns
-            if any(isinstance(row.get(name), MeanStd) for row in self.rows)
-        ]
-        lines = [[part for name in self.columns for part in _heads(name, name in spread)]]
-        for row in self.rows:
-            line: list[Any] = []
-            for name in self.columns:
-                value = row.get(name)
-                if isinstance(value, MeanStd):
-                    line += [value.mean, value.std]
-                else:
-                    line += [value, None] if name in spread else [value]
-            lines.append(line)
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerows([_harmless(value) for value in line] for line in lines)
-        return text.getvalue()
-
     def cells(self, row: Row) -> list[tuple[str, bool]]:
         """A row's values after its method as they are shown, and whether each is the highest."""
-        return [
-            (self.shown(row, name), self.best.get(name) == row["method"])
-            for name in self.columns
-            if name != "method"
-        ]
+        names = [name for name in self.columns if name != "method"]
+        return [(self.shown(row, name), self.best.get(name) == row["method"]) for name in names]
 
     def shown(self, row: Row, name: str) -> str:
         """A value as it is shown."""
@@ -76,19 +45,11 @@ class ReportTable:
         return "" if value is None else self.columns[name](value)
 
 
-def _heads(name: str, spread: bool) -> list[str]:
-    return [name, f"{name} std"] if spread else [name]
-
-
 def tables_of(comparison: Comparison, table: ResultsTable) -> list[ReportTable]:
     """Return the tables on one data set with one number of steps: quality, cost, guard."""
     found = [_quality(comparison, table), _cost(table)]
-    if any(row.guard is not None for row in table.rows):
-        found.append(_guard(table))
-    sources = list(dict.fromkeys(other.data for other in comparison.tables))
-    number = f"{sources.index(table.data) + 1}-" if len(sources) > 1 else ""
-    data = re.sub(r"[^A-Za-z0-9.]+", "-", table.name).strip("-.")[:60] or "data"
-    return [replace(t, name=f"{number}{data}-{t.name}-{table.steps}") for t in found]
+    guarded = any(row.guard is not None for row in table.rows)
+    return [*found, _guard(table)] if guarded else found
 
 
 def ranks_table(comparison: Comparison) -> ReportTable | None:
@@ -97,7 +58,6 @@ def ranks_table(comparison: Comparison) -> ReportTable | None:
     if not ranks:
         return None
     return ReportTable(
-        "ranks",
         "average rank over the data sets, each with its largest number of steps; 1 is best",
         {"method": str, **dict.fromkeys(ranks, "{:.2f}".format)},
         [{"method": m, **{name: ranks[name][m] for name in ranks}} for m in ranks[PRIMARY]],
@@ -106,15 +66,19 @@ def ranks_table(comparison: Comparison) -> ReportTable | None:
 
 def _quality(comparison: Comparison, table: ResultsTable) -> ReportTable:
     against = comparison.baseline
-    columns: Columns = {"method": str, "seeds": str, **dict.fromkeys(DEFAULT_MEASURES, _mean_std)}
+    columns: Columns = {
+        "method": str,
+        "seeds": str,
+        **dict.fromkeys(DEFAULT_MEASURES, _value),
+    }
     caption = f"quality after {table.steps:,} steps, {table.queries:,} test queries"
     if against is not None:
         caption += (
             f"; points of {PRIMARY} against {against} with 95% intervals, both corrected by Holm"
         )
-        columns |= {**dict.fromkeys(("points", "low", "high"), _signed), "p": _p_value}
+        columns |= {**dict.fromkeys(("points", "low", "high"), signed), "p": _p_value}
         columns |= {"won": str, "lost": str}
-    columns |= {"points vs untrained": _signed, "p vs untrained": _p_value}
+    columns |= {"points vs untrained": signed, "p vs untrained": _p_value}
     rows: list[Row] = [{"method": UNTRAINED, **table.untrained}]
     for row in table.rows:
         values: dict[str, Value] = {"method": row.method, "seeds": len(row.seeds), **row.measures}
@@ -125,7 +89,7 @@ def _quality(comparison: Comparison, table: ResultsTable) -> ReportTable:
             values["p vs untrained"] = gain.t_test_holm
         rows.append(values)
     best = {measure: table.best(measure) for measure in DEFAULT_MEASURES}
-    return ReportTable("quality", caption, columns, rows, best)
+    return ReportTable(caption, columns, rows, best)
 
 
 def _points(test: PairedTest) -> dict[str, Value]:
@@ -155,14 +119,14 @@ def _cost(table: ResultsTable) -> ReportTable:
         }
         for row in table.rows
     ]
-    return ReportTable("cost", caption, columns, rows)
+    return ReportTable(caption, columns, rows)
 
 
 def _guard(table: ResultsTable) -> ReportTable:
     pairs = [(name, what) for name in (PRIMARY, RECALL) for what in ("fine-tuned", "handed over")]
     columns: Columns = {"method": str, "share by seed": str, "verdict by seed": str}
-    columns |= {f"{measure} {what}": _mean_std for measure, what in pairs}
-    columns |= dict.fromkeys(("points by the guard", "low", "high"), _signed)
+    columns |= {f"{measure} {what}": _value for measure, what in pairs}
+    columns |= dict.fromkeys(("points by the guard", "low", "high"), signed)
     columns |= {"dev queries": "{:,}".format, "seen in dev": _share, "seen in test": _share}
     rows: list[Row] = []
     for row in table.rows:
@@ -187,17 +151,7 @@ def _guard(table: ResultsTable) -> ReportTable:
         f"what the guard handed over, {table.steps:,} steps; the untrained model is in the first "
         "table"
     )
-    return ReportTable("guard", caption, columns, rows)
-
-
-def _mean_std(value: MeanStd | float) -> str:
-    if isinstance(value, float):
-        return f"{value:.3f}"
-    return f"{value.mean:.3f}" + ("" if value.std is None else f" ± {value.std:.3f}")
-
-
-def _signed(value: float) -> str:
-    return signed(value, 1)
+    return ReportTable(caption, columns, rows)
 
 
 def _p_value(value: float) -> str:
@@ -206,12 +160,3 @@ def _p_value(value: float) -> str:
 
 def _share(value: float) -> str:
     return f"{100 * value:.0f}%" if value >= 0.1 or value == 0 else f"{100 * value:.1f}%"
-
-
-def _harmless(value: Value) -> Value:
-    """Keep a spreadsheet from taking a label of someone else's run for a formula."""
-    if not isinstance(value, str):
-        return value
-    # spreadsheets take full-width signs for the plain ones, and pass over white space before them
-    begins = unicodedata.normalize("NFKC", value).lstrip()[:1]
-    return f"'{printable(value)}" if begins in tuple("=+-@") else printable(value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -12,9 +12,8 @@ from markupsafe import Markup
 
 from opera.core.arguments import flag, text
 from opera.core.errors import SettingError
-from opera.core.files import check_folder, check_output, replace_file
+from opera.core.files import check_output, replace_file
 from opera.core.paths import user_path
-from opera.core.terminal import place as place_of
 from opera.experiments.analysis import (
     Comparison,
     ResultsTable,
@@ -39,7 +38,6 @@ def report(
     *,
     baseline: str | None = None,
     overwrite: bool = False,
-    tables: str | Path | None = None,
 ) -> Path:
     """Write one HTML file on a grid, a run or any folder of runs. It opens from disk and loads
     nothing else.
@@ -50,9 +48,7 @@ def report(
             report.
         baseline: label of the method that the others are tested against; ``None`` takes ``ft`` if
             there is one, else the first.
-        overwrite: replace ``out`` if it exists, and files of tables; never a file that the report
-            reads.
-        tables: folder for the page's tables, each as ``.csv``.
+        overwrite: replace ``out`` if it exists; never a file that the report reads.
 
     Returns:
         Path of the file.
@@ -61,9 +57,6 @@ def report(
         RunFolderError: if the folder holds no finished run.
         SettingError: if the baseline is unknown, the file is not .html, or a file is there already.
     """
-    if tables is not None:
-        tables = user_path(tables, "tables")
-        check_folder(tables, "--tables")
     folder, overwrite = user_path(folder, "folder"), flag(overwrite, "overwrite")
     baseline = None if baseline is None else text(baseline, "baseline")
     path = folder / "report.html" if out is None else user_path(out, "out")
@@ -81,28 +74,9 @@ def report(
             reads=[folder],
             ours=lambda file: free and is_report(file),
         )
-    comparison = analyse_runs(folder, baseline)
-    written = {path: render(comparison)}
-    if tables is not None:
-        own = [table for data in comparison.tables for table in tables_of(comparison, data)]
-        if (ranks := ranks_table(comparison)) is not None:
-            own.append(ranks)
-        for table in own:
-            file = tables / f"{table.name}.csv"
-            if os.path.lexists(file) and not overwrite:
-                raise SettingError(
-                    f"--tables {place_of(file)}: exists; pass --overwrite to replace it, or "
-                    "another folder"
-                )
-            written[file] = table.csv()
-        tables.mkdir(parents=True, exist_ok=True)
-    for file, content in written.items():
-        _write_text(file, content)
+    page = render(analyse_runs(folder, baseline))
+    replace_file(path, partial(Path.write_text, data=page, encoding="utf-8"))
     return path
-
-
-def _write_text(path: Path, content: str) -> None:
-    replace_file(path, lambda temporary: temporary.write_text(content, encoding="utf-8"))
 
 
 def is_report(path: Path) -> bool:

@@ -1,0 +1,234 @@
+"""The report: its charts and tables, and one page that loads nothing, in which names are only text."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+import shutil
+from html.parser import HTMLParser
+from itertools import pairwise, product
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+import opera
+from grids import RunsFolder, around, guard_record
+from opera.core.errors import RunFolderError, SettingError
+from opera.experiments.analysis import analyse_runs
+from opera.experiments.analysis.verdict import verdict
+from opera.experiments.report.charts import (
+    BOTTOM,
+    HEIGHT,
+    LEFT,
+    RIGHT,
+    TOP,
+    WIDTH,
+    Chart,
+    Line,
+    drawn_by_similarity,
+    nice_ticks,
+    sampling_charts,
+    steps_charts,
+)
+from opera.experiments.report.tables import tables_of
+from opera.experiments.report.write import render
+from opera.runs.folder import RunWriter
+from opera.runs.record import GridRecord
+from opera.runs.sampling import SamplingRecord, quantised
+
+SIMILARITY = np.array([0.1, 0.9, 0.5, 0.3], dtype=np.float32)
+BEST = ' class="best"'
+
+
+def add_run(folder: RunsFolder, method: str, documents: str = "wxyz", scored: bool = False, **run: Any) -> Path:
+    """Add a run with three queries, a, b and c, of which a has two documents. At step 2 a is not drawn, b twice as
+    often as by fine-tuning."""
+    path = folder.add(method=method, **run)
+    pairs = {"query_id": list("aabc"), "doc_id": list(documents), "times_drawn": [2, 0, 1, 1], "injected": [False] * 4}
+    RunWriter(path).write_pairs(pairs | ({"similarity": SIMILARITY} if scored else {}))
+    record = SamplingRecord(
+        steps=np.array([0, 2], dtype=np.int32),
+        query_ids=np.arange(3, dtype=np.int32),
+        pair_ids=np.arange(4, dtype=np.int32),
+        query_codes=quantised(np.array([[1.0, 1.0, 1.0], [0.0, 2.0, 1.0]])),
+        document_codes=quantised(np.ones((2, 4))),
+    )
+    RunWriter(path).write_sampling(record)
+    return path
+
+
+@pytest.fixture(scope="module")
+def grid(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three methods, two seeds, two numbers of steps, on data whose name tries to break out of the page."""
+    folder = RunsFolder(tmp_path_factory.mktemp("grid"))
+    for at, (method, seed, steps) in enumerate(product(("ft", "sp", "dp"), (0, 1), (4, 16))):
+        values = {"before": around(0.3), "fine_tuned": around(0.4, at), "after": around(0.4 + at / 100, 1 + at)}
+        chosen = guard_record()
+        add_run(folder, method, scored=True, seed=seed, max_steps=steps, data="data/<i>topics", chosen=chosen, **values)
+    return folder.home
+
+
+@pytest.fixture(scope="module")
+def page(grid: Path) -> str:
+    return opera.report(grid).read_text()
+
+
+class Page(HTMLParser):
+    """What a page is made of: its elements, and attributes that could run or load something."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: set[str] = set()
+        self.active: list[tuple[str, str | None]] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.add(tag)
+        for name, value in attrs:
+            if name.startswith("on") or (name in ("src", "href", "action") and (value or "")[:1] != "#"):
+                self.active.append((name, value))
+
+
+class TestCharts:
+    def test_a_run_without_similarities_takes_those_of_the_same_pairs(self, folder: RunsFolder) -> None:
+        add_run(folder, "ft")
+        add_run(folder, "sp", scored=True)
+        add_run(folder, "rp", documents="wxyv")  # other pairs
+        folder.add(method="infobatch")  # it has no record
+        assert list(drawn_by_similarity(folder.groups())) == ["ft", "sp"]
+        assert sampling_charts([group for group in folder.groups() if group.method == "infobatch"]) == []
+
+    def test_figure_1_has_the_ratio_to_fine_tuning_by_similarity(self, folder: RunsFolder) -> None:
+        add_run(folder, "sp", scored=True)
+        (ratio,) = drawn_by_similarity(folder.groups()).values()
+        assert ratio[0].tolist() == [1, 1, 1, 1]
+        assert ratio[1] == pytest.approx([0, 1, 2, 0], rel=0.034)  # a code's precision
+        start, halfway, end = sampling_charts(folder.groups())
+        assert start.lines[0].y == halfway.lines[0].y == [1, 1, 1, 1]
+        assert (end.lines[0].x, end.lines[0].y) == ([12.5, 37.5, 62.5, 87.5], ratio[1].tolist())
+
+    def test_quality_has_a_point_per_number_of_steps(self, grid: Path) -> None:
+        comparison = analyse_runs(grid)
+        (final,) = comparison.final_tables()
+        ndcg, recall = steps_charts(comparison.groups, final.untrained)
+        assert (ndcg.y_label, recall.y_label) == ("nDCG@10", "R@20")
+        assert [line.method for line in ndcg.lines] == ["ft", "sp", "dp"]
+        assert (ndcg.lines[2].x, ndcg.untrained) == ([4, 16], pytest.approx(0.3))
+        assert (ndcg.lines[2].y[1], ndcg.lines[2].spread[1]) == pytest.approx((0.5, np.std([0.49, 0.51], ddof=1)))
+        assert steps_charts([group for group in comparison.groups if group.steps == 4], final.untrained) == []
+
+    def test_places_lie_within_the_margins_and_factors_are_equally_far(self) -> None:
+        line = Line("dp", [100, 200, 800], [0.3, 0.34, 0.33], [0.01, 0, 0])
+        chart = Chart("", "steps", "nDCG@10", [line], untrained=0.2)
+        assert [chart.x_of(x) for x in (100, 800)] == [LEFT, WIDTH - RIGHT]
+        assert chart.x_of(200) - LEFT == pytest.approx((WIDTH - RIGHT - LEFT) / 3, abs=0.1)
+        assert TOP <= chart.y_of(0.34) < chart.y_of(0.33) < chart.y_of(0.29) < chart.y_of(0.2) <= HEIGHT - BOTTOM
+        lines = [Line(label, [0], [1]) for label in ("sp:k=0.5", "dp", "sp:k=0.25")]
+        assert len({Chart("", "", "", lines).dash(line) for line in lines[::2]}) == 2
+
+    @pytest.mark.parametrize("values", [(0.3, 0.34), (0.5, 0.5), (0, 1), (0.0421, 0.0433, 0.0502)])
+    def test_ticks_are_round_and_enclose_the_values(self, values: tuple[float, ...]) -> None:
+        ticks = nice_ticks(values)
+        assert ticks[0] <= min(values) <= max(values) <= ticks[-1]
+        assert 2 <= len(ticks) <= 7
+        assert {round(high - low, 9) for low, high in pairwise(ticks)} <= {0.001, 0.005, 0.01, 0.5, 0.002}
+
+    def test_every_chart_of_the_page_is_a_whole_svg(self, page: str) -> None:
+        drawn = re.findall(r"<svg.*?</svg>", page, re.S)
+        charts = [svg for svg in map(ElementTree.fromstring, drawn) if svg.get("role") == "img"]
+        assert len(charts) == 5
+        for svg in charts:
+            assert len(list(svg.iter("g"))) == 3
+            points = " ".join(line.get("points", "").strip() for line in svg.iter("polyline"))
+            places = [float(value) for value in re.split("[ ,]+", points)]
+            assert 0 <= min(places) <= max(places) <= WIDTH
+
+
+class TestTables:
+    def test_the_page_has_them_and_the_guards_has_both_models(self, grid: Path, page: str) -> None:
+        comparison, text = analyse_runs(grid), html.unescape(page)
+        (final,) = comparison.final_tables()
+        tables = tables_of(comparison, final)
+        for table in tables:
+            assert f'<p class="note">{table.caption}</p>' in text
+            for cells in map(table.cells, table.rows):
+                assert "".join(f"<td{BEST * best}>{cell}</td>" for cell, best in cells) in text
+        for row, result in zip(tables[-1].rows, final.rows, strict=True):
+            assert result.guard is not None
+            assert row["R@20 fine-tuned"] == result.guard.fine_tuned["R@20"]
+            assert row["R@20 handed over"] == result.measures["R@20"]
+
+    def test_false_draws_stand_beside_the_share_of_false_pairs(self, folder: RunsFolder) -> None:
+        pairs = {"query_id": list("aabb"), "times_drawn": [6, 0, 3, 1], "injected": [False, False, False, True]}
+        RunWriter(folder.add(method="ft", noise="random", noise_share=0.3)).write_pairs(pairs)
+        pairs["times_drawn"] = [8, 1, 1, 0]
+        RunWriter(folder.add(method="dp", noise="random", noise_share=0.3)).write_pairs(pairs)
+        comparison = analyse_runs(folder.home)
+        (_, cost, *_) = tables_of(comparison, comparison.tables[0])
+        assert "injected pairs, which are 25% of all" in cost.caption
+        assert [cost.cells(row)[0][0] for row in cost.rows] == ["10%", "0%"]
+
+
+class TestPage:
+    def test_the_same_runs_give_the_same_page_and_it_loads_nothing(self, grid: Path, page: str) -> None:
+        assert page == render(analyse_runs(grid))
+        parsed = Page(page)
+        assert not parsed.elements & {"script", "i"}
+        assert parsed.active == [("href", "data:,")]
+        assert "default-src 'none'" in page
+        assert "script-src" not in page
+        assert "url(" not in page
+
+    def test_hostile_names_never_become_markup(self, folder: RunsFolder) -> None:
+        names = ("</script><script>x", '" onclick="x', "<img src=x onerror=x>", "a}b{{ 1 }}")
+        for (number, label), steps in product(enumerate(names), (4, 8)):
+            path = folder.add(method="ft", seed=number, max_steps=steps, data=f"data/{label}")
+            record = json.loads((path / "run.json").read_text())
+            record["identity"]["method"] = record["settings"]["method"] = label
+            record["device"] = record["model"]["source"] = label
+            (path / "run.json").write_text(json.dumps(record))
+        text = render(analyse_runs(folder.home))
+        assert not Page(text).elements & {"script", "img", "i", "b"}
+        assert Page(text).active == [("href", "data:,")]
+        assert "a}b{{ 1 }}" in text
+
+    def test_it_begins_with_the_verdict(self, grid: Path, page: str) -> None:
+        (only,) = verdict(analyse_runs(grid))
+        head = html.unescape(page.split("<nav>")[0].split("<body>")[1])
+        assert only.title == "<i>topics: 16 steps, 2 seeds"
+        assert f"<p>{only.title}</p>" in head
+        assert all(f"<li>{bullet}</li>" in head for bullet in only.bullets)
+
+    def test_one_run_has_a_report_too(self, grid: Path, tmp_path: Path) -> None:
+        text = opera.report(grid / "run1", tmp_path / "one.html").read_text()
+        assert "from 0.300 to 0.410" in text
+        assert "Holm" not in text.split("<main>")[1]
+
+    def test_wrong_input_is_refused_and_nothing_is_written(self, grid: Path, tmp_path: Path) -> None:
+        with pytest.raises(RunFolderError, match="holds no finished run"):
+            opera.report(tmp_path)
+        with pytest.raises(SettingError, match="no run has this label; there are ft, sp, dp"):
+            opera.report(grid, tmp_path / "page.html", baseline="infobatch")
+        with pytest.raises(SettingError, match=r"must end in \.html"):
+            opera.report(grid, tmp_path / "page.pdf")
+        assert not list(tmp_path.iterdir())
+
+    def test_what_is_missing_or_left_out_is_said(self, grid: Path, tmp_path: Path) -> None:
+        part = shutil.copytree(grid, tmp_path / "part")
+        cells = sorted(path.parent.name for path in part.rglob("run.json"))
+        shutil.rmtree(part / cells[0])
+        GridRecord(model="model", settings={}, cells=cells).write(part)
+        (part / cells[1] / "pairs.parquet").write_bytes(b"PAR1 and <script>")
+        other = part / cells[2]
+        (other / "run.json").write_text((other / "run.json").read_text().replace('"format": 4', '"format": 1'))
+        text = opera.report(part).read_text()
+        assert f"Left out, written by another version of OPERA: {other}." in text
+        assert f"Left out, damaged: {part / cells[1] / 'pairs.parquet'}: is not as OPERA wrote it" in text
+        assert f"3 of this grid's {len(cells)} cells are not finished" in text.split("<nav>")[0].split("<body>")[1]
+        with pytest.raises(RunFolderError, match=r"pairs\.parquet: is not as OPERA wrote it"):
+            opera.report(part / cells[1], tmp_path / "none.html")
+        assert not (tmp_path / "none.html").exists()
