@@ -161,7 +161,8 @@ def test_files_that_cannot_be_read_are_noted(package: str, tmp_path: Path) -> No
 def test_absent_and_tiny_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DataError, match="no installed package of that name"):
         load_data("python:no_such_package_here")
-    (tmp_path / "lonely.py").write_text(MODULE)
+    (tmp_path / "lonely").mkdir()
+    (tmp_path / "lonely" / "one.py").write_text(MODULE)
     monkeypatch.syspath_prepend(str(tmp_path))
     with pytest.raises(DataError, match="at least 2 modules are needed"):
         load_data("python:lonely")

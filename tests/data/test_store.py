@@ -38,7 +38,7 @@ def test_a_failed_read_leaves_nothing_in_the_cache(make_beir: MakeBeir) -> None:
 def test_data_that_change_while_they_are_read_are_not_cached(
     make_beir: MakeBeir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder, write = make_beir(), store._write_arrays
+    folder, write = make_beir(), store._write
     original = (folder / "queries.jsonl").read_text()
     edit_line(folder / "queries.jsonl", 1, '{"_id": "train0", "text": "as it was at first"}')
     first = (folder / "queries.jsonl").read_text()
@@ -48,7 +48,7 @@ def test_data_that_change_while_they_are_read_are_not_cached(
         (folder / "queries.jsonl").write_text(original)
 
     with monkeypatch.context() as patch:
-        patch.setattr(store, "_write_arrays", edit)
+        patch.setattr(store, "_write", edit)
         with pytest.raises(DataError, match="changed while it was read; run the command again"):
             load_data(folder)
     (folder / "queries.jsonl").write_text(first)

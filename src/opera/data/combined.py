@@ -9,7 +9,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import reduce
 from itertools import chain, count
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -18,9 +20,11 @@ from numpy.typing import NDArray
 
 from opera.core.errors import DataError
 from opera.data.qrels import GivenNegatives, Qrels
-from opera.data.retrieval_data import RetrievalData
 from opera.data.teacher import TeacherScores
 from opera.data.texts import TextTable
+
+if TYPE_CHECKING:
+    from opera.data.retrieval_data import RetrievalData
 
 
 def combine(sets: Sequence[RetrievalData]) -> RetrievalData:
@@ -39,8 +43,8 @@ def combine(sets: Sequence[RetrievalData]) -> RetrievalData:
         taken = {other.name for other in named}
         names = chain([data.name], (f"{data.name}-{number}" for number in count(2)))
         named.append(replace(data, name=next(name for name in names if name not in taken)))
-    tables = ([data.corpus for data in named], [data.queries for data in named])
-    return _joined(named, *(_joined_tables(named, own) for own in tables))
+    corpus = _joined_tables(named, [data.corpus for data in named])
+    return _joined(named, corpus, _joined_tables(named, [data.queries for data in named]))
 
 
 def each_set(data: RetrievalData, split: str | None = None) -> list[RetrievalData]:
@@ -81,9 +85,13 @@ def with_sets(data: RetrievalData, sets: Sequence[RetrievalData]) -> RetrievalDa
 
 def first_rows(data: RetrievalData) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """First rows of the queries, and of the documents, of each set: int64 ``[sets + 1]``."""
+    return _first_rows(each_set(data))
+
+
+def _first_rows(sets: Sequence[RetrievalData]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return (
-        np.cumsum([0, *(len(own.queries) for own in each_set(data))]),
-        np.cumsum([0, *(len(own.corpus) for own in each_set(data))]),
+        np.cumsum([0, *(len(own.queries) for own in sets)]),
+        np.cumsum([0, *(len(own.corpus) for own in sets)]),
     )
 
 
@@ -112,70 +120,67 @@ def _joined(sets: Sequence[RetrievalData], corpus: TextTable, queries: TextTable
             "query_prompt"
         )
     contents = "".join(f"\0{data.name}\0{data.fingerprint}" for data in sets)
-    whole = RetrievalData(
+    firsts = list(zip(*(first.tolist() for first in _first_rows(sets)), strict=True))[:-1]
+    splits = dict.fromkeys(split for data in sets for split in data.splits)
+    given = [data.given_negatives for data in sets]
+    return replace(
+        sets[0],
         name="+".join(data.name for data in sets),
         source=" + ".join(data.source for data in sets),
         fingerprint=hashlib.sha256(f"combined{contents}".encode()).hexdigest(),
         corpus=corpus,
         queries=queries,
-        splits={},
+        splits={
+            split: joined
+            for split in splits
+            if (joined := _joined_qrels([data.splits.get(split) for data in sets], firsts))
+        },
+        held_out=_joined_qrels([data.held_out for data in sets], firsts),
+        given_negatives=_joined_negatives(sets, firsts) if any(given) else None,
+        teacher=_joined_teacher([data.teacher for data in sets], firsts),
         query_prompt=prompts.pop() if len(prompts) == 1 else None,
         notes=tuple(notes),
+        places={},
+        left_out={},
         lowest_grade=max(data.lowest_grade for data in sets),
         sets=tuple(sets),
     )
-    splits = list(dict.fromkeys(split for data in sets for split in data.splits))
-    held_out = [data.held_out for data in sets]
-    return replace(
-        whole,
-        splits={
-            split: _joined_qrels(whole, [data.splits.get(split) for data in sets])
-            for split in splits
-        },
-        held_out=_joined_qrels(whole, held_out) if any(held_out) else None,
-        given_negatives=_joined_negatives(whole),
-        teacher=_joined_teacher(whole),
-    )
 
 
-def _joined_qrels(whole: RetrievalData, qrels: Sequence[Qrels | None]) -> Qrels:
-    found = [
-        (own, query, document)
-        for own, query, document in zip(qrels, *first_rows(whole), strict=False)
+Firsts = Sequence[tuple[int, int]]
+"""The first row of the queries, and of the documents, of each set."""
+
+
+def _joined_qrels(qrels: Sequence[Qrels | None], firsts: Firsts) -> Qrels | None:
+    moved = [
+        replace(
+            own,
+            query_rows=own.query_rows + np.int32(query),
+            doc_rows=own.doc_rows + np.int32(document),
+        )
+        for own, (query, document) in zip(qrels, firsts, strict=True)
         if own is not None
     ]
-    weighted = any(own.weights is not None for own, _, _ in found)
-    return Qrels.from_arrays(
-        np.concatenate([own.query_rows[own.query_index] + query for own, query, _ in found]),
-        np.concatenate([own.doc_rows + document for own, _, document in found]),
-        np.concatenate([own.grades for own, _, _ in found]),
-        np.concatenate([own.weights_or_ones() for own, _, _ in found]) if weighted else None,
-    )
+    return reduce(Qrels.union, moved) if moved else None
 
 
-def _joined_negatives(whole: RetrievalData) -> GivenNegatives | None:
+def _joined_negatives(sets: Sequence[RetrievalData], firsts: Firsts) -> GivenNegatives:
     counts, rows = [np.zeros(1, dtype=np.int64)], [np.empty(0, dtype=np.int32)]
-    for data, document in zip(whole.sets, first_rows(whole)[1], strict=False):
-        given = data.given_negatives
-        counts.append(
-            np.zeros(len(data.queries), np.int64) if given is None else np.diff(given.offsets)
-        )
+    for data, (_, document) in zip(sets, firsts, strict=True):
+        given, none = data.given_negatives, np.zeros(len(data.queries), dtype=np.int64)
+        counts.append(none if given is None else np.diff(given.offsets))
         rows += [] if given is None else [given.doc_rows + np.int32(document)]
-    if all(data.given_negatives is None for data in whole.sets):
-        return None
     return GivenNegatives(np.cumsum(np.concatenate(counts)), np.concatenate(rows))
 
 
-def _joined_teacher(whole: RetrievalData) -> TeacherScores | None:
-    found = [
-        (data.teacher, query, document)
-        for data, query, document in zip(whole.sets, *first_rows(whole), strict=False)
-        if data.teacher is not None
+def _joined_teacher(
+    teachers: Sequence[TeacherScores | None], firsts: Firsts
+) -> TeacherScores | None:
+    moved = [
+        (own.query_rows + query, own.doc_rows + document, own.scores)
+        for own, (query, document) in zip(teachers, firsts, strict=True)
+        if own is not None
     ]
-    if not found:
+    if not moved:
         return None
-    return TeacherScores.from_arrays(
-        np.concatenate([own.query_rows + query for own, query, _ in found]),
-        np.concatenate([own.doc_rows + document for own, _, document in found]),
-        np.concatenate([own.scores for own, _, _ in found]),
-    )
+    return TeacherScores.from_arrays(*map(np.concatenate, zip(*moved, strict=True)))

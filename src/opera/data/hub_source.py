@@ -63,8 +63,7 @@ class HubName(NamedTuple):
                 if not home.name:
                     raise DataError(f"{source}: must be the folder of one data set")
                 return cls(str(home), None, split, True)
-        found = _HUB.fullmatch(name)
-        if found is None:
+        if (found := _HUB.fullmatch(name)) is None:
             raise DataError(
                 f"{source}: must be OWNER/NAME, OWNER/NAME/CONFIG or a folder, then perhaps :SPLIT"
             )
@@ -112,13 +111,12 @@ def load_hub(
             _check_card(parsed, place)
         # the library's own copy is not needed afterwards
         with tempfile.TemporaryDirectory(dir=builder.folder) as cache:
-            hub = _Hub(builder, place, parsed, cache)
             try:
-                hub.store(Columns(columns))
+                _store(builder, place, parsed, Columns(columns), cache)
             except (OperaError, MemoryError):
                 raise
             except Exception as error:
-                raise hub.explained(error) from error
+                raise _explained(error, place, parsed, cache) from error
 
     name = Path(parsed.place).resolve().name if parsed.local else Path(parsed.place).name
     return load_or_parse(digest, name, source or place, parse, named=not parsed.local)
@@ -166,106 +164,88 @@ def _check_card(name: HubName, source: str) -> None:
             )
 
 
-class _Hub:
-    """One data set, read by the library ``datasets``, whose errors become one sentence.
+def _store(builder: DataBuilder, source: str, name: HubName, given: Columns, cache: str) -> None:
+    """Read the layout that is there, by the library ``datasets``; ``cache`` is for its copies."""
+    import datasets
 
-    Args:
-        builder: what is filled.
-        source: what the user passed.
-        name: what is read.
-        cache: folder for the library's copies.
-    """
+    datasets.utils.logging.set_verbosity(datasets.utils.logging.CRITICAL)
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it logs each of its tries twice
+    if not name.local:
+        log.info("asking the hub for %s", name.place)
+    if not sys.stderr.isatty():
+        datasets.disable_progress_bars()
 
-    def __init__(self, builder: DataBuilder, source: str, name: HubName, cache: str) -> None:
-        import datasets
-
-        self.builder, self.source, self.name, self.cache = builder, source, name, cache
-        self.library = datasets
-        self.place = str(Path(name.place).absolute()) if name.local else name.place
-        datasets.utils.logging.set_verbosity(datasets.utils.logging.CRITICAL)
-        # it logs each of its tries twice
-        logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
-        if not name.local:
-            log.info("asking the hub for %s", name.place)
-        if not sys.stderr.isatty():
-            datasets.disable_progress_bars()
-
-    def store(self, given: Columns) -> None:
-        """Read the layout that is there."""
-        name, source, folder = self.name, self.source, Path(self.name.place)
-        if name.local and (folder / "corpus.jsonl").is_file() and any(folder.glob("qrels/*.tsv")):
-            raise DataError(f"{source}: is a BEIR folder: pass it without hf:")
-        configs = self.configs(self.place)
-        texts: dict[TableKind, list[DatasetTable]] = {}
-        place, config = self.place, ""
-        if {"corpus", "queries"} <= set(configs) and name.config is None:
-            texts = {
-                "documents": list(self.tables(place, "corpus").values()),
-                "queries": list(self.tables(place, "queries").values()),
-            }
-            judged = [config for config in configs if config in ("qrels", "default")]
-            if not judged:
-                place = f"{place}-qrels"
-            config = (judged or self.configs(place))[0]
-        pairs = self.chosen(self.tables(place, config or self.only_config(configs)))
-        store_tables(self.builder, texts, list(pairs.items()), given, lenient=True)
-
-    def only_config(self, configs: list[str]) -> str:
-        """The configuration of pairs to read."""
-        wanted = self.name.config or ("default" if "default" in configs else configs[0])
-        if wanted not in configs:
-            raise DataError(
-                f"{self.source}: has no configuration {shown(wanted)} (it has: "
-                f"{', '.join(configs)})"
-            )
-        if self.name.config is None and len(configs) > 1 and wanted != "default":
-            raise DataError(
-                f"{self.source}: has several configurations; give one, as in "
-                f"hf:{self.name.place}/{wanted}"
-            )
-        return wanted
-
-    def chosen(self, splits: dict[str, DatasetTable]) -> dict[str, DatasetTable]:
-        """Return the splits to read by our names; a single split of another name is train."""
-        wanted = self.name.split or (next(iter(splits)) if len(splits) == 1 else None)
-        if wanted is None:
-            named = {SPLIT_NAMES.get(split, split): part for split, part in splits.items()}
-        elif wanted in splits:
-            named = {SPLIT_NAMES.get(wanted, "train"): splits[wanted]}
-        else:
-            raise DataError(
-                f"{self.source}: has no split {shown(wanted)} (it has: {', '.join(splits)})"
-            )
-        for split in named:
-            check_id(f"{self.source}: the name of a split", split)
-        return named
-
-    def configs(self, place: str) -> list[str]:
-        """Return the configurations of a data set."""
-        return [str(name) for name in self.library.get_dataset_config_names(place)]
-
-    def tables(self, place: str, config: str) -> dict[str, DatasetTable]:
-        """Return the splits of a configuration, memory-mapped; note the commit that was read."""
-        splits = self.library.load_dataset(place, config, cache_dir=self.cache)
+    def tables(place: str, config: str) -> dict[str, DatasetTable]:
+        """The splits of a configuration, memory-mapped; the commit that was read is noted."""
+        splits = datasets.load_dataset(place, config, cache_dir=cache)
         urls = " ".join(str(part.info.download_checksums) for part in splits.values())
-        for commit in re.findall(r"@([0-9a-f]{12})[0-9a-f]{28}/", urls)[:1]:
-            if (note := f"read at commit {commit}") not in self.builder.notes:
-                self.builder.notes.append(note)
+        commits = re.findall(r"@([0-9a-f]{12})[0-9a-f]{28}/", urls)
+        notes = [f"read at commit {commit}" for commit in commits[:1]]
+        builder.notes += [note for note in notes if note not in builder.notes]
         return {
-            split: DatasetTable(f"{self.source}, {config if split == config else split}", part)
+            split: DatasetTable(f"{source}, {config if split == config else split}", part)
             for split, part in splits.items()
         }
 
-    def explained(self, error: Exception) -> OperaError:
-        """Return an error of the library in one sentence."""
-        if isinstance(error, OSError) and error.errno in ADVICE:
-            return storage_error(Path(self.cache), error)
-        lines = [line for line in str(error.__cause__ or error).splitlines() if line.strip()]
-        reason = shortened(f"{type(error).__name__}: {lines[0] if lines else ''}")
-        if self.name.local:
-            return DataError(f"{self.source}: cannot be read ({reason})")
-        fetch = f"hf download --repo-type dataset {self.name.place} --local-dir FOLDER"
-        return DataError(
-            f"{self.source}: cannot be fetched ({reason}); where there is a network: {fetch}; then "
-            "pass hf:FOLDER"
+    folder = Path(name.place)
+    if name.local and (folder / "corpus.jsonl").is_file() and any(folder.glob("qrels/*.tsv")):
+        raise DataError(f"{source}: is a BEIR folder: pass it without hf:")
+    place = str(folder.absolute()) if name.local else name.place
+    configs = datasets.get_dataset_config_names(place)
+    texts: dict[TableKind, list[DatasetTable]] = {}
+    if {"corpus", "queries"} <= set(configs) and name.config is None:
+        texts["documents"] = list(tables(place, "corpus").values())
+        texts["queries"] = list(tables(place, "queries").values())
+        judged = [config for config in configs if config in ("qrels", "default")]
+        if not judged:
+            place = f"{place}-qrels"
+            judged = datasets.get_dataset_config_names(place)
+        config = judged[0]
+    else:
+        config = _config_of_pairs(source, name, configs)
+    pairs = _named_splits(source, name, tables(place, config))
+    store_tables(builder, texts, list(pairs.items()), given, lenient=True)
+
+
+def _config_of_pairs(source: str, name: HubName, configs: list[str]) -> str:
+    wanted = name.config or ("default" if "default" in configs else configs[0])
+    if wanted not in configs:
+        listed = ", ".join(configs)
+        raise DataError(f"{source}: has no configuration {shown(wanted)} (it has: {listed})")
+    if name.config is None and len(configs) > 1 and wanted != "default":
+        raise DataError(
+            f"{source}: has several configurations; give one, as in hf:{name.place}/{wanted}"
         )
+    return wanted
+
+
+def _named_splits(
+    source: str, name: HubName, splits: dict[str, DatasetTable]
+) -> dict[str, DatasetTable]:
+    """Return the splits to read by our names; a single split of another name is train."""
+    wanted = name.split or (next(iter(splits)) if len(splits) == 1 else None)
+    if wanted is None:
+        named = {SPLIT_NAMES.get(split, split): part for split, part in splits.items()}
+    elif wanted in splits:
+        named = {SPLIT_NAMES.get(wanted, "train"): splits[wanted]}
+    else:
+        listed = ", ".join(splits)
+        raise DataError(f"{source}: has no split {shown(wanted)} (it has: {listed})")
+    for split in named:
+        check_id(f"{source}: the name of a split", split)
+    return named
+
+
+def _explained(error: Exception, source: str, name: HubName, cache: str) -> OperaError:
+    """Return an error of the library in one sentence."""
+    if isinstance(error, OSError) and error.errno in ADVICE:
+        return storage_error(Path(cache), error)
+    lines = [line for line in str(error.__cause__ or error).splitlines() if line.strip()]
+    reason = shortened(f"{type(error).__name__}: {lines[0] if lines else ''}")
+    if name.local:
+        return DataError(f"{source}: cannot be read ({reason})")
+    fetch = f"hf download --repo-type dataset {name.place} --local-dir FOLDER"
+    return DataError(
+        f"{source}: cannot be fetched ({reason}); where there is a network: {fetch}; then pass "
+        "hf:FOLDER"
+    )

@@ -7,6 +7,7 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from opera.core.arguments import whole_number
 from opera.core.errors import DataError
 from opera.core.terminal import shown
 from opera.data.checks import check_grade, check_id, check_string
+from opera.data.combined import for_each
 from opera.data.names import source_title
 from opera.data.qrels import GivenNegatives, Qrels
 from opera.data.store import DataBuilder, empty_text_notes, fields_of
@@ -103,23 +105,26 @@ class RetrievalData:
         for split, judged in qrels.items():
             place = f"{source}: split '{split}'"
             rows = [
-                (query, doc, check_grade(place, g))
+                (query, doc, check_grade(place, grade))
                 for query, docs in judged.items()
-                for doc, g in docs.items()
+                for doc, grade in docs.items()
             ]
-            query_ids, doc_ids, grades = zip(*rows, strict=True) if rows else ((), (), ())
-            for kind, ids, texts in (("query", query_ids, queries), ("document", doc_ids, corpus)):
-                if unknown := [identifier for identifier in ids if identifier not in texts]:
-                    raise DataError(f"{place} judges {kind} {shown(unknown[0])} without a text")
-            query_rows, doc_rows = query_table.find_rows(query_ids), corpus_table.find_rows(doc_ids)
+            for query, doc, _ in rows:
+                for kind, identifier, texts in (
+                    ("query", query, queries),
+                    ("document", doc, corpus),
+                ):
+                    if identifier not in texts:
+                        raise DataError(f"{place} judges {kind} {shown(identifier)} without a text")
             splits[split] = Qrels.from_arrays(
-                query_rows, doc_rows, np.array(grades, dtype=np.int32)
+                query_table.find_rows([query for query, _, _ in rows]),
+                corpus_table.find_rows([doc for _, doc, _ in rows]),
+                np.array([grade for _, _, grade in rows], dtype=np.int32),
             )
-
-        def plain(value: Any) -> Any:  # other mappings, and whole numbers of numpy
-            return dict(value) if isinstance(value, Mapping) else int(value)
-
-        contents = json.dumps([dict(corpus), dict(queries), qrels], default=plain)
+        contents = json.dumps(
+            [dict(corpus), dict(queries), qrels],  # other mappings, and whole numbers of numpy
+            default=lambda value: dict(value) if isinstance(value, Mapping) else int(value),
+        )
         fingerprint = hashlib.sha256(f"dicts\0{contents}".encode()).hexdigest()
         notes = tuple(empty_text_notes(corpus_table, query_table))
         return cls(
@@ -247,25 +252,7 @@ class RetrievalData:
         Raises:
             SettingError: if ``lowest`` is no whole number of 1 or more.
         """
-        from opera.data.combined import for_each  # it builds on what is defined here
-
-        lowest = whole_number(lowest, "relevant_grade", 1)
-        if self.sets:
-            return for_each(lambda own: own.with_relevant_grade(lowest), self)
-        below = sum(
-            int(((qrels.grades > 0) & (qrels.grades < lowest)).sum())
-            for qrels in self.splits.values()
-        )
-        if below == 0:
-            return self
-        splits = {
-            name: replace(
-                qrels, grades=np.where(qrels.grades < lowest, 0, qrels.grades).astype(np.int32)
-            )
-            for name, qrels in self.splits.items()
-        }
-        note = f"relevant_grade={lowest}: {below} judgements below it count as not relevant"
-        return replace(self, splits=splits, notes=(*self.notes, note), lowest_grade=lowest)
+        return for_each(partial(_graded, whole_number(lowest, "relevant_grade", 1)), self)
 
     def counts(self) -> dict[str, int]:
         """Count the documents, and the queries and relevant pairs of each split."""
@@ -310,6 +297,20 @@ class RetrievalData:
                 query_rows = qrels.query_rows[qrels.query_index]
                 for query, doc, grade in zip(query_rows, qrels.doc_rows, qrels.grades, strict=True):
                     file.write(f"{query_ids[query]}\t{doc_ids[doc]}\t{grade}\n")
+
+
+def _graded(lowest: int, data: RetrievalData) -> RetrievalData:
+    grades = {name: qrels.grades for name, qrels in data.splits.items()}
+    low = {name: own < lowest for name, own in grades.items()}
+    below = sum(int((low[name] & (own > 0)).sum()) for name, own in grades.items())
+    if below == 0:
+        return data
+    splits = {
+        name: replace(qrels, grades=np.where(low[name], 0, qrels.grades).astype(np.int32))
+        for name, qrels in data.splits.items()
+    }
+    note = f"relevant_grade={lowest}: {below} judgements below it count as not relevant"
+    return replace(data, splits=splits, notes=(*data.notes, note), lowest_grade=lowest)
 
 
 def load_or_parse(

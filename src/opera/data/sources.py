@@ -36,7 +36,6 @@ from opera.data.tables.files import (
     table_suffix,
 )
 from opera.data.tables.load import RULES, store_tables
-from opera.data.tables.rows import TableFile
 from opera.data.trainer_files import (
     holds_trainer_files,
     is_json_table,
@@ -66,13 +65,13 @@ class DataSource(Protocol):
 
 
 @dataclass
-class LocalData:
-    """Files, or a folder, of one kind.
+class ShippedSource:
+    """Files of one kind, or data behind a prefix.
 
     Attributes:
-        kind: as of :func:`kind_of_files`.
+        kind: as of :func:`kind_of_files`; or a prefix, such as ``"python:"``.
         description: as for every source.
-        read: loads what stands at a path.
+        read: loads what stands at a path, or behind the prefix.
     """
 
     kind: str
@@ -80,12 +79,14 @@ class LocalData:
     read: Callable[[str], RetrievalData]
 
     def matches(self, source: str) -> bool:
-        """Whether what stands at a path is of this kind."""
+        """Whether ``source`` is of this kind."""
+        if self.kind.endswith(":"):
+            return source.startswith(self.kind)
         return kind_of_files(source) == self.kind
 
     def load(self, source: str) -> RetrievalData:
-        """Read it."""
-        return self.read(source)
+        """Read it; code is never run or imported."""
+        return self.read(source.removeprefix(self.kind) if self.kind.endswith(":") else source)
 
 
 def kind_of_files(source: str) -> str | None:
@@ -108,29 +109,6 @@ def kind_of_files(source: str) -> str | None:
     return "tables" if holds_tables(Path(source)) else "beir"
 
 
-@dataclass
-class NamedData:
-    """Data behind a name and not a path.
-
-    Attributes:
-        prefix: what the name starts with, such as ``"python:"``.
-        description: as for every source.
-        read: loads what stands behind the prefix.
-    """
-
-    prefix: str
-    description: str
-    read: Callable[[str], RetrievalData]
-
-    def matches(self, source: str) -> bool:
-        """Whether ``source`` starts with the prefix."""
-        return source.startswith(self.prefix)
-
-    def load(self, source: str) -> RetrievalData:
-        """Read it from the cache, or where it comes from; code is never run or imported."""
-        return self.read(source.removeprefix(self.prefix))
-
-
 def load_table_source(text: str) -> RetrievalData:
     """Load what the string form of a :class:`TableSource` names, given without its prefix."""
     tables = TableSource.parse(text)
@@ -149,22 +127,23 @@ def load_tables(tables: TableSource, source: str | None = None) -> RetrievalData
     name = Path(source).name if source else source_name(text) or text
 
     def digest() -> str:
-        read = [
-            (role, Path(place), file)
-            for role, place in tables.roles
-            for file in files_in(Path(place))
-        ]
-        places = [(role, path_below(file, place).as_posix()) for role, place, file in read]
-        files = (file for _, _, file in read)
-        return digest_files(files, f"tables\0{RULES}\0{places}\0{tables.columns}")
+        places = [(role, Path(place)) for role, place in tables.roles]
+        read = [(role, place, file) for role, place in places for file in files_in(place)]
+        below = [(role, path_below(file, place).as_posix()) for role, place, file in read]
+        salt = f"tables\0{RULES}\0{below}\0{tables.columns}"
+        return digest_files((file for _, _, file in read), salt)
 
     def parse(builder: DataBuilder) -> None:
         given = Columns(tables.columns)
-        texts: dict[TableKind, list[TableFile]] = {}
-        if tables.documents is not None:
-            texts["documents"] = open_texts(tables.documents, "documents", given, builder.notes)
-        if tables.queries is not None:
-            texts["queries"] = open_texts(tables.queries, "queries", given, builder.notes)
+        kinds: tuple[tuple[TableKind, str | None], ...] = (
+            ("documents", tables.documents),
+            ("queries", tables.queries),
+        )
+        texts = {
+            kind: open_texts(place, kind, given, builder.notes)
+            for kind, place in kinds
+            if place is not None
+        }
         pairs = open_pairs(tables.pairs, given, builder.notes)
         store_tables(builder, texts, pairs, given)
 
@@ -172,15 +151,15 @@ def load_tables(tables: TableSource, source: str | None = None) -> RetrievalData
 
 
 LOCAL = [
-    LocalData(
+    ShippedSource(
         "beir",
         "a BEIR folder (corpus.jsonl, queries.jsonl, qrels/)",
         lambda source: load_beir(Path(source)),
     ),
-    LocalData(
+    ShippedSource(
         "trainer", "a .jsonl file or a folder of FlagEmbedding or Tevatron", load_trainer_files
     ),
-    LocalData(
+    ShippedSource(
         "tables",
         "a table of pairs (.csv, .tsv, .jsonl, .parquet, .arrow, or a folder of these)",
         lambda source: load_tables(TableSource.of(source), source),
@@ -188,11 +167,11 @@ LOCAL = [
 ]
 SOURCES: list[DataSource] = [
     *LOCAL,
-    NamedData("python:", "python:PACKAGE", load_python),
-    NamedData("paper:", "paper:NAME", load_paper_set),
-    NamedData("irds:", "irds:ID", load_irds),
-    NamedData("hf:", "hf:OWNER/NAME", load_hub),
-    NamedData(TABLES, "--pairs FILE", load_table_source),
+    ShippedSource("python:", "python:PACKAGE", load_python),
+    ShippedSource("paper:", "paper:NAME", load_paper_set),
+    ShippedSource("irds:", "irds:ID", load_irds),
+    ShippedSource("hf:", "hf:OWNER/NAME", load_hub),
+    ShippedSource(TABLES, "--pairs FILE", load_table_source),
 ]
 """All known sources; the first that matches reads the data."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -20,11 +20,10 @@ from opera.data.qrels import GivenNegatives, Qrels
 from opera.data.teacher import TeacherScores
 from opera.data.texts import TEXT_SCHEMA, TextRow, TextTable, text_batches
 
-LAYOUT = (
-    "2"  # part of every key: change it when the stored files, or how sources are parsed, change
-)
-QRELS_ARRAYS = ("query_rows", "offsets", "doc_rows", "grades")
-TEACHER_ARRAYS = ("query_rows", "doc_rows", "scores")
+LAYOUT = "2"
+"""Part of every key: change it when the stored files, or how sources are parsed, change."""
+
+Arrays = TypeVar("Arrays", Qrels, GivenNegatives, TeacherScores)
 
 
 def digest_files(paths: Iterable[Path], salt: str) -> str:
@@ -112,21 +111,28 @@ def fields_of(
 
     def write(folder: Path) -> None:
         builder = DataBuilder(folder)
-        failed: Exception | None = None
         try:
             parse(builder)
             builder.notes += empty_text_notes(builder.tables["corpus"], builder.tables["queries"])
-            _write_arrays(builder)
-        except (LookupError, ValueError, TypeError, StopIteration) as error:
-            failed = error
-        if digest() != key:
-            raise DataError(f"{source}: changed while it was read; run the command again")
-        if failed is not None:
-            raise failed
+            _write(builder)
+        except (LookupError, ValueError, TypeError, StopIteration):
+            _check_unchanged(key, digest, source)
+            raise
+        _check_unchanged(key, digest, source)
 
     entry = hashlib.sha256(f"{key}\0{reading}".encode()).hexdigest() if reading else key
     home = cached("data", entry[:32], write)
-    return {"fingerprint": _stored_digest(home) if named else key, **_stored_fields(home, source)}
+    fingerprint = key
+    if named:
+        files = json.loads((home / MANIFEST).read_text(encoding="utf-8"))["files"]
+        checksums = f"{LAYOUT}\0{json.dumps(files, sort_keys=True)}"
+        fingerprint = hashlib.sha256(checksums.encode()).hexdigest()
+    return {"fingerprint": fingerprint, **_stored_fields(home, source)}
+
+
+def _check_unchanged(key: str, digest: Callable[[], str], source: str) -> None:
+    if digest() != key:
+        raise DataError(f"{source}: changed while it was read; run the command again") from None
 
 
 def stored_entry(digest: str) -> Path | None:
@@ -135,26 +141,17 @@ def stored_entry(digest: str) -> Path | None:
     return home if (home / MANIFEST).is_file() else None
 
 
-def _stored_digest(home: Path) -> str:
-    """SHA-256 of the checksums of an entry's files."""
-    manifest = json.loads((home / MANIFEST).read_text(encoding="utf-8"))
-    return hashlib.sha256(
-        f"{LAYOUT}\0{json.dumps(manifest['files'], sort_keys=True)}".encode()
-    ).hexdigest()
-
-
-def _write_arrays(builder: DataBuilder) -> None:
-    arrays: dict[str, Any] = {}
-    for split, qrels in builder.splits.items():
-        for part in QRELS_ARRAYS:
-            arrays[f"{split}/{part}"] = getattr(qrels, part)
-        if qrels.weights is not None:
-            arrays[f"{split}/weights"] = qrels.weights
-    if builder.given_negatives is not None:
-        arrays["negatives/offsets"] = builder.given_negatives.offsets
-        arrays["negatives/doc_rows"] = builder.given_negatives.doc_rows
-    if builder.teacher is not None:
-        arrays |= {f"teacher/{part}": getattr(builder.teacher, part) for part in TEACHER_ARRAYS}
+def _write(builder: DataBuilder) -> None:
+    """Write everything but the texts: arrays by name and field, the rest as JSON."""
+    parts: list[tuple[str, Any]] = [*builder.splits.items()]
+    parts += [("negatives", builder.given_negatives), ("teacher", builder.teacher)]
+    arrays = {
+        f"{name}/{field.name}": values
+        for name, part in parts
+        if part is not None
+        for field in fields(part)
+        if (values := getattr(part, field.name)) is not None
+    }
     np.savez(builder.folder / "arrays.npz", **arrays)
     about: dict[str, Any] = {
         "splits": list(builder.splits),
@@ -171,44 +168,34 @@ def _write_arrays(builder: DataBuilder) -> None:
 
 def _stored_fields(home: Path, source: str) -> dict[str, Any]:
     about = json.loads((home / "about.json").read_text(encoding="utf-8"))
-    fields: dict[str, Any] = {}
     with np.load(home / "arrays.npz") as arrays:
-        fields["splits"] = {
-            split: Qrels(
-                **{part: arrays[f"{split}/{part}"] for part in QRELS_ARRAYS},
-                weights=arrays.get(f"{split}/weights"),
-            )
-            for split in about["splits"]
+
+        def read(kind: type[Arrays], name: str) -> Arrays:
+            return kind(*(arrays.get(f"{name}/{field.name}") for field in fields(kind)))
+
+        scored = "teacher/scores" in arrays
+
+        return {
+            "splits": {split: read(Qrels, split) for split in about["splits"]},
+            "given_negatives": read(GivenNegatives, "negatives") if about["negatives"] else None,
+            "teacher": read(TeacherScores, "teacher") if scored else None,
+            "corpus": TextTable.open(home / "corpus.arrow"),
+            "queries": TextTable.open(home / "queries.arrow"),
+            "query_prompt": about.get("query_prompt"),
+            "notes": tuple(about["notes"]),
+            "places": {(query, doc): f"{source}/{place}" for query, doc, place in about["places"]},
+            "left_out": about.get("left_out", {}),
         }
-        if "teacher/scores" in arrays:
-            scores = (arrays[f"teacher/{part}"] for part in TEACHER_ARRAYS)
-            fields["teacher"] = TeacherScores(*scores)
-        if about["negatives"]:
-            negatives = GivenNegatives(arrays["negatives/offsets"], arrays["negatives/doc_rows"])
-            fields["given_negatives"] = negatives
-    places = {(query, doc): f"{source}/{place}" for query, doc, place in about["places"]}
-    return fields | {
-        "corpus": TextTable.open(home / "corpus.arrow"),
-        "queries": TextTable.open(home / "queries.arrow"),
-        "query_prompt": about.get("query_prompt"),
-        "notes": tuple(about["notes"]),
-        "places": places,
-        "left_out": about.get("left_out", {}),
-    }
 
 
 def empty_text_notes(corpus: TextTable, queries: TextTable) -> list[str]:
     """Count the documents and queries without a text: notes for those who read the data."""
-    notes = []
-    for kind, table, use in (
-        (
-            "documents without title and text",
-            corpus,
-            "they are kept and ranked, and are no negatives",
-        ),
-        ("queries without a text", queries, "they are kept, and not used"),
-    ):
-        rows = table.empty_rows()
-        if len(rows):
-            notes.append(f"{len(rows):,} {kind}, such as {shown(table.ids(rows[:1])[0])}: {use}")
-    return notes
+    without = [
+        (corpus, "documents without title and text", "kept and ranked, and are no negatives"),
+        (queries, "queries without a text", "kept, and not used"),
+    ]
+    return [
+        f"{len(rows):,} {kind}, such as {shown(table.ids(rows[:1])[0])}: they are {use}"
+        for table, kind, use in without
+        if len(rows := table.empty_rows())
+    ]

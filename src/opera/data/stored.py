@@ -14,7 +14,7 @@ from opera.core.terminal import shortened
 from opera.data.hub_source import local_folder
 from opera.data.names import TABLES
 from opera.data.retrieval_data import RetrievalData
-from opera.data.sources import LOCAL, SOURCES, LocalData, NamedData, kind_of_files, load_tables
+from opera.data.sources import LOCAL, kind_of_files, load_tables
 from opera.data.tables.files import TableSource
 from opera.data.trainer_files import is_pattern, listed_files
 
@@ -47,12 +47,12 @@ def files_read(source: str | Path | RetrievalData) -> list[Path]:
     if text.startswith(TABLES):
         return [Path(file) for file in TableSource.parse(text).files if os.path.lexists(file)]
     text = expand_user(text, "data")
-    reader = next((known for known in SOURCES if known.matches(text)), None)
-    if isinstance(reader, LocalData) and reader.kind == "beir":
+    kind = kind_of_files(text)
+    if kind == "beir":
         return [Path(text) / name for name in ("corpus.jsonl", "queries.jsonl", "qrels")]
-    if isinstance(reader, LocalData) and reader.kind == "trainer":
+    if kind == "trainer":
         return listed_files(text)
-    if isinstance(reader, NamedData) and reader.prefix == "hf:":
+    if text.startswith("hf:"):
         text = local_folder(text.removeprefix("hf:")) or text
     return [Path(text)] if Path(text).exists() else []
 

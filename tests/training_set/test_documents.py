@@ -1,4 +1,4 @@
-"""Documents without a text are never negatives and never drawn as false positives; they are encoded and ranked."""
+"""Documents that may be drawn have a text and are no known positive of the query; all are encoded and ranked."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import opera
 from opera.config.recipe import make_recipe
@@ -17,10 +19,11 @@ from opera.data import GivenNegatives, RetrievalData
 from opera.data.texts import TextTable
 from opera.training.guard.dev_corpus import reduced_corpus
 from opera.training_set.build import TrainingSet, build_training_set
-from opera.training_set.documents import DocumentPool
+from opera.training_set.documents import DocumentPool, KnownPositives
 from opera.training_set.prepare import load_and_check
 from small_runs import SMALL
 from tiny_world import write_beir
+from worlds import make_pairs
 
 BLANK = [f"d{row}" for row in range(120, 180)]
 """As many documents without a text as would be drawn at once, were they not left out."""
@@ -38,6 +41,15 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
+@pytest.fixture(scope="module")
+def without(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same data, but the documents without a text are not there."""
+    home = Path(shutil.copytree(folder, tmp_path_factory.mktemp("without") / "data"))
+    lines = (folder / "corpus.jsonl").read_text().splitlines(keepends=True)
+    (home / "corpus.jsonl").write_text("".join(line for line in lines if json.loads(line)["_id"] not in BLANK))
+    return home
+
+
 def training_set(data: RetrievalData, model: Path, **settings: object) -> TrainingSet:
     return build_training_set(load_and_check(data, str(model), make_recipe({"method": "ft", **settings})))
 
@@ -47,22 +59,34 @@ def test_a_pool_is_the_corpus_without_what_is_left_out() -> None:
     assert pool.rows(np.arange(len(pool))).tolist() == [1, 2, 5, 6, 7]
     assert pool.holds(np.array([[0, 1], [4, 7]])).tolist() == [[False, True], [False, True]]
     assert pool.without(np.array([7, 3])).rows(np.arange(4)).tolist() == [1, 2, 5, 6]
-    whole = DocumentPool(3)
-    assert whole.rows(np.array([2, 0])).tolist() == [2, 0]
+    assert DocumentPool(3).rows(np.array([2, 0])).tolist() == [2, 0]
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=20), st.sets(st.integers(0, 9), min_size=1))
+def test_known_positives_are_exactly_the_pairs(counts: list[int], some: set[int]) -> None:
+    pairs = make_pairs(counts, n_docs=10)
+    known = KnownPositives.of(pairs)
+    expected = {*zip(pairs.pair_query.tolist(), pairs.pair_doc.tolist(), strict=True)}
+    table = known.contains(np.arange(len(counts))[:, None], np.arange(10))
+    assert {*zip(*(rows.tolist() for rows in np.nonzero(table)), strict=True)} == expected
+    few = np.array(sorted(some))
+    among = {(int(query), int(few[place])) for query, place in zip(*known.among(few), strict=True)}
+    assert among == {(query, doc) for query, doc in expected if doc in some}
+    left = known.without(pairs.pair_query[1::2], pairs.pair_doc[1::2])
+    assert left.contains(pairs.pair_query, pairs.pair_doc).tolist() == [at % 2 == 0 for at in range(pairs.n_pairs)]
 
 
 @pytest.mark.parametrize("kind", ["random", "hard", "given"])
-@pytest.mark.parametrize("corpus_text", ["title_text", "text"])
-def test_negatives_have_a_text(folder: Path, static_model: Path, kind: str, corpus_text: str) -> None:
+def test_negatives_have_a_text(folder: Path, static_model: Path, kind: str) -> None:
     data = opera.load_data(folder)
     everything = np.tile(np.arange(len(data.corpus), dtype=np.int32), len(data.queries))
     given = GivenNegatives(np.arange(len(data.queries) + 1) * len(data.corpus), everything)
     data = replace(data, given_negatives=given)
     ranks = {"range": "1:180"} if kind == "hard" else {}
-    built = training_set(data, static_model, negatives=kind, corpus_text=corpus_text, **ranks)
+    built = training_set(data, static_model, negatives=kind, corpus_text="text", **ranks)
     drawn = np.concatenate([built.negatives.draw(np.arange(20), 4, 0, step).ravel() for step in range(20)])
-    empty = data.corpus.empty_rows("text" if corpus_text == "text" else "title_text")
-    assert len(empty) == len(BLANK) + (len(TITLED) if corpus_text == "text" else 0)
+    empty = data.corpus.empty_rows("text")
+    assert len(empty) == len(BLANK) + len(TITLED)
     assert not np.isin(drawn, empty).any()
 
 
@@ -74,68 +98,45 @@ def test_false_positives_have_a_text(folder: Path, static_model: Path, noise: st
     assert not np.isin(built.pairs.pair_doc, data.corpus.empty_rows()).any()
 
 
-@pytest.fixture
-def without(folder: Path, tmp_path: Path) -> Path:
-    """The same data, but the documents without a text are not there."""
-    home = Path(shutil.copytree(folder, tmp_path / "without"))
-    lines = (folder / "corpus.jsonl").read_text().splitlines(keepends=True)
-    (home / "corpus.jsonl").write_text("".join(line for line in lines if json.loads(line)["_id"] not in BLANK))
-    return home
-
-
-def test_pairs_are_scored_as_if_they_were_not_there(folder: Path, without: Path, static_model: Path) -> None:
+def test_scores_inspection_and_mining_are_as_if_they_were_not_there(
+    folder: Path, without: Path, static_model: Path
+) -> None:
     scored, expected = (opera.score(home, model=static_model, cbs_pool=100) for home in (folder, without))
     for name in ("similarity", "loss", "cbs"):
         assert scored[name].to_numpy() == pytest.approx(expected[name].to_numpy(), abs=1e-5)
-    losses = []
-    for home in (folder, without):
-        scores = training_set(opera.load_data(home), static_model, method="dp", negatives="random").scores
-        assert scores is not None
-        losses.append(scores.loss)
-    assert losses[0] == pytest.approx(losses[1], abs=1e-5)
-
-
-def test_data_are_inspected_as_if_they_were_not_there(folder: Path, without: Path, static_model: Path) -> None:
-    seen, expected = (opera.inspect(home, model=static_model) for home in (folder, without))
-    assert seen.similarities.random == pytest.approx(expected.similarities.random, abs=1e-5)
-    assert asdict(seen.quality) == pytest.approx(asdict(expected.quality), abs=1e-5)
-
-
-def test_a_reduced_dev_corpus_has_none(folder: Path, bert_model: Path) -> None:
-    prepared = load_and_check(opera.load_data(folder), str(bert_model), make_recipe({"method": "ft"}))
-    rows = reduced_corpus(prepared.model.encoder, prepared.data.drawn, 120, "title_text", 0).rows
-    assert rows is not None
-    assert len(rows) == 120
-    assert not np.isin(rows, prepared.data.drawn.corpus.empty_rows()).any()
-
-
-def test_mined_negatives_have_a_text(folder: Path, static_model: Path) -> None:
+    seen, wanted = (opera.inspect(home, model=static_model) for home in (folder, without))
+    assert seen.similarities.random == pytest.approx(wanted.similarities.random, abs=1e-5)
+    assert asdict(seen.quality) == pytest.approx(asdict(wanted.quality), abs=1e-5)
     table = opera.mine(folder, model=static_model, range=(1, 182), keep=200)
     assert table.num_rows
     assert not set(table["doc_id"].to_pylist()) & set(BLANK)
 
 
-@pytest.mark.parametrize("model", ["static_model", "bert_model"])
+def test_a_reduced_dev_corpus_has_none(folder: Path, static_model: Path) -> None:
+    prepared = load_and_check(opera.load_data(folder), str(static_model), make_recipe({"method": "ft"}))
+    data = prepared.data.drawn
+    rows = reduced_corpus(prepared.model.encoder, data, 120, "title_text", 0).rows
+    assert rows is not None
+    assert len(rows) == 120
+    assert not np.isin(rows, data.corpus.empty_rows()).any()
+
+
 def test_a_run_on_texts_alone_accepts_titles_and_says_so(
-    folder: Path, model: str, request: pytest.FixtureRequest, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    folder: Path, static_model: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level("INFO", logger="opera"):
-        run = opera.adapt(
-            folder, model=request.getfixturevalue(model), out=tmp_path / "run", corpus_text="text", **SMALL
-        )
+        run = opera.adapt(folder, model=static_model, out=tmp_path / "run", corpus_text="text", **SMALL)
     assert run.record.data.counts["documents"] == 182
-    notes = [
+    for note in (
         "60 documents without title and text, such as 'd120': they are kept and ranked, and are no negatives",
         "corpus_text=text: 2 documents have a title alone: they are ranked, and are no negatives",
-    ]
-    for note in notes:
+        'training pairs train on such a document\'s ""',
+    ):
         assert caplog.text.count(note) == 1
-    assert 'training pairs train on such a document\'s ""' in caplog.text
 
 
 def test_a_corpus_of_titles_cannot_train_on_texts(folder: Path, static_model: Path) -> None:
     data = opera.load_data(folder)
-    rows = data.corpus.table.to_pydict()
-    table = TextTable(data.corpus.table.set_column(2, "text", [["" for _ in rows["id"]]]))
+    texts = data.corpus.table.set_column(2, "text", [["" for _ in range(len(data.corpus))]])
     with pytest.raises(DataError, match="no document has a text with corpus_text=text"):
-        training_set(replace(data, corpus=table), static_model, corpus_text="text", negatives="random")
+        training_set(replace(data, corpus=TextTable(texts)), static_model, corpus_text="text", negatives="random")
